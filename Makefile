@@ -11,6 +11,8 @@ PEERS_STAMP := $(PEERS)/.installed
 LLM := .venv-llm
 LLM_STAMP := $(LLM)/.installed
 ROTEL := .venv-rotel
+BACKENDS := .venv-backends
+BACKENDS_STAMP := $(BACKENDS)/.installed
 AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
@@ -23,7 +25,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live conformance bench bench-monitor lock screens clean
+.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends conformance bench bench-monitor lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -56,7 +58,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -100,6 +102,11 @@ test-llm: $(STAMP) $(LLM_STAMP)
 test-live: $(STAMP) $(ROTEL_STAMP)
 	OTEVAL_ROTEL=$$(ls $(CURDIR)/$(ROTEL)/lib/python*/site-packages/rotel/rotel-agent 2>/dev/null) \
 	  $(BIN)/pytest -q -rs -m live tests/collector
+
+# Traces go to a real Phoenix, are pulled, scored and pushed; Phoenix takes 700 MB on disk.
+test-backends: $(STAMP) $(BACKENDS_STAMP)
+	OTEVAL_PHOENIX=$(CURDIR)/$(BACKENDS)/bin/phoenix \
+	  $(BIN)/pytest -q -rs -m backends tests/backends
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
 test-browser: $(BROWSER_STAMP)
@@ -168,6 +175,11 @@ $(ROTEL_STAMP):
 	-$(PIP) $(ROTEL)/bin/pip install -q 'rotel==0.0.1a15'
 	touch $@
 
+$(BACKENDS_STAMP):
+	$(PYTHON) -m venv $(BACKENDS)
+	$(PIP) $(BACKENDS)/bin/pip install -q 'arize-phoenix>=20,<21'
+	touch $@
+
 $(AUDIT_STAMP):
 	$(PYTHON) -m venv $(AUDIT)
 	$(PIP) $(AUDIT)/bin/pip install -q 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3'
@@ -179,4 +191,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

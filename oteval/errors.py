@@ -10,6 +10,7 @@
     │   ├── NotAStore       the file is not an oteval database
     │   ├── ArchiveMissing  a file with archived rows is missing
     │   └── TooLarge        the result does not fit into memory
+    ├── BackendError        a trace backend gives no answer, or refuses a request
     ├── JudgeError          a judge could not be called, or returned no valid verdict
     │   └── BudgetSpent     the judge was not called because its budget is spent
     ├── NotFound            the id or name does not exist
@@ -29,6 +30,7 @@ from typing import Any
 
 __all__ = [
     "ArchiveMissing",
+    "BackendError",
     "BudgetSpent",
     "ConfigError",
     "InputError",
@@ -89,6 +91,19 @@ class ArchiveMissing(StoreError):
 
 class TooLarge(StoreError):
     """The result of a query has more bytes than can be held in memory."""
+
+
+class BackendError(OtevalError):
+    """A trace backend gives no answer, or refuses a request; the message names it and the remedy.
+
+    Attributes:
+        status: The HTTP status; 0 without an answer.
+        retry_after: Seconds that the backend asks to wait; 0 if it does not.
+    """
+
+    def __init__(self, message: str, status: int = 0, *, retry_after: float = 0.0) -> None:
+        super().__init__(message)
+        self.status, self.retry_after = status, retry_after
 
 
 class JudgeError(OtevalError):

@@ -25,6 +25,11 @@ def commands() -> Sequence[LazyCommand]:
             "Load, reconstruct and score bundled traces, without a server or a key.",
         ),
         LazyCommand("ingest", _ingest, 'Load files with traces and logs; "-" is standard input.'),
+        LazyCommand(
+            "pull",
+            _pull,
+            "Load the traces of a backend that arrived there since the last pull.",
+        ),
         LazyCommand("trajectories", _view, "List the trajectories, one for each agent run."),
         LazyCommand(
             "show",
@@ -74,6 +79,11 @@ def commands() -> Sequence[LazyCommand]:
             "export",
             _export,
             "Export the database; the filters apply to --jsonl and --otlp.",
+        ),
+        LazyCommand(
+            "push",
+            _push,
+            "Write scores as the backend's annotations on the judged spans.",
         ),
         LazyCommand(
             "serve",
@@ -152,6 +162,18 @@ def _ingest() -> _Commands:
     from .ingest import ingest
 
     return (ingest,)
+
+
+def _pull() -> _Commands:
+    from .pull import pull
+
+    return (pull,)
+
+
+def _push() -> _Commands:
+    from .push import push
+
+    return (push,)
 
 
 def _pages() -> _Commands:

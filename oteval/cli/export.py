@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 import sys
 from pathlib import Path
@@ -11,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from ..config import resolved
 from ..errors import ConfigError, InputError
 from ..pipeline import export_jsonl, export_parquet
 from ..selection import Selection
 from ..store import Store
 from ..text import counted, shown_url
 from .common import db_option, filters, open_store, print_json, progress, select, warn
+from .endpoints import headers_of
 
 if TYPE_CHECKING:
     from ..attach import HttpClient
@@ -79,7 +78,7 @@ def export(
     if no_spans and scores not in ("events", "both"):
         raise click.UsageError("--no-spans sends nothing; add --scores events")
     selection = select(**given)
-    url, known = (_url(otlp), _headers(headers)) if otlp else ("", {})
+    url, known = (_url(otlp), headers_of(headers)) if otlp else ("", {})
     status = 0
     with open_store(db) as store:
         if jsonl:
@@ -148,19 +147,6 @@ def _url(text: str) -> str:
     if not re.match(r"https?://[^/\s]+", text):
         raise ConfigError(f"--otlp {shown_url(text)!r}: write http://HOST:PORT or https://HOST")
     return re.sub(r"/v1/(traces|logs)/?$", "", text)
-
-
-def _headers(given: tuple[str, ...]) -> dict[str, str]:
-    found = {}
-    for text in given:
-        name, sign, value = text.partition("=")
-        if not sign or not re.fullmatch(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+", name) or "\n" in value:
-            raise ConfigError("--header: write KEY=VALUE, for instance authorization='Bearer ${T}'")
-        found[name] = value
-    try:
-        return resolved(found, os.environ)
-    except ValueError as error:
-        raise ConfigError(f"--header: {error}") from None
 
 
 def _print_sent(url: str, sent: dict[str, SendReport], as_json: bool) -> int:

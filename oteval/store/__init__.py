@@ -2,9 +2,9 @@
 
 A `Store` opens a database; each of its attributes is an object with the queries on a few tables:
 
-- `spans`: ``spans``, ``logs``, ``spool_position``. `archive`: ``archived_files``,
-  ``archived_traces``, and the Parquet files to which old rows of ``spans`` and ``logs`` move.
-  `span_outlines` only reads.
+- `spans`: ``spans``, ``logs``, ``spool_position``, ``pull_positions``. `archive`:
+  ``archived_files``, ``archived_traces``, and the Parquet files to which old rows of ``spans`` and
+  ``logs`` move. `span_outlines` only reads.
 - `pending`: ``progress``, the rows that each stage is done with. `related` only reads.
 - `trajectories`: ``trajectories``, ``superseded``. `matching`, `outlines`,
   `run_list`, `agent_figures`, `evaluator_figures` and `variants` only read.

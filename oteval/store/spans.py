@@ -267,6 +267,34 @@ class Spans:
             )
         return written, logs_written
 
+    def pull_position(self, source: str) -> str | None:
+        """Return the text that `commit_pulled` stored last for a source, or None."""
+        query = "SELECT position FROM pull_positions WHERE source = ?"
+        found = first_row(self._connection, query, [source])
+        return str(found[0]) if found else None
+
+    def commit_pulled(self, spans: Sequence[Span], source: str, position: str) -> WriteResult:
+        """Store those spans of a page that are new, together with the position after the page.
+
+        Args:
+            spans: The spans.
+            source: The backend and project that they come from.
+            position: The position, in a form that only its reader understands.
+        """
+        batch = self.batch()
+        batch.add(spans)
+
+        def commit() -> WriteResult:
+            with transaction(self._connection):
+                written = self._insert(batch) if len(batch) else batch.written
+                self._connection.execute("DELETE FROM pull_positions WHERE source = ?", [source])
+                self._connection.execute(
+                    "INSERT INTO pull_positions VALUES (?, ?)", [source, position]
+                )
+            return written
+
+        return with_memory(self._connection, commit)
+
     def count(self) -> tuple[int, int]:
         """Return the number of spans and of log records, archived ones included."""
         spans = number(self._connection, "SELECT count(*) FROM spans") + self._archive.count(

@@ -1,0 +1,208 @@
+"""Arize Phoenix: spans from its REST API, and scores as span annotations.
+
+API: https://arize.com/docs/phoenix/sdk-api-reference/rest-api. Spans are read in the order in which
+Phoenix inserted them, so that a later pull finds all newer ones, whenever they began.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import quote
+
+from ..errors import BackendError
+from ..model import Span
+from ..text import listed
+from .interface import Annotation, Position, PushReport, SpanPage
+from .json_api import JsonApi, Query
+from .phoenix_spans import read_span
+
+__all__ = ["Phoenix"]
+
+_PAGE = 500
+_PROJECTS = 200
+# Spans whose annotations are asked for at once: their ids are in the URL.
+_ASKED = 100
+_ANNOTATIONS = 10_000
+# A smaller page may succeed: the answer is too large, or takes too long.
+_SMALLER = frozenset({408, 413, 500, 504})
+_MISSING = 404
+_VERSION = "x-phoenix-server-version"
+
+Key = tuple[str, str, str]
+
+
+class Phoenix:
+    """A Phoenix server: a `TraceSource` and an `AnnotationTarget`.
+
+    Args:
+        api: Its API.
+        page: Spans of a page; halved while Phoenix cannot answer.
+
+    Attributes:
+        url: Its base URL without a password.
+    """
+
+    def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
+        self.url = api.url
+        self._api, self._page = api, page
+        self._projects: Sequence[str] | None = None
+
+    def projects(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the projects to read; see `TraceSource`."""
+        if self._projects is None:
+            self._projects = [str(one["name"]) for one in self._listed("/v1/projects", ())]
+        for name in names:
+            if name not in self._projects:
+                raise BackendError(
+                    f"{self.url}: no project {name!r}; it has {listed(sorted(self._projects))}"
+                )
+        return list(names) or self._projects
+
+    def pages(self, project: str, position: Position) -> Iterator[SpanPage]:
+        """Yield the pages of a project; see `TraceSource`."""
+        since = datetime.fromtimestamp(position["since_ns"] // 1_000_000_000, UTC).isoformat()
+        cursor, seen = position.get("cursor"), position.get("seen")
+        while True:
+            query = [("sort", "id"), ("order", "asc"), ("start_time", since)]
+            answer = self._page_of(project, [*query, ("cursor", cursor)] if cursor else query)
+            found = _objects(answer, self.url)
+            self._check_order(found)
+            # The cursor is inclusive: the last span of the page before comes again.
+            spans, problems = _spans([one for one in found if one.get("id") != seen], project)
+            following = answer.get("next_cursor")
+            seen = found[-1].get("id") if found else seen
+            cursor = following or seen
+            if spans or problems:
+                after = {"since_ns": position["since_ns"], "cursor": cursor, "seen": seen}
+                yield SpanPage(spans, after, problems)
+            if not following:
+                return
+
+    def _page_of(self, project: str, query: Query) -> Mapping[str, Any]:
+        path = f"/v1/projects/{quote(project, safe='')}/spans"
+        while True:
+            try:
+                asked = [*query, ("limit", str(self._page))]
+                answer = self._api.get(path, asked, once=_SMALLER if self._page > 1 else ())
+            except BackendError as error:
+                if error.status not in _SMALLER or self._page == 1:
+                    raise
+                self._page //= 2
+                continue
+            return answer if isinstance(answer, dict) else {}
+
+    def _check_order(self, found: Sequence[Mapping[str, Any]]) -> None:
+        numbers = [_row_number(str(one.get("id"))) for one in found]
+        if numbers != sorted(numbers):
+            version = self._api.last_headers.get(_VERSION, "of this version")
+            raise BackendError(
+                f"{self.url}: Phoenix {version} cannot list spans from the oldest; upgrade Phoenix"
+            )
+
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+        """Write annotations; see `AnnotationTarget`."""
+        for start in range(0, len(annotations), _ASKED):
+            some = annotations[start : start + _ASKED]
+            stored = self._stored(some)
+            wanted = [_body(one) for one in some]
+            changed = [one for one in wanted if stored.get(_key(one)) != _content(one)]
+            report.unchanged += len(wanted) - len(changed)
+            self._send(changed, report)
+
+    def _stored(self, annotations: Sequence[Annotation]) -> dict[Key, object]:
+        """Return the content of the annotations that Phoenix has already, by their key."""
+        query = [("span_ids", one) for one in sorted({one.span_id for one in annotations})]
+        query += [("identifier", one) for one in sorted({one.identifier for one in annotations})]
+        found: dict[Key, object] = {}
+        for project in self.projects(()):
+            path = f"/v1/projects/{quote(project, safe='')}/span_annotations"
+            for one in self._listed(path, query, _ANNOTATIONS):
+                found[_key(one)] = _content(one)
+        return found
+
+    def _send(self, bodies: Sequence[Mapping[str, Any]], report: PushReport) -> None:
+        """Send annotations. Phoenix refuses all of a request if it lacks the span of one."""
+        if not bodies:
+            return
+        try:
+            self._api.post("/v1/span_annotations", {"data": bodies}, [("sync", "true")])
+        except BackendError as error:
+            if error.status != _MISSING:
+                raise
+            if len(bodies) == 1:
+                report.unknown += 1
+                return
+            half = len(bodies) // 2
+            self._send(bodies[:half], report)
+            self._send(bodies[half:], report)
+            return
+        report.written += len(bodies)
+
+    def _listed(
+        self, path: str, query: Query, limit: int = _PROJECTS
+    ) -> Iterator[Mapping[str, Any]]:
+        """Yield the elements of all pages of a list."""
+        cursor = None
+        while True:
+            asked = [*query, ("limit", str(limit))]
+            answer = self._api.get(path, [*asked, ("cursor", cursor)] if cursor else asked)
+            yield from _objects(answer, self.url)
+            cursor = answer.get("next_cursor")
+            if not cursor:
+                return
+
+
+def _objects(answer: Any, url: str) -> list[Mapping[str, Any]]:
+    data = answer.get("data") if isinstance(answer, dict) else None
+    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
+        raise BackendError(f"{url}: the answer is not one of Phoenix; is this the right URL?")
+    return data
+
+
+def _spans(found: Sequence[Mapping[str, Any]], project: str) -> tuple[list[Span], list[str]]:
+    spans, problems = [], []
+    for value in found:
+        try:
+            spans.append(read_span(value, project))
+        except ValueError as error:
+            problems.append(f"span {value.get('id')} cannot be read ({error}); skipped")
+    return spans, problems
+
+
+def _row_number(name: str) -> int:
+    """Return the number in a Relay id such as ``U3BhbjoxMg==``, which is ``Span:12``."""
+    try:
+        return int(base64.b64decode(name).decode().rpartition(":")[2])
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return 0
+
+
+def _body(annotation: Annotation) -> dict[str, Any]:
+    return {
+        "span_id": annotation.span_id,
+        "name": annotation.name,
+        "annotator_kind": annotation.kind,
+        "identifier": annotation.identifier,
+        "result": {
+            "score": annotation.score,
+            "label": annotation.label or None,
+            "explanation": annotation.explanation or None,
+        },
+        "metadata": dict(annotation.metadata),
+    }
+
+
+def _key(body: Mapping[str, Any]) -> Key:
+    return str(body["span_id"]), str(body["name"]), str(body["identifier"])
+
+
+def _content(body: Mapping[str, Any]) -> object:
+    result = body.get("result") or {}
+    return (
+        *(body.get("annotator_kind"), result.get("score"), result.get("label") or None),
+        *(result.get("explanation") or None, body.get("metadata") or {}),
+    )

@@ -51,6 +51,7 @@ def _phoenix(
     url: str | None, headers: Mapping[str, str], environment: Mapping[str, str]
 ) -> Phoenix:
     given = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
+    given = re.sub(r"/v1/traces/?$", "", given)
     key = environment.get("PHOENIX_API_KEY")
     known = {"Authorization": f"Bearer {key}"} if key else {}
     api = JsonApi(

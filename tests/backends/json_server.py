@@ -1,0 +1,76 @@
+"""A JSON API on loopback that answers as a test tells it to."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+Query = dict[str, list[str]]
+Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
+
+
+@dataclass
+class JsonServer:
+    """A scripted server.
+
+    Attributes:
+        url: Its base URL.
+        answers: Returns status, body and perhaps headers for a method, path, query and body. A body
+            of bytes is sent as it is, any other as JSON.
+        requests: The method, path, query and headers of each request.
+    """
+
+    answers: Callable[[str, str, Query, Any], Answer]
+    url: str = ""
+    requests: list[tuple[str, str, Query, dict[str, str]]] = field(default_factory=list)
+
+
+@contextmanager
+def answering(answers: Callable[[str, str, Query, Any], Answer]) -> Iterator[JsonServer]:
+    """Serve on a free port while the block runs."""
+    state = JsonServer(answers)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            self._answer("GET")
+
+        def do_POST(self) -> None:
+            self._answer("POST")
+
+        def _answer(self, method: str) -> None:
+            sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+            parts = urlsplit(self.path)
+            query = parse_qs(parts.query)
+            state.requests.append((method, parts.path, query, dict(self.headers)))
+            found = state.answers(method, parts.path, query, json.loads(sent) if sent else None)
+            status, body, *rest = found
+            data = body if isinstance(body, bytes) else json.dumps(body).encode()
+            self.send_response(status)
+            for name, value in (rest[0] if rest else {}).items():
+                self.send_header(name, value)
+            self.send_header("Content-Length", str(len(data)))
+            self.end_headers()
+            self.wfile.write(data)
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
+    thread.start()
+    state.url = f"http://127.0.0.1:{server.server_port}"
+    try:
+        yield state
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()

@@ -1,0 +1,140 @@
+"""An agent's traces go to a real backend, are pulled, scored and pushed, and read back there.
+
+`make test-backends` installs Phoenix; ``OTEVAL_PHOENIX`` names its command.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import subprocess
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.served import until
+from oteval.attach import span_request
+from oteval.store import Store
+
+from ..commands import Run
+from ..make import capture
+
+pytestmark = pytest.mark.backends
+
+CONFIG = "evaluators:\n  - {name: tools, type: tool_errors}\n"
+CAPTURE = "genai_openai_chat"
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        return int(taken.getsockname()[1])
+
+
+@pytest.fixture(scope="module")
+def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """Return the URL of a real Phoenix with an empty database."""
+    command = os.environ.get("OTEVAL_PHOENIX", "")
+    if not Path(command).is_file():
+        pytest.skip("OTEVAL_PHOENIX does not name the command of Phoenix")
+    folder = tmp_path_factory.mktemp("phoenix")
+    port = free_port()
+    environment = {
+        **os.environ,
+        "PHOENIX_WORKING_DIR": str(folder),
+        "PHOENIX_HOST": "127.0.0.1",
+        "PHOENIX_PORT": str(port),
+        "PHOENIX_GRPC_PORT": str(free_port()),
+        "PHOENIX_TELEMETRY_ENABLED": "false",
+    }
+    process = subprocess.Popen(
+        [command, "serve"],
+        env=environment,
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    url = f"http://127.0.0.1:{port}"
+    try:
+        until(lambda: _answers(url), 180)
+        yield url
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def _answers(url: str) -> bool:
+    try:
+        _asked(f"{url}/v1/projects")
+    except OSError:
+        return False
+    return True
+
+
+def _asked(url: str) -> Any:
+    with urllib.request.urlopen(url, timeout=10) as response:
+        return json.load(response)
+
+
+def _annotations(url: str, spans: list[str]) -> list[dict[str, Any]]:
+    names = "&".join(f"span_ids={one}" for one in spans)
+    found = _asked(f"{url}/v1/projects/default/span_annotations?{names}&limit=1000")["data"]
+    return sorted(found, key=lambda one: one["id"])
+
+
+def test_phoenix(oteval: Run, phoenix: str):
+    """Pull, score and push twice: the second time changes nothing, here and in Phoenix."""
+    spans, _ = capture(CAPTURE)
+    request = urllib.request.Request(
+        f"{phoenix}/v1/traces",
+        span_request(spans).SerializeToString(),
+        {"Content-Type": "application/x-protobuf"},
+    )
+    urllib.request.urlopen(request, timeout=30).close()
+    listed = f"{phoenix}/v1/projects/default/spans?limit=1000"
+    until(lambda: len(_asked(listed)["data"]) == len(spans), 60)
+    Path("oteval.yaml").write_text(CONFIG)
+
+    [pulled] = oteval("pull", "phoenix", phoenix, "--since", "2020-01-01", "--json").rows
+    [again] = oteval("pull", "phoenix", phoenix, "--since", "2020-01-01", "--json").rows
+    assert pulled["stored"] == len(spans)
+    assert (again["stored"], again["duplicate"]) == (0, 0)
+
+    assert oteval("score").status == 0
+    scores = [one for one in oteval("scores", "--json").rows if one["status"] == "ok"]
+    [pushed] = oteval("push", "phoenix", phoenix, "--json").rows
+    found = _annotations(phoenix, [one["span_id"] for one in scores])
+    [repeated] = oteval("push", "phoenix", phoenix, "--json").rows
+
+    assert pushed["written"] == len(scores) == len(found) > 0
+    assert (repeated["written"], repeated["unchanged"]) == (0, len(scores))
+    assert _annotations(phoenix, [one["span_id"] for one in scores]) == found
+    by_span = {one["span_id"]: one for one in scores}
+    for one in found:
+        score = by_span[one["span_id"]]
+        assert one["name"] == "tools"
+        assert one["identifier"] == f"oteval:{score['version']}"
+        assert one["result"]["score"] == score["score"]
+        assert one["result"]["label"] == score["label"]
+        assert one["result"]["explanation"] == score["comment"]
+
+
+def test_the_runs_are_those_of_the_original_traces(oteval: Run, phoenix: str, tmp_path: Path):
+    """Messages and calls survive Phoenix' storage."""
+    assert oteval("pull", "phoenix", phoenix, "--since", "2020-01-01").status == 0
+    spans, logs = capture(CAPTURE)
+    with Store(tmp_path / "direct.duckdb") as store:
+        store.spans.write(spans, logs)
+
+    pulled = oteval("trajectories", "--json").rows
+    direct = oteval("trajectories", "--json", "--db", tmp_path / "direct.duckdb").rows
+
+    assert sorted(map(_content, pulled)) == sorted(map(_content, direct))
+
+
+def _content(run: dict[str, Any]) -> str:
+    return json.dumps([run["root_span"], run["messages"]], sort_keys=True)

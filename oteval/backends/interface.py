@@ -9,17 +9,17 @@ from typing import Any, Literal, Protocol
 from ..model import Span
 
 __all__ = [
-    "AnnotatorKind",
     "Annotation",
     "AnnotationTarget",
-    "Position",
+    "AnnotatorKind",
+    "PullPosition",
     "PushReport",
     "SpanPage",
     "TraceSource",
 ]
 
 AnnotatorKind = Literal["LLM", "CODE"]
-Position = Mapping[str, Any]
+PullPosition = Mapping[str, Any]
 """How far a project was read: ``since_ns``, and entries that only its backend understands."""
 
 
@@ -34,7 +34,7 @@ class SpanPage:
     """
 
     spans: Sequence[Span]
-    position: Position
+    position: PullPosition
     problems: Sequence[str] = ()
 
 
@@ -57,7 +57,7 @@ class TraceSource(Protocol):
             BackendError: A name is unknown, or the backend refuses the request.
         """
 
-    def pages(self, project: str, position: Position) -> Iterator[SpanPage]:
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of a project from a position on.
 
         Args:
@@ -67,6 +67,9 @@ class TraceSource(Protocol):
         Raises:
             BackendError: The backend refuses a request, or its answer cannot be read.
         """
+
+    def close(self) -> None:
+        """Close the connection."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,3 +138,6 @@ class AnnotationTarget(Protocol):
         Raises:
             BackendError: The backend refuses a request.
         """
+
+    def close(self) -> None:
+        """Close the connection."""

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ..errors import BackendError
 from ..model import Span
 from ..text import listed
-from .interface import Annotation, Position, PushReport, SpanPage
+from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi, Query
 from .phoenix_spans import read_span
 
@@ -62,7 +62,7 @@ class Phoenix:
                 )
         return list(names) or self._projects
 
-    def pages(self, project: str, position: Position) -> Iterator[SpanPage]:
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of a project; see `TraceSource`."""
         since = datetime.fromtimestamp(position["since_ns"] // 1_000_000_000, UTC).isoformat()
         cursor, seen = position.get("cursor"), position.get("seen")
@@ -113,6 +113,10 @@ class Phoenix:
             report.unchanged += len(wanted) - len(changed)
             self._send(changed, report)
 
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
     def _stored(self, annotations: Sequence[Annotation]) -> dict[Key, object]:
         """Return the content of the annotations that Phoenix has already, by their key."""
         query = [("span_ids", one) for one in sorted({one.span_id for one in annotations})]
@@ -146,7 +150,7 @@ class Phoenix:
         self, path: str, query: Query, limit: int = _PROJECTS
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the elements of all pages of a list."""
-        cursor = None
+        cursor: str | None = None
         while True:
             asked = [*query, ("limit", str(limit))]
             answer = self._api.get(path, [*asked, ("cursor", cursor)] if cursor else asked)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from ..jsontext import dumps, restore
 from ..model import WriteResult
 from ..store import Store
-from .interface import Position, TraceSource
+from .interface import PullPosition, TraceSource
 
 __all__ = ["PullReport", "pull"]
 
@@ -75,7 +75,7 @@ def pull(
     return reports
 
 
-def _begin(store: Store, key: str, since_ns: int) -> Position:
+def _begin(store: Store, key: str, since_ns: int) -> PullPosition:
     stored = store.spans.pull_position(key)
-    position: Position = restore(stored) if stored else {}
+    position: PullPosition = restore(stored) if stored else {}
     return position if position and position["since_ns"] <= since_ns else {"since_ns": since_ns}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 
 import click
 
@@ -53,7 +54,7 @@ def pull(
     source = open_source(backend, url, headers_of(headers), os.environ)
     reports: list[PullReport] = []
     failure: BackendError | None = None
-    with Store(db) as store:
+    with closing(source), Store(db) as store:
         if store.is_served:
             raise StoreLocked(f"{db}: oteval serve has it open; give another --db")
         try:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import closing
 from typing import Any
 
 import click
@@ -43,7 +44,7 @@ def push(
     """
     selection = select(**given)
     target = open_target(backend, url, headers_of(headers), os.environ)
-    with open_store(db) as store, progress("pushing", " scores") as update:
+    with closing(target), open_store(db) as store, progress("pushing", " scores") as update:
         report = push_scores(store, target, selection, evaluators=evaluator, on_progress=update)
     if as_json:
         print_json({"url": target.url, **vars(report)})

@@ -54,9 +54,7 @@ def _phoenix(
     given = re.sub(r"/v1/traces/?$", "", given)
     key = environment.get("PHOENIX_API_KEY")
     known = {"Authorization": f"Bearer {key}"} if key else {}
-    api = JsonApi(
-        _checked(given), "Phoenix", {**known, **headers}, key_hint="set PHOENIX_API_KEY"
-    )
+    api = JsonApi(_checked(given), "Phoenix", {**known, **headers}, key_hint="set PHOENIX_API_KEY")
     return Phoenix(api)
 
 

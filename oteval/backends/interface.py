@@ -109,7 +109,7 @@ class PushReport:
         unchanged: Those that the backend had already.
         unknown: Those whose span or trace the backend does not have.
         errors: The scores that were left out because their evaluator failed.
-        not_evaluated: The scores that were left out because there is no verdict.
+        not_evaluated: The scores that were left out because they have neither score nor verdict.
     """
 
     written: int = 0

@@ -99,7 +99,7 @@ class JsonApi:
 
         Raises:
             BackendError: The backend refuses the request, or its answer is not JSON. The status is
-                0 if there is no answer.
+                0 without an answer.
         """
         target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
         waited, wait = 0.0, _FIRST_WAIT

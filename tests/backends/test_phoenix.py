@@ -62,6 +62,7 @@ class FakePhoenix:
         self.posts = 0
 
     def answer(self, method: str, path: str, query: Query, body: Any) -> Answer:
+        """Return the answer to a request: the next failure, if one is set."""
         if self.failures:
             return self.failures.pop(0)
         if path == "/v1/projects":
@@ -217,8 +218,14 @@ def test_an_old_phoenix_is_refused(store: Store, fake: FakePhoenix, server: Json
 
 def annotation(row: int, **fields: Any) -> Annotation:
     given: dict[str, Any] = {
-        **{"trace_id": TRACE, "span_id": f"{row:016x}", "name": "tools", "kind": "CODE"},
-        **{"identifier": "oteval:v1", "score": 0.5, "label": "pass", "explanation": "why"},
+        "trace_id": TRACE,
+        "span_id": f"{row:016x}",
+        "name": "tools",
+        "kind": "CODE",
+        "identifier": "oteval:v1",
+        "score": 0.5,
+        "label": "pass",
+        "explanation": "why",
         **fields,
     }
     return Annotation(**given)

@@ -47,7 +47,7 @@ def score_batch(
     logs: pa.Table | None = None,
     prepared: Sequence[PreparedEvaluator] = (),
     *,
-    salt: str = "",
+    salt: str,
     selection: Selection = EVERYTHING,
     time_ns: int | None = None,
 ) -> ScoredTraces:

@@ -204,16 +204,13 @@ class _ClientSession:
         return [packed_table(found.to_arrow_table())] if found.description else []
 
     def _stream(self, header: Mapping[str, Any]) -> None:
-        own = new_cursor(self._parent)
-        try:
-            result = own.sql(header["query"], params=header["params"] or [])
-            batches = result.to_arrow_reader(header["size"])
-            self._send({}, [packed_table(batches.schema.empty_table())])
-            for batch in batches:
-                self._send({}, [packed_table(pa.Table.from_batches([batch]))])
-            self._send({}, [])
-        finally:
-            own.close()
+        # On the client's connection: the query may use tables that it has registered.
+        result = self._database.sql(header["query"], params=header["params"] or [])
+        batches = result.to_arrow_reader(header["size"])
+        self._send({}, [packed_table(batches.schema.empty_table())])
+        for batch in batches:
+            self._send({}, [packed_table(pa.Table.from_batches([batch]))])
+        self._send({}, [])
 
     def _send(self, header: dict[str, Any], blobs: list[Any]) -> None:
         for part in frame(header, blobs):

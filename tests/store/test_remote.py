@@ -12,6 +12,7 @@ import pytest
 
 from oteval.errors import NotFound, StoreError
 from oteval.pipeline import refresh
+from oteval.selection import Selection
 from oteval.store import Store
 
 from ..make import asks, call, chat, keep, run, score, span, told
@@ -70,6 +71,16 @@ def test_a_long_result_comes_batch_by_batch(owner: Store, client: Store) -> None
 
     assert sum(sizes) == 20_000
     assert len(sizes) > 1
+
+
+def test_a_streamed_query_sees_the_tables_of_its_client(owner: Store, client: Store) -> None:
+    """Calls of selected runs are streamed; the selection is a table that the client registers."""
+    keep(owner, run(1, asks(call("f"))), run(2, asks(call("g"))))
+
+    shapes = list(client.statistics.of(Selection(limit=1)).shapes())
+
+    assert shapes == list(owner.statistics.of(Selection(limit=1)).shapes())
+    assert len(shapes) == 1
 
 
 def test_errors_are_those_of_the_database(client: Store) -> None:

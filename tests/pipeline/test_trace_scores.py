@@ -118,9 +118,9 @@ def test_repeated_rows_count_once(config: Config, tmp_path: Path):
     random.Random(1).shuffle(places)
     prepared = prepare(config, None, tmp_path)
 
-    once = score_batch(table, records, prepared, time_ns=1)
+    once = score_batch(table, records, prepared, salt="", time_ns=1)
     again = score_batch(
-        twice.take(places), pa.concat_tables([records, records]), prepared, time_ns=1
+        twice.take(places), pa.concat_tables([records, records]), prepared, salt="", time_ns=1
     )
 
     assert again == once
@@ -128,8 +128,8 @@ def test_repeated_rows_count_once(config: Config, tmp_path: Path):
 
 def test_a_batch_without_evaluators_or_runs_has_no_scores():
     """The tables have their columns also if they have no rows."""
-    found = score_batch(span_table(capture("openinference_chat")[0], 1))
-    nothing = score_batch(span_table([], 1))
+    found = score_batch(span_table(capture("openinference_chat")[0], 1), salt="")
+    nothing = score_batch(span_table([], 1), salt="")
 
     assert len(found.trajectories) > 0
     assert len(found.scores) == 0
@@ -140,4 +140,4 @@ def test_a_batch_without_evaluators_or_runs_has_no_scores():
 def test_a_missing_column_is_named():
     """A table that is not one of spans is refused by the column that it lacks."""
     with pytest.raises(InputError, match="a table of spans has no column 'trace_id'"):
-        score_batch(pa.table({"a": [1]}))
+        score_batch(pa.table({"a": [1]}), salt="")

@@ -2,33 +2,23 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 import time
 from collections.abc import Callable, Hashable
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 from ..config import Config, load_config
 from ..errors import ConfigError
 from ..evaluators.judge.costs import Prices, make_prices
 from ..files import file_stamp
-from ..store import Store, StoreState
+from ..store import Store
+from .kept_results import KeptResults
 from .store_threads import StoreThreads
 
 __all__ = ["Site"]
 
 T = TypeVar("T")
-# The most seconds for which a result is kept while the store grows, and the most results.
-_LONGEST_KEPT, _MOST_KEPT = 60.0, 32
-
-
-class _Kept(NamedTuple):
-    """A result, the state of the store that it is of, and until when it is used in any case."""
-
-    value: Any
-    state: StoreState
-    until: float
 
 
 class Site:
@@ -70,8 +60,7 @@ class Site:
         self._stamp: object = None
         self._config: Config | None = None
         self._problem = ""
-        self._kept: dict[Hashable, _Kept] = {}
-        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._kept = KeptResults(lambda: self.read(lambda store: store.run_list.state()))
 
     async def read(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function of the store, called in a thread."""
@@ -82,8 +71,9 @@ class Site:
     ) -> T:
         """Return the result of a function of the store that takes a while, perhaps a stored one.
 
-        A stored result is used while the store has not grown, and for a time in which a growing
-        store would not be asked again and again.
+        A kept result is used while the store has not grown, and for a time in which a growing
+        store would not be asked again and again; one that takes long is shown once more while it
+        is computed anew (:class:`~oteval.pages.kept_results.KeptResults`).
 
         Args:
             key: Identifies the function.
@@ -91,32 +81,24 @@ class Site:
             patience: In place of that of the site; 0 for a result that is never out of date.
         """
         patience = self._patience if patience is None else patience
-        async with self._locks.setdefault(key, asyncio.Lock()):
-            state = await self.read(lambda store: store.run_list.state())
-            kept = self._kept.get(key)
-            now = time.monotonic()
-            if kept and (kept.state == state or now < kept.until):
-                found: T = kept.value
-                return found
-            value = await self.read(action)
-            took = time.monotonic() - now
-            while len(self._kept) >= _MOST_KEPT:
-                oldest = next(iter(self._kept))
-                del self._kept[oldest]
-                self._locks.pop(oldest, None)
-            until = time.monotonic() + min(_LONGEST_KEPT, took * patience)
-            self._kept[key] = _Kept(value, state, until)
-            return value
+        found: T = await self._kept.get(key, lambda: self.read(action), patience)
+        return found
 
     async def write(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that changes the store; one runs at a time."""
         await self._writer.run(lambda store: store.run_list.state())  # a lost connection is renewed
-        return await self._writer.run(action, is_repeated=False)
+        try:
+            return await self._writer.run(action, is_repeated=False)
+        finally:
+            self._kept.note_change()
 
     async def score(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that scores runs, which may take long."""
         await self._scorer.run(lambda store: store.run_list.state())
-        return await self._scorer.run(action, is_repeated=False)
+        try:
+            return await self._scorer.run(action, is_repeated=False)
+        finally:
+            self._kept.note_change()
 
     def config(self) -> tuple[Config | None, str]:
         """Return the configuration as it is now, or None and the reason; "" without a file."""

@@ -1,0 +1,138 @@
+"""Results that take a while to compute and are kept for the next request."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Hashable
+from typing import Any, NamedTuple
+
+from ..store import StoreState
+
+__all__ = ["KeptResults"]
+
+_log = logging.getLogger(__name__)
+# The most seconds for which a result is kept while the store grows, and the most results.
+_LONGEST_KEPT, _MOST_KEPT = 60.0, 32
+# A result that took so many seconds is shown once more while it is computed anew, unless it is
+# older than so many seconds.
+_SLOW, _OLDEST_SHOWN = 0.25, 300.0
+
+
+class _Kept(NamedTuple):
+    """A result.
+
+    Attributes:
+        value: The result.
+        state: The state of the store that it is of.
+        changes: The changes that people had made by then.
+        made: When it was begun (s, monotonic), as ``until``.
+        until: Until when it is used in any case.
+        is_slow: Whether it is shown once more while it is computed anew.
+    """
+
+    value: Any
+    state: StoreState
+    changes: int
+    made: float
+    until: float
+    is_slow: bool
+
+
+class KeptResults:
+    """Keeps results by a key, and computes those that are out of date.
+
+    A result is used while the store has not grown, and for a time in which a growing store would
+    not be asked again and again. After that, one that takes long is used once more while it is
+    computed anew in the background: the first person who looks does not wait for it.
+
+    Args:
+        state: Returns the state of the store.
+        slow: A result that took so many seconds is computed anew in the background.
+        clock: Returns the current time (s), which never steps back.
+    """
+
+    def __init__(
+        self,
+        state: Callable[[], Awaitable[StoreState]],
+        slow: float = _SLOW,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._state, self._slow, self._clock = state, slow, clock
+        self._changes = 0
+        self._kept: dict[Hashable, _Kept] = {}
+        self._locks: dict[Hashable, asyncio.Lock] = {}
+        self._renewals: dict[Hashable, asyncio.Task[Any]] = {}
+
+    def note_change(self) -> None:
+        """Note that a person changed the store: nobody is shown results from before it."""
+        self._changes += 1
+
+    async def get(
+        self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
+    ) -> Any:
+        """Return a result that is kept, or compute it.
+
+        Args:
+            key: Identifies the result.
+            compute: Computes it.
+            patience: While the store grows, the result is kept for so many times as long as it
+                took, at most a minute; 0 for a result that is never out of date.
+
+        Raises:
+            Exception: ``compute`` raised it.
+        """
+        async with self._locks.setdefault(key, asyncio.Lock()):
+            state, kept, now = await self._state(), self._kept.get(key), self._clock()
+            if kept and (kept.state == state or now < kept.until):
+                return kept.value
+            if kept and patience and self._is_shown_again(kept, now):
+                self._renew(key, compute, patience)
+                return kept.value
+            return await self._compute(key, compute, patience, state)
+
+    def _is_shown_again(self, kept: _Kept, now: float) -> bool:
+        """Return whether an old result is shown while it is computed anew."""
+        is_recent = now - kept.made < _OLDEST_SHOWN
+        return kept.is_slow and is_recent and kept.changes == self._changes
+
+    def _renew(self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float) -> None:
+        """Compute a result in the background, unless that is being done."""
+        if key in self._renewals:
+            return
+
+        async def renew() -> None:
+            await self._compute(key, compute, patience, await self._state())
+
+        def end(task: asyncio.Task[None]) -> None:
+            self._renewals.pop(key, None)
+            if not task.cancelled() and (error := task.exception()):
+                # The next request computes it and shows the error.
+                self._kept.pop(key, None)
+                _log.warning("a page's figures could not be renewed: %s", error)
+
+        task = asyncio.get_running_loop().create_task(renew())
+        self._renewals[key] = task
+        task.add_done_callback(end)
+
+    async def _compute(
+        self,
+        key: Hashable,
+        compute: Callable[[], Awaitable[Any]],
+        patience: float,
+        state: StoreState,
+    ) -> Any:
+        """Compute a result and keep it; the state of the store was read before."""
+        changes, begun = self._changes, self._clock()
+        value = await compute()
+        took = self._clock() - begun
+        self._kept.pop(key, None)
+        while len(self._kept) >= _MOST_KEPT:
+            oldest = next(iter(self._kept))
+            del self._kept[oldest]
+            if oldest not in self._renewals:
+                self._locks.pop(oldest, None)
+        until = begun + took + min(_LONGEST_KEPT, took * patience)
+        self._kept[key] = _Kept(value, state, changes, begun, until, took >= self._slow)
+        return value

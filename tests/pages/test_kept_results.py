@@ -1,0 +1,169 @@
+"""Results of pages are kept, and renewed behind the back of whoever looks."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from oteval.pages.kept_results import KeptResults
+
+
+class _Page:
+    """A page whose figures take a second each, of a store that grows when told so."""
+
+    def __init__(self) -> None:
+        self.now, self.size, self.computed = 0.0, 0, 0
+        self.gate: asyncio.Event | None = None
+        self.error: Exception | None = None
+        self.results = KeptResults(self._state, clock=lambda: self.now)
+
+    async def _state(self) -> Any:
+        return self.size
+
+    async def _compute(self) -> int:
+        size = self.size
+        if self.gate is not None:
+            await self.gate.wait()
+        if self.error is not None:
+            raise self.error
+        self.computed += 1
+        self.now += 1.0
+        return size
+
+    async def look(self, patience: float = 20.0) -> int:
+        """Return the size that the page shows."""
+        found: int = await self.results.get("page", self._compute, patience)
+        return found
+
+    async def rest(self) -> None:
+        """Let what goes on in the background end."""
+        for _ in range(10):
+            await asyncio.sleep(0)
+
+
+def _run(action: Callable[[_Page], Awaitable[None]]) -> None:
+    async def main() -> None:
+        await action(_Page())
+
+    asyncio.run(main())
+
+
+def test_a_result_is_kept_while_the_store_is_the_same() -> None:
+    """However late it is, figures of a store that has not grown are computed once."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now += 100_000
+        assert await page.look() == 0
+        assert page.computed == 1
+
+    _run(check)
+
+
+def test_a_slow_result_is_shown_once_more_while_it_is_renewed() -> None:
+    """Nobody waits for figures that were shown a minute ago; the next person sees the new ones."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now, page.size, page.gate = 60.0, 5, asyncio.Event()
+        assert await page.look() == 0
+        assert await page.look() == 0, "the second person does not wait either"
+        page.gate.set()
+        await page.rest()
+        assert page.computed == 2, "two people who look have it renewed once"
+        assert await page.look() == 5
+
+    _run(check)
+
+
+def test_an_old_result_is_not_shown() -> None:
+    """Figures from more than five minutes ago are computed before they are shown."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now, page.size = 301.0, 5
+        assert await page.look() == 5
+
+    _run(check)
+
+
+def test_who_changes_something_sees_it() -> None:
+    """After a label or another change by a person, old figures are not shown once more."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now, page.size = 60.0, 5
+        page.results.note_change()
+        assert await page.look() == 5
+
+    _run(check)
+
+
+def test_without_patience_a_result_is_never_old() -> None:
+    """Lists of runs that have just arrived are computed whenever the store has grown."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look(0) == 0
+        page.size = 5
+        assert await page.look(0) == 5
+
+    _run(check)
+
+
+def test_an_error_of_a_renewal_is_shown(caplog: pytest.LogCaptureFixture) -> None:
+    """A renewal that fails is logged, and the next person gets the error, not the old figures."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now, page.size, page.error = 60.0, 5, OSError("the disk is gone")
+        assert await page.look() == 0
+        await page.rest()
+        with pytest.raises(OSError, match="the disk is gone"):
+            await page.look()
+        page.error = None
+        assert await page.look() == 5
+
+    with caplog.at_level(logging.WARNING):
+        _run(check)
+    assert "could not be renewed: the disk is gone" in caplog.text
+
+
+def test_a_renewal_that_was_cancelled_is_begun_again() -> None:
+    """A server that stops in the middle of a renewal leaves nothing that would block the next."""
+    page = _Page()
+
+    async def begin() -> None:
+        await page.look()
+        page.now, page.size, page.gate = 60.0, 5, asyncio.Event()
+        await page.look()
+
+    async def go_on() -> None:
+        page.gate = None
+        assert await page.look() == 0
+        await page.rest()
+        assert await page.look() == 5
+
+    asyncio.run(begin())
+    asyncio.run(go_on())
+
+
+def test_few_results_are_kept() -> None:
+    """Of many searches, only the newest results stay in memory."""
+
+    async def check(page: _Page) -> None:
+        async def one() -> int:
+            page.computed += 1
+            return 1
+
+        for number in range(40):
+            await page.results.get(number, one, 20.0)
+        await page.results.get(39, one, 20.0)
+        assert page.computed == 40
+        await page.results.get(0, one, 20.0)
+        assert page.computed == 41
+
+    _run(check)

@@ -22,6 +22,7 @@ from .compare import compare_routes
 from .conversations import conversations_routes
 from .evaluators import evaluators_routes
 from .events import events_routes
+from .experiments import experiments_routes
 from .labels import labels_routes
 from .login import Doorkeeper, login_routes
 from .overview import overview_routes
@@ -63,6 +64,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *conversations_routes(site),
         *variants_routes(site),
         *evaluators_routes(site),
+        *experiments_routes(site),
         *alerts_routes(site),
         *action_routes(site),
         *alert_action_routes(site),

@@ -50,6 +50,7 @@ _SECTIONS = (
     ("conversations", "/conversations", "Conversations"),
     ("variants", "/variants", "Variants"),
     ("evaluators", "/evaluators", "Evaluators"),
+    ("experiments", "/experiments", "Experiments"),
     ("labels", "/labels", "Labels"),
     ("alerts", "/alerts", "Alerts"),
 )

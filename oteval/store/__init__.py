@@ -10,7 +10,8 @@ A `Store` opens a database; each of its attributes is an object with the queries
   `run_list`, `agent_figures`, `evaluator_figures` and `variants` only read.
 - `scores`, `labels`: ``scores``, ``human_labels``. `label_queue` only reads.
 - `references`, `datasets`: ``references``, ``datasets``, ``examples``.
-- `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``.
+- `experiments`: ``experiments``, ``runs``, ``feedback``, ``pair_votes``. `experiment_figures` only
+  reads.
 - `judge_calls`: ``judge_calls``, ``judge_call_targets``.
 - `live`: ``completions``, ``trace_conversations``, ``live_rules``, ``evaluator_spend``.
 - `observations`: ``monitor_open_runs``, ``monitor_conversations``. `monitors`: the other tables of

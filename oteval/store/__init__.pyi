@@ -12,6 +12,9 @@ from .deletion import DeletedRows as DeletedRows
 from .evaluator_figures import EvaluatorVerdicts as EvaluatorVerdicts
 from .evaluator_figures import ScoreBin as ScoreBin
 from .evaluator_figures import VerdictCounts as VerdictCounts
+from .experiment_figures import ExperimentState as ExperimentState
+from .experiment_figures import KeyCounts as KeyCounts
+from .experiment_figures import ListedExperiment as ListedExperiment
 from .label_queue import QUEUES as QUEUES
 from .label_queue import LabelledEvaluator as LabelledEvaluator
 from .label_queue import Queue as Queue

@@ -18,6 +18,7 @@ from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LI
 from .contents import StoreContents, read_contents
 from .deletion import AuditLog, Deletion
 from .evaluator_figures import EvaluatorFigures
+from .experiment_figures import ExperimentFigures
 from .experiments import Experiments
 from .judge_calls import JudgeCalls
 from .label_queue import LabelQueue
@@ -64,6 +65,7 @@ class Store:
         run_list: Lists runs page by page, newest first.
         agent_figures: Counts the runs and verdicts of each agent.
         evaluator_figures: Counts the verdicts of each evaluator.
+        experiment_figures: Counts the runs and the feedback of experiments.
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
@@ -137,6 +139,7 @@ class Store:
         self.run_list = RunList(connection)
         self.agent_figures = AgentFigures(connection)
         self.evaluator_figures = EvaluatorFigures(connection)
+        self.experiment_figures = ExperimentFigures(connection)
         self.statistics = RunStatistics(connection, self.trajectories)
         self.scores = Scores(connection)
         self.labels = HumanLabels(connection)

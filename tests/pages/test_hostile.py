@@ -53,7 +53,7 @@ def corpus(store: Store) -> Iterator[list[Trajectory]]:
 def paths(client: TestClient, runs: list[Trajectory]) -> list[str]:
     """Return the paths of all pages about some runs."""
     found = ["/", "/runs", "/runs?q=passed%3Dfalse", "/variants", "/conversations", "/alerts"]
-    found += ["/evaluators", "/evaluators?period=all"]
+    found += ["/evaluators", "/evaluators?period=all", "/experiments"]
     for one in runs:
         found += [f"/runs/{one.id}", f"/runs/{one.id}/spans"]
     found += [f"/compare?a={runs[0].id}&b={one.id}" for one in runs[1:]]

@@ -18,6 +18,7 @@ from oteval.store import Store
 
 from . import hostile
 from .conftest import SECOND, START
+from .test_experiments import make
 
 pytestmark = pytest.mark.browser
 
@@ -104,6 +105,7 @@ def every_page(run: str, other: str) -> list[str]:
         *(f"/runs/{run}", f"/runs/{run}/spans", f"/compare?a={run}&b={other}"),
         *("/variants", "/conversations", "/alerts", "/labels", "/nowhere"),
         *("/evaluators", "/evaluators?period=all", "/evaluators/calls", "/evaluators/tone"),
+        *("/experiments", "/experiments/second?baseline=first", "/experiments/first"),
     ]
 
 
@@ -166,10 +168,24 @@ def test_everything_can_be_read_without_scripts(shop: Store, visit: Any) -> None
     assert not page.locator(".keys").first.is_visible()
 
 
+def test_a_baseline_is_chosen_without_scripts(shop: Store, visit: Any) -> None:
+    """With JavaScript off, the form of an experiment leads to the comparison."""
+    make(shop, "first", [1] * 10)
+    make(shop, "second", [0] * 8 + [1, 1])
+    page = visit(java_script_enabled=False).open("/experiments")
+    page.click("th a[href='/experiments/second']")
+    page.select_option("#baseline", "first")
+    page.click(".baseline button")
+    page.wait_for_url("**/experiments/second?baseline=first")
+    assert "right: 8 worse, 0 better, 2 the same" in page.inner_text("main")
+
+
 @pytest.mark.parametrize("width", [390, 1280])
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_pages_are_accessible(shop: Store, visit: Any, scheme: str, width: int) -> None:
     """The tool axe finds no serious fault on any page, wide or narrow, in light and dark."""
+    make(shop, "first", [1] * 10)
+    make(shop, "second", [0] * 7 + [None, 1, ValueError("a long reason " * 30)])
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     visited = visit(color_scheme=scheme)
     found = []

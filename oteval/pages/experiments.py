@@ -1,0 +1,259 @@
+"""The pages of experiments: ``/experiments``, and ``/experiments/NAME`` with one or two of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from ..errors import ConfigError
+from ..evaluators.stats import wilson
+from ..show.text import one_line, shorten
+from ..store import KeyCounts, ListedExperiment
+from .experiment_comparison import comparison_page
+from .experiment_matrix import experiment_page
+from .responses import named_link, page, with_query
+from .runs import cost_text
+from .site import Site
+
+__all__ = [
+    "BaselineChoice",
+    "ExperimentItem",
+    "ExperimentKey",
+    "experiment_item",
+    "experiment_link",
+    "experiments_routes",
+]
+
+_MOST = 200
+_MOST_KEYS = 12
+_NAME, _ABOUT = 120, 200  # characters
+_SHOWN = ("all", "failing")
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentKey:
+    """The figure of a key in the list.
+
+    Attributes:
+        name: The key.
+        counts: Its counts.
+        rate: The pass rate of the runs with a verdict, None if nothing passed or failed.
+        low: The lower end of its 95% interval.
+        high: The upper end of it.
+        mean: The mean score, or "".
+    """
+
+    name: str
+    counts: KeyCounts
+    rate: float | None
+    low: float
+    high: float
+    mean: str
+
+
+@dataclass(frozen=True, slots=True)
+class ExperimentItem:
+    """An experiment in the list.
+
+    Attributes:
+        name: Its name, shortened.
+        link: The path of its page.
+        about: Its description, or the names that it compares.
+        dataset: The dataset and the start of its version.
+        created_ns: When it was made (ns since the epoch).
+        done: Its runs, of how many; for a comparison, its votes.
+        errors: The number of failed runs.
+        keys: The figures by key.
+        more_keys: The number of keys that are not shown.
+        cost: The cost that evaluators report, or "".
+    """
+
+    name: str
+    link: str
+    about: str
+    dataset: str
+    created_ns: int
+    done: str
+    errors: int
+    keys: tuple[ExperimentKey, ...]
+    more_keys: int
+    cost: str
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineChoice:
+    """An experiment to compare with.
+
+    Attributes:
+        name: Its name, for the address.
+        text: Its name as it is shown.
+        is_chosen: Whether it is the baseline of the page.
+    """
+
+    name: str
+    text: str
+    is_chosen: bool
+
+
+def experiments_routes(site: Site) -> list[Route]:
+    """Return the routes of experiments."""
+
+    async def experiments(_: Request) -> Response:
+        # Another process may add experiments without a run of the store.
+        state = await site.read(lambda store: store.experiment_figures.state())
+        found = await site.cached(
+            ("experiments", state),
+            lambda store: [experiment_item(one) for one in store.experiment_figures.newest(_MOST)],
+        )
+        return page(
+            "experiments.html.j2",
+            section="experiments",
+            now_ns=site.clock(),
+            experiments=found,
+            left_out=max(0, state.experiments - len(found)),
+        )
+
+    async def experiment(request: Request) -> Response:
+        name, baseline = request.path_params["name"], request.query_params.get("baseline", "")
+        shown, first = _shown(request)
+        state = await site.read(lambda store: store.experiment_figures.state())
+        found = await site.cached(
+            ("experiment", name, state, shown, first),
+            lambda store: experiment_page(store, name, shown == "failing", first),
+        )
+        compared = None
+        if baseline:
+            compared = await site.cached(
+                ("compared experiments", name, baseline, state),
+                lambda store: comparison_page(store, name, baseline),
+            )
+        names = await site.read(lambda store: store.experiment_figures.names(_MOST))
+        chosen = compared.baseline if compared else ""
+        link = experiment_link(found.name, found.id)
+        return page(
+            "experiment.html.j2",
+            section="experiments",
+            now_ns=site.clock(),
+            experiment=found,
+            title=shorten(one_line(found.name), _NAME),
+            cost=cost_text(found.cost) if found.cost is not None else "",
+            compared=compared,
+            baseline=shorten(one_line(chosen), _NAME),
+            baseline_link=experiment_link(chosen, compared.baseline_id) if compared else "",
+            choices=_choices(names, found.name, found.dataset, chosen),
+            action=link,
+            shown=shown,
+            views=[
+                (one, with_query(link, baseline=chosen, show="" if one == "all" else one))
+                for one in _SHOWN
+            ],
+            steps=_steps(link, chosen, shown, found.first, found.rows_in_all, found.per_part),
+        )
+
+    return [Route("/experiments", experiments), Route("/experiments/{name:path}", experiment)]
+
+
+def experiment_link(name: str, experiment_id: str) -> str:
+    """Return the path of an experiment's page: by its name, else by its id."""
+    found = named_link("/experiments", name)
+    is_path = found != "/experiments" and name.strip("./") != ""
+    return found if is_path else named_link("/experiments", experiment_id)
+
+
+def _shown(request: Request) -> tuple[str, int]:
+    """Return which rows a request asks for, and the first of them.
+
+    Raises:
+        ConfigError: A parameter is wrong.
+    """
+    shown = request.query_params.get("show", "all")
+    if shown not in _SHOWN:
+        raise ConfigError(f"show={shown[:40]}: write one of {', '.join(_SHOWN)}")
+    first = request.query_params.get("from", "0")
+    if not (first.isascii() and first.isdecimal() and len(first) < 10):
+        raise ConfigError(f"from={first[:40]}: write the number of a row")
+    return shown, int(first)
+
+
+def _choices(
+    names: Sequence[tuple[str, str]], own: str, dataset: str, chosen: str
+) -> list[BaselineChoice]:
+    """Return the experiments to compare one with: those of its dataset first."""
+    others = [each for each in names if each[0] != own]
+    if chosen and chosen not in {name for name, _ in others}:
+        others.append((chosen, dataset))
+    others.sort(key=lambda each: each[1] != dataset)
+    return [
+        BaselineChoice(
+            name=name,
+            text=shorten(one_line(name), _NAME)
+            + ("" if data == dataset else f" (dataset {shorten(one_line(data), 40) or 'unnamed'})"),
+            is_chosen=name == chosen,
+        )
+        for name, data in others
+    ]
+
+
+def _steps(
+    link: str, baseline: str, shown: str, first: int, count: int, step: int
+) -> list[tuple[str, str]]:
+    """Return the links to the rows before and after those that are shown."""
+    view = "" if shown == "all" else shown
+
+    def part(start: int) -> str:
+        values = {"baseline": baseline, "show": view, "from": str(start) if start else ""}
+        return with_query(link, **values)
+
+    found = []
+    if first:
+        found.append(("earlier rows", part(max(0, first - step))))
+    if first + step < count:
+        found.append(("further rows", part(first + step)))
+    return found
+
+
+def experiment_item(one: ListedExperiment) -> ExperimentItem:
+    """Return an experiment as the list shows it."""
+    is_comparison = one.kind == "comparison"
+    done = f"{one.runs:,} of {one.expected:,}" if one.runs < one.expected else f"{one.runs:,}"
+    votes = f"{one.votes:,} {'vote' if one.votes == 1 else 'votes'}"
+    return ExperimentItem(
+        name=shorten(one_line(one.name), _NAME) or "(no name)",
+        link=experiment_link(one.name, one.id),
+        about=shorten(one_line(one.description or " vs ".join(one.compared)), _ABOUT),
+        dataset=" ".join(
+            part for part in (shorten(one_line(one.dataset), 40), one.dataset_version[:8]) if part
+        ),
+        created_ns=one.created_ns,
+        done=votes if is_comparison else done,
+        errors=one.errors,
+        keys=tuple(_key(counts) for counts in one.keys[:_MOST_KEYS]),
+        more_keys=max(0, len(one.keys) - _MOST_KEYS),
+        cost=_cost(one.keys),
+    )
+
+
+def _key(counts: KeyCounts) -> ExperimentKey:
+    judged = counts.passed + counts.failed
+    interval = wilson(counts.passed, judged) if judged else None
+    return ExperimentKey(
+        name=shorten(one_line(counts.key), 60) or "(no name)",
+        counts=counts,
+        rate=counts.passed / judged if judged else None,
+        low=interval.low if interval else 0.0,
+        high=interval.high if interval else 1.0,
+        mean="" if counts.mean is None else f"{counts.mean:.3g}",
+    )
+
+
+def _cost(keys: Sequence[KeyCounts]) -> str:
+    """Return the reported cost; several keys of one call report the same cost."""
+    costs: dict[str, float] = {}
+    for one in keys:
+        if one.cost is not None:
+            costs[one.evaluator] = max(costs.get(one.evaluator, 0.0), one.cost)
+    return cost_text(sum(costs.values())) if costs else ""

@@ -13,6 +13,8 @@ LLM_STAMP := $(LLM)/.installed
 ROTEL := .venv-rotel
 BACKENDS := .venv-backends
 BACKENDS_STAMP := $(BACKENDS)/.installed
+MLFLOW := .venv-mlflow
+MLFLOW_STAMP := $(MLFLOW)/.installed
 AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
@@ -103,9 +105,11 @@ test-live: $(STAMP) $(ROTEL_STAMP)
 	OTEVAL_ROTEL=$$(ls $(CURDIR)/$(ROTEL)/lib/python*/site-packages/rotel/rotel-agent 2>/dev/null) \
 	  $(BIN)/pytest -q -rs -m live tests/collector
 
-# Traces go to a real Phoenix, are pulled, scored and pushed; Phoenix takes 700 MB on disk.
-test-backends: $(STAMP) $(BACKENDS_STAMP)
+# Traces go to a real Phoenix and a real MLflow, are pulled, scored and pushed; each takes up to
+# 1 GB on disk.
+test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP)
 	OTEVAL_PHOENIX=$(CURDIR)/$(BACKENDS)/bin/phoenix \
+	OTEVAL_MLFLOW=$(CURDIR)/$(MLFLOW)/bin/mlflow \
 	  $(BIN)/pytest -q -rs -m backends tests/backends
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
@@ -178,6 +182,11 @@ $(ROTEL_STAMP):
 $(BACKENDS_STAMP):
 	$(PYTHON) -m venv $(BACKENDS)
 	$(PIP) $(BACKENDS)/bin/pip install -q 'arize-phoenix>=20,<21'
+	touch $@
+
+$(MLFLOW_STAMP):
+	$(PYTHON) -m venv $(MLFLOW)
+	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<4'
 	touch $@
 
 $(AUDIT_STAMP):

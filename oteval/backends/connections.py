@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
+import base64
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from ..errors import ConfigError
 from ..text import shown_url
 from .interface import AnnotationTarget, TraceSource
 from .json_api import JsonApi
+from .mlflow import MLflow
 from .phoenix import Phoenix
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
-SOURCES = ("phoenix",)
+SOURCES = ("phoenix", "mlflow")
 """The backends from which traces are pulled."""
-TARGETS = ("phoenix",)
+TARGETS = ("phoenix", "mlflow")
 """The backends to which scores are pushed."""
 
+Headers = Mapping[str, str]
+
 _PHOENIX_URL = "http://localhost:6006"
+_MLFLOW_URL = "http://localhost:5000"
 
 
 def open_source(
-    name: str, url: str | None, headers: Mapping[str, str], environment: Mapping[str, str]
+    name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> TraceSource:
     """Return the backend from which traces are pulled.
 
@@ -35,27 +40,47 @@ def open_source(
     Raises:
         ConfigError: The URL is invalid.
     """
-    del name  # Phoenix is the only one.
-    return _phoenix(url, headers, environment)
+    return _OPENED[name](url, headers, environment)
 
 
 def open_target(
-    name: str, url: str | None, headers: Mapping[str, str], environment: Mapping[str, str]
+    name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> AnnotationTarget:
-    """Return the backend to which scores are pushed; see `open_source`."""
-    del name  # Phoenix is the only one.
-    return _phoenix(url, headers, environment)
+    """Return the backend to which scores are pushed, one of `TARGETS`; see `open_source`."""
+    return _OPENED[name](url, headers, environment)
 
 
-def _phoenix(
-    url: str | None, headers: Mapping[str, str], environment: Mapping[str, str]
-) -> Phoenix:
+def _phoenix(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Phoenix:
     given = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
     given = re.sub(r"/v1/traces/?$", "", given)
-    key = environment.get("PHOENIX_API_KEY")
-    known = {"Authorization": f"Bearer {key}"} if key else {}
-    api = JsonApi(_checked(given), "Phoenix", {**known, **headers}, key_hint="set PHOENIX_API_KEY")
-    return Phoenix(api)
+    known = _bearer(environment.get("PHOENIX_API_KEY"))
+    hint = "set PHOENIX_API_KEY"
+    return Phoenix(JsonApi(_checked(given), "Phoenix", {**known, **headers}, key_hint=hint))
+
+
+def _mlflow(url: str | None, headers: Headers, environment: Mapping[str, str]) -> MLflow:
+    given = url or environment.get("MLFLOW_TRACKING_URI") or _MLFLOW_URL
+    known = _bearer(environment.get("MLFLOW_TRACKING_TOKEN"))
+    user = environment.get("MLFLOW_TRACKING_USERNAME")
+    if user and not known:
+        known = _basic(user, environment.get("MLFLOW_TRACKING_PASSWORD", ""))
+    hint = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
+    return MLflow(JsonApi(_checked(given), "MLflow", {**known, **headers}, key_hint=hint))
+
+
+_OPENED: Mapping[str, Callable[[str | None, Headers, Mapping[str, str]], Phoenix | MLflow]] = {
+    "phoenix": _phoenix,
+    "mlflow": _mlflow,
+}
+
+
+def _bearer(key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {key}"} if key else {}
+
+
+def _basic(user: str, password: str) -> dict[str, str]:
+    text = base64.b64encode(f"{user}:{password}".encode()).decode()
+    return {"Authorization": f"Basic {text}"}
 
 
 def _checked(text: str) -> str:

@@ -8,17 +8,16 @@ the scope, the kind of OpenTelemetry, links, and times below a microsecond.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ..jsontext import dumps
 from ..model import Event, Span
+from .times import ns_of
 
 __all__ = ["PROJECT", "read_span"]
 
 PROJECT = "openinference.project.name"
 KIND = "openinference.span.kind"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _STATUS = {"UNSET": 0, "OK": 1, "ERROR": 2}
 # Attributes whose JSON text Phoenix parses, and returns as several attributes below their name.
 _PARSED = ("metadata", "tool.parameters", "llm.prompt_template.variables")
@@ -45,8 +44,8 @@ def read_span(value: Mapping[str, Any], project: str) -> Span:
             str(context["span_id"]),
             parent_id=value.get("parent_id") or "",
             name=value.get("name") or "",
-            start_ns=_time(value["start_time"]),
-            end_ns=_time(value["end_time"]),
+            start_ns=ns_of(value["start_time"]),
+            end_ns=ns_of(value["end_time"]),
             status_code=_STATUS.get(str(value.get("status_code")), 0),
             status_message=value.get("status_message") or "",
             attributes=attributes,
@@ -59,15 +58,8 @@ def read_span(value: Mapping[str, Any], project: str) -> Span:
 
 def _event(value: Mapping[str, Any]) -> Event:
     return Event(
-        value.get("name") or "", _time(value["timestamp"]), dict(value.get("attributes") or {})
+        value.get("name") or "", ns_of(value["timestamp"]), dict(value.get("attributes") or {})
     )
-
-
-def _time(text: str) -> int:
-    """Return an ISO time in nanoseconds; one without a zone is UTC."""
-    when = datetime.fromisoformat(text)
-    when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    return (when - _EPOCH) // timedelta(microseconds=1) * 1000
 
 
 def _restored(attributes: Mapping[str, Any]) -> dict[str, Any]:

@@ -45,6 +45,9 @@ def answering(answers: Callable[[str, str, Query, Any], Answer]) -> Iterator[Jso
         def do_POST(self) -> None:
             self._answer("POST")
 
+        def do_PATCH(self) -> None:
+            self._answer("PATCH")
+
         def _answer(self, method: str) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             parts = urlsplit(self.path)

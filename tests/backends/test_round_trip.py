@@ -6,9 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
-import socket
-import subprocess
 import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +19,7 @@ from oteval.store import Store
 
 from ..commands import Run
 from ..make import capture
+from .real_server import asked, free_port, running
 
 pytestmark = pytest.mark.backends
 
@@ -29,60 +27,26 @@ CONFIG = "evaluators:\n  - {name: tools, type: tool_errors}\n"
 CAPTURE = "genai_openai_chat"
 
 
-def free_port() -> int:
-    """Return a port that nobody listens on."""
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
-
-
 @pytest.fixture(scope="module")
 def phoenix(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     """Return the URL of a real Phoenix with an empty database."""
-    command = os.environ.get("OTEVAL_PHOENIX", "")
-    if not Path(command).is_file():
-        pytest.skip("OTEVAL_PHOENIX does not name the command of Phoenix")
     folder = tmp_path_factory.mktemp("phoenix")
     port = free_port()
-    environment = {
-        **os.environ,
+    variables = {
         "PHOENIX_WORKING_DIR": str(folder),
         "PHOENIX_HOST": "127.0.0.1",
         "PHOENIX_PORT": str(port),
         "PHOENIX_GRPC_PORT": str(free_port()),
         "PHOENIX_TELEMETRY_ENABLED": "false",
     }
-    process = subprocess.Popen(
-        [command, "serve"],
-        env=environment,
-        cwd=folder,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
     url = f"http://127.0.0.1:{port}"
-    try:
-        until(lambda: _answers(url), 180)
+    with running("OTEVAL_PHOENIX", ["serve"], variables, folder, f"{url}/v1/projects"):
         yield url
-    finally:
-        process.terminate()
-        process.wait(30)
-
-
-def _answers(url: str) -> bool:
-    try:
-        _asked(f"{url}/v1/projects")
-    except OSError:
-        return False
-    return True
-
-
-def _asked(url: str) -> Any:
-    with urllib.request.urlopen(url, timeout=10) as response:
-        return json.load(response)
 
 
 def _annotations(url: str, spans: list[str]) -> list[dict[str, Any]]:
     names = "&".join(f"span_ids={one}" for one in spans)
-    found = _asked(f"{url}/v1/projects/default/span_annotations?{names}&limit=1000")["data"]
+    found = asked(f"{url}/v1/projects/default/span_annotations?{names}&limit=1000")["data"]
     return sorted(found, key=lambda one: one["id"])
 
 
@@ -96,7 +60,7 @@ def test_phoenix(oteval: Run, phoenix: str):
     )
     urllib.request.urlopen(request, timeout=30).close()
     listed = f"{phoenix}/v1/projects/default/spans?limit=1000"
-    until(lambda: len(_asked(listed)["data"]) == len(spans), 60)
+    until(lambda: len(asked(listed)["data"]) == len(spans), 60)
     Path("oteval.yaml").write_text(CONFIG)
 
     [pulled] = oteval("pull", "phoenix", phoenix, "--since", "2020-01-01", "--json").rows

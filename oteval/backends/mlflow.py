@@ -1,0 +1,261 @@
+"""MLflow: traces from its tracking server's REST API, and scores as feedback on spans.
+
+API: https://mlflow.org/docs/latest/api_reference/rest-api.html, and ``mlflow/server/handlers.py``
+of MLflow 3.17. The API lists traces by the time at which they began.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import BackendError
+from ..ingest import decode_json
+from ..model import Span
+from ..text import listed
+from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .json_api import JsonApi
+from .read_time import begin_ns, position_at
+from .times import ns_of
+
+__all__ = ["MLflow"]
+
+_EXPERIMENTS = 1000
+_PAGE = 100
+# Traces that are asked for at once: their ids are in the URL.
+_ASKED = 25
+# A smaller request may succeed: the answer is too large, or takes too long.
+_SMALLER = frozenset({408, 413, 500, 504})
+_PREFIX = "tr-"
+_TRACES = "/api/3.0/mlflow/traces"
+_MS = 10**6
+_RESOURCE = ("service.", "deployment.")
+
+Object = Mapping[str, Any]
+Key = tuple[str, str, str]
+
+
+class MLflow:
+    """An MLflow tracking server: a `TraceSource` and an `AnnotationTarget`.
+
+    Args:
+        api: Its API.
+        page: Traces of a page.
+
+    Attributes:
+        url: Its base URL without a password.
+    """
+
+    def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
+        self.url = api.url
+        self._api, self._page = api, page
+        self._experiments: Mapping[str, str] = {}
+
+    def projects(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the experiments to read; see `TraceSource`."""
+        if not self._experiments:
+            self._experiments = dict(self._listed_experiments())
+        for name in names:
+            if name not in self._experiments:
+                known = listed(sorted(self._experiments))
+                raise BackendError(f"{self.url}: no experiment {name!r}; it has {known}")
+        return list(names) or list(self._experiments)
+
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
+        """Yield the pages of an experiment; see `TraceSource`."""
+        self.projects([project])
+        begin = begin_ns(position) // _MS
+        seen: set[str] = set()
+        token = ""
+        while True:
+            found, token = self._search(self._experiments[project], begin, token)
+            new = [_id(one) for one in found if _id(one) not in seen]
+            last = max(map(_began_ms, found), default=begin)
+            spans, problems = self._spans_of(new, project)
+            after = position_at(position, last * _MS, is_complete=not token)
+            yield SpanPage(spans, after, problems)
+            if not token:
+                return
+            # Tokens are offsets, which deletions shift: they only page within one millisecond.
+            before = seen if last == begin else set()
+            seen = before | {_id(one) for one in found if _began_ms(one) == last}
+            if last > begin:
+                begin, token = last, ""
+
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+        """Write annotations; see `AnnotationTarget`."""
+        stored = self._stored(sorted({_PREFIX + one.trace_id for one in annotations}))
+        for one in annotations:
+            trace_id = _PREFIX + one.trace_id
+            if trace_id in stored:
+                self._write(trace_id, one, stored[trace_id], report)
+            else:
+                report.unknown += 1
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
+    def _listed_experiments(self) -> Iterator[tuple[str, str]]:
+        token = ""
+        while True:
+            answer = self._api.post(
+                "/api/2.0/mlflow/experiments/search",
+                {"max_results": _EXPERIMENTS, **({"page_token": token} if token else {})},
+            )
+            # MLflow leaves out empty lists.
+            if not isinstance(answer, dict) or (answer and "experiments" not in answer):
+                raise self._foreign()
+            for one in answer.get("experiments", ()):
+                yield str(one["name"]), str(one["experiment_id"])
+            token = answer.get("next_page_token") or ""
+            if not token:
+                return
+
+    def _search(self, experiment: str, begin: int, token: str) -> tuple[list[Object], str]:
+        place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
+        answer = self._api.post(
+            f"{_TRACES}/search",
+            {
+                "locations": [place],
+                "filter": f"attributes.timestamp_ms >= {begin}",
+                "max_results": self._page,
+                "order_by": ["timestamp_ms ASC", "request_id ASC"],
+                **({"page_token": token} if token else {}),
+            },
+        )
+        found = answer.get("traces", []) if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise self._foreign()
+        try:
+            list(map(_began_ms, found))
+        except (LookupError, TypeError, ValueError):
+            raise self._foreign() from None
+        return found, answer.get("next_page_token") or ""
+
+    def _spans_of(self, ids: Sequence[str], project: str) -> tuple[list[Span], list[str]]:
+        """Return the spans of traces, and the problems."""
+        spans: list[Span] = []
+        problems: list[str] = []
+        for start in range(0, len(ids), _ASKED):
+            for trace in self._traces(ids[start : start + _ASKED], problems):
+                _decode(trace, project, spans, problems)
+        return spans, problems
+
+    def _traces(self, ids: Sequence[str], problems: list[str]) -> Iterator[Object]:
+        """Yield traces with their spans; ask for fewer at once while that fails."""
+        query = [("trace_ids", one) for one in ids]
+        try:
+            answer = self._api.get(
+                f"{_TRACES}/batchGet", query, once=_SMALLER if len(ids) > 1 else ()
+            )
+        except BackendError as error:
+            if error.status not in _SMALLER or len(ids) == 1:
+                raise
+            half = len(ids) // 2
+            yield from self._traces(ids[:half], problems)
+            yield from self._traces(ids[half:], problems)
+            return
+        found = answer.get("traces", []) if isinstance(answer, dict) else []
+        missing = set(ids) - {_id(one.get("trace_info") or {}) for one in found}
+        problems += (f"trace {one} has no spans in MLflow; skipped" for one in sorted(missing))
+        yield from found
+
+    def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
+        """Return the assessments, by their key, of those traces that MLflow has."""
+        if not ids:
+            return {}
+        answer = self._api.post(f"{_TRACES}/batchGetInfos", {"trace_ids": list(ids)})
+        found = answer.get("trace_infos", []) if isinstance(answer, dict) else None
+        if not isinstance(found, list):
+            raise self._foreign()
+        return {
+            _id(info): {_key(one): one for one in info.get("assessments") or ()} for info in found
+        }
+
+    def _write(
+        self, trace_id: str, one: Annotation, stored: Mapping[Key, Object], report: PushReport
+    ) -> None:
+        wanted = _body(trace_id, one)
+        known = stored.get(_key(wanted))
+        if known is None:
+            self._api.post(f"{_TRACES}/{trace_id}/assessments", {"assessment": wanted})
+        elif _content(known) != _content(wanted):
+            name = str(known["assessment_id"])
+            changed = {key: wanted[key] for key in ("feedback", "rationale", "metadata")}
+            self._api.request(
+                "PATCH",
+                f"{_TRACES}/{trace_id}/assessments/{name}",
+                body={
+                    "assessment": {"assessment_id": name, "trace_id": trace_id, **changed},
+                    "update_mask": ",".join(changed),
+                },
+            )
+        else:
+            report.unchanged += 1
+            return
+        report.written += 1
+
+    def _foreign(self) -> BackendError:
+        return BackendError(
+            f"{self.url}: the answer is not one of MLflow 3; is this the right URL?"
+        )
+
+
+def _id(info: Object) -> str:
+    return str(info.get("trace_id"))
+
+
+def _began_ms(info: Object) -> int:
+    return ns_of(info["request_time"]) // _MS
+
+
+def _decode(trace: Object, project: str, spans: list[Span], problems: list[str]) -> None:
+    info = trace.get("trace_info") or {}
+    tags = info.get("tags") or {}
+    resource = {key: tags[key] for key in tags if key.startswith(_RESOURCE)}
+    resource = {"service.name": project, **resource, "mlflow.experiment": project}
+    attributes = [{"key": key, "value": {"stringValue": resource[key]}} for key in resource]
+    decoded = decode_json(
+        {
+            "resourceSpans": [
+                {
+                    "resource": {"attributes": attributes},
+                    "scopeSpans": [{"spans": trace.get("spans") or []}],
+                }
+            ]
+        }
+    )
+    spans += decoded.spans
+    problems += (f"trace {_id(info)}: {problem}" for problem in decoded.problems)
+
+
+def _body(trace_id: str, one: Annotation) -> dict[str, Any]:
+    metadata = {**one.metadata, "identifier": one.identifier}
+    if one.label:
+        metadata["label"] = one.label
+    return {
+        "assessment_name": one.name,
+        "trace_id": trace_id,
+        "span_id": one.span_id,
+        "source": {
+            "source_type": "LLM_JUDGE" if one.kind == "LLM" else "CODE",
+            "source_id": "oteval",
+        },
+        "feedback": {"value": one.label if one.score is None else one.score},
+        "rationale": one.explanation,
+        "metadata": metadata,
+    }
+
+
+def _key(body: Object) -> Key:
+    metadata = body.get("metadata") or {}
+    return (
+        *(str(body.get("span_id")), str(body.get("assessment_name"))),
+        str(metadata.get("identifier")),
+    )
+
+
+def _content(body: Object) -> object:
+    feedback = body.get("feedback") or {}
+    return feedback.get("value"), body.get("rationale") or "", body.get("metadata") or {}

@@ -15,6 +15,8 @@ BACKENDS := .venv-backends
 BACKENDS_STAMP := $(BACKENDS)/.installed
 MLFLOW := .venv-mlflow
 MLFLOW_STAMP := $(MLFLOW)/.installed
+CHDB := .venv-chdb
+CHDB_STAMP := $(CHDB)/.installed
 AUDIT := .venv-audit
 AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
@@ -105,11 +107,12 @@ test-live: $(STAMP) $(ROTEL_STAMP)
 	OTEVAL_ROTEL=$$(ls $(CURDIR)/$(ROTEL)/lib/python*/site-packages/rotel/rotel-agent 2>/dev/null) \
 	  $(BIN)/pytest -q -rs -m live tests/collector
 
-# Traces go to a real Phoenix and a real MLflow, are pulled, scored and pushed; each takes up to
-# 1 GB on disk.
-test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP)
+# Traces go to a real Phoenix and a real MLflow, are pulled, scored and pushed; ClickHouse's engine
+# runs in chdb. Each takes up to 1 GB on disk.
+test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP)
 	OTEVAL_PHOENIX=$(CURDIR)/$(BACKENDS)/bin/phoenix \
 	OTEVAL_MLFLOW=$(CURDIR)/$(MLFLOW)/bin/mlflow \
+	OTEVAL_CHDB=$(CURDIR)/$(CHDB)/bin/python \
 	  $(BIN)/pytest -q -rs -m backends tests/backends
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
@@ -187,6 +190,11 @@ $(BACKENDS_STAMP):
 $(MLFLOW_STAMP):
 	$(PYTHON) -m venv $(MLFLOW)
 	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<4'
+	touch $@
+
+$(CHDB_STAMP):
+	$(PYTHON) -m venv $(CHDB)
+	$(PIP) $(CHDB)/bin/pip install -q 'chdb>=4.4,<5'
 	touch $@
 
 $(AUDIT_STAMP):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from ..errors import ConfigError
 from ..text import shown_url
+from .clickhouse import ClickHouse
 from .interface import AnnotationTarget, TraceSource
 from .json_api import JsonApi
 from .mlflow import MLflow
@@ -15,7 +17,7 @@ from .phoenix import Phoenix
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
-SOURCES = ("phoenix", "mlflow")
+SOURCES = ("phoenix", "mlflow", "clickhouse")
 """The backends from which traces are pulled."""
 TARGETS = ("phoenix", "mlflow")
 """The backends to which scores are pushed."""
@@ -24,6 +26,7 @@ Headers = Mapping[str, str]
 
 _PHOENIX_URL = "http://localhost:6006"
 _MLFLOW_URL = "http://localhost:5000"
+_CLICKHOUSE_URL = "http://localhost:8123"
 
 
 def open_source(
@@ -40,14 +43,16 @@ def open_source(
     Raises:
         ConfigError: The URL is invalid.
     """
-    return _OPENED[name](url, headers, environment)
+    source: TraceSource = _SOURCES[name](url, headers, environment)
+    return source
 
 
 def open_target(
     name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> AnnotationTarget:
     """Return the backend to which scores are pushed, one of `TARGETS`; see `open_source`."""
-    return _OPENED[name](url, headers, environment)
+    target: AnnotationTarget = _TARGETS[name](url, headers, environment)
+    return target
 
 
 def _phoenix(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Phoenix:
@@ -68,10 +73,19 @@ def _mlflow(url: str | None, headers: Headers, environment: Mapping[str, str]) -
     return MLflow(JsonApi(_checked(given), "MLflow", {**known, **headers}, key_hint=hint))
 
 
-_OPENED: Mapping[str, Callable[[str | None, Headers, Mapping[str, str]], Phoenix | MLflow]] = {
-    "phoenix": _phoenix,
-    "mlflow": _mlflow,
-}
+def _clickhouse(url: str | None, headers: Headers, environment: Mapping[str, str]) -> ClickHouse:
+    given = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
+    known = {}
+    if user := environment.get("CLICKHOUSE_USER"):
+        password = environment.get("CLICKHOUSE_PASSWORD", "")
+        known = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+    hint = "set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD"
+    return ClickHouse(JsonApi(_checked(given), "ClickHouse", {**known, **headers}, key_hint=hint))
+
+
+_Opener = Callable[[str | None, Headers, Mapping[str, str]], Any]
+_TARGETS: Mapping[str, _Opener] = {"phoenix": _phoenix, "mlflow": _mlflow}
+_SOURCES: Mapping[str, _Opener] = {**_TARGETS, "clickhouse": _clickhouse}
 
 
 def _bearer(key: str | None) -> dict[str, str]:

@@ -59,7 +59,7 @@ def running(
         stderr=subprocess.DEVNULL,
     )
     try:
-        until(lambda: _answers(health), 180)
+        until(lambda: _answers(health), 400)
         yield
     finally:
         process.terminate()

@@ -87,7 +87,7 @@ def test_mlflow(oteval: Run, mlflow: str):
         assert one["assessment_name"] == "tools"
         assert one["source"] == {"source_type": "CODE", "source_id": "oteval"}
         assert one["feedback"]["value"] == score["score"]
-        assert one.get("rationale", "") == score["comment"]
+        assert one.get("rationale") == score["comment"]
         assert one["metadata"]["version"] == score["version"]
         assert one["metadata"]["label"] == score["label"]
 

@@ -15,8 +15,7 @@ from ..model import Span
 from ..text import listed
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
-from .read_time import begin_ns, position_at
-from .times import ns_of
+from .times import begin_ns, ns_of, position_at
 
 __all__ = ["MLflow"]
 

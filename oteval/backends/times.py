@@ -1,11 +1,20 @@
-"""ISO times of backends' APIs."""
+"""Times of backends' APIs, and positions of backends that list traces by when they began.
+
+A trace that arrives late began before traces that were read already. A later pull therefore begins
+an hour before the newest trace of the last complete pull; the store skips repeated spans.
+"""
 
 from __future__ import annotations
 
 import re
 from datetime import UTC, datetime, timedelta
 
-__all__ = ["iso_of", "ns_of"]
+from .interface import PullPosition
+
+__all__ = ["OVERLAP_NS", "begin_ns", "iso_of", "ns_of", "position_at"]
+
+OVERLAP_NS = 3600 * 10**9
+"""How far before the end of a complete pull the next one begins (ns)."""
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"\.(\d+)")
@@ -30,3 +39,25 @@ def iso_of(ns: int) -> str:
     seconds, rest = divmod(ns, 10**9)
     when = _EPOCH + timedelta(seconds=seconds, microseconds=rest // 1000)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def begin_ns(position: PullPosition) -> int:
+    """Return the time from which a pull reads (ns).
+
+    Args:
+        position: A position by `position_at`, or only ``since_ns``.
+    """
+    since = int(position["since_ns"])
+    read = int(position.get("read_ns", since))
+    return max(since, read - OVERLAP_NS) if position.get("is_complete") else max(since, read)
+
+
+def position_at(position: PullPosition, read_ns: int, *, is_complete: bool) -> PullPosition:
+    """Return the position after a page.
+
+    Args:
+        position: The position before it.
+        read_ns: All traces that began before this time (ns) were read.
+        is_complete: Whether this was the last page.
+    """
+    return {"since_ns": position["since_ns"], "read_ns": read_ns, "is_complete": is_complete}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..experiments import ExperimentResults, Feedback, Figure, Pair, ResultRow, load_experiment
@@ -155,6 +155,7 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
     keys = [figure.key for figure in figures]
     shown = rows[first : first + _PER_PART]
     links = run_links(store, shown)
+    repeated, givers = about.repetitions > 1, _givers(results)
     is_comparison = about.kind == "comparison"
     return ExperimentPage(
         id=about.id,
@@ -171,7 +172,7 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
         overall=tuple((_line(one.key, 80), _value(one)) for one in results.overall),
         keys=tuple(_line(key, 80) for key in keys[:_MOST_KEYS]),
         more_keys=max(0, len(keys) - _MOST_KEYS),
-        rows=tuple(_row(row, keys[:_MOST_KEYS], results, links) for row in shown),
+        rows=tuple(_row(row, keys[:_MOST_KEYS], repeated, givers, links) for row in shown),
         first=first,
         rows_in_all=len(rows),
         per_part=_PER_PART,
@@ -230,9 +231,13 @@ def _figure_row(figure: Figure) -> ExperimentFigureRow:
 
 
 def _row(
-    row: ResultRow, keys: Sequence[str], results: ExperimentResults, links: Mapping[str, str]
+    row: ResultRow,
+    keys: Sequence[str],
+    is_repeated: bool,
+    givers: Mapping[str, Collection[str]],
+    links: Mapping[str, str],
 ) -> ExperimentRow:
-    repetition = f" #{row.run.repetition + 1}" if results.experiment.repetitions > 1 else ""
+    repetition = f" #{row.run.repetition + 1}" if is_repeated else ""
     by_key = {one.key: one for one in row.feedback}
     failed = {one.evaluator: one for one in row.feedback if one.status == "error"}
     cells = []
@@ -240,7 +245,7 @@ def _row(
         one = by_key.get(key)
         if one is None:
             # An evaluator that failed gives no keys: its failure is shown under each.
-            one = next((failed[name] for name in _givers(results, key) if name in failed), None)
+            one = next((failed[name] for name in givers.get(key, ()) if name in failed), None)
         cells.append(_cell(one))
     return ExperimentRow(
         title=_line(row.example.title, _TITLE) + repetition,
@@ -251,10 +256,13 @@ def _row(
     )
 
 
-def _givers(results: ExperimentResults, key: str) -> list[str]:
-    """Return the evaluators that gave a key to any run."""
-    found = (one.evaluator for row in results for one in row.feedback if one.key == key)
-    return list(dict.fromkeys(found))
+def _givers(results: ExperimentResults) -> Mapping[str, Collection[str]]:
+    """Return for each key the evaluators that gave it to any run."""
+    found: dict[str, dict[str, None]] = {}
+    for row in results:
+        for one in row.feedback:
+            found.setdefault(one.key, {})[one.evaluator] = None
+    return found
 
 
 def _cell(one: Feedback | None) -> ExperimentCell:

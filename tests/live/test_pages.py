@@ -14,6 +14,8 @@ import httpx
 import pytest
 
 from benchmarks.served import Served, until
+from oteval import evaluate
+from oteval.store import Store
 
 from .clients import INGEST, RULES, TOKENS, agent_run
 
@@ -52,7 +54,7 @@ def test_the_port_of_the_receiver_shows_pages(served: Served) -> None:
     assert served.get("/v1/traces")[0] == 405
     assert served.get("/healthz") == (200, b"ok\n")
     assert served.get("/runs", {"host": "evil.example"})[0] == 403
-    answer = httpx.get(f"http://127.0.0.1:{served.http}/runs")
+    answer = httpx.get(f"http://127.0.0.1:{served.http}/runs", timeout=60)
     assert "script-src 'self'" in answer.headers["content-security-policy"]
     assert "transfer-encoding" not in answer.headers
 
@@ -73,7 +75,7 @@ def test_a_run_arrives_on_the_page_with_its_score(served: Served) -> None:
     until(is_told)
 
     def listed() -> bytes:
-        name = httpx.get(f"http://127.0.0.1:{served.http}/runs?q={trace_id}")
+        name = httpx.get(f"http://127.0.0.1:{served.http}/runs?q={trace_id}", timeout=60)
         if name.status_code != 303:
             return b""
         body = served.get(name.headers["location"])[1]
@@ -81,6 +83,37 @@ def test_a_run_arrives_on_the_page_with_its_score(served: Served) -> None:
 
     assert b"refund" in until(listed) or b"Done." in listed()
     connection.close()
+
+
+def test_experiments_are_shown_by_a_server(start: Start, tmp_path: Path) -> None:
+    """The list, the matrix and the comparison come from a database that the server has open."""
+    with Store(tmp_path / "traces.duckdb") as store:
+        for name, outputs in (("before", [1, 1]), ("after", [1, 0])):
+            _experiment(store, name, outputs)
+    served = start(tmp_path)
+    status, listed = served.get("/experiments")
+    assert status == 200
+    assert b"before" in listed
+    assert b"after" in listed
+    status, matrix = served.get("/experiments/after")
+    assert status == 200
+    assert b"answer 0" in matrix
+    status, compared = served.get("/experiments/after?baseline=before")
+    assert status == 200
+    assert b"answer 0" in compared
+
+
+def _experiment(store: Store, name: str, outputs: list[int]) -> None:
+    """Store an experiment with these answers, of which 1 is right."""
+
+    def target(inputs: int) -> int:
+        return outputs[inputs]
+
+    def right(outputs: int) -> dict[str, object]:
+        return {"key": "right", "score": outputs == 1, "comment": f"answer {outputs}"}
+
+    data = [{"id": f"e{number}", "inputs": number} for number in range(len(outputs))]
+    evaluate(target, name=name, data=data, evaluators=[right], store=store)
 
 
 def test_the_pages_are_started_again_when_they_end(served: Served) -> None:
@@ -114,7 +147,7 @@ def test_readers_log_in_with_a_token(start: Start, tmp_path: Path) -> None:
     served = start(tmp_path, environment=TOKENS)
     base = f"http://127.0.0.1:{served.http}"
     send_run(served, **INGEST)
-    with httpx.Client(base_url=base, headers=HTML) as client:
+    with httpx.Client(base_url=base, headers=HTML, timeout=60) as client:
         led = client.get("/runs?q=agent%3Dshop")
         assert led.status_code == 303
         assert led.headers["location"].startswith("/login?next=")

@@ -336,7 +336,9 @@ class Secured(NamedTuple):
         context = ssl.create_default_context(cafile=str(self.certificate))
         if has_certificate:
             context.load_cert_chain(self.certificate, self.key)
-        return httpx.Client(verify=context, base_url=f"https://127.0.0.1:{self.server.http}")
+        return httpx.Client(
+            verify=context, base_url=f"https://127.0.0.1:{self.server.http}", timeout=60
+        )
 
     def credentials(self, *, has_certificate: bool = True) -> grpc.ChannelCredentials:
         """Return the credentials of a gRPC client."""

@@ -232,7 +232,7 @@ def test_requests_of_others_are_refused(
 ) -> None:
     """A request needs the token, and neither a page in a browser nor another host name passes."""
     with http_server(workspace, TOKEN).running() as url:
-        answer = httpx.post(url, json=INITIALIZE, headers={**ACCEPT, **headers})
+        answer = httpx.post(url, json=INITIALIZE, headers={**ACCEPT, **headers}, timeout=60)
 
     assert answer.status_code == status, answer.text
     if status == 401:
@@ -243,8 +243,8 @@ def test_requests_of_others_are_refused(
 def test_large_requests_are_refused(workspace: Workspace) -> None:
     """A body of more than a few megabytes is not read."""
     with http_server(workspace).running() as url:
-        answer = httpx.post(url, content=b" " * (5 << 20), headers={**ACCEPT})
-        after = httpx.post(url, json=INITIALIZE, headers=ACCEPT)
+        answer = httpx.post(url, content=b" " * (5 << 20), headers={**ACCEPT}, timeout=60)
+        after = httpx.post(url, json=INITIALIZE, headers=ACCEPT, timeout=60)
 
     assert answer.status_code == 413
     assert after.status_code == 200

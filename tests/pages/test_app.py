@@ -149,7 +149,7 @@ def test_view_serves_trace_files_until_it_is_stopped(tmp_path: Path):
     try:
         found = re.search(r"(http://127\.0\.0\.1:\d+)/\S+", process.stdout.readline())
         assert found
-        with httpx.Client(base_url=found[1]) as client:
+        with httpx.Client(base_url=found[1], timeout=60) as client:
             assert client.get("/runs").status_code == 401
             client.get(found[0])
             listed = client.get("/runs?q=passed%3Dfalse")

@@ -1,4 +1,6 @@
-"""Server-sent events: ``/events`` says when runs or scores have arrived, so that pages reload them.
+"""Server-sent events: ``/events`` says when runs or scores have arrived, or a trace has ended.
+
+Pages then load their list again.
 
 The store is asked twice a second, however many pages listen, and only while one does. A store
 that answers slowly is asked less often.
@@ -16,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from ..store import StoreState
+from ..store import Store, StoreState
 from .site import Site
 
 __all__ = ["StoreChanges", "events_routes", "state_text"]
@@ -37,13 +39,11 @@ class StoreChanges:
     """Notices that a store has grown.
 
     Args:
-        read: Returns the state of the store.
+        read: Returns the state of the store as text.
         interval: The least seconds between two calls of it.
     """
 
-    def __init__(
-        self, read: Callable[[], Awaitable[StoreState]], interval: float = _INTERVAL
-    ) -> None:
+    def __init__(self, read: Callable[[], Awaitable[str]], interval: float = _INTERVAL) -> None:
         self._read, self._interval = read, interval
         self._state = ""
         self._woken = asyncio.Event()
@@ -93,7 +93,7 @@ class StoreChanges:
             begun = time.monotonic()
             # A server that is away for a moment is asked again.
             with suppress(Exception):
-                state = state_text(await self._read())
+                state = await self._read()
                 if state != self._state:
                     self._state = state
                     self._wake()
@@ -103,7 +103,11 @@ class StoreChanges:
 
 def events_routes(site: Site) -> list[Route]:
     """Return the route of events."""
-    changes = StoreChanges(lambda: site.read(lambda store: store.run_list.state()))
+
+    def state(store: Store) -> str:
+        return state_text(store.run_list.state()) + site.previews.state(store)
+
+    changes = StoreChanges(lambda: site.read(state))
     site.at_stop.append(changes.close)
 
     async def events(request: Request) -> Response:

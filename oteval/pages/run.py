@@ -28,6 +28,8 @@ from ..show.html.model import ReportRun, RunVerdict, State
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store
+from .events import state_text
+from .just_ended import Preview
 from .labels import next_link
 from .missing_scores import MissingScore, missing_scores
 from .responses import conversation_link, near_parts, page, text_page, with_query
@@ -41,6 +43,8 @@ from .site import Site
 
 __all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "stored_run"]
 
+# Characters of a trace's id.
+_TRACE_ID = 32
 # Messages on a page, and characters of a title and a name.
 _MESSAGES = 200
 _TITLE, _NAME = 160, 300
@@ -170,9 +174,9 @@ def run_routes(site: Site) -> list[Route]:
 
         chosen = request.query_params.get("evaluator", "")[:_TITLE]
 
-        def read(store: Store) -> tuple[RunPage, RunActions] | str:
-            found = _found(store, name)
-            if isinstance(found, str):
+        def read(store: Store) -> tuple[RunPage, RunActions] | Preview | str:
+            found = _found_or_ended(store, name, site)
+            if isinstance(found, str | Preview):
                 return found
             config, problem = site.config()
             scores = store.scores.of([found.id])[found.id]
@@ -193,6 +197,8 @@ def run_routes(site: Site) -> list[Route]:
         given = await site.read(read)
         if isinstance(given, str):
             return RedirectResponse(with_query(f"/runs/{given}", q=query), 303)
+        if isinstance(given, Preview):
+            return await _preview_page(site, given, query)
         shown, actions = given
         end = request.query_params.get("end", "")
         return page(
@@ -267,6 +273,35 @@ def _found(store: Store, name: str) -> Trajectory | str:
         return store.trajectories.get(name).id
     except NotFound as error:
         raise NotFound(str(error).partition("; oteval")[0]) from None
+
+
+def _found_or_ended(store: Store, name: str, site: Site) -> Trajectory | Preview | str:
+    """Return what `_found` does, or the preview of a trace that just ended.
+
+    The preview is asked first: a run that is stored meanwhile is then found.
+    """
+    preview = site.previews.of(store, name) if len(name) == _TRACE_ID else None
+    try:
+        return _found(store, name)
+    except NotFound:
+        if preview is None:
+            raise
+        return preview
+
+
+async def _preview_page(site: Site, found: Preview, query: str) -> Response:
+    """Return the page of a run that just ended, which has no scores and no actions."""
+    name = found.trace.trace_id
+    shown = run_page(replace(found.run, id=name), (), prices=site.prices)
+    return page(
+        "preview.html.j2",
+        section="runs",
+        run=replace(shown, whole=frozenset()),
+        query=query,
+        now_ns=site.clock(),
+        is_plain=found.is_plain,
+        state=await site.read(lambda store: state_text(store.run_list.state())),
+    )
 
 
 def _sub_agents(store: Store, run: Trajectory, prices: Prices) -> Sequence[RunItem]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
@@ -17,6 +17,7 @@ from ..show.html.model import RunVerdict, State
 from ..show.text import clean, clock, duration, one_line, shorten
 from ..store import ListedRun, RunKey, Store
 from .events import state_text
+from .just_ended import Preview, listed_run, previews_text
 from .responses import page, with_query
 from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
 from .run_search import FoundRuns, find_runs
@@ -37,6 +38,7 @@ _SHORTEST_ID, _LONGEST_ID = 8, 32
 _MOST_NAMED = 3
 # The most verdicts that are named.
 _MARKS = 12
+
 _SYMBOLS: dict[State, str] = {"pass": "✓", "fail": "✗", "error": "!", "none": "?"}
 _ORDER: tuple[State, ...] = ("fail", "error", "none", "score", "pass")
 
@@ -130,6 +132,8 @@ class RunsPage:
         state: How far the store had grown.
         columns: The columns, with their heads.
         kept: The value of the parameter that chooses them, for links; "" for the usual ones.
+        ended: The runs that just ended, which are not stored yet.
+        hides_ended: Whether there are such runs that a filter on scores hides.
     """
 
     search: RunSearch
@@ -141,6 +145,8 @@ class RunsPage:
     state: str
     columns: tuple[tuple[str, str], ...]
     kept: str
+    ended: tuple[RunItem, ...] = ()
+    hides_ended: bool = False
 
 
 def runs_routes(site: Site) -> list[Route]:
@@ -160,9 +166,15 @@ def runs_routes(site: Site) -> list[Route]:
                 lambda store: runs_page(store, search, after, site.prices, columns=columns),
                 patience=0,
             )
+            found = await site.read(lambda store: _with_previews(store, found, site, after))
             return page("run_rows.html.j2", now_ns=site.clock(), runs=found, is_fragment=True)
         found = await site.read(
-            lambda store: runs_page(store, search, after, site.prices, columns=columns)
+            lambda store: _with_previews(
+                store,
+                runs_page(store, search, after, site.prices, columns=columns),
+                site,
+                after,
+            )
         )
         return page(
             "runs.html.j2",
@@ -212,6 +224,27 @@ def runs_page(
         columns=tuple((name, COLUMNS[name]) for name in columns),
         kept=kept,
     )
+
+
+def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
+    """Return the newest page with the runs that just ended and match, which scores cannot.
+
+    They are read after the stored runs, so that no run is shown twice.
+    """
+    if after is not None:
+        return found
+    previews = site.previews.newest(store)
+    state = found.state + previews_text(previews)
+    if found.search.verdict is not None:
+        return replace(found, state=state, hides_ended=bool(previews))
+    shown = [one for one in previews if found.search.selection.matches(one.run)]
+    items = tuple(_preview_item(one, site.prices, found.search.text) for one in shown)
+    return replace(found, ended=items, state=state)
+
+
+def _preview_item(found: Preview, prices: Prices, search: str) -> RunItem:
+    item = _item(listed_run(found), (), prices, search)
+    return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
 
 def items_of(

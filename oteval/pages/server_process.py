@@ -43,7 +43,12 @@ async def serve(config: Mapping[str, Any], lines: asyncio.StreamReader) -> None:
         lines: Standard input after its first line.
     """
     database, path = str(config["db"]), str(config["config"])
-    site = Site(database, lambda: Store.of_server(database), Path(path) if path else None)
+    site = Site(
+        database,
+        lambda: Store.of_server(database),
+        Path(path) if path else None,
+        is_served=True,
+    )
     access = Access(tokens_of(config["tokens"]))
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     listener.bind(config["socket"])

@@ -13,6 +13,7 @@ from ..errors import ConfigError
 from ..evaluators.judge.costs import Prices, make_prices
 from ..files import file_stamp
 from ..store import Store
+from .just_ended import Previews
 from .kept_results import KeptResults
 from .store_threads import StoreThreads
 
@@ -29,6 +30,7 @@ class Site:
         prices: The list prices of models.
         clock: Returns the current time (ns).
         at_stop: Called when the server stops, to end responses that would go on.
+        previews: The runs that just ended, if a server fills the store.
     """
 
     def __init__(
@@ -38,6 +40,8 @@ class Site:
         config: Path | None = None,
         clock: Callable[[], int] = time.time_ns,
         patience: float = 20.0,
+        *,
+        is_served: bool = False,
     ) -> None:
         """Prepare a site.
 
@@ -47,8 +51,10 @@ class Site:
             config: The configuration's file, read again when it changes; None without one.
             clock: Returns the current time (ns).
             patience: While a store grows, a result is kept for so many times as long as it took.
+            is_served: Whether a server stores and completes the traces.
         """
         self._patience = patience
+        self.previews = Previews(is_served)
         self.at_stop: list[Callable[[], None]] = []
         self.name = name
         self.clock = clock

@@ -17,6 +17,7 @@ from .file_scores import FileScores as FileScores
 from .file_scores import can_score_files as can_score_files
 from .loader import load as load
 from .prepared import prepare as prepare
+from .previews import preview as preview
 from .reconstruction import Explanation as Explanation
 from .reconstruction import RefreshResult as RefreshResult
 from .reconstruction import SpanAccount as SpanAccount

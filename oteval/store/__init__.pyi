@@ -21,6 +21,7 @@ from .label_queue import Queue as Queue
 from .live_state import CompletedTrace as CompletedTrace
 from .live_state import EvaluationState as EvaluationState
 from .live_state import EvaluatorProgress as EvaluatorProgress
+from .live_state import JustEnded as JustEnded
 from .live_state import TraceArrival as TraceArrival
 from .live_state import is_store_failure as is_store_failure
 from .memory import WIDE_MEMORY_FACTOR as WIDE_MEMORY_FACTOR

@@ -32,6 +32,7 @@ __all__ = [
     "CompletedTrace",
     "EvaluationState",
     "EvaluatorProgress",
+    "JustEnded",
     "LiveState",
     "TraceArrival",
     "is_store_failure",
@@ -40,6 +41,8 @@ __all__ = [
 # The bit of OTLP's span flags for a parent in another process: the span is the root of its part.
 _REMOTE = 0x200
 _UNLIMITED = 1 << 60
+# The newest spans, among which `LiveState.just_ended` looks for roots.
+_RECENT = 20_000
 _COMPLETIONS = pa.schema(
     [
         ("number", pa.int64()),
@@ -101,6 +104,30 @@ class CompletedTrace(NamedTuple):
     seq: int
     reason: str
     first: int | None = None
+
+
+class JustEnded(NamedTuple):
+    """A trace whose root span has arrived, and that has no completion yet.
+
+    Attributes:
+        trace_id: The trace.
+        first: The number of its first recent span.
+        last: The number of its newest span.
+        spans: The number of its recent spans.
+        start_ns: When the first of them began.
+        end_ns: When the last of them ended.
+        agent: The agent of the root span, or "".
+        service: The service of the root span, or "".
+    """
+
+    trace_id: str
+    first: int
+    last: int
+    spans: int
+    start_ns: int
+    end_ns: int
+    agent: str
+    service: str
 
 
 class EvaluatorProgress(NamedTuple):
@@ -174,6 +201,54 @@ class LiveState:
             {"after": after},
         ).fetchall()
         return [TraceArrival(*found) for found in rows]
+
+    def just_ended(self, most: int, trace_id: str = "") -> list[JustEnded]:
+        """Return traces that have a root span, but neither a completion nor a trajectory.
+
+        Only the newest spans above the floor are read, so that the cost does not depend on the
+        size of the store. A root here is a span without a parent.
+
+        Args:
+            most: The most traces, those with the newest root first.
+            trace_id: Only this trace; "" for all.
+        """
+        newest = number(self._connection, "SELECT coalesce(max(seq), 0) FROM spans")
+        after = max(self.floor(), newest - _RECENT)
+        if after >= newest:
+            return []
+        rows = self._connection.execute(
+            """
+            SELECT trace_id, first, last, spans, start_ns, end_ns, agent, service FROM (
+                SELECT trace_id, min(seq) AS first, max(seq) AS last, count(*) AS spans,
+                    min(start_ns) AS start_ns, max(end_ns) AS end_ns,
+                    coalesce(arg_max(agent, seq) FILTER (is_root), '') AS agent,
+                    coalesce(arg_max(service, seq) FILTER (is_root), '') AS service,
+                    max(seq) FILTER (is_root) AS root
+                FROM (
+                    SELECT *, coalesce(parent_id, '') = '' AS is_root FROM spans
+                    WHERE seq > $after AND ($trace = '' OR trace_id = $trace)
+                ) GROUP BY trace_id
+            )
+            ANTI JOIN (SELECT trace_id FROM completions WHERE seq > $after) USING (trace_id)
+            WHERE root IS NOT NULL ORDER BY root DESC LIMIT $most
+            """,
+            {"after": after, "trace": trace_id, "most": most},
+        ).fetchall()
+        found = [JustEnded(*row) for row in rows]
+        stored = self._with_trajectories(found)
+        return [one for one in found if one.trace_id not in stored]
+
+    def _with_trajectories(self, traces: Sequence[JustEnded]) -> frozenset[str]:
+        """Return those of some traces that have trajectories: a late span reopened them."""
+        if not traces:
+            return frozenset()
+        with wanted(self._connection, "trace_id", [one.trace_id for one in traces]):
+            rows = self._connection.execute(
+                "SELECT DISTINCT trace_id FROM trajectories SEMI JOIN wanted USING (trace_id) "
+                "WHERE start_ns >= ?",
+                [min(one.start_ns for one in traces)],
+            ).fetchall()
+        return frozenset(name for (name,) in rows)
 
     def note_conversations(self, arrivals: Iterable[TraceArrival]) -> None:
         """Note the conversations of arrivals, before any of their traces is complete."""

@@ -13,7 +13,7 @@ from oteval.pages.events import StoreChanges
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import parse_search
 from oteval.selection import Selection
-from oteval.store import Store, StoreState
+from oteval.store import Store
 
 from .conftest import ShowPages, put, run, score
 
@@ -220,14 +220,14 @@ def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
 
 async def test_listeners_are_told_of_each_change_once():
     """A listener that has seen the current state waits; another one is told at once."""
-    states: asyncio.Queue[StoreState] = asyncio.Queue()
+    states: asyncio.Queue[str] = asyncio.Queue()
     changes = StoreChanges(states.get, interval=0)
     early, late = changes.after("0.0"), changes.after("1.0")
-    states.put_nowait(StoreState(1, 0))
+    states.put_nowait("1.0")
     assert await anext(early) == "1.0"
     waiting = asyncio.create_task(anext(late))
-    states.put_nowait(StoreState(1, 0))
-    states.put_nowait(StoreState(2, 5))
+    states.put_nowait("1.0")
+    states.put_nowait("2.5")
     assert await anext(early) == "2.5"
     assert await waiting == "2.5"
     await early.aclose()
@@ -236,7 +236,7 @@ async def test_listeners_are_told_of_each_change_once():
 
 async def test_lines_end_when_the_server_stops():
     """A listener that waits is released."""
-    changes = StoreChanges(asyncio.Queue[StoreState]().get)
+    changes = StoreChanges(asyncio.Queue[str]().get)
     lines = changes.after("")
     waiting = asyncio.create_task(anext(lines, "ended"))
     await asyncio.sleep(0)

@@ -81,7 +81,9 @@ const seen = document.body.dataset.live;
 if (list && seen && window.EventSource) {
   const source = new EventSource(`/events?state=${encodeURIComponent(seen)}`);
   let isLoading = false;
-  source.addEventListener("message", async () => {
+  let isStale = false;
+  const load = async () => {
+    isStale = isLoading;
     if (isLoading) return;
     isLoading = true;
     try {
@@ -106,6 +108,27 @@ if (list && seen && window.EventSource) {
       }
     } finally {
       isLoading = false;
+      // Something changed while the list was on its way.
+      if (isStale) load();
+    }
+  };
+  source.addEventListener("message", load);
+  window.addEventListener("pagehide", () => source.close());
+}
+
+// A run that just ended: its page gives way to that of the stored run.
+const ended = document.body.dataset.preview;
+if (ended && window.EventSource) {
+  const source = new EventSource(`/events?state=${encodeURIComponent(ended)}`);
+  let text = "";
+  source.addEventListener("message", async () => {
+    const answer = await fetch(location.href);
+    if (answer.redirected) location.replace(answer.url);
+    else if (answer.ok) {
+      const parsed = new DOMParser().parseFromString(await answer.text(), "text/html");
+      const talk = parsed.querySelector(".talk");
+      if (talk && talk.outerHTML !== text) document.querySelector(".talk")?.replaceWith(talk);
+      text = talk ? talk.outerHTML : "";
     }
   });
   window.addEventListener("pagehide", () => source.close());

@@ -1,0 +1,126 @@
+"""Previews of runs whose trace just ended, shown until the run itself is stored and scored.
+
+Previews are neither stored nor scored. Only the newest ones are shown, and each is reconstructed
+once for each number of rows that its trace has.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ..model import SpanRef, Trajectory
+from ..pipeline import preview
+from ..store import JustEnded, ListedRun, RunKey, Store
+
+__all__ = ["Preview", "Previews", "listed_run", "previews_text"]
+
+_MOST = 10
+_QUESTION = 400  # characters
+
+
+@dataclass(frozen=True, slots=True)
+class Preview:
+    """A run so far, of a trace that just ended.
+
+    Attributes:
+        trace: The trace.
+        run: The run; without messages if it was not reconstructed.
+        is_plain: Whether it was not reconstructed, because the trace is too large.
+    """
+
+    trace: JustEnded
+    run: Trajectory
+    is_plain: bool = False
+
+
+class Previews:
+    """The newest previews of a store. Thread-safe.
+
+    Args:
+        is_on: Whether there are any: only a server completes traces later.
+        most: The most previews.
+    """
+
+    def __init__(self, is_on: bool, most: int = _MOST) -> None:
+        self._is_on, self._most = is_on, most
+        self._lock = threading.Lock()
+        self._known: dict[JustEnded, Preview | None] = {}
+
+    def newest(self, store: Store) -> Sequence[Preview]:
+        """Return the previews, the one with the newest root first."""
+        if not self._is_on:
+            return ()
+        with self._lock:
+            traces = store.live.just_ended(self._most)
+            known = {one: self._known[one] for one in traces if one in self._known}
+            new = [one for one in traces if one not in known]
+            self._known = known | _previews(store, new)
+            found = [self._known[one] for one in traces]
+        return [one for one in found if one is not None]
+
+    def of(self, store: Store, trace_id: str) -> Preview | None:
+        """Return the preview of a trace, or None if it did not just end."""
+        traces = store.live.just_ended(1, trace_id) if self._is_on else []
+        return next(iter(_previews(store, traces).values()), None)
+
+    def state(self, store: Store) -> str:
+        """Return `previews_text` of the newest previews."""
+        return previews_text(self.newest(store))
+
+
+def previews_text(previews: Sequence[Preview]) -> str:
+    """Return a text that changes when a trace ends, or gets more rows after its end."""
+    return f".{max(one.trace.last for one in previews)}" if previews else ""
+
+
+def _previews(store: Store, traces: Sequence[JustEnded]) -> dict[JustEnded, Preview | None]:
+    """Return previews by trace, None for a trace without an agent."""
+    runs = preview(store, traces) if traces else {}
+    found: dict[JustEnded, Preview | None] = {}
+    for one in traces:
+        run = runs.get(one.trace_id)
+        if run is not None:
+            found[one] = Preview(one, run)
+        else:
+            found[one] = None if one.trace_id in runs else Preview(one, _plain(one), is_plain=True)
+    return found
+
+
+def _plain(trace: JustEnded) -> Trajectory:
+    return Trajectory(
+        trace.trace_id,
+        SpanRef(trace.trace_id, ""),
+        agent=trace.agent,
+        service=trace.service,
+        start_ns=trace.start_ns,
+        end_ns=trace.end_ns,
+    )
+
+
+def listed_run(found: Preview) -> ListedRun:
+    """Return a preview as the list shows runs; its id is that of its trace."""
+    run, trace = found.run, found.trace
+    calls = [call for message in run.own_messages for call in message.tool_calls]
+    question = run.question.content if run.question else ""
+    return ListedRun(
+        key=RunKey(run.start_ns, trace.trace_id),
+        end_ns=run.end_ns,
+        rev=run.rev,
+        trace_id=trace.trace_id,
+        agent=run.agent,
+        service=run.service,
+        conversation_id=run.conversation_id,
+        turn=0,
+        parent_id="",
+        models=run.models,
+        input_tokens=run.usage.input_tokens,
+        output_tokens=run.usage.output_tokens,
+        cached_tokens=run.usage.cached_tokens,
+        model_calls=run.usage.model_calls,
+        gap_codes=tuple(gap.code for gap in run.gaps),
+        calls=len(calls),
+        failures=sum(message.is_error for message in run.own_messages),
+        question=(question or "")[:_QUESTION],
+    )

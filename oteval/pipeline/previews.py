@@ -1,0 +1,78 @@
+"""Preview traces that just ended: reconstruct them before they are complete, and store nothing.
+
+A preview reads only the recent rows of its own trace. It therefore lacks rows that arrive later,
+the earlier turns of its conversation, and its number in it.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+
+from ..errors import OtevalError
+from ..model import LogRecord, Span, Trajectory
+from ..reconstruct import reconstruct
+from ..store import EVERYWHERE, JustEnded, Range, ReadLimit, Store
+
+__all__ = ["preview"]
+
+# The spans of a trace, and the bytes of all of them, above which a trace is not reconstructed.
+_MOST_SPANS, _MAX_BYTES = 500, 16 << 20
+_log = logging.getLogger(__name__)
+
+
+def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajectory | None]:
+    """Return the run of each of some traces as far as it is stored.
+
+    Args:
+        store: The store.
+        traces: The traces.
+
+    Returns:
+        The first run of each trace that no other run called, by trace; None for a trace without an
+        agent. A trace that is too large, or cannot be reconstructed, is left out.
+    """
+    small = [one for one in traces if one.spans <= _MOST_SPANS]
+    spans, logs = _read(store, small)
+    found: dict[str, Trajectory | None] = {}
+    for one in small:
+        name = one.trace_id
+        if not spans.get(name):
+            continue
+        try:
+            runs = reconstruct(spans[name], logs.get(name, ()))
+        except Exception:
+            # The reconstructor will meet the same failure, and report it.
+            _log.debug("no preview of trace %s", name, exc_info=True)
+            continue
+        found[name] = next((run for run in runs if not run.parent_id), None)
+    return found
+
+
+def _read(
+    store: Store, traces: Sequence[JustEnded]
+) -> tuple[dict[str, list[Span]], dict[str, list[LogRecord]]]:
+    """Return the recent rows of traces, by trace; none of a trace with too many bytes."""
+    if not traces:
+        return {}, {}
+    names = [one.trace_id for one in traces]
+    recent = [Range(min(one.first for one in traces), EVERYWHERE.last)]
+    try:
+        found = store.spans.of_traces(
+            names, row_ranges=recent, archived=[], limit=ReadLimit(_MAX_BYTES)
+        )
+    except OtevalError:
+        if len(traces) == 1:
+            return {}, {}
+        parts = [_read(store, [one]) for one in traces]
+        return (
+            {name: rows for spans, _ in parts for name, rows in spans.items()},
+            {name: rows for _, logs in parts for name, rows in logs.items()},
+        )
+    spans: dict[str, list[Span]] = {}
+    logs: dict[str, list[LogRecord]] = {}
+    for span in found[0]:
+        spans.setdefault(span.trace_id, []).append(span)
+    for record in found[1]:
+        logs.setdefault(record.trace_id, []).append(record)
+    return spans, logs

@@ -276,7 +276,7 @@ def _found(store: Store, name: str) -> Trajectory | str:
 
 
 def _found_or_ended(store: Store, name: str, site: Site) -> Trajectory | Preview | str:
-    """Return what `_found` does, or the preview of a trace that just ended.
+    """Return the result of `_found`, or the preview of a trace that just ended.
 
     The preview is asked first: a run that is stored meanwhile is then found.
     """

@@ -1,6 +1,6 @@
 """Preview traces that just ended: reconstruct them before they are complete, and store nothing.
 
-A preview reads only the recent rows of its own trace. It therefore lacks rows that arrive later,
+A preview reads only the recent rows of that trace. It therefore lacks rows that arrive later,
 the earlier turns of its conversation, and its number in it.
 """
 

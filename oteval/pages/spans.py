@@ -18,7 +18,7 @@ from ..errors import ConfigError, NotFound
 from ..jsontext import dumps
 from ..model import Span, Trajectory
 from ..pipeline import Explanation, SpanAccount, explain
-from ..reconstruct import account_of_one, in_order
+from ..reconstruct import accounts_of_some, in_order
 from ..show.text import clean, duration, one_line, shorten
 from ..store import Store
 from ..text import counted, listed
@@ -183,9 +183,9 @@ def large_trace(store: Store, run: Trajectory, count: int, first: int = 0) -> Sp
     first = first if first in parts else 0
     here = outlines[first : first + _PAGE]
     whole = store.span_outlines.whole(trace_id, [span.seq for span, _ in here])
-    accounts = [
-        account_of_one(whole.get(span.span_id, span), depth, (), run) for span, depth in here
-    ]
+    accounts = accounts_of_some(
+        [(whole.get(span.span_id, span), depth) for span, depth in here], run
+    )
     spans = [span for span, _ in outlines]
     begin = min((one.start_ns for one in spans if one.start_ns), default=0)
     total = max(1, max((one.end_ns for one in spans), default=0) - begin)

@@ -22,7 +22,7 @@ from .conversation import TracedTrajectory, trajectories_of
 from .detached_tools import with_lone_tools
 from .dialects import DIALECTS
 from .duplicates import without_duplicates
-from .explain import Explanation, SpanAccount, account_for, account_of_one, in_order
+from .explain import Explanation, SpanAccount, account_for, accounts_of_some, in_order
 from .gaps import CODES, gap
 from .readers.read_cache import reading_once
 from .run_detection import runs_of
@@ -37,7 +37,7 @@ __all__ = [
     "Explanation",
     "SpanAccount",
     "TracedTrajectory",
-    "account_of_one",
+    "accounts_of_some",
     "explain",
     "failed_trajectory",
     "in_order",

@@ -18,7 +18,7 @@ from .span_reader import read_span
 from .tree import Node, build
 from .unread_spans import infrastructure_of
 
-__all__ = ["Explanation", "SpanAccount", "account_for", "account_of_one", "in_order"]
+__all__ = ["Explanation", "SpanAccount", "account_for", "accounts_of_some", "in_order"]
 
 _KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
 
@@ -156,38 +156,59 @@ def in_order(spans: Sequence[Span]) -> Iterator[tuple[Span, int]]:
                 yield node.span, depths[id(node)]
 
 
-def account_of_one(
-    span: Span, depth: int, logs: Sequence[LogRecord], run: Trajectory
-) -> SpanAccount:
-    """Return how one span was read, without the other spans of its trace.
+def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list[SpanAccount]:
+    """Return how some spans of a trace were read, without the other spans of the trace.
 
     Only the messages and the gaps of one run are known, so that there is less to say about a span
-    that gives none.
+    that gives none. They are read once, however many there are.
 
     Args:
-        span: The span.
-        depth: How many spans of its trace it is inside of.
-        logs: The log records in its context.
+        spans: The spans, each with the number of spans of its trace that it is inside of.
         run: The run.
     """
-    dialect, operation = read_span(span, logs)
-    messages = tuple(
-        index
-        for index, message in enumerate(run.own_messages, run.new_from)
-        if (message.trace_id, message.span_id) == (span.trace_id, span.span_id)
-    )
-    is_root = (span.trace_id, span.span_id) == (run.root_span.trace_id, run.root_span.span_id)
-    gaps = (one for one in run.gaps if one.span_id == span.span_id)
+    shown = {(span.trace_id, span.span_id) for span, _ in spans}
+    messages: dict[tuple[str, str], list[int]] = {}
+    for index, message in enumerate(run.own_messages, run.new_from):
+        if (key := (message.trace_id, message.span_id)) in shown:
+            messages.setdefault(key, []).append(index)
+    gaps: dict[str, dict[Gap, None]] = {span_id: {} for _, span_id in shown}
+    for one in run.gaps:
+        if one.span_id in gaps:
+            gaps[one.span_id][one] = None
+    root = (run.root_span.trace_id, run.root_span.span_id)
+    return [
+        _account_of_one(
+            span,
+            depth,
+            run.id,
+            tuple(messages.get((span.trace_id, span.span_id), ())),
+            is_root=(span.trace_id, span.span_id) == root,
+            gaps=tuple(gaps[span.span_id]),
+        )
+        for span, depth in spans
+    ]
+
+
+def _account_of_one(
+    span: Span,
+    depth: int,
+    run: str,
+    messages: tuple[int, ...],
+    *,
+    is_root: bool,
+    gaps: tuple[Gap, ...],
+) -> SpanAccount:
+    dialect, operation = read_span(span, ())
     return SpanAccount(
         span,
         depth,
         dialect,
         _KINDS.get(type(operation), ""),
         _holds(operation),
-        run.id if messages or is_root else "",
+        run if messages or is_root else "",
         messages,
         "" if dialect else _other(span),
-        tuple(dict.fromkeys(gaps)),
+        gaps,
     )
 
 

@@ -6,7 +6,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -19,13 +19,14 @@ from ..errors import InputError
 from ..jsontext import dumps
 from ..selection import select, time_of
 from ..show import Trimmed, one_line
-from ..text import printable, printable_json
+from ..text import counted, printable, printable_json
 
 if TYPE_CHECKING:
     from ..store import Store
 
 __all__ = [
     "TABLE_ROWS",
+    "databases_option",
     "db_option",
     "filters",
     "filters_except_model",
@@ -52,19 +53,69 @@ class ProgressCallback(Protocol):
         ...
 
 
+# Traces with spans in several databases that are named.
+_NAMED_SPLITS = 5
 # Tables are limited to this many rows; --json is not.
 TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
 
-db_option = click.option(
+
+def _databases(
+    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+) -> tuple[str, ...]:
+    """Return the databases that are named, or in a named folder, each once."""
+    found: dict[tuple[int, int] | str, str] = {}
+    for name in given:
+        for path in _in_folder(name) if Path(name).is_dir() else [name]:
+            try:
+                status = Path(path).stat()
+            except OSError:
+                found[path] = path  # opening it gives the error
+                continue
+            first = found.setdefault((status.st_dev, status.st_ino), path)
+            if first is not path:
+                warn(f"{path}: the same database as {first}; it is read once")
+    return tuple(found.values())
+
+
+def _in_folder(folder: str) -> list[str]:
+    paths = sorted(str(path) for path in Path(folder).glob("*.duckdb") if path.is_file())
+    if not paths:
+        raise InputError(f"{folder}: no database (*.duckdb) in this folder; give another --db")
+    return paths
+
+
+def _one_database(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
+    """Return the one database that is named."""
+    if len(given) != 1:
+        raise click.UsageError(
+            f"{context.info_name} uses one database, and {len(given)} are given; give one --db FILE"
+        )
+    if Path(given[0]).is_dir():
+        raise click.UsageError(
+            f"{context.info_name} uses one database, and {given[0]} is a folder; give --db FILE"
+        )
+    return given[0]
+
+
+# As a path, OTEVAL_DB is split at colons, like PATH, and not at spaces.
+_DATABASE: dict[str, Any] = {
+    "type": click.Path(),
+    "multiple": True,
+    "envvar": "OTEVAL_DB",
+    "default": (DEFAULT_DB,),
+    "show_default": True,
+    "show_envvar": True,
+    "metavar": "FILE",
+}
+db_option = click.option("--db", callback=_one_database, help="The database file.", **_DATABASE)
+databases_option = click.option(
     "--db",
-    envvar="OTEVAL_DB",
-    default=DEFAULT_DB,
-    show_default=True,
-    show_envvar=True,
-    help="The database file.",
+    callback=_databases,
+    help="The database file, or a folder of databases (*.duckdb); may be repeated.",
+    **_DATABASE,
 )
 json_option = click.option(
     "--json", "as_json", is_flag=True, help="Print one JSON object per line."
@@ -200,13 +251,36 @@ def progress(text: str, unit: str = "") -> Iterator[ProgressCallback]:
 
 
 @contextmanager
-def open_store(path: str, *, create: bool = False) -> Iterator[Store]:
-    """Open the database and bring its trajectories up to date.
+def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[Store]:
+    """Open the database, or several to read them, and bring their trajectories up to date.
 
     Args:
-        path: The file.
+        path: The file, or several.
         create: Whether to create a missing file.
     """
+    paths = [path] if isinstance(path, str) else list(path)
+    if len(paths) == 1:
+        with _refreshed(paths[0], create=create) as store:
+            yield store
+        return
+    from ..store import ShardedStore
+
+    for one in paths:
+        with _refreshed(one, create=False):
+            pass
+    with ShardedStore(paths) as shards:
+        for split in shards.split_traces[:_NAMED_SPLITS]:
+            places = " and ".join(split.databases)
+            warn(f"trace {split.trace_id} has spans in {places}; its runs are incomplete")
+        more = len(shards.split_traces) - _NAMED_SPLITS
+        if more > 0:
+            warn(f"{counted(more, 'more trace')} with spans in several databases")
+        yield shards
+
+
+@contextmanager
+def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
+    """Open a database and bring its trajectories up to date."""
     # Commands without a database import this module as well.
     from ..pipeline import refresh
     from ..store import Store

@@ -24,7 +24,16 @@ from ..show import (
 )
 from ..store import Store
 from ..text import counted
-from .common import db_option, json_option, open_store, out, print_json, warn, write_report
+from .common import (
+    databases_option,
+    db_option,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    warn,
+    write_report,
+)
 from .experiments import (
     FUNCTION_METAVAR,
     experiment_progress,
@@ -59,7 +68,7 @@ __all__ = ["compare", "pairwise"]
     metavar="SCORE",
     help="A score that is better if lower; may be repeated.",
 )
-@db_option
+@databases_option
 @report_options
 @json_option
 def compare(
@@ -68,7 +77,7 @@ def compare(
     alpha: float,
     margin: float | None,
     lower_is_better: tuple[str, ...],
-    db: str,
+    db: tuple[str, ...],
     junit: str | None,
     md: str | None,
     as_json: bool,

@@ -15,7 +15,7 @@ from ..pipeline import export_jsonl, export_parquet
 from ..selection import Selection
 from ..store import Store
 from ..text import counted, shown_url
-from .common import db_option, filters, open_store, print_json, progress, select, warn
+from .common import databases_option, filters, open_store, print_json, progress, select, warn
 from .endpoints import headers_of
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
     help="How long --otlp retries a batch, in seconds.",
 )  # fmt: skip
 @click.option("--json", "as_json", is_flag=True, help="Print the summary of --otlp as JSON.")
-@db_option
+@databases_option
 @filters
 def export(
     jsonl: str | None,
@@ -65,7 +65,7 @@ def export(
     gzip: bool,
     patience: float,
     as_json: bool,
-    db: str,
+    db: tuple[str, ...],
     **given: Any,
 ) -> int:
     """Export the database; the filters apply to --jsonl and --otlp.

@@ -16,7 +16,7 @@ from click.core import ParameterSource
 
 from ..config import DEFAULT_PATH, load_config
 from ..errors import ConfigError, InputError
-from .common import db_option, open_store, progress, say
+from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ _PACKAGES = ("httptools", "starlette", "uvicorn")
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@db_option
+@databases_option
 @click.option(
     "-c",
     "--config",
@@ -45,7 +45,7 @@ def view(
     context: click.Context,
     /,
     paths: tuple[str, ...],
-    db: str,
+    db: tuple[str, ...],
     config_path: str,
     port: int,
     no_open: bool,
@@ -53,8 +53,9 @@ def view(
     """Look at runs, their scores and their spans in the browser.
 
     The pages show the database, on this machine only, until Ctrl-C. Other commands can use the
-    database meanwhile. With PATHs, these trace files are loaded into a temporary database instead,
-    and scored if --config is given.
+    database meanwhile. The pages of several databases can only be read, and show a database that a
+    server has open as it was at the start. With PATHs, these trace files are loaded into a
+    temporary database instead, and scored if --config is given.
     """
     for name in _PACKAGES:
         if importlib.util.find_spec(name) is None:

@@ -18,7 +18,7 @@ from ..show import markdown_report
 from ..store import RunColumn, RunFunction, RunGroups, Store, split_at, split_by
 from ..text import counted
 from .common import (
-    db_option,
+    databases_option,
     filters,
     open_store,
     select,
@@ -43,7 +43,7 @@ _MEMORY_LIMIT = "96MB"
 @click.option(
     "--md", metavar="FILE", help="Write Markdown: the counts, and the runs that did not pass."
 )
-@db_option
+@databases_option
 @filters
 @click.option(
     "-c",
@@ -97,7 +97,7 @@ _MEMORY_LIMIT = "96MB"
 def report(
     html: str | None,
     md: str | None,
-    db: str,
+    db: tuple[str, ...],
     config_path: str | None,
     evaluator: tuple[str, ...],
     title: str,
@@ -235,7 +235,7 @@ def _markdown(
 
 
 def _from_store(
-    store: Store, db: str, options: ReportOptions, given: dict[str, Any]
+    store: Store, db: tuple[str, ...], options: ReportOptions, given: dict[str, Any]
 ) -> _ReportSource:
     """Return the selected trajectories, grouped by the options of the comparison."""
     from dataclasses import replace
@@ -258,7 +258,7 @@ def _from_store(
         group = split_by(parse_condition(baseline), baseline, "others")
     if case and not case.startswith("attributes."):
         raise ConfigError(f"--case {case!r}: write attributes.KEY")
-    chosen = [("database", Path(db).name), *_selection_rows(given)]
+    chosen = [("database", ", ".join(Path(one).name for one in db)), *_selection_rows(given)]
     options = replace(
         options, selection=tuple(chosen), baseline=baseline or "", is_grouped=group is not None
     )

@@ -28,6 +28,7 @@ from ..show import (
 from ..text import counted
 from .common import (
     TABLE_ROWS,
+    databases_option,
     db_option,
     filters,
     json_option,
@@ -261,7 +262,7 @@ def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> i
 
 
 @click.command()
-@db_option
+@databases_option
 @filters
 @click.option("--evaluator", multiple=True, help="Scores of this evaluator; may be repeated.")
 @click.option(
@@ -271,7 +272,11 @@ def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> i
 )
 @json_option
 def scores(
-    db: str, evaluator: tuple[str, ...], status: Outcome | None, as_json: bool, **given: Any
+    db: tuple[str, ...],
+    evaluator: tuple[str, ...],
+    status: Outcome | None,
+    as_json: bool,
+    **given: Any,
 ) -> int:
     """List the current scores: the newest per trajectory, evaluator and version.
 

@@ -11,25 +11,27 @@ from rich.table import Table
 from ..show.text import clock
 from ..store import Store, StoreContents
 from ..text import byte_size, counted
-from .common import db_option, json_option, out, print_json
+from .common import databases_option, json_option, out, print_json
 
 __all__ = ["status"]
 
 
 @click.command()
-@db_option
+@databases_option
 @json_option
-def status(db: str, as_json: bool) -> int:
+def status(db: tuple[str, ...], as_json: bool) -> int:
     """Show how much the database contains, and how much space it takes.
 
-    Traces that are "not reconstructed yet" become runs with the next command that needs them.
+    Several databases are shown one after the other. Traces that are "not reconstructed yet" become
+    runs with the next command that needs them.
     """
-    with Store(db, create=False) as store:
-        contents, pending, is_served = store.contents(), store.pending.count(), store.is_served
-    if as_json:
-        print_json(_record(db, contents, pending, is_served=is_served))
-    else:
-        out().print(_table(db, contents, pending, is_served=is_served))
+    for one in db:
+        with Store(one, create=False) as store:
+            contents, pending, is_served = store.contents(), store.pending.count(), store.is_served
+        if as_json:
+            print_json(_record(one, contents, pending, is_served=is_served))
+        else:
+            out().print(_table(one, contents, pending, is_served=is_served))
     return 0
 
 

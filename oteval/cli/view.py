@@ -15,7 +15,7 @@ from ..text import counted
 from . import common
 from .common import (
     TABLE_ROWS,
-    db_option,
+    databases_option,
     filters,
     json_option,
     open_store,
@@ -32,10 +32,10 @@ _VARIANTS_MEMORY = "144MB"
 
 
 @click.command()
-@db_option
+@databases_option
 @filters
 @json_option
-def trajectories(db: str, as_json: bool, **given: Any) -> int:
+def trajectories(db: tuple[str, ...], as_json: bool, **given: Any) -> int:
     """List the trajectories, one for each agent run.
 
     With --json, each line has the messages in OpenAI's format and the gaps. Without --json, this
@@ -63,11 +63,11 @@ def trajectories(db: str, as_json: bool, **given: Any) -> int:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID...")
-@db_option
+@databases_option
 @click.option("--all", "whole", is_flag=True, help="Show earlier turns as well.")
 @click.option("--full", is_flag=True, help="Do not shorten messages.")
 @json_option
-def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) -> int:
+def show(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, full: bool, as_json: bool) -> int:
     """Show trajectories: messages, calls, results, errors, gaps and scores.
 
     ID is a trajectory's id or a prefix of one, the trace id or span id of its root span, or the id
@@ -88,9 +88,9 @@ def show(ids: tuple[str, ...], db: str, whole: bool, full: bool, as_json: bool) 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True, metavar="TRACE...")
-@db_option
+@databases_option
 @json_option
-def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
+def explain(names: tuple[str, ...], db: tuple[str, ...], as_json: bool) -> int:
     """Explain how each span of a trace was read, and how to close gaps.
 
     For each span this shows the dialect that read it, its content, and the messages made from it,
@@ -109,10 +109,10 @@ def explain(names: tuple[str, ...], db: str, as_json: bool) -> int:
 
 @click.command()
 @click.argument("ids", nargs=-1, required=True, metavar="ID ID...")
-@db_option
+@databases_option
 @click.option("--all", "whole", is_flag=True, help="Compare earlier turns as well.")
 @json_option
-def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
+def diff(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, as_json: bool) -> int:
     """Compare trajectories with the first one and mark where they diverge.
 
     Messages are aligned by role and content. System messages are shown separately and do not
@@ -149,12 +149,14 @@ def diff(ids: tuple[str, ...], db: str, whole: bool, as_json: bool) -> int:
 
 
 @click.command()
-@db_option
+@databases_option
 @filters
 @click.option("--evaluator", help="Count only this evaluator's passes.")
 @click.option("--top", type=click.IntRange(min=1), help="Only the N most frequent sequences.")
 @json_option
-def variants(db: str, evaluator: str | None, top: int | None, as_json: bool, **given: Any) -> int:
+def variants(
+    db: tuple[str, ...], evaluator: str | None, top: int | None, as_json: bool, **given: Any
+) -> int:
     """Group runs by their sequence of tool calls, most frequent first.
 
     The order of the calls in one message does not count. With --json, each line also has the share

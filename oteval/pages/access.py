@@ -71,14 +71,15 @@ class PageAccess:
         self._key = secrets.token_bytes(32)
 
     @classmethod
-    def for_one_user(cls, name: str) -> tuple[PageAccess, str]:
+    def for_one_user(cls, name: str, *, may_act: bool = True) -> tuple[PageAccess, str]:
         """Return the access of one person, and the token that the person's link has.
 
         Args:
             name: The person's name, for labels and the audit log.
+            may_act: Whether the person may label runs and the like.
         """
         token = secrets.token_urlsafe(24)
-        tokens = Access([Token(name, digest_of(token), "write")])
+        tokens = Access([Token(name, digest_of(token), "write" if may_act else "read")])
         return cls(tokens, accepts_links=True), token
 
     def log_in(self, token: str, peer: str = "") -> str:

@@ -53,7 +53,7 @@ def serve_locally(
         ) from error
     url = f"http://{_HOST}:{listener.getsockname()[1]}"
     site = Site(store.path, store.sibling, config)
-    access, token = PageAccess.for_one_user(user_name())
+    access, token = PageAccess.for_one_user(user_name(), may_act=not store.is_read_only)
     try:
         address = f"{url}/login?token={token}"
         with listener, _shared(store, url):
@@ -82,7 +82,7 @@ async def _serve(
 @contextmanager
 def _shared(store: Store, url: str) -> Iterator[None]:
     """Let other processes use a database through this one, if this one has the file open."""
-    if store.is_served or not Path(store.path).is_file():
+    if store.is_served or store.is_read_only or not Path(store.path).is_file():
         yield
         return
     server = store.serve(lambda _: b"", {"http": url})

@@ -68,6 +68,8 @@ from .scores import SCORE_ROWS as SCORE_ROWS
 from .scores import Outcome as Outcome
 from .scores import score_rows as score_rows
 from .sessions import StoredSession as StoredSession
+from .sharded import ShardedStore as ShardedStore
+from .sharded import SplitTrace as SplitTrace
 from .spans import SpanBatch as SpanBatch
 from .spans import WriteResult as WriteResult
 from .trajectories import ReadPages as ReadPages

@@ -21,9 +21,12 @@ __all__ = [
     "MEMORY",
     "MEMORY_LIMIT",
     "attach_new",
+    "attach_shard",
+    "begin_sharded",
     "connect",
     "copy_files",
     "copy_path",
+    "finish_sharded",
 ]
 
 _Settings = dict[str, str | bool | int | float | list[str]]
@@ -100,13 +103,60 @@ def connect(
     if name != MEMORY:
         paths = ", ".join(_quoted(file) for file in copy_files(name))
         connection.execute(f"SET allowed_paths = [{paths}]")
+    _lock(connection)
+    return connection
+
+
+def _lock(connection: duckdb.DuckDBPyConnection) -> None:
+    """Let a connection open no other file, and lock its configuration."""
     connection.execute("SET enable_external_access = false")
     # COPY FROM DATABASE itself sets the second, which DuckDB 1.5 counts as a change.
     connection.execute(
         "SET allowed_configs = ['memory_limit', 'current_transaction_invalidation_policy']"
     )
     connection.execute("SET lock_configuration = true")
+
+
+def begin_sharded(path: Path) -> duckdb.DuckDBPyConnection:
+    """Create a small database for the views on several others; see `sharded`.
+
+    Args:
+        path: Its file, in a temporary folder.
+    """
+    config = {**_CONFIG, "memory_limit": MEMORY_LIMIT, "temp_directory": f"{path.parent}.tmp"}
+    connection = duckdb.connect(MEMORY, config=config)
+    attach_new(connection, path, "store")
+    connection.execute("USE store")
+    migrate(connection, str(path), is_new=True)
     return connection
+
+
+def attach_shard(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None:
+    """Attach a database to read it.
+
+    Args:
+        connection: A connection of `begin_sharded`.
+        path: The database's file.
+        name: Its name in queries.
+
+    Raises:
+        StoreError: It cannot be opened; the subclass says why.
+    """
+    if not Path(path).exists():
+        raise StoreError(f"{path}: no such database; load traces first: oteval ingest FILE")
+    try:
+        connection.execute(f"ATTACH {_quoted(path)} AS {name} (TYPE duckdb, READ_ONLY)")
+    except duckdb.Error as error:
+        raise _open_error(path, str(error)) from error
+
+
+def finish_sharded(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
+    """Make the database of `begin_sharded` read-only; its file can be deleted then."""
+    connection.execute("USE memory")
+    connection.execute("DETACH store")
+    connection.execute(f"ATTACH {_quoted(path)} AS store (TYPE duckdb, READ_ONLY)")
+    connection.execute("USE store")
+    _lock(connection)
 
 
 def copy_path(name: str) -> Path:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import duckdb
 
@@ -192,6 +192,11 @@ class Store:
         return True
 
     @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written through this store."""
+        return False
+
+    @property
     def is_served(self) -> bool:
         """Whether this store uses the database through the process that has it open."""
         return isinstance(self._connection, RemoteConnection)
@@ -275,7 +280,7 @@ class Store:
         self.judge_calls.close()
         self._connection.close()
 
-    def __enter__(self) -> Store:
+    def __enter__(self) -> Self:
         """Return the store itself."""
         return self
 

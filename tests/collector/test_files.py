@@ -41,6 +41,7 @@ KNOWN = {
         "otlp_grpc": f"{_CORE}/exporter/otlpexporter",
         "otlp_http": f"{_CORE}/exporter/otlphttpexporter",
         "kafka": f"{_CONTRIB}/exporter/kafkaexporter",
+        "loadbalancing": f"{_CONTRIB}/exporter/loadbalancingexporter",
     },
     "extensions": {
         "health_check": f"{_CONTRIB}/extension/healthcheckextension",
@@ -95,9 +96,10 @@ def test_queues_on_disk_have_their_extension(path: Path):
     config = read(path)
 
     for name, exporter in config["exporters"].items():
+        exporter = exporter.get("protocol", {}).get("otlp", exporter)
         storage = exporter["sending_queue"].get("storage")
         assert storage is None or storage in config["service"]["extensions"]
-        if name == "otlp_http/oteval" and path.stem != "kafka-out":
+        if name in ("otlp_http/oteval", "loadbalancing") and path.stem != "kafka-out":
             assert exporter["retry_on_failure"]["max_elapsed_time"] == "0s"
             assert storage == "file_storage"
 

@@ -1,0 +1,213 @@
+"""Several databases read as one.
+
+Each database is a shard, attached read-only. A small temporary database has a view for each table:
+the rows of all shards, one after the other. DuckDB applies conditions in each shard, so a query
+reads no more than it would in the single databases. Tables with few rows, and those that are
+ordered by ``rowid``, are copied instead.
+
+A shard that a server has open cannot be attached: its copy, made through the server, is. Readers
+therefore see a served shard as it was when they opened it.
+
+``seq`` and the numbers of archived files get a distance between shards, so they stay unique. A run
+that several shards have is read from the shard in which it ends last; `ShardedStore.split_traces`
+names the traces whose spans are in several shards.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+
+import duckdb
+
+from ..errors import StoreError
+from .connection import attach_shard, begin_sharded, finish_sharded
+from .contents import StoreContents, read_contents
+from .database import Store
+from .remote_client import connect_remote
+
+__all__ = ["ShardedStore", "SplitTrace"]
+
+# The distances between the numbers of two shards.
+_SEQ_STEP, _FILE_STEP = 1 << 40, 1 << 32
+# Tables of which a shard's rows say nothing about the whole.
+_OWN = ("migrations", "progress", "spool_position", "monitor_checks")
+_COPIED = (
+    *("references", "datasets", "examples", "experiments", "human_labels"),
+    *("audit_log", "monitor_snoozes", "live_rules", "evaluator_spend"),
+)
+_OF_RUNS = ("trajectories", "superseded", "scores")
+_MOST_NAMED = 1000
+
+
+class SplitTrace(NamedTuple):
+    """A trace with rows in several databases, whose run cannot be reconstructed whole."""
+
+    trace_id: str
+    databases: tuple[str, ...]
+
+
+class ShardedStore(Store):
+    """Several databases, which can only be read.
+
+    Attributes:
+        paths: The databases.
+        split_traces: Traces with rows in several of them, the first 1,000.
+    """
+
+    def __init__(self, paths: Sequence[str]) -> None:
+        """Open databases. Each that no server has open has the newest schema already.
+
+        Args:
+            paths: Their files.
+
+        Raises:
+            StoreError: One of them cannot be opened; the subclass says why.
+        """
+        self.paths = tuple(paths)
+        with tempfile.TemporaryDirectory(prefix="oteval-shards-") as folder:
+            connection = begin_sharded(Path(folder) / "views.duckdb")
+            try:
+                for index, path in enumerate(self.paths):
+                    _attach(connection, path, f"shard_{index}")
+                self.split_traces = self._find_split_traces(connection)
+                _combine(connection, self.paths)
+                finish_sharded(connection, Path(folder) / "views.duckdb")
+            except BaseException:
+                connection.close()
+                raise
+        self._use(", ".join(self.paths), connection)
+
+    @property
+    def is_read_only(self) -> bool:
+        """Whether nothing can be written through this store: always."""
+        return True
+
+    def contents(self) -> StoreContents:
+        """Return how much the databases contain together, and how much space they take."""
+        sizes = (_size(path) for path in self.paths)
+        return replace(read_contents(self._connection, ""), bytes=sum(sizes))
+
+    def _find_split_traces(self, connection: duckdb.DuckDBPyConnection) -> list[SplitTrace]:
+        parts = (
+            f"SELECT {index} AS shard, trace_id FROM shard_{index}.main.current_trajectories "  # noqa: S608
+            f"UNION ALL SELECT {index}, unnest(trace_ids) "
+            f"FROM shard_{index}.main.current_trajectories WHERE len(trace_ids) > 1"
+            for index in range(len(self.paths))
+        )
+        rows = connection.execute(
+            f"SELECT trace_id, list_sort(list(DISTINCT shard)) AS shards "  # noqa: S608
+            f"FROM ({' UNION ALL '.join(parts)}) GROUP BY trace_id "
+            f"HAVING min(shard) < max(shard) ORDER BY trace_id LIMIT {_MOST_NAMED}"
+        ).fetchall()
+        return [
+            SplitTrace(trace_id, tuple(self.paths[index] for index in shards))
+            for trace_id, shards in rows
+        ]
+
+
+def _size(path: str) -> int:
+    files = [Path(path), Path(f"{path}.wal")]
+    return sum(file.stat().st_size for file in files if file.exists())
+
+
+def _attach(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None:
+    """Attach a database, or a copy of it if a server has it open."""
+    remote = connect_remote(path)
+    if remote is None:
+        attach_shard(connection, path, name)
+        return
+    remote.close()
+    # Beside the database, where the copy is made: moving it then takes no time.
+    parent = Path(path).absolute().parent
+    try:
+        with tempfile.TemporaryDirectory(prefix=".oteval-copy-", dir=parent) as folder:
+            copy = Path(folder) / Path(path).name
+            with Store.of_server(path) as served:
+                served.backup(copy)
+            with Store(copy, create=False, served=False):
+                pass  # the newest schema
+            # DuckDB keeps the file open, so its name is not needed any more.
+            attach_shard(connection, str(copy), name)
+    except OSError as error:
+        reason = error.strerror or error
+        raise StoreError(f"{path}: cannot be copied to {parent}: {reason}") from error
+
+
+def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
+    """Replace the tables of the current database by the rows of all shards."""
+    repeats = _repeated_runs(connection, len(paths))
+    found = connection.execute(
+        "SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'"
+    ).fetchall()
+    for (table,) in found:
+        if table in _OWN or table == "shard_repeats":
+            continue
+        parts = [_part(connection, table, index, path) for index, path in enumerate(paths)]
+        if table in _OF_RUNS:
+            parts = [
+                f"SELECT * FROM ({part}) p WHERE NOT EXISTS (FROM shard_repeats r "  # noqa: S608
+                f"WHERE r.shard = {index} AND r.trajectory_id = p.trajectory_id)"
+                if index in repeats
+                else part
+                for index, part in enumerate(parts)
+            ]
+        query = " UNION ALL BY NAME ".join(parts)
+        if table in _COPIED:
+            connection.execute(f'INSERT INTO "{table}" BY NAME {query}')
+        else:
+            connection.execute(f'DROP TABLE "{table}"')
+            connection.execute(f'CREATE VIEW "{table}" AS {query}')
+    # Nothing is reconstructed here: each database does so itself.
+    connection.execute("INSERT INTO progress VALUES ('reconstruct', ?)", [(1 << 63) - 1])
+
+
+def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: str) -> str:
+    """Return the query for the rows of one shard in a table."""
+    columns = {
+        name
+        for (name,) in connection.execute(
+            "SELECT column_name FROM duckdb_columns() "
+            "WHERE database_name = 'store' AND table_name = ?",
+            [table],
+        ).fetchall()
+    }
+    changed = []
+    if "seq" in columns:
+        changed.append(f"seq + {index * _SEQ_STEP} AS seq")
+    if table in ("archived_files", "archived_traces"):
+        changed.append(f'"file" + {index * _FILE_STEP} AS "file"')
+    if table == "archived_files":
+        changed.append(f"last_seq + {index * _SEQ_STEP} AS last_seq")
+        base = str(Path(path).absolute().parent).replace("'", "''")
+        changed.append(
+            f"CASE WHEN starts_with(path, '/') THEN path ELSE '{base}/' || path END AS path"
+        )
+    columns_text = f"* REPLACE ({', '.join(changed)})" if changed else "*"
+    return f'SELECT {columns_text} FROM shard_{index}.main."{table}"'  # noqa: S608
+
+
+def _repeated_runs(connection: duckdb.DuckDBPyConnection, count: int) -> set[int]:
+    """Note the runs that each shard has too, but that are read from another one.
+
+    Returns:
+        The shards with such runs.
+    """
+    parts = (
+        f"SELECT {index} AS shard, trajectory_id, end_ns "  # noqa: S608
+        f"FROM shard_{index}.main.trajectories"
+        for index in range(count)
+    )
+    connection.execute(
+        "CREATE TABLE shard_repeats AS "  # noqa: S608
+        f"WITH runs AS (SELECT shard, trajectory_id, max(coalesce(end_ns, 0)) AS end_ns "
+        f"FROM ({' UNION ALL '.join(parts)}) GROUP BY ALL), "
+        "repeated AS (SELECT trajectory_id FROM runs GROUP BY trajectory_id HAVING count(*) > 1) "
+        "SELECT shard, trajectory_id FROM runs SEMI JOIN repeated USING (trajectory_id) "
+        "QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY end_ns DESC, shard) > 1"
+    )
+    rows = connection.execute("SELECT DISTINCT shard FROM shard_repeats").fetchall()
+    return {shard for (shard,) in rows}

@@ -1,0 +1,179 @@
+"""Reading commands on several databases, and what each other command says of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from oteval.store import Store
+
+from ..commands import Run
+from ..make import TRACES, chat
+
+RULES = (
+    "evaluators: [{name: tools, type: tool_errors}]\n"
+    "gates: [{evaluator: tools, min_pass_rate: 0.1}]\n"
+)
+
+
+@pytest.fixture
+def shards(oteval: Run) -> Run:
+    """Return the command in a folder with `all.duckdb` and its runs in two shards."""
+    Path("oteval.yaml").write_text(RULES)
+    Path("shards").mkdir()
+    runs = [chat(n, n, [("user", f"question {n}")], f"answer {n}") for n in range(1, 7)]
+    for database, spans in (
+        ("all.duckdb", runs),
+        ("shards/0.duckdb", runs[::2]),
+        ("shards/1.duckdb", runs[1::2]),
+    ):
+        with Store(database) as store:
+            store.spans.write(spans)
+        assert oteval("score", "--db", database).status == 0
+    return oteval
+
+
+def in_any_order(text: str) -> list[str]:
+    """Return the lines of an output in an order that does not depend on the shards."""
+    return sorted(text.splitlines())
+
+
+def test_reading_commands_give_the_runs_of_all_shards(shards: Run):
+    """A folder, or each database by name: the same runs as one database with all of them."""
+    for command in (("trajectories", "--json"), ("variants", "--json")):
+        whole = shards(*command, "--db", "all.duckdb")
+        folder = shards(*command, "--db", "shards")
+        named = shards(*command, "--db", "shards/0.duckdb", "--db", "shards/1.duckdb")
+
+        assert whole.status == folder.status == named.status == 0
+        assert whole.rows
+        assert in_any_order(folder.out) == in_any_order(named.out) == in_any_order(whole.out)
+
+
+def test_scores_and_reports_count_all_shards(shards: Run):
+    """As many scores, rows of export and lines of Markdown as from one database."""
+    for command in (("scores", "--json"), ("export", "--jsonl", "-")):
+        whole = shards(*command, "--db", "all.duckdb")
+        folder = shards(*command, "--db", "shards")
+        assert len(folder.rows) == len(whole.rows) > 1
+    for database, file in (("all.duckdb", "a.md"), ("shards", "b.md")):
+        assert shards("report", "--md", file, "--db", database).status == 0
+    assert in_any_order(Path("a.md").read_text()) == in_any_order(Path("b.md").read_text())
+    assert shards("report", "--html", "r.html", "--db", "shards").status == 0
+    assert shards("export", "--parquet", "out", "--db", "shards").status == 0
+
+
+def test_show_explain_and_diff_find_runs_of_each_shard(shards: Run):
+    """Commands that take an id find it in any shard."""
+    runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
+    for run in runs:
+        name, trace = run["trajectory_id"], run["trace_ids"][0]
+        (shown,) = shards("show", name, "--json", "--db", "shards").rows
+        assert shown["messages"] == run["messages"]
+        whole = shards("explain", trace, "--db", "all.duckdb")
+        assert shards("explain", trace, "--db", "shards").out == whole.out
+    ids = [runs[0]["trajectory_id"], runs[-1]["trajectory_id"]]
+    assert shards("diff", *ids, "--db", "shards").status in (0, 1)
+
+
+def test_archived_spans_of_each_shard_are_found(shards: Run):
+    """The paths of an archive are relative to the folder of its shard."""
+    run = shards("trajectories", "--json", "--db", "shards/1.duckdb").rows[0]
+    before = shards("explain", run["trace_ids"][0], "--db", "shards").out
+    moved = ("archive", "--older-than", "0s", "--to", "shards/cold", "--db", "shards/1.duckdb")
+    assert shards(*moved).status == 0
+
+    assert shards("explain", run["trace_ids"][0], "--db", "shards").out == before
+
+
+def test_status_shows_each_database(shards: Run):
+    """One object for each shard."""
+    found = shards("status", "--json", "--db", "shards").rows
+
+    assert [row["database"] for row in found] == ["shards/0.duckdb", "shards/1.duckdb"]
+    assert all(row["spans"] > 0 for row in found)
+
+
+def test_writing_commands_ask_for_one_database(shards: Run):
+    """Two databases or a folder: status 2, one line that names the option, and nothing written."""
+    two = shards("score", "--db", "shards/0.duckdb", "--db", "shards/1.duckdb")
+    folder = shards("ingest", TRACES / "genai_openai_chat.json", "--db", "shards")
+
+    assert two.status == folder.status == 2
+    assert "score uses one database, and 2 are given; give one --db FILE" in two.err
+    assert "ingest uses one database, and shards is a folder; give --db FILE" in folder.err
+
+
+def test_a_missing_database_an_empty_folder_and_another_file_are_named(shards: Run):
+    """Status 2, with the file's name; no shard is left out unseen."""
+    Path("empty").mkdir()
+    Path("other.duckdb").write_text("no database" * 1000)
+
+    missing = shards("trajectories", "--db", "shards", "--db", "gone.duckdb")
+    empty = shards("trajectories", "--db", "empty")
+    other = shards("trajectories", "--db", "shards", "--db", "other.duckdb")
+
+    assert (missing.status, "gone.duckdb: no such database" in missing.err) == (2, True)
+    assert (empty.status, "empty: no database (*.duckdb)" in empty.err) == (2, True)
+    assert (other.status, "other.duckdb: not an oteval database" in other.err) == (2, True)
+
+
+def test_a_database_given_twice_is_read_once(shards: Run):
+    """By its name, in its folder, and by a link to it; a line says so."""
+    Path("link.duckdb").symlink_to("shards/0.duckdb")
+    once = shards("trajectories", "--json", "--db", "shards")
+
+    twice = shards(
+        *("trajectories", "--json", "--db", "shards", "--db", "shards/0.duckdb"),
+        *("--db", "link.duckdb"),
+    )
+
+    assert twice.out == once.out
+    assert "link.duckdb: the same database as shards/0.duckdb; it is read once" in twice.err
+
+
+def test_a_trace_in_two_shards_is_named_and_its_run_counted_once(oteval: Run):
+    """The run is read from the shard in which it ends last, and a line names both shards."""
+    early, late = chat(1, 1, [("user", "hi")], "one"), chat(2, 1, [("user", "hi")], "two")
+    for name, spans in (("a.duckdb", [early]), ("b.duckdb", [early, late])):
+        with Store(name) as store:
+            store.spans.write(spans)
+
+    found = oteval("trajectories", "--json", "--db", "a.duckdb", "--db", "b.duckdb")
+
+    ids = [row["trajectory_id"] for row in found.rows]
+    assert len(ids) == len(set(ids)) == 2
+    assert f"trace {early.trace_id} has spans in a.duckdb and b.duckdb" in found.err
+
+
+def test_a_shard_with_an_older_schema_is_migrated_first(shards: Run):
+    """Opening several databases migrates each, as opening one does."""
+    before = shards("trajectories", "--json", "--db", "shards")
+    with Store("shards/1.duckdb") as store:
+        store._connection.execute("DROP TABLE pull_positions")
+        store._connection.execute("DELETE FROM migrations WHERE number >= 13")
+
+    assert shards("trajectories", "--json", "--db", "shards").out == before.out
+
+
+def test_a_database_that_is_open_in_a_server_is_read_as_a_copy(shards: Run):
+    """The runs of a served shard are read too, and no copy is left behind."""
+    with Store("shards/0.duckdb", served=False) as store:
+        server = store.serve(lambda _: b"", {})
+        try:
+            served = shards("trajectories", "--json", "--db", "shards")
+        finally:
+            server.close()
+
+    assert in_any_order(served.out) == in_any_order(
+        shards("trajectories", "--json", "--db", "all.duckdb").out
+    )
+    assert sorted(path.name for path in Path("shards").iterdir()) == ["0.duckdb", "1.duckdb"]
+
+
+def test_oteval_db_may_name_several_databases(shards: Run, monkeypatch: pytest.MonkeyPatch):
+    """OTEVAL_DB is split at colons, as PATH is."""
+    monkeypatch.setenv("OTEVAL_DB", "shards/0.duckdb:shards/1.duckdb")
+
+    assert len(shards("status", "--json").rows) == 2

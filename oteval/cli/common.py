@@ -74,9 +74,12 @@ def _databases(
             except OSError:
                 found[path] = path  # opening it gives the error
                 continue
-            first = found.setdefault((status.st_dev, status.st_ino), path)
-            if first is not path:
-                warn(f"{path}: the same database as {first}; it is read once")
+            key = status.st_dev, status.st_ino
+            if key in found:
+                warn(f"{path}: the same database as {found[key]}; it is read once")
+                continue
+            # A server leaves the name of its socket beside the file, not beside a link.
+            found[key] = str(Path(path).resolve()) if Path(path).is_symlink() else path
     return tuple(found.values())
 
 

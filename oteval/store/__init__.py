@@ -27,7 +27,8 @@ their rows; an experiment's runs with their feedback. `query` shows how a Python
 
 **Who may open it.** One process at a time, which may share its connection: `Store.sibling` is for
 another thread, `Store.serve` for other processes. `Store(path)` in another process then uses the
-serving one, with the same methods.
+serving one, with the same methods. `ShardedStore` reads
+several databases as one.
 
 **Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies those
 that it lacks.

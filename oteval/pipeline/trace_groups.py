@@ -18,7 +18,15 @@ from .. import semconv
 from ..jsontext import dumps
 from ..model import LogRecord, Span, Trajectory
 
-__all__ = ["GroupKey", "TraceGroup", "TraceGroups", "keys_of_group", "keys_of_run", "shared_groups"]
+__all__ = [
+    "GroupKey",
+    "TraceGroup",
+    "TraceGroups",
+    "keys_of_group",
+    "keys_of_run",
+    "linked_groups",
+    "shared_groups",
+]
 
 # The pieces of a file without a span of a group after which the group is closed, and the pieces
 # that a group may extend over: a larger one takes too much memory, and is left to a store.
@@ -200,21 +208,25 @@ def shared_groups(keys: Callable[[], Iterable[GroupKey]], passes: int) -> set[in
                 if known is not key:
                     several.setdefault(key[0], [known]).append(key)
         for same in several.values():
-            found.update(_together(same))
+            found.update(*linked_groups(same))
     return found
 
 
-def _together(keys: list[GroupKey]) -> Iterator[int]:
-    """Yield the groups of equal keys whose times overlap, if their roles go together."""
+def linked_groups(keys: Iterable[GroupKey]) -> Iterator[set[int]]:
+    """Yield sets of groups whose times overlap, if their roles go together.
+
+    Args:
+        keys: Keys with equal values.
+    """
     begun: list[GroupKey] = []
     end = 0
     for key in sorted(keys, key=lambda key: key.first):
         if begun and key.first > end:
-            yield from _matched(begun)
+            yield _matched(begun)
             begun = []
         end = max(end, key.last) if begun else key.last
         begun.append(key)
-    yield from _matched(begun)
+    yield _matched(begun)
 
 
 def _matched(keys: Sequence[GroupKey]) -> set[int]:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..errors import InputError
 from ..machine import infrequent_gc
-from ..model import LogRecord, Score, Trajectory
+from ..model import LogRecord, Score, Span, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import SCORE_ROWS, score_rows
 from ..store.arrow_rows import table_of
@@ -25,7 +25,7 @@ from ..store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
 from .prepared import PreparedEvaluator
 from .reconstruction import reconstruct_all
 
-__all__ = ["ScoredTraces", "score_batch"]
+__all__ = ["ScoredTraces", "score_batch", "scored_runs", "telemetry_of"]
 
 _SPAN_NAMES = SPAN_COLUMNS.split(", ")
 
@@ -66,23 +66,55 @@ def score_batch(
     Raises:
         InputError: A table lacks a column.
     """
-    _require(spans, _SPAN_NAMES, "spans")
-    found = spans_of(spans.select(_SPAN_NAMES).take(_first_of_each(spans, "trace_id", "span_id")))
-    records: list[LogRecord] = []
-    if logs is not None:
-        _require(logs, LOG_SCHEMA.names, "logs")
-        records = [log_of(row) for row in rows_of(logs.take(_first_of_each(logs, "fingerprint")))]
+    found, records = telemetry_of(spans, logs)
     now = time.time_ns() if time_ns is None else time_ns
     with infrequent_gc():
         runs = sorted(reconstruct_all(found, records), key=lambda run: (run.start_ns, run.id))
-        scores = [
-            one.score(run, now)
-            for run in runs
-            if selection.matches(run)
-            for one in prepared
-            if one.scorer.wants(run, salt)
-        ]
-        return ScoredTraces(_trajectory_rows(runs), _score_rows(scores))
+        return scored_runs(runs, prepared, salt, selection, now)
+
+
+def telemetry_of(spans: pa.Table, logs: pa.Table | None) -> tuple[list[Span], list[LogRecord]]:
+    """Return the spans and log records of rows, each once.
+
+    Args:
+        spans: Rows of the table ``spans``.
+        logs: Rows of the table ``logs``; None without log records.
+
+    Raises:
+        InputError: A table lacks a column.
+    """
+    _require(spans, _SPAN_NAMES, "spans")
+    found = spans_of(spans.select(_SPAN_NAMES).take(_first_of_each(spans, "trace_id", "span_id")))
+    if logs is None:
+        return found, []
+    _require(logs, LOG_SCHEMA.names, "logs")
+    return found, [log_of(row) for row in rows_of(logs.take(_first_of_each(logs, "fingerprint")))]
+
+
+def scored_runs(
+    runs: Sequence[Trajectory],
+    prepared: Sequence[PreparedEvaluator],
+    salt: str,
+    selection: Selection,
+    time_ns: int,
+) -> ScoredTraces:
+    """Return the rows of some runs and of their scores.
+
+    Args:
+        runs: The runs.
+        prepared: The evaluators.
+        salt: The setting ``salt``.
+        selection: The runs to score.
+        time_ns: The time of the scores (ns).
+    """
+    scores = [
+        one.score(run, time_ns)
+        for run in runs
+        if selection.matches(run)
+        for one in prepared
+        if one.scorer.wants(run, salt)
+    ]
+    return ScoredTraces(_trajectory_rows(runs), _score_rows(scores))
 
 
 def _require(table: pa.Table, names: Iterable[str], kind: str) -> None:

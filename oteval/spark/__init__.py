@@ -1,0 +1,8 @@
+"""Score traces on Apache Spark: `trajectories` and `score` take and return DataFrames.
+
+It needs the extra ``oteval[spark]`` and Java 17 or later. Importing this package needs neither.
+"""
+
+from .scoring import score, trajectories
+
+__all__ = ["score", "trajectories"]

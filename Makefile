@@ -15,6 +15,8 @@ BACKENDS := .venv-backends
 BACKENDS_STAMP := $(BACKENDS)/.installed
 MLFLOW := .venv-mlflow
 MLFLOW_STAMP := $(MLFLOW)/.installed
+SPARK := .venv-spark
+SPARK_STAMP := $(SPARK)/.installed
 CHDB := .venv-chdb
 CHDB_STAMP := $(CHDB)/.installed
 AUDIT := .venv-audit
@@ -29,7 +31,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends conformance bench bench-monitor lock screens clean
+.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance bench bench-monitor lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -62,7 +64,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -114,6 +116,10 @@ test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP)
 	OTEVAL_MLFLOW=$(CURDIR)/$(MLFLOW)/bin/mlflow \
 	OTEVAL_CHDB=$(CURDIR)/$(CHDB)/bin/python \
 	  $(BIN)/pytest -q -rs -m backends tests/backends
+
+# Runs are scored by Spark as by a store; skipped, with the reason, where there is no Java.
+test-spark: $(SPARK_STAMP)
+	$(SPARK)/bin/python -m pytest -q -rs -m spark tests/spark
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
 test-browser: $(BROWSER_STAMP)
@@ -187,6 +193,13 @@ $(BACKENDS_STAMP):
 	$(PIP) $(BACKENDS)/bin/pip install -q 'arize-phoenix>=20,<21'
 	touch $@
 
+$(SPARK_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(SPARK)
+	$(PIP) $(SPARK)/bin/pip install -q --require-hashes -r requirements.lock
+	$(PIP) $(SPARK)/bin/pip install -q 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
+	$(PIP) $(SPARK)/bin/pip install -q --no-deps --no-build-isolation -e .
+	touch $@
+
 $(MLFLOW_STAMP):
 	$(PYTHON) -m venv $(MLFLOW)
 	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<4'
@@ -208,4 +221,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

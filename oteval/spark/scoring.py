@@ -131,14 +131,17 @@ def _scored(
     from pyspark.sql import functions as sql
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    # Functions, not methods: Spark counts arguments, and takes `self` for one of them.
     schema: Any = from_arrow_schema(OUTPUT)
     bucketed = groups.withColumn("bucket", sql.pmod("group", sql.lit(count)))
     ours = spans.join(bucketed, "trace_id").groupBy("bucket")
     if logs is None:
-        found = ours.applyInArrow(scorer.score, schema)
+        found = ours.applyInArrow(lambda rows: scorer.score(rows), schema)
     else:
         # Named anew: Spark refuses to group both sides by what it takes for the same column.
         renamed = bucketed.toDF(*bucketed.columns)
         theirs = logs.join(renamed, "trace_id").groupBy("bucket")
-        found = ours.cogroup(theirs).applyInArrow(scorer.score_with_logs, schema)
+        found = ours.cogroup(theirs).applyInArrow(
+            lambda rows, records: scorer.score_with_logs(rows, records), schema
+        )
     return found.persist(StorageLevel.DISK_ONLY)

@@ -3,6 +3,6 @@
 It needs the extra ``oteval[spark]`` and Java 17 or later. Importing this package needs neither.
 """
 
-from .scoring import score, trajectories
+from .scores import score, trajectories
 
 __all__ = ["score", "trajectories"]

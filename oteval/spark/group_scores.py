@@ -1,4 +1,4 @@
-"""What the executors run: score the groups of a bucket, from Arrow tables to one Arrow table."""
+"""The work of the executors: score the groups of a bucket, from Arrow tables to one Arrow table."""
 
 from __future__ import annotations
 

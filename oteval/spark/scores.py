@@ -3,7 +3,7 @@
 The first pass reconstructs and scores each group of traces that share conversations. It also yields
 the keys that the runs of a group share with runs of other groups that may belong to them. Groups
 with such keys are joined and scored anew, until no key connects two groups. The result equals that
-of a store. `grouping` makes the groups, and `group_scores` is what the executors run.
+of a store. `groups` makes the groups, and the executors run `group_scores`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..errors import InputError
 from ..pipeline.prepared import prepare
 from ..selection import EVERYTHING, Selection
 from .group_scores import OUTPUT, GroupScorer
-from .grouping import connected_groups, groups_of_traces
+from .groups import connected_groups, groups_of_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -138,7 +138,7 @@ def _scored(
     if logs is None:
         found = ours.applyInArrow(lambda rows: scorer.score(rows), schema)
     else:
-        # Named anew: Spark refuses to group both sides by what it takes for the same column.
+        # Named anew: Spark takes them for the same column, and refuses to group both sides by it.
         renamed = bucketed.toDF(*bucketed.columns)
         theirs = logs.join(renamed, "trace_id").groupBy("bucket")
         found = ours.cogroup(theirs).applyInArrow(

@@ -1,4 +1,4 @@
-"""Score traces on Apache Spark: `trajectories` and `score` take and return DataFrames.
+"""Score traces on Apache Spark: `trajectories` and `score` take and return data frames.
 
 It needs the extra ``oteval[spark]`` and Java 17 or later. Importing this package needs neither.
 """

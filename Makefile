@@ -202,7 +202,7 @@ $(SPARK_STAMP): $(STAMP)
 
 $(MLFLOW_STAMP):
 	$(PYTHON) -m venv $(MLFLOW)
-	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<4'
+	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<3.18'
 	touch $@
 
 $(CHDB_STAMP):

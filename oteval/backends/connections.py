@@ -11,13 +11,14 @@ from ..errors import ConfigError
 from ..text import shown_url
 from .clickhouse import ClickHouse
 from .interface import AnnotationTarget, TraceSource
+from .jaeger import Jaeger
 from .json_api import JsonApi
 from .mlflow import MLflow
 from .phoenix import Phoenix
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
-SOURCES = ("phoenix", "mlflow", "clickhouse")
+SOURCES = ("phoenix", "mlflow", "clickhouse", "jaeger")
 """The backends from which traces are pulled."""
 TARGETS = ("phoenix", "mlflow")
 """The backends to which scores are pushed."""
@@ -27,6 +28,7 @@ Headers = Mapping[str, str]
 _PHOENIX_URL = "http://localhost:6006"
 _MLFLOW_URL = "http://localhost:5000"
 _CLICKHOUSE_URL = "http://localhost:8123"
+_JAEGER_URL = "http://localhost:16686"
 
 
 def open_source(
@@ -83,9 +85,16 @@ def _clickhouse(url: str | None, headers: Headers, environment: Mapping[str, str
     return ClickHouse(JsonApi(_checked(given), "ClickHouse", {**known, **headers}, key_hint=hint))
 
 
+def _jaeger(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Jaeger:
+    given = url or environment.get("JAEGER_URL") or _JAEGER_URL
+    known = _bearer(environment.get("JAEGER_TOKEN"))
+    hint = "set JAEGER_TOKEN, or give --header"
+    return Jaeger(JsonApi(_checked(given), "Jaeger", {**known, **headers}, key_hint=hint))
+
+
 _Opener = Callable[[str | None, Headers, Mapping[str, str]], Any]
 _TARGETS: Mapping[str, _Opener] = {"phoenix": _phoenix, "mlflow": _mlflow}
-_SOURCES: Mapping[str, _Opener] = {**_TARGETS, "clickhouse": _clickhouse}
+_SOURCES: Mapping[str, _Opener] = {**_TARGETS, "clickhouse": _clickhouse, "jaeger": _jaeger}
 
 
 def _bearer(key: str | None) -> dict[str, str]:

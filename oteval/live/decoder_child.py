@@ -106,16 +106,18 @@ class ChunkBuilder:
             return
         plain, self._plain = self._plain, []
         table, odd = _plain_rows([spans for _, spans in plain])
-        position = 0
+        # Rows stay together as far as possible: each table becomes a batch in the database's input.
+        first = last = 0
         for index, (record, spans) in enumerate(plain):
-            count = len(spans.start)
-            if index in odd:
-                self._rows -= count
-                self._bytes -= len(record.payload)
-                self._add_decoded(record)
+            if index not in odd:
+                last += len(spans.start)
                 continue
-            self._spans.append(table.slice(position, count))
-            position += count
+            self._spans.append(table.slice(first, last - first))
+            first = last
+            self._rows -= len(spans.start)
+            self._bytes -= len(record.payload)
+            self._add_decoded(record)
+        self._spans.append(table.slice(first))
 
     def _add_decoded(self, record: Record) -> None:
         chunk = self._chunk

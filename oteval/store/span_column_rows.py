@@ -6,7 +6,6 @@ The rows are those that `telemetry_rows.span_table` makes of the same spans.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -14,8 +13,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from ..jsontext import dumps
-from ..model import AttributeColumns, Slices, Span, SpanColumns
+from ..model import Slices, Span, SpanColumns
 from .arrow_rows import encodable_array
+from .attribute_json import json_objects
+from .byte_texts import ByteTexts
 from .telemetry_rows import (
     CONTENTS,
     PROMOTED_NUMBERS,
@@ -45,17 +46,17 @@ def span_column_table(spans: SpanColumns) -> pa.Table:
     inputs, outputs = (attributes.first_text(names) for names in CONTENTS)
     texts = [attributes.promoted(names) for names in PROMOTED_TEXTS]
     numbers = [attributes.number(names) for names in PROMOTED_NUMBERS]
-    origin = spans.origin.tolist()
+    origin = spans.origin
     columns = [
         _ids(spans.trace_id, 16),
         _ids(spans.span_id, 8),
         _ids(spans.parent_id, 8),
-        _texts(spans.data, spans.name),
+        attributes.source.array(spans.name),
         pa.array(spans.kind.astype(np.uint8)),
         pa.array(spans.start_ns),
         pa.array(spans.end_ns),
         pa.array(spans.status_code.astype(np.uint8)),
-        _texts(spans.data, spans.status_message),
+        attributes.source.array(spans.status_message),
         *(_shared(values, origin) for values in _of_origins(spans)),
         *texts,
         *numbers,
@@ -79,8 +80,8 @@ def _of_origins(spans: SpanColumns) -> tuple[list[str], list[str], list[str]]:
     return services, [one.scope for one in spans.origins], [one.version for one in spans.origins]
 
 
-def _shared(values: Sequence[str], origin: Sequence[int]) -> pa.Array:
-    return encodable_array([values[index] for index in origin], pa.string())
+def _shared(values: Sequence[str], origin: _Integers) -> pa.Array:
+    return encodable_array(values, pa.string()).take(pa.array(origin))
 
 
 def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
@@ -108,40 +109,12 @@ def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
 def _ids(ids: bytes, size: int) -> pa.Array:
     """Return ids in hexadecimal digits; an id of zeros is empty."""
     words = np.frombuffer(ids, np.uint64).reshape(-1, size // 8)
-    is_there = words.any(1)
+    is_there: npt.NDArray[np.bool_] = (words != 0).any(axis=1)
     text = (ids if is_there.all() else words[is_there].tobytes()).hex()
-    return _text_array(text.encode(), np.where(is_there, 2 * size, 0))
-
-
-def _texts(data: bytes, texts: Slices, is_there: npt.NDArray[np.bool_] | None = None) -> pa.Array:
-    return _text_array(texts.joined(data), texts.end - texts.start, is_there)
-
-
-def _text_array(
-    joined: bytes, sizes: _Integers, is_there: npt.NDArray[np.bool_] | None = None
-) -> pa.Array:
-    """Return texts as an array, from their bytes one after the other.
-
-    Raises:
-        UnicodeDecodeError: A text is not UTF-8.
-    """
-    offsets = np.zeros(len(sizes) + 1, np.int32)
-    np.cumsum(sizes, out=offsets[1:])
-    if not joined.isascii():
-        _check_utf8(joined, offsets)
-    bits = None
-    if is_there is not None:
-        bits = pa.py_buffer(np.packbits(is_there, bitorder="little").tobytes())
-    buffers = [bits, pa.py_buffer(offsets), pa.py_buffer(joined)]
-    return pa.Array.from_buffers(pa.string(), len(sizes), buffers)
-
-
-def _check_utf8(joined: bytes, offsets: npt.NDArray[np.int32]) -> None:
-    joined.decode()
-    # Together they may be valid although a character is divided between two of them.
-    first = np.frombuffer(joined, np.uint8)[offsets[:-1][np.diff(offsets) > 0]]
-    if divided := np.flatnonzero((first & 0xC0) == 0x80).tolist():
-        raise UnicodeDecodeError("utf-8", joined, divided[0], divided[0] + 1, "divided character")
+    bounds = np.zeros(len(is_there) + 1, np.int32)
+    np.cumsum(np.where(is_there, 2 * size, 0), out=bounds[1:])
+    buffers = [None, pa.py_buffer(bounds), pa.py_buffer(text.encode())]
+    return pa.Array.from_buffers(pa.string(), len(is_there), buffers)
 
 
 class _Attributes:
@@ -153,6 +126,7 @@ class _Attributes:
 
     def __init__(self, spans: SpanColumns) -> None:
         self._spans, self._all = spans, spans.attributes
+        self.source = ByteTexts(spans.data)
         codes = {key: code for code, key in enumerate(self._all.keys)}
         self._is_text = np.append(self._all.is_text, False)
         self._start = np.append(self._all.text.start, 0)
@@ -203,13 +177,12 @@ class _Attributes:
         is_there = found != _MISSING
         if not is_there.any():
             return pa.nulls(len(found), pa.string())
-        return _texts(self._spans.data, Slices(self._start[found], self._end[found]), is_there)
+        return self.source.array(Slices(self._start[found], self._end[found]), is_there)
 
     def key_names(self, found: _Integers) -> pa.Array:
         """Return the keys of some attributes, null for a span without one."""
-        keys = [*self._all.keys, None]
-        names = [keys[code] for code in self._key[found].tolist()]
-        return encodable_array(names, pa.string())
+        keys = encodable_array([*self._all.keys, None], pa.string())
+        return keys.take(pa.array(self._key[found]))
 
     def _value(self, index: int) -> Any:
         every = self._all
@@ -219,24 +192,7 @@ class _Attributes:
 
     def remaining(self, *stored: _Integers) -> pa.Array:
         """Return the attributes of each span but those that have columns, as JSON text."""
-        every: AttributeColumns = self._all
-        is_kept = np.ones(len(every.key), np.bool_)
+        is_kept = np.ones(len(self._all.key), np.bool_)
         for found in stored:
             is_kept[found[found != _MISSING]] = False
-        kept = np.flatnonzero(is_kept)
-        values: list[Any] = every.number[kept].tolist()
-        data, is_text = self._spans.data, np.flatnonzero(every.is_text[kept])
-        start, end = every.text.start[kept][is_text], every.text.end[kept][is_text]
-        places = zip(is_text.tolist(), start.tolist(), end.tolist(), strict=True)
-        for place, begin, stop in places:
-            values[place] = data[begin:stop].decode()
-        for index, value in every.others.items():
-            if is_kept[index]:
-                values[int(np.searchsorted(kept, index))] = value
-        keys = [every.keys[code] for code in every.key[kept].tolist()]
-        bounds = np.searchsorted(every.span[kept], np.arange(len(self._spans) + 1)).tolist()
-        texts = [
-            dumps(dict(zip(keys[begin:stop], values[begin:stop], strict=True)))
-            for begin, stop in pairwise(bounds)
-        ]
-        return encodable_array(texts, pa.string())
+        return json_objects(self.source, self._all, np.flatnonzero(is_kept), len(self._spans))

@@ -34,11 +34,15 @@ __all__ = ["SpanBatch", "Spans", "WriteResult"]
 
 _MAX_REPEATED = 1000
 
-# A duplicate begins when its original does. With this condition DuckDB skips the row groups of
-# other times, so that loading stays linear.
-_SAME_TIME = (
-    "start_ns BETWEEN (SELECT min(start_ns) FROM incoming) AND (SELECT max(start_ns) FROM incoming)"
-)
+
+def _same_time(incoming: pa.Table) -> str:
+    """Return the condition that a stored span begins while those of a table do.
+
+    A duplicate begins when its original does. With this condition DuckDB skips the row groups of
+    other times, so that loading stays linear.
+    """
+    times = incoming["start_ns"].to_pylist()
+    return f"start_ns BETWEEN {min(times)} AND {max(times)}" if times else "false"
 
 
 class SpanBatch:
@@ -54,6 +58,8 @@ class SpanBatch:
         self._next_seq = next_seq
         self._seen: set[tuple[str, str]] = set()
         self._tables: list[pa.Table] = []
+        # The first table, if its ids are distinct and not in `_seen` yet: often there is no other.
+        self._first: pa.Table | None = None
         self.repeated: list[Span] = []
         self.repeated_tables: list[pa.Table] = []
         self.written = WriteResult()
@@ -74,6 +80,7 @@ class SpanBatch:
 
     def add(self, spans: Iterable[Span]) -> None:
         """Add spans."""
+        self._see_first()
         new = []
         for span in spans:
             key = (span.trace_id, span.span_id)
@@ -89,9 +96,13 @@ class SpanBatch:
 
     def add_table(self, table: pa.Table) -> None:
         """Add spans that are rows of ``spans`` already; their numbers are replaced."""
-        ids = zip(table["trace_id"].to_pylist(), table["span_id"].to_pylist(), strict=True)
+        if not self._tables and not self._seen and _has_distinct_ids(table):
+            self._first = table
+            self._tables.append(_renumbered(table, self._next_seq(table.num_rows)))
+            return
+        self._see_first()
         is_new = []
-        for key in ids:
+        for key in _ids(table):
             is_new.append(key not in self._seen)
             self._seen.add(key)
         count = sum(is_new)
@@ -100,6 +111,11 @@ class SpanBatch:
             self.repeated_tables.append(table.filter(pa.array([not new for new in is_new])))
             table = table.filter(pa.array(is_new))
         self._tables.append(_renumbered(table, self._next_seq(count)))
+
+    def _see_first(self) -> None:
+        if self._first is not None:
+            self._seen.update(_ids(self._first))
+            self._first = None
 
     def table(self) -> pa.Table:
         """Return the spans as one table."""
@@ -178,7 +194,7 @@ class Spans:
                 f"""
                 INSERT INTO spans BY NAME
                 SELECT i.* FROM incoming i
-                ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_SAME_TIME}) s
+                ANTI JOIN (SELECT trace_id, span_id FROM spans WHERE {_same_time(table)}) s
                 USING (trace_id, span_id)
                 """,  # noqa: S608
             )
@@ -202,7 +218,7 @@ class Spans:
                     SELECT * EXCLUDE (seq) FROM incoming
                     EXCEPT
                     SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
-                    WHERE {_SAME_TIME}
+                    WHERE {_same_time(table)}
                 )
                 ORDER BY ALL LIMIT {MAX_CONFLICTS}
                 """  # noqa: S608
@@ -416,6 +432,17 @@ class Spans:
         yield from stored
         for batch in self._archive.batches(kind):
             yield from pa.Table.from_batches([batch]).cast(stored.schema).to_batches()
+
+
+def _ids(table: pa.Table) -> Iterator[tuple[str, str]]:
+    """Return the trace and span id of each row."""
+    return zip(table["trace_id"].to_pylist(), table["span_id"].to_pylist(), strict=True)
+
+
+def _has_distinct_ids(table: pa.Table) -> bool:
+    """Return whether no two rows have the same span id, so no two are the same span."""
+    ids = table["span_id"].to_pylist()
+    return len(set(ids)) == len(ids)
 
 
 def _renumbered(table: pa.Table, first: int) -> pa.Table:

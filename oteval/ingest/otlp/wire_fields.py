@@ -80,12 +80,13 @@ class WireBuffer:
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.array: _Bytes = np.frombuffer(data, np.uint8)
-        # The eight bytes from each position on; unaligned loads are cheap.
-        self._words = np.ndarray((len(data) - 7,), np.dtype("<u8"), data, strides=(1,))
+        # The eight bytes from each position on. NumPy would read numbers that are not aligned more
+        # slowly than bytes.
+        self._words = np.ndarray((len(data) - 7,), "S8", data, strides=(1,))
 
     def words(self, at: Integers) -> npt.NDArray[np.uint64]:
         """Return the eight bytes at each position as a number."""
-        return self._words[at]
+        return self._words[at].view("<u8")
 
     def varints(self, at: Integers) -> tuple[npt.NDArray[np.uint64], Integers]:
         """Return the varints at some positions and their sizes; 0 for a varint without an end."""
@@ -153,46 +154,53 @@ def read_fields(buffer: WireBuffer, start: Integers, end: Integers) -> WireField
         if len(steps) >= _MANY_STEPS and active.size < _FEW_MESSAGES:
             left[active] = True
             break
-        tags, tag_size = buffer.varints(at[active])
-        wire = (tags & np.uint64(7)).astype(np.int64)
-        begin = at[active] + tag_size
-        value, size = buffer.varints(np.minimum(begin, end[active]))
+        limit = end[active]
+        begin = at[active]
+        tags, tag_size = buffer.varints(begin)
+        wire = (tags & _U(7)).astype(np.int64)
+        begin += tag_size
+        value, size = buffer.varints(np.minimum(begin, limit))
         is_fixed = (wire == FIXED64) | (wire == FIXED32)
         if is_fixed.any():
-            word = buffer.words(np.minimum(begin[is_fixed], end[active][is_fixed]))
+            word = buffer.words(np.minimum(begin[is_fixed], limit[is_fixed]))
             narrow = wire[is_fixed] == FIXED32
-            value[is_fixed] = np.where(narrow, word & np.uint64(0xFFFFFFFF), word)
+            value[is_fixed] = np.where(narrow, word & _U(0xFFFFFFFF), word)
             size[is_fixed] = np.where(narrow, 4, 8)
         is_text = wire == LENGTH
         # A length that leaves the message is cut here, so that the sum cannot overflow.
-        length = np.minimum(value, np.uint64(len(buffer.data))).astype(np.int64)
-        begin = begin + np.where(is_text, size, 0)
+        length = np.minimum(value, _U(len(buffer.data))).astype(np.int64)
+        begin += np.where(is_text, size, 0)
         stop = begin + np.where(is_text, length, size)
-        is_valid = (tag_size > 0) & (size > 0) & (stop <= end[active]) & (tags >= np.uint64(8))
-        is_valid &= (tags < np.uint64(1 << 32)) & (is_fixed | is_text | (wire == VARINT))
+        is_valid = (tag_size > 0) & (size > 0) & (stop <= limit) & (tags >= _U(8))
+        is_valid &= (tags < _U(1 << 32)) & (is_fixed | is_text | (wire == VARINT))
         if not is_valid.all():
             left[active[~is_valid]] = True
-            active, tags, wire = active[is_valid], tags[is_valid], wire[is_valid]
+            active, tags = active[is_valid], tags[is_valid]
             begin, stop, value = begin[is_valid], stop[is_valid], value[is_valid]
-        number = (tags >> np.uint64(3)).astype(np.int64)
-        steps.append((active, number, wire, begin, stop, value))
+            limit = limit[is_valid]
+        steps.append((active, tags, begin, stop, value))
         at[active] = stop
-        active = active[stop < end[active]]
+        active = active[stop < limit]
     return _in_order(steps, left)
 
 
 def _in_order(steps: list[tuple[npt.NDArray[Any], ...]], left: npt.NDArray[np.bool_]) -> WireFields:
     """Return the fields of all steps, message by message."""
-    if not steps:
-        none = np.zeros(0, np.int64)
-        return WireFields(none, none, none, none, none, none.astype(np.uint64), left)
-    columns: list[npt.NDArray[Any]] = [
-        np.concatenate(column) for column in zip(*steps, strict=True)
-    ]
-    # A stable sort keeps the fields of a message in the order of the steps.
-    order = np.argsort(columns[0], kind="stable")
-    message, number, wire, start, end, value = (column[order] for column in columns)
-    return WireFields(message, number, wire, start, end, value, left)
+    counts = np.zeros(len(left), np.int64)
+    for active, *_ in steps:
+        counts[active] += 1
+    ends = np.cumsum(counts)
+    total = int(counts.sum())
+    tags, value = np.empty((2, total), _U)
+    start, end = np.empty((2, total), np.int64)
+    # A message has a field in each step until its last one.
+    for number, (active, *columns) in enumerate(steps):
+        place = ends[active] - counts[active] + number
+        for column, values in zip((tags, start, end, value), columns, strict=True):
+            column[place] = values
+    message = np.repeat(np.arange(len(left)), counts)
+    numbers, wire = (tags >> _U(3)).astype(np.int64), (tags & _U(7)).astype(np.int64)
+    return WireFields(message, numbers, wire, start, end, value, left)
 
 
 def read_varint(data: bytes, at: int) -> tuple[int, int]:

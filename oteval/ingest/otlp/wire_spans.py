@@ -177,6 +177,11 @@ def read_columns(requests: Sequence[RequestSpans]) -> tuple[SpanColumns | None, 
         return None, set(np.concatenate(of_request)[odd.spans].tolist())
 
 
+def _first_of_each(messages: Integers) -> Integers:
+    """Return the index of the first field of each message; the messages are ascending."""
+    return np.flatnonzero(np.append(True, messages[1:] != messages[:-1])[: len(messages)])
+
+
 class _ColumnReader:
     """Reads spans at known places. Every method raises `_Odd` for spans that are not plain."""
 
@@ -218,17 +223,19 @@ class _ColumnReader:
         fields = read_fields(self._buffer, start, end)
         if fields.is_left.any():
             raise _Odd(span[fields.is_left])
-        wire_of, is_repeatable = np.full(max(wires) + 1, -1), np.zeros(max(wires) + 1, np.int8)
-        wire_of[list(wires)], is_repeatable[list(repeated)] = list(wires.values()), 1
+        wire_of = np.full(max(wires) + 1, -1)
+        wire_of[list(wires)] = list(wires.values())
         is_known = fields.number < len(wire_of)
         is_known &= wire_of[np.where(is_known, fields.number, 0)] == fields.wire
         if not is_known.all():
             raise _Odd(span[fields.message[~is_known]])
-        is_single = is_repeatable[fields.number] == 0
-        place = (fields.message * len(wire_of) + fields.number)[is_single]
-        place.sort()
-        if (again := place[1:] == place[:-1]).any():
-            raise _Odd(span[place[1:][again] // len(wire_of)])
+        # The sum of different bits equals their union.
+        bit = np.int64(1) << np.arange(len(wire_of))
+        bit[list(repeated)] = 0
+        bits, first = bit[fields.number], _first_of_each(fields.message)
+        again = np.add.reduceat(bits, first) != np.bitwise_or.reduceat(bits, first)
+        if again.any():
+            raise _Odd(span[fields.message[first[again]]])
         return fields
 
     def _slices(self, fields: WireFields, number: int, count: int | None = None) -> Slices:

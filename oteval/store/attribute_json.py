@@ -7,7 +7,6 @@ a character that JSON escapes are parts of the received bytes.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
@@ -49,11 +48,11 @@ def json_objects(
     before = np.full(len(kept), _FIRST)
     before[1:] = np.where(span[1:] != span[:-1], _FIRST, 1 + is_text[:-1])
     names = parts.add(_openings(attributes.keys))
-    name = names.only((attributes.key[kept] * 3 + before) * 2 + is_text)
+    name = _only(names, (attributes.key[kept] * 3 + before) * 2 + is_text)
     last = np.full(count, _FIRST)
     filled = bounds[1:] > bounds[:-1]
     last[filled] = 1 + is_text[bounds[1:][filled] - 1]
-    end = parts.add(_ENDS).only(last)
+    end = _only(parts.add(_ENDS), last)
     place = 2 * np.arange(len(kept)) + span
     ends = 2 * bounds[1:] + np.arange(count)
     start, stop = np.empty((2, 2 * len(kept) + count), np.int64)
@@ -71,15 +70,8 @@ def _openings(keys: Sequence[str]) -> list[bytes]:
     return made
 
 
-@dataclass(frozen=True, slots=True)
-class _Places:
-    """Where some parts are."""
-
-    start: _Integers
-    end: _Integers
-
-    def only(self, chosen: npt.NDArray[np.integer]) -> _Places:
-        return _Places(self.start[chosen], self.end[chosen])
+def _only(places: Slices, chosen: npt.NDArray[np.integer]) -> Slices:
+    return Slices(places.start[chosen], places.end[chosen])
 
 
 class _Parts:
@@ -92,17 +84,17 @@ class _Parts:
     def data(self) -> bytes:
         return b"".join([*self._data, PADDING])
 
-    def add(self, parts: Sequence[bytes]) -> _Places:
+    def add(self, parts: Sequence[bytes]) -> Slices:
         sizes = np.fromiter(map(len, parts), np.int64, len(parts))
         return self._added(b"".join(parts), np.append(0, np.cumsum(sizes)))
 
-    def add_array(self, parts: pa.Array) -> tuple[_Places, npt.NDArray[np.uint8], _Integers]:
+    def add_array(self, parts: pa.Array) -> tuple[Slices, npt.NDArray[np.uint8], _Integers]:
         """Add texts; return their places, all their bytes, and where each begins in these."""
         data, bounds = text_bytes(parts)
         return self._added(data.data, bounds), data, bounds
 
-    def _added(self, data: bytes | memoryview, bounds: _Integers) -> _Places:
-        places = _Places(bounds[:-1] + self._size, bounds[1:] + self._size)
+    def _added(self, data: bytes | memoryview, bounds: _Integers) -> Slices:
+        places = Slices(bounds[:-1] + self._size, bounds[1:] + self._size)
         self._data.append(data)
         self._size += len(data)
         return places
@@ -110,16 +102,16 @@ class _Parts:
 
 def _values(
     parts: _Parts, texts: ByteTexts, attributes: AttributeColumns, kept: _Integers
-) -> _Places:
+) -> Slices:
     """Add the values of attributes, a text without its quotes; return their places."""
     start, end = np.zeros((2, len(kept)), np.int64)
 
-    def put(where: _Integers, places: _Places) -> None:
+    def put(where: _Integers, places: Slices) -> None:
         start[where], end[where] = places.start, places.end
 
     text = np.flatnonzero(attributes.is_text[kept])
-    slices = Slices(attributes.text.start[kept[text]], attributes.text.end[kept[text]])
-    plain, data, bounds = parts.add_array(texts.array(slices))
+    found = texts.array(_only(attributes.text, kept[text]))
+    plain, data, bounds = parts.add_array(found)
     put(text, plain)
     escaped = _to_escape(data, bounds)
     written = [
@@ -134,7 +126,7 @@ def _values(
     others = others[np.isin(others, kept, assume_unique=True)]
     written = [dumps(attributes.others[index]).encode() for index in others.tolist()]
     put(np.searchsorted(kept, others), parts.add(written))
-    return _Places(start, end)
+    return Slices(start, end)
 
 
 def _to_escape(data: npt.NDArray[np.uint8], bounds: _Integers) -> _Integers:

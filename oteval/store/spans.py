@@ -58,7 +58,7 @@ class SpanBatch:
         self._next_seq = next_seq
         self._seen: set[tuple[str, str]] = set()
         self._tables: list[pa.Table] = []
-        # The first table, if its ids are distinct and not in `_seen` yet: often there is no other.
+        # The first table, while its ids are not in `_seen`: it is often the only one.
         self._first: pa.Table | None = None
         self.repeated: list[Span] = []
         self.repeated_tables: list[pa.Table] = []

@@ -12,7 +12,6 @@ import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext, suppress
-from importlib.abc import MetaPathFinder
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any
 
@@ -64,8 +63,8 @@ def ignore_interrupts() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 
 
-class _LeftOut(MetaPathFinder):
-    """Finds a package nowhere."""
+class _LeftOut:
+    """Finds a package nowhere. Importing the base class of such finders takes 16 ms."""
 
     def __init__(self, package: str) -> None:
         self._package = package

@@ -198,6 +198,13 @@ def _records(reader: LogReader, end: Position) -> Iterator[Record]:
             time.sleep(_MISSING_POLL)
 
 
+def _is_own(log: LogRecord) -> bool:
+    # A second process starts in a burst, mostly without log records: this import takes 45 ms.
+    from ..attach import is_own
+
+    return is_own(log)
+
+
 def _limit_memory() -> None:
     """Make this process run out of memory before the machine does."""
     limit = max(int(_MEMORY_SHARE * machine.memory()), _MIN_MEMORY)
@@ -209,8 +216,6 @@ def main(arguments: list[str]) -> None:
     """Decode the stretches that standard input names, until it ends."""
     # Arrow would import it for the first array, which takes as long as the start of this process.
     leave_out("pandas")
-    from ..attach import is_own
-
     for name in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(name, signal.SIG_IGN)
     gc.set_threshold(100_000, 20, 100)
@@ -218,7 +223,7 @@ def main(arguments: list[str]) -> None:
     folder = Path(arguments[0])
     for line in sys.stdin:
         start, end = (Position(*place) for place in json.loads(line))
-        for chunk in _decode_stretch(folder, start, end, is_own):
+        for chunk in _decode_stretch(folder, start, end, _is_own):
             chunk.write(sys.stdout.buffer)
 
 

@@ -11,7 +11,7 @@ A call whose arguments the trace does not hold has None for its raw arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..jsontext import canonical, canonical_object, loads_exact
@@ -77,10 +77,9 @@ class CallTable:
         self._keys[call] = key
         return key
 
-    def learn(self, calls: Iterable[int], values: Iterable[dict[str, Any]]) -> None:
-        """Keep the values of arguments that `oteval.jsontext.flat_objects` has parsed."""
-        for call, value in zip(calls, values, strict=True):
-            self.flat[call] = self._parsed[call] = value
+    def learn(self, call: int, value: dict[str, Any]) -> None:
+        """Keep the value of arguments that `oteval.jsontext.flat_objects` has parsed."""
+        self.flat[call] = self._parsed[call] = value
 
     def captured(self, call: int) -> bool:
         """Return whether the trace holds the call's arguments."""

@@ -106,15 +106,18 @@ def _out_of_order(
 
 def _listed(what: str, table: CallTable, calls: Sequence[int]) -> str:
     count = len(calls)
+    if count == 1:  # as in most failures
+        return f"{what} 1 call: {_call(table, calls[0])}"
     shown = ", ".join([_call(table, call) for call in calls[:_LISTED]])
     more = f" and {count - _LISTED} more" if count > _LISTED else ""
-    return f"{what} {count} call{'s' if count > 1 else ''}: {shown}{more}"
+    return f"{what} {count} calls: {shown}{more}"
 
 
 def _call(table: CallTable, call: int) -> str:
-    if not table.captured(call):
+    arguments = table.arguments(call)
+    if arguments is None:
         return f"{table.names[call]}(arguments were not captured)"
-    return f"{table.names[call]}({show(table.arguments(call), 80)})"
+    return f"{table.names[call]}({show(arguments, 80)})"
 
 
 def _nearest(

@@ -98,6 +98,8 @@ def option_for(rule: Rule, paths: Sequence[str]) -> str:
 
 def may_hold_lists(out: CallTable, i: int, ref: CallTable, j: int) -> bool:
     """Return whether the arguments of both calls may hold a list; it takes no parsing."""
+    if out.textual and "[" not in out.raw[i]:
+        return False
     return bool(_with_lists(out, (i,)) and _with_lists(ref, (j,)))
 
 

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval.evaluators.messages import to_messages
-from oteval.jsontext import canonical, flat_objects, loads_exact
+from oteval.evaluators.values import show
+from oteval.jsontext import canonical, dumps_exact, flat_objects, loads_exact
 
 from .helpers import call, flat, said, user, verdict
 
@@ -46,6 +47,12 @@ def test_objects_that_equality_would_confuse_are_left_to_canonical_texts() -> No
     for text in ('{"a":true}', '{"a":1.0}', f'{{"a":{2**64}}}', '{"a":[1]}', "[1]", "null", "{"):
         assert flat_objects([text]) is None
     assert flat_objects(['{"a":1,"b":null}', "{}"]) == [{"a": 1, "b": None}, {}]
+
+
+@given(st.integers() | st.sampled_from([10**15, -(10**15), 10**15 - 1, True, False]))
+def test_integers_are_shown_as_json(value: int) -> None:
+    """Small integers, which comments show without a JSON writer, look as that would write them."""
+    assert show(value) == dumps_exact(value)
 
 
 @settings(max_examples=150, deadline=None)

@@ -15,7 +15,7 @@ from ..model import Score
 from ..pipeline import check_gates
 from ..selection import Selection, parse_condition
 from ..show import markdown_report
-from ..store import RunColumn, RunFunction, RunGroups, Store, split_at, split_by
+from ..store import RunColumn, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from ..text import counted
 from .common import (
     databases_option,
@@ -35,7 +35,7 @@ __all__ = ["report"]
 _MEGABYTE = 1_000_000
 _FAILURES = 100
 # DuckDB's memory: statistics take little of it, and more is given where runs are wide.
-_MEMORY_LIMIT = "96MB"
+_MEMORY_LIMIT = "84MB"
 
 
 @click.command()
@@ -187,13 +187,13 @@ class _StoredRuns:
         groups: RunGroups | None,
     ) -> None:
         self._store, self._options, self._groups = store, options, groups
-        with store.reduced_memory(_MEMORY_LIMIT):
+        with store.reduced_memory(_MEMORY_LIMIT), small_arrow():
             self._runs = store.statistics.of(selection, options.evaluators, groups)
 
     def page(self) -> Report:
         from ..show.html import build_stored, from_keys
 
-        with self._store.reduced_memory(_MEMORY_LIMIT):
+        with self._store.reduced_memory(_MEMORY_LIMIT), small_arrow():
             shown = self._runs.worst(self._options.most_rows)
             items = from_keys(self._store, shown, self._groups)
             return build_stored(self._runs, items, self._options)
@@ -201,7 +201,7 @@ class _StoredRuns:
     def markdown(self) -> str:
         from ..show.html import stored_tallies
 
-        with self._store.reduced_memory(_MEMORY_LIMIT):
+        with self._store.reduced_memory(_MEMORY_LIMIT), small_arrow():
             tallies = stored_tallies(self._runs)
             return _markdown(tallies, self._runs.failures(_FAILURES), self._options)
 

@@ -28,7 +28,9 @@ from .common import (
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
 # DuckDB's memory while variants are counted; less would be raised again, and take twice the time.
-_VARIANTS_MEMORY = "144MB"
+_VARIANTS_MEMORY = "200MB"
+# DuckDB's memory while trajectories are listed; more would be filled with rows that are read once.
+_LIST_MEMORY = "192MB"
 
 
 @click.command()
@@ -42,7 +44,7 @@ def trajectories(db: tuple[str, ...], as_json: bool, **given: Any) -> int:
     lists the latest 1,000, or as many as --limit allows.
     """
     selection = select(**given)
-    with open_store(db) as store:
+    with open_store(db) as store, store.reduced_memory(_LIST_MEMORY):
         if as_json:
             for trajectory in store.trajectories.read(selection):
                 print_json(trajectory.as_dict())

@@ -37,6 +37,7 @@ __all__ = [
 
 # The most values of fields whose results are remembered.
 _MOST_KNOWN = 20_000
+_WANTED = "wanted"
 _HOUR = 3600 * 10**9
 _KEYS = [("trajectory_id", pa.string()), ("start_ns", pa.int64())]
 
@@ -142,7 +143,11 @@ class RunFields:
         self._read = read
 
     def results(
-        self, runs: str, values: Sequence[Any], functions: Mapping[str, RunFunction | RunColumn]
+        self,
+        runs: str,
+        values: Sequence[Any],
+        functions: Mapping[str, RunFunction | RunColumn],
+        wanted: RunFunction | None = None,
     ) -> pa.Table:
         """Return the results of functions on runs.
 
@@ -150,11 +155,13 @@ class RunFields:
             runs: A query of rows of ``trajectories``.
             values: Its parameters.
             functions: The functions by the names of their results.
+            wanted: Only runs for which this returns True are in the table; by default all are.
 
         Returns:
             A table with ``trajectory_id``, ``start_ns`` and the results, in any order.
         """
-        return with_memory(self._connection, lambda: self._results(runs, values, functions))
+        called = functions if wanted is None else {**functions, _WANTED: wanted}
+        return with_memory(self._connection, lambda: self._results(runs, values, called))
 
     def _results(
         self, runs: str, values: Sequence[Any], functions: Mapping[str, RunFunction | RunColumn]
@@ -167,7 +174,8 @@ class RunFields:
         schema = pa.schema([*_KEYS, *((name, one.type) for name, one in functions.items())])
         found, unread = [schema.empty_table()], [pa.schema(_KEYS).empty_table()]
         for batch in reader(self._connection, query, [*params, *values]):
-            keys, columns = batch.columns[:2], batch.columns[2:]
+            # A column of a batch keeps all of its columns in memory, texts among them.
+            keys, columns = [*map(_copied, batch.columns[:2])], batch.columns[2:]
             missing = [column.is_null() for column in columns if column.null_count]
             if missing:
                 is_missing = missing[0]
@@ -179,9 +187,10 @@ class RunFields:
                 columns = [one.filter(is_known) for one in columns]
             rest = iter(columns)
             made = [caller.results([next(rest) for _ in caller.fields]) for caller in callers]
-            found.append(pa.table([*keys, *made], schema))
+            found.append(_kept(pa.table([*keys, *made], schema)))
         read = self._of_read(pa.concat_tables(unread), functions, schema)
-        return pa.concat_tables([*found, read])
+        table = pa.concat_tables([*found, _kept(read)])
+        return table.drop_columns([_WANTED]) if _WANTED in functions else table
 
     def _of_read(
         self, keys: pa.Table, functions: Mapping[str, RunFunction | RunColumn], schema: pa.Schema
@@ -234,7 +243,17 @@ class _ColumnCaller:
         self.fields = [_Field(column.sql, dict, column.values)]
 
     def results(self, columns: Sequence[pa.Array]) -> pa.Array:
-        return columns[0]
+        return _copied(columns[0])
+
+
+def _kept(table: pa.Table) -> pa.Table:
+    """Return the rows that are wanted, if a function tells which."""
+    return table.filter(table[_WANTED]) if _WANTED in table.column_names else table
+
+
+def _copied(column: pa.Array) -> pa.Array:
+    """Return a copy of a column that shares no memory with the rest of its batch."""
+    return pa.concat_arrays([column, column.slice(0, 0)])
 
 
 def _caller(one: RunFunction | RunColumn) -> _FunctionCaller | _ColumnCaller:

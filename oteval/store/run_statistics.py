@@ -211,13 +211,11 @@ class RunStatistics:
             functions["group"] = groups.group
             functions["case_number"] = case_column(groups.case_attributes)
         query = f"SELECT * FROM current_trajectories WHERE {clause}"  # noqa: S608
-        if not exact:
-            functions["wanted"] = selected(selection)
-        elif selection.limit is not None:
+        if exact and selection.limit is not None:
             query += f" ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
-        found = self._fields.results(query, values, functions)
+        wanted = None if exact else selected(selection)
+        found = self._fields.results(query, values, functions, wanted)
         if not exact:
-            found = found.filter(found["wanted"]).drop_columns(["wanted"])
             latest = [("start_ns", "descending"), ("trajectory_id", "descending")]
             found = found.sort_by(latest).slice(0, selection.limit)
         encoded = found["group"].combine_chunks().dictionary_encode()

@@ -22,7 +22,7 @@ from ..model import Trajectory
 from ..selection import EVERYTHING, Selection
 from ..text import listed
 from .arrow_rows import table_of
-from .memory import fetch
+from .memory import fetch, with_memory
 from .query import (
     condition_of,
     insert,
@@ -225,15 +225,14 @@ class Trajectories:
         clause, values = condition_of(selection)
         runs = f"FROM current_trajectories WHERE {clause}"
         if is_exact(selection):
-            keys = self._connection.sql(
-                f"SELECT trajectory_id, start_ns {runs} ORDER BY start_ns, trajectory_id",
-                params=values,
-            ).to_arrow_table()
-        else:
-            found = self._fields.results(
-                f"SELECT * {runs}", values, {"wanted": selected(selection)}
+            query = f"SELECT trajectory_id, start_ns {runs} ORDER BY start_ns, trajectory_id"
+            keys = with_memory(
+                self._connection,
+                lambda: self._connection.sql(query, params=values).to_arrow_table(),
             )
-            keys = found.filter(found["wanted"]).select(_KEYS.names).sort_by(_BY_START)
+        else:
+            found = self._fields.results(f"SELECT * {runs}", values, {}, selected(selection))
+            keys = found.sort_by(_BY_START)
         return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
 
     def at(self, keys: pa.Table, pages: ReadPages | None = None) -> Iterator[Trajectory]:
@@ -274,9 +273,10 @@ class Trajectories:
             "WHERE start_ns BETWEEN ? AND ? "
             "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
             [min(starts), max(starts), keys["trajectory_id"].to_pylist()],
-            {"wanted": selected(selection)},
+            {},
+            selected(selection),
         )
-        return set(found.filter(found["wanted"])["trajectory_id"].to_pylist())
+        return set(found["trajectory_id"].to_pylist())
 
     def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return current trajectories and all their histories by id."""

@@ -75,18 +75,18 @@ _VARIANTS = f"""WITH {_CHOSEN},
         SELECT *, count(*) OVER () AS variants, sum(count) OVER ()::BIGINT AS runs
         FROM counted ORDER BY count DESC, first LIMIT {{top}}
     ),
-    members AS (
+    members AS NOT MATERIALIZED (
         SELECT chosen.*, variant FROM chosen JOIN numbered USING (shape)
         SEMI JOIN kept USING (variant)
     ),
     newest AS (
-        SELECT trajectory_id, arg_max_null(passed, (rev::HUGEINT << 64) + seq) AS passed
-        FROM scores SEMI JOIN members USING (trajectory_id) WHERE {{scored}}
-        GROUP BY trajectory_id, evaluator
+        SELECT variant, arg_max_null(passed, (rev::HUGEINT << 64) + seq) AS passed
+        FROM scores JOIN (SELECT trajectory_id, variant FROM members) USING (trajectory_id)
+        WHERE {{scored}} GROUP BY trajectory_id, evaluator, variant
     ),
     verdicts AS (
         SELECT variant, count(*) FILTER (passed) AS passed, count(passed) AS judged
-        FROM newest JOIN members USING (trajectory_id) GROUP BY variant
+        FROM newest GROUP BY variant
     ),
     usages AS (
         SELECT variant, model, count(*) AS runs, sum(cached_tokens) AS cached,

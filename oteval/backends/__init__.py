@@ -3,8 +3,8 @@
 - `interface` holds the values and protocols that every backend shares: `TraceSource` returns pages
   of spans, `AnnotationTarget` takes annotations.
 - `json_api` sends requests: keys, retries, limits of rate and size, errors in one line.
-- One module for each backend: `phoenix`, `mlflow`, `clickhouse`, `jaeger`.
-- `times` parses times, and holds positions by time.
+- One module for each backend: `phoenix`, `mlflow`, `clickhouse`, `jaeger`, `tempo`.
+- `times` parses times, holds positions by time, and halves ranges.
 - `pull` stores pages together with the position after them; `push` turns scores into annotations.
 - `connections` opens a backend by its name, with its usual environment variables.
 

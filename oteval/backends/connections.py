@@ -15,10 +15,11 @@ from .jaeger import Jaeger
 from .json_api import JsonApi
 from .mlflow import MLflow
 from .phoenix import Phoenix
+from .tempo import Tempo
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
-SOURCES = ("phoenix", "mlflow", "clickhouse", "jaeger")
+SOURCES = ("phoenix", "mlflow", "clickhouse", "jaeger", "tempo")
 """The backends from which traces are pulled."""
 TARGETS = ("phoenix", "mlflow")
 """The backends to which scores are pushed."""
@@ -29,6 +30,7 @@ _PHOENIX_URL = "http://localhost:6006"
 _MLFLOW_URL = "http://localhost:5000"
 _CLICKHOUSE_URL = "http://localhost:8123"
 _JAEGER_URL = "http://localhost:16686"
+_TEMPO_URL = "http://localhost:3200"
 
 
 def open_source(
@@ -92,9 +94,21 @@ def _jaeger(url: str | None, headers: Headers, environment: Mapping[str, str]) -
     return Jaeger(JsonApi(_checked(given), "Jaeger", {**known, **headers}, key_hint=hint))
 
 
+def _tempo(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Tempo:
+    given = url or environment.get("TEMPO_URL") or _TEMPO_URL
+    known = _bearer(environment.get("TEMPO_TOKEN"))
+    hint = "set TEMPO_TOKEN, or give --header"
+    return Tempo(JsonApi(_checked(given), "Tempo", {**known, **headers}, key_hint=hint))
+
+
 _Opener = Callable[[str | None, Headers, Mapping[str, str]], Any]
 _TARGETS: Mapping[str, _Opener] = {"phoenix": _phoenix, "mlflow": _mlflow}
-_SOURCES: Mapping[str, _Opener] = {**_TARGETS, "clickhouse": _clickhouse, "jaeger": _jaeger}
+_SOURCES: Mapping[str, _Opener] = {
+    **_TARGETS,
+    "clickhouse": _clickhouse,
+    "jaeger": _jaeger,
+    "tempo": _tempo,
+}
 
 
 def _bearer(key: str | None) -> dict[str, str]:

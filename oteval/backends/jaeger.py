@@ -16,7 +16,7 @@ from ..ingest.jaeger import decode_trace, is_trace
 from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .times import begin_ns, position_at
+from .times import begin_ns, halved_ranges, position_at
 
 __all__ = ["Jaeger"]
 
@@ -59,19 +59,13 @@ class Jaeger:
         """Yield the pages of a service; see `TraceSource`."""
         end = self._clock() // _US
         begin = min(begin_ns(position) // _US, end)
-        width = max(end - begin, 1)
-        while begin < end:
-            until = min(begin + width, end)
-            found = self._search(project, begin, until)
-            if found is None:
-                width = max((until - begin) // 2, 1)
-                continue
+        ranges = halved_ranges(begin, end, lambda start, to: self._search(project, start, to))
+        for _, until, found in ranges:
             decoded = Decoded()
             for trace in found:
                 decode_trace(trace, decoded)
             after = position_at(position, until * _US, is_complete=until == end)
             yield SpanPage(decoded.spans, after, decoded.problems)
-            begin, width = until, width * 2
 
     def close(self) -> None:
         """Close the connection."""

@@ -7,11 +7,13 @@ an hour before the newest trace of the last complete pull; the store skips repea
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from .interface import PullPosition
 
-__all__ = ["OVERLAP_NS", "begin_ns", "iso_of", "ns_of", "position_at"]
+__all__ = ["OVERLAP_NS", "begin_ns", "halved_ranges", "iso_of", "ns_of", "position_at"]
 
 OVERLAP_NS = 3600 * 10**9
 """How far before the end of a complete pull the next one begins (ns)."""
@@ -19,6 +21,7 @@ OVERLAP_NS = 3600 * 10**9
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FRACTION = re.compile(r"\.(\d+)")
 _NS_DIGITS = 9
+_Found = TypeVar("_Found")
 
 
 def ns_of(text: str) -> int:
@@ -61,3 +64,34 @@ def position_at(position: PullPosition, read_ns: int, *, is_complete: bool) -> P
         is_complete: Whether this was the last page.
     """
     return {"since_ns": position["since_ns"], "read_ns": read_ns, "is_complete": is_complete}
+
+
+def halved_ranges(
+    begin: int,
+    end: int,
+    search: Callable[[int, int], _Found | None],
+    *,
+    widest: int | None = None,
+) -> Iterator[tuple[int, int, _Found]]:
+    """Search a span of time in ranges that are as wide as the backend can answer.
+
+    Args:
+        begin: The start, in any unit.
+        end: The end, in the same unit.
+        search: Returns the findings of a range, or None if it is to be halved; a range of one unit
+            cannot be halved.
+        widest: The largest width of a range.
+
+    Yields:
+        The start and end of each range, and its findings.
+    """
+    largest = widest or max(end - begin, 1)
+    width = largest
+    while begin < end:
+        until = min(begin + width, end)
+        found = search(begin, until)
+        if found is None:
+            width = max((until - begin) // 2, 1)
+            continue
+        yield begin, until, found
+        begin, width = until, min(width * 2, largest)

@@ -3,7 +3,9 @@
 - `interface` holds the values and protocols that every backend shares: `TraceSource` returns pages
   of spans, `AnnotationTarget` takes annotations.
 - `json_api` sends requests: keys, retries, limits of rate and size, errors in one line.
-- One module for each backend: `phoenix`, `mlflow`, `clickhouse`, `jaeger`, `tempo`.
+- One module for each backend: `phoenix`, `mlflow`, `langfuse`, `langsmith`, `clickhouse`,
+  `jaeger`, `tempo`; `*_spans` reads the spans of those that do not answer in OTLP's form.
+- `cursor_pages` reads lists behind a cursor; `ids` makes OpenTelemetry's ids.
 - `times` parses times, holds positions by time, and halves ranges.
 - `pull` stores pages together with the position after them; `push` turns scores into annotations.
 - `connections` opens a backend by its name, with its usual environment variables.

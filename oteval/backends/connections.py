@@ -13,21 +13,25 @@ from .clickhouse import ClickHouse
 from .interface import AnnotationTarget, TraceSource
 from .jaeger import Jaeger
 from .json_api import JsonApi
+from .langfuse import Langfuse
+from .langsmith import LangSmith
 from .mlflow import MLflow
 from .phoenix import Phoenix
 from .tempo import Tempo
 
 __all__ = ["SOURCES", "TARGETS", "open_source", "open_target"]
 
-SOURCES = ("phoenix", "mlflow", "clickhouse", "jaeger", "tempo")
+SOURCES = ("phoenix", "mlflow", "langfuse", "langsmith", "clickhouse", "jaeger", "tempo")
 """The backends from which traces are pulled."""
-TARGETS = ("phoenix", "mlflow")
+TARGETS = ("phoenix", "mlflow", "langfuse", "langsmith")
 """The backends to which scores are pushed."""
 
 Headers = Mapping[str, str]
 
 _PHOENIX_URL = "http://localhost:6006"
 _MLFLOW_URL = "http://localhost:5000"
+_LANGFUSE_URL = "https://cloud.langfuse.com"
+_LANGSMITH_URL = "https://api.smith.langchain.com"
 _CLICKHOUSE_URL = "http://localhost:8123"
 _JAEGER_URL = "http://localhost:16686"
 _TEMPO_URL = "http://localhost:3200"
@@ -77,6 +81,28 @@ def _mlflow(url: str | None, headers: Headers, environment: Mapping[str, str]) -
     return MLflow(JsonApi(_checked(given), "MLflow", {**known, **headers}, key_hint=hint))
 
 
+def _langfuse(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Langfuse:
+    host = environment.get("LANGFUSE_BASE_URL") or environment.get("LANGFUSE_HOST")
+    known = {}
+    if key := environment.get("LANGFUSE_PUBLIC_KEY"):
+        known = _basic(key, environment.get("LANGFUSE_SECRET_KEY", ""))
+    hint = "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
+    given = _checked(url or host or _LANGFUSE_URL)
+    return Langfuse(JsonApi(given, "Langfuse", {**known, **headers}, key_hint=hint))
+
+
+def _langsmith(url: str | None, headers: Headers, environment: Mapping[str, str]) -> LangSmith:
+    given = url or _first(environment, "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT")
+    given = re.sub(r"/api(/v1)?/?$", "", given or _LANGSMITH_URL)
+    known = {}
+    if key := _first(environment, "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY"):
+        known["X-API-Key"] = key
+    if workspace := environment.get("LANGSMITH_WORKSPACE_ID"):
+        known["X-Tenant-Id"] = workspace
+    hint = "set LANGSMITH_API_KEY"
+    return LangSmith(JsonApi(_checked(given), "LangSmith", {**known, **headers}, key_hint=hint))
+
+
 def _clickhouse(url: str | None, headers: Headers, environment: Mapping[str, str]) -> ClickHouse:
     given = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
     known = {}
@@ -102,13 +128,22 @@ def _tempo(url: str | None, headers: Headers, environment: Mapping[str, str]) ->
 
 
 _Opener = Callable[[str | None, Headers, Mapping[str, str]], Any]
-_TARGETS: Mapping[str, _Opener] = {"phoenix": _phoenix, "mlflow": _mlflow}
+_TARGETS: Mapping[str, _Opener] = {
+    "phoenix": _phoenix,
+    "mlflow": _mlflow,
+    "langfuse": _langfuse,
+    "langsmith": _langsmith,
+}
 _SOURCES: Mapping[str, _Opener] = {
     **_TARGETS,
     "clickhouse": _clickhouse,
     "jaeger": _jaeger,
     "tempo": _tempo,
 }
+
+
+def _first(environment: Mapping[str, str], *names: str) -> str:
+    return next((environment[name] for name in names if environment.get(name)), "")
 
 
 def _bearer(key: str | None) -> dict[str, str]:

@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol
 from ..model import Span
 
 __all__ = [
+    "IDENTIFIER",
     "Annotation",
     "AnnotationTarget",
     "AnnotatorKind",
@@ -18,6 +19,8 @@ __all__ = [
     "TraceSource",
 ]
 
+IDENTIFIER = "oteval:"
+"""The identifiers of all annotations by oteval begin so."""
 AnnotatorKind = Literal["LLM", "CODE"]
 PullPosition = Mapping[str, Any]
 """How far a project was read: ``since_ns``, and entries that only its backend understands."""

@@ -13,7 +13,7 @@ from ..errors import BackendError
 from ..ingest import decode_json
 from ..model import Span
 from ..text import listed
-from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .interface import IDENTIFIER, Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
 from .times import begin_ns, ns_of, position_at
 
@@ -28,6 +28,7 @@ _SMALLER = frozenset({408, 413, 500, 504})
 _PREFIX = "tr-"
 _TRACES = "/api/3.0/mlflow/traces"
 _MS = 10**6
+_MISSING = 404
 _RESOURCE = ("service.", "deployment.")
 
 Object = Mapping[str, Any]
@@ -84,12 +85,16 @@ class MLflow:
     def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
         """Write annotations; see `AnnotationTarget`."""
         stored = self._stored(sorted({_PREFIX + one.trace_id for one in annotations}))
+        created: set[str] = set()
         for one in annotations:
             trace_id = _PREFIX + one.trace_id
-            if trace_id in stored:
-                self._write(trace_id, one, stored[trace_id], report)
-            else:
+            if trace_id not in stored:
                 report.unknown += 1
+            elif self._write(trace_id, one, stored[trace_id], report):
+                created.add(trace_id)
+        # MLflow chooses the ids: another push may have created the same assessments. The one that
+        # created its own last sees both here.
+        self._stored(sorted(created))
 
     def close(self) -> None:
         """Close the connection."""
@@ -161,20 +166,38 @@ class MLflow:
         yield from found
 
     def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
-        """Return the assessments, by their key, of those traces that MLflow has."""
+        """Return the assessments, by their key, of those traces that MLflow has.
+
+        Of several with one key, the oldest stays; the others are removed.
+        """
         if not ids:
             return {}
         answer = self._api.post(f"{_TRACES}/batchGetInfos", {"trace_ids": list(ids)})
         found = answer.get("trace_infos", []) if isinstance(answer, dict) else None
         if not isinstance(found, list):
             raise self._foreign()
-        return {
-            _id(info): {_key(one): one for one in info.get("assessments") or ()} for info in found
-        }
+        return {_id(info): self._by_key(info) for info in found}
+
+    def _by_key(self, info: Object) -> dict[Key, Object]:
+        kept: dict[Key, Object] = {}
+        for one in sorted(info.get("assessments") or (), key=_age):
+            if _key(one) not in kept:
+                kept[_key(one)] = one
+            elif _key(one)[2].startswith(IDENTIFIER):
+                self._remove(_id(info), str(one["assessment_id"]))
+        return kept
+
+    def _remove(self, trace_id: str, name: str) -> None:
+        try:
+            self._api.request("DELETE", f"{_TRACES}/{trace_id}/assessments/{name}")
+        except BackendError as error:
+            if error.status != _MISSING:  # else another push removed it
+                raise
 
     def _write(
         self, trace_id: str, one: Annotation, stored: Mapping[Key, Object], report: PushReport
-    ) -> None:
+    ) -> bool:
+        """Write an annotation if it is missing or differs; return whether it was created."""
         wanted = _body(trace_id, one)
         known = stored.get(_key(wanted))
         if known is None:
@@ -192,8 +215,9 @@ class MLflow:
             )
         else:
             report.unchanged += 1
-            return
+            return False
         report.written += 1
+        return known is None
 
     def _foreign(self) -> BackendError:
         return BackendError(
@@ -253,6 +277,11 @@ def _key(body: Object) -> Key:
         *(str(body.get("span_id")), str(body.get("assessment_name"))),
         str(metadata.get("identifier")),
     )
+
+
+def _age(assessment: Object) -> tuple[int, str]:
+    created = str(assessment.get("create_time") or "")
+    return ns_of(created) if created else 0, str(assessment.get("assessment_id"))
 
 
 def _content(body: Object) -> object:

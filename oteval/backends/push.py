@@ -9,7 +9,7 @@ from itertools import islice
 from ..model import Score
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .interface import Annotation, AnnotationTarget, PushReport
+from .interface import IDENTIFIER, Annotation, AnnotationTarget, PushReport
 
 __all__ = ["annotation_of", "push"]
 
@@ -71,7 +71,7 @@ def annotation_of(score: Score) -> Annotation:
         trace_id=score.trace_id,
         span_id=score.span_id,
         name=score.evaluator,
-        identifier=f"oteval:{score.version}",
+        identifier=f"{IDENTIFIER}{score.version}",
         kind="LLM" if "model" in score.metadata else "CODE",
         score=number,
         label=label,

@@ -48,6 +48,9 @@ def answering(answers: Callable[[str, str, Query, Any], Answer]) -> Iterator[Jso
         def do_PATCH(self) -> None:
             self._answer("PATCH")
 
+        def do_DELETE(self) -> None:
+            self._answer("DELETE")
+
         def _answer(self, method: str) -> None:
             sent = self.rfile.read(int(self.headers.get("Content-Length") or 0))
             parts = urlsplit(self.path)

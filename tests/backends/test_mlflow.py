@@ -39,7 +39,6 @@ class FakeMLflow:
 
     def answer(self, method: str, path: str, query: Query, body: Any) -> Answer:
         """Return the answer to a request: the next failure, if one is set."""
-        del method
         if self.failures:
             return self.failures.pop(0)
         if path.endswith("/experiments/search"):
@@ -53,8 +52,12 @@ class FakeMLflow:
                 "trace_infos": [self._info(one) for one in body["trace_ids"] if self._has(one)]
             }
         self.writes += 1
+        if method == "DELETE":
+            self.assessments.pop(path.rpartition("/")[2], None)
+            return 200, {}
         given = body["assessment"]
-        name = given.get("assessment_id") or f"a-{len(self.assessments)}"
+        name = given.get("assessment_id") or f"a-{self.writes}"
+        given = {"create_time": f"2026-11-20T00:00:00.{self.writes:03d}Z", **given}
         self.assessments[name] = {**self.assessments.get(name, {}), **given, "assessment_id": name}
         return 200, {"assessment": self.assessments[name]}
 
@@ -184,6 +187,44 @@ def test_a_second_push_writes_nothing(fake: FakeMLflow, mlflow: MLflow):
     assert changed.written == 2
     assert fake.writes == 4
     assert len(fake.assessments) == 3
+
+
+def test_two_pushes_at_once_leave_one_assessment(fake: FakeMLflow, mlflow: MLflow):
+    """A push finds that another created the same assessment after it had asked, and one stays."""
+    is_other_done = False
+
+    def answer(method: str, path: str, query: Query, body: Any) -> Answer:
+        nonlocal is_other_done
+        found = fake.answer(method, path, query, body)
+        if path.endswith("batchGetInfos") and not is_other_done:
+            is_other_done = True
+            mlflow.write([annotation(1)], PushReport())
+        return found
+
+    report = PushReport()
+    with answering(answer) as slow:
+        api = JsonApi(slow.url, "MLflow", {})
+        MLflow(api).write([annotation(1)], report)
+        api.close()
+
+    assert report.written == 1
+    assert fake.writes == 3
+    assert list(fake.assessments) == ["a-1"]
+
+
+def test_doubles_of_an_interrupted_push_are_removed(fake: FakeMLflow, mlflow: MLflow):
+    """Only oteval's own assessments are removed, and the oldest stays."""
+    report = PushReport()
+    mlflow.write([annotation(1)], PushReport())
+    [first] = fake.assessments.values()
+    later = {**first, "create_time": "2026-11-21T00:00:00Z"}
+    strange = {**later, "metadata": {"identifier": "other"}}
+    for name, one in {"b": later, "c": later, "d": strange, "e": strange}.items():
+        fake.assessments[name] = {**one, "assessment_id": name}
+    mlflow.write([annotation(1)], report)
+
+    assert report.unchanged == 1
+    assert sorted(fake.assessments) == ["a-1", "d", "e"]
 
 
 def test_an_older_mlflow_is_refused(store: Store, fake: FakeMLflow, mlflow: MLflow):

@@ -1,0 +1,214 @@
+"""Langfuse: observations from its public API, and scores on them.
+
+API: https://api.reference.langfuse.com, as of the client that Langfuse generates from it
+(``langfuse`` 5.0.4): ``/api/public/v2/observations``, ``/api/public/v3/scores`` and
+``/api/public/scores``.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import BackendError
+from ..text import counted, listed
+from .cursor_pages import CursorRequest, Listed, cursor_pages, spans_of
+from .ids import dashed_uuid, span_id_of
+from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .json_api import JsonApi
+from .langfuse_spans import METADATA, has_ended, read_observation
+from .times import iso_of
+
+__all__ = ["Langfuse"]
+
+_PAGE = 500
+_IDS = 1000
+# Scores that are asked for at once: their ids are in the URL, and 100 is the largest page.
+_ASKED = 50
+_FIELDS = "core,basic,time,io,metadata,model,usage,prompt,trace_context"
+_MISSING = 404
+_NAMESPACE = uuid.UUID("4f1a3a0e-6a55-4f0c-9a39-6d0f2f1f7c11")
+
+Object = Mapping[str, Any]
+
+
+class Langfuse:
+    """A Langfuse project, that of the keys: a `TraceSource` and an `AnnotationTarget`.
+
+    Args:
+        api: Its API.
+        page: Observations of a page; halved while Langfuse cannot answer.
+        clock: The time (ns), up to which observations are read.
+
+    Attributes:
+        url: Its base URL without a password.
+    """
+
+    def __init__(
+        self, api: JsonApi, *, page: int = _PAGE, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.url = api.url
+        self._api, self._page, self._clock = api, page, clock
+
+    def projects(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the project of the keys; see `TraceSource`."""
+        found, _ = self._objects(self._api.get("/api/public/projects"))
+        known = sorted(str(one.get("name")) for one in found)
+        for name in names:
+            if name not in known:
+                raise BackendError(
+                    f"{self.url}: no project {name!r}; these keys open {listed(known)}"
+                )
+        return list(names) or known
+
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
+        """Yield the pages of the project; see `TraceSource`."""
+        now = self._clock()
+        for found, after in cursor_pages(position, now, self._page, self._observations):
+            spans, problems = spans_of(
+                found,
+                "observation",
+                now,
+                lambda one: (read_observation(one, project), has_ended(one)),
+            )
+            yield SpanPage(spans, after, problems)
+
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+        """Write annotations; see `AnnotationTarget`.
+
+        Langfuse replaces a score that has the same id and time. The id comes from the annotation,
+        and the time from the observation, so that two pushes at once write one score.
+        """
+        known: dict[str, Mapping[str, Object]] = {}
+        for start in range(0, len(annotations), _ASKED):
+            some = annotations[start : start + _ASKED]
+            stored = self._stored([_score_id(one) for one in some])
+            bodies = []
+            for one in some:
+                previous = stored.get(_score_id(one))
+                if previous is not None and _content(previous) == _content(_body(one)):
+                    report.unchanged += 1
+                    continue
+                if one.trace_id not in known:
+                    known[one.trace_id] = self._observations_of(one.trace_id)
+                observation = known[one.trace_id].get(one.span_id)
+                if observation is None:
+                    report.unknown += 1
+                    continue
+                bodies.append({**_body(one), **_place(observation)})
+            self._send(bodies, report)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
+    def _observations(self, request: CursorRequest) -> Listed:
+        query = [
+            ("fields", _FIELDS),
+            ("expandMetadata", ",".join(METADATA)),
+            ("fromStartTime", iso_of(request.begin_ns)),
+            ("toStartTime", iso_of(request.end_ns)),
+            ("limit", str(request.limit)),
+        ]
+        if request.cursor:
+            query.append(("cursor", request.cursor))
+        try:
+            answer = self._api.get("/api/public/v2/observations", query, once=request.once)
+        except BackendError as error:
+            if error.status == _MISSING:
+                raise BackendError(
+                    f"{self.url}: this Langfuse has no /api/public/v2/observations; upgrade it",
+                    _MISSING,
+                ) from None
+            raise
+        return self._objects(answer)
+
+    def _observations_of(self, trace_id: str) -> Mapping[str, Object]:
+        """Return the observations of a trace by span id; none if Langfuse lacks it."""
+        # SDKs from before OpenTelemetry named traces by UUIDs.
+        for name in (trace_id, dashed_uuid(trace_id)):
+            found: dict[str, Object] = {}
+            query = [("traceId", name), ("fields", "core"), ("limit", str(_IDS))]
+            for one in self._all_of("/api/public/v2/observations", query):
+                found[span_id_of(str(one.get("id")))] = one
+            if found:
+                return found
+        return {}
+
+    def _stored(self, ids: Sequence[str]) -> Mapping[str, Object]:
+        query = [("id", ",".join(ids)), ("fields", "details"), ("limit", str(len(ids)))]
+        return {str(one.get("id")): one for one in self._all_of("/api/public/v3/scores", query)}
+
+    def _all_of(self, path: str, query: Sequence[tuple[str, str]]) -> Iterator[Object]:
+        cursor = ""
+        while True:
+            asked = [*query, ("cursor", cursor)] if cursor else query
+            found, cursor = self._objects(self._api.get(path, asked))
+            yield from found
+            if not cursor:
+                return
+
+    def _send(self, bodies: Sequence[Object], report: PushReport) -> None:
+        if not bodies:
+            return
+        answer = self._api.post("/api/public/scores", bodies)
+        rejected = answer.get("rejected", 0) if isinstance(answer, dict) else 0
+        report.written += len(bodies) - rejected
+        if rejected:
+            errors = answer.get("errors") or [{}]
+            raise BackendError(
+                f"{self.url}: {counted(rejected, 'score')} refused: {errors[0].get('message')}"
+            )
+
+    def _objects(self, answer: Any) -> Listed:
+        data = answer.get("data") if isinstance(answer, dict) else None
+        if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
+            raise BackendError(
+                f"{self.url}: the answer is not one of Langfuse; is this the right URL?"
+            )
+        meta = answer.get("meta")
+        cursor = meta.get("cursor") if isinstance(meta, dict) else None
+        return data, str(cursor or "")
+
+
+def _score_id(one: Annotation) -> str:
+    text = "\0".join((one.trace_id, one.span_id, one.name, one.identifier))
+    return str(uuid.uuid5(_NAMESPACE, text))
+
+
+def _place(observation: Object) -> dict[str, Any]:
+    return {
+        "traceId": observation.get("traceId"),
+        "observationId": observation.get("id"),
+        "timestamp": observation.get("startTime"),
+    }
+
+
+def _body(one: Annotation) -> dict[str, Any]:
+    metadata = {**one.metadata, "identifier": one.identifier, "annotator_kind": one.kind}
+    if one.label:
+        metadata["label"] = one.label
+    value: float | str
+    if one.score is not None:
+        kind, value = "NUMERIC", one.score
+    elif one.label in ("pass", "fail"):
+        kind, value = "BOOLEAN", int(one.label == "pass")
+    else:
+        kind, value = "CATEGORICAL", one.label
+    return {
+        "id": _score_id(one),
+        "name": one.name,
+        "dataType": kind,
+        "value": value,
+        "comment": one.explanation or None,
+        "metadata": metadata,
+    }
+
+
+def _content(body: Object) -> object:
+    # Booleans are written as numbers and read as booleans.
+    value = body.get("value")
+    value = float(value) if isinstance(value, int) else value
+    return body.get("dataType"), value, body.get("comment") or None, body.get("metadata") or {}

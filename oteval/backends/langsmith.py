@@ -1,0 +1,243 @@
+"""LangSmith: runs from its API, and scores as feedback on them.
+
+API: https://api.smith.langchain.com/redoc, as of the client that LangSmith generates from it
+(``langsmith`` 0.15.1): ``/api/v2/sessions``, ``/api/v2/runs/query`` and ``/api/v1/feedback``.
+Self-hosted LangSmith needs version 0.16.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from ..errors import BackendError
+from ..text import listed
+from .cursor_pages import CursorRequest, Listed, cursor_pages, spans_of
+from .ids import dashed_uuid
+from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .json_api import JsonApi
+from .langsmith_spans import SELECTED, read_run, span_ids_of
+from .times import iso_of
+
+__all__ = ["LangSmith"]
+
+_PAGE = 100
+_IDS = 1000
+_PROJECTS = 100
+# Projects in which a trace is looked for at once.
+_SEARCHED = 20
+# Runs whose feedback is asked for at once: their ids are in the URL.
+_ASKED = 25
+_FEEDBACK = 100
+_MISSING, _CONFLICT = 404, 409
+# LangSmith refuses scores with more decimal places.
+_DECIMALS = 4
+_EPOCH = "1970-01-02T00:00:00Z"
+_NAMESPACE = uuid.UUID("0f6fd6f2-1f0b-4b53-b0a4-5f4f8f6a2d35")
+
+Object = Mapping[str, Any]
+
+
+class LangSmith:
+    """A workspace of LangSmith: a `TraceSource` and an `AnnotationTarget`.
+
+    Args:
+        api: Its API.
+        page: Runs of a page; halved while LangSmith cannot answer.
+        clock: The time (ns), up to which runs are read.
+
+    Attributes:
+        url: Its base URL without a password.
+    """
+
+    def __init__(
+        self, api: JsonApi, *, page: int = _PAGE, clock: Callable[[], int] = time.time_ns
+    ) -> None:
+        self.url = api.url
+        self._api, self._page, self._clock = api, page, clock
+        self._projects: Mapping[str, str] | None = None
+
+    def projects(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the tracing projects to read; see `TraceSource`."""
+        known = self._known()
+        for name in names:
+            if name not in known:
+                raise BackendError(
+                    f"{self.url}: no project {name!r}; it has {listed(sorted(known))}"
+                )
+        return list(names) or sorted(known)
+
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
+        """Yield the pages of a project; see `TraceSource`."""
+        self.projects([project])
+        number, now = self._known()[project], self._clock()
+
+        def asked(request: CursorRequest) -> Listed:
+            return self._runs(
+                {
+                    "project_ids": [number],
+                    "min_start_time": iso_of(request.begin_ns),
+                    "max_start_time": iso_of(request.end_ns),
+                    "page_size": request.limit,
+                    "selects": list(SELECTED),
+                    **({"cursor": request.cursor} if request.cursor else {}),
+                },
+                once=request.once,
+            )
+
+        for found, after in cursor_pages(position, now, self._page, asked):
+            spans, problems = spans_of(
+                found, "run", now, lambda one: (read_run(one, project), bool(one.get("end_time")))
+            )
+            yield SpanPage(spans, after, problems)
+
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+        """Write annotations; see `AnnotationTarget`.
+
+        The id of the feedback comes from the annotation, so that two pushes at once write one.
+        """
+        traces: dict[str, Mapping[str, Object]] = {}
+        found: list[tuple[Annotation, Object]] = []
+        for one in annotations:
+            if one.trace_id not in traces:
+                traces[one.trace_id] = self._runs_of(one.trace_id)
+            run = traces[one.trace_id].get(one.span_id)
+            if run is None:
+                report.unknown += 1
+            else:
+                found.append((one, run))
+        for start in range(0, len(found), _ASKED):
+            some = found[start : start + _ASKED]
+            stored = self._stored(sorted({str(run["id"]) for _, run in some}))
+            for one, run in some:
+                self._write(_body(one, run), stored, report)
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
+    def _known(self) -> Mapping[str, str]:
+        if self._projects is None:
+            self._projects = {str(one["name"]): str(one["id"]) for one in self._sessions()}
+        return self._projects
+
+    def _sessions(self) -> Iterator[Object]:
+        cursor = ""
+        while True:
+            query = [("page_size", str(_PROJECTS)), *([("cursor", cursor)] if cursor else [])]
+            found, cursor = self._items(self._asked("GET", "/api/v2/sessions", query))
+            for one in found:
+                if "name" not in one or "id" not in one:
+                    raise self._foreign()
+                yield one
+            if not cursor:
+                return
+
+    def _runs(self, body: Object, *, once: Any = ()) -> Listed:
+        return self._items(self._asked("POST", "/api/v2/runs/query", (), body, once=once))
+
+    def _asked(
+        self, method: str, path: str, query: Any = (), body: Any = None, *, once: Any = ()
+    ) -> Any:
+        try:
+            return self._api.request(method, path, query, body, once=once)
+        except BackendError as error:
+            if error.status == _MISSING:
+                raise BackendError(
+                    f"{self.url}: this LangSmith has no {path}; upgrade it to 0.16", _MISSING
+                ) from None
+            raise
+
+    def _runs_of(self, trace_id: str) -> Mapping[str, Object]:
+        """Return the runs of a trace by the span ids that they may have; none if it is unknown."""
+        numbers = list(self._known().values())
+        for start in range(0, len(numbers), _SEARCHED):
+            body: dict[str, Any] = {
+                "project_ids": numbers[start : start + _SEARCHED],
+                "trace_id": dashed_uuid(trace_id),
+                "min_start_time": _EPOCH,
+                "page_size": _IDS,
+                "selects": ["ID", "TRACE_ID", "PROJECT_ID", "START_TIME"],
+            }
+            found: dict[str, Object] = {}
+            while True:
+                runs, cursor = self._runs(body)
+                for run in runs:
+                    found |= dict.fromkeys(span_ids_of(str(run.get("id"))), run)
+                if not cursor:
+                    break
+                body["cursor"] = cursor
+            if found:
+                return found
+        return {}
+
+    def _stored(self, runs: Sequence[str]) -> dict[str, Object]:
+        """Return the feedback of runs by its id."""
+        found: dict[str, Object] = {}
+        while True:
+            query = [*(("run", one) for one in runs)]
+            query += [("limit", str(_FEEDBACK)), ("offset", str(len(found)))]
+            page = self._api.get("/api/v1/feedback", query)
+            if not isinstance(page, list) or not all(isinstance(one, dict) for one in page):
+                raise self._foreign()
+            before = len(found)
+            found |= {str(one.get("id")): one for one in page}
+            if len(page) < _FEEDBACK or len(found) == before:
+                return found
+
+    def _write(self, body: Object, stored: Mapping[str, Object], report: PushReport) -> None:
+        known = stored.get(body["id"])
+        if known is not None and _content(known) == _content(body):
+            report.unchanged += 1
+            return
+        if known is None:
+            try:
+                self._api.post("/api/v1/feedback", body)
+            except BackendError as error:
+                # Another push wrote it since it was asked for.
+                if error.status != _CONFLICT:
+                    raise
+                self._change(body)
+        else:
+            self._change(body)
+        report.written += 1
+
+    def _change(self, body: Object) -> None:
+        changed = {key: body[key] for key in ("score", "value", "comment")}
+        self._api.request("PATCH", f"/api/v1/feedback/{body['id']}", body=changed)
+
+    def _items(self, answer: Any) -> Listed:
+        items = answer.get("items") if isinstance(answer, dict) else None
+        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
+            raise self._foreign()
+        return items, str(answer.get("next_cursor") or "")
+
+    def _foreign(self) -> BackendError:
+        return BackendError(
+            f"{self.url}: the answer is not one of LangSmith; is this the right URL?"
+        )
+
+
+def _body(one: Annotation, run: Object) -> dict[str, Any]:
+    text = "\0".join((str(run["id"]), one.name, one.identifier))
+    return {
+        "id": str(uuid.uuid5(_NAMESPACE, text)),
+        "run_id": run["id"],
+        "trace_id": run.get("trace_id"),
+        "session_id": run.get("project_id"),
+        "start_time": run.get("start_time"),
+        "key": one.name,
+        "score": None if one.score is None else round(one.score, _DECIMALS),
+        "value": one.label or None,
+        "comment": one.explanation or None,
+        "feedback_source": {
+            "type": "model" if one.kind == "LLM" else "api",
+            "metadata": {**one.metadata, "identifier": one.identifier},
+        },
+    }
+
+
+def _content(body: Object) -> object:
+    return body.get("score"), body.get("value") or None, body.get("comment") or None

@@ -10,18 +10,24 @@ from __future__ import annotations
 from .attributes import score_attributes
 from .destinations import ScoreDestinations
 from .events import EventExporter, event_request, is_own
+from .export_queue import ExportQueue, QueueEntry
 from .forwarder import Forwarder
 from .otlp_client import ExportResult, HttpClient, OtlpClient, open_client
 from .otlp_messages import log_request, span_request
 from .refused_requests import REFUSED_FOLDER, resend
+from .request_log import QueuedRequest, RequestLog
 
 __all__ = [
     "REFUSED_FOLDER",
     "EventExporter",
+    "ExportQueue",
     "ExportResult",
     "Forwarder",
     "HttpClient",
     "OtlpClient",
+    "QueueEntry",
+    "QueuedRequest",
+    "RequestLog",
     "ScoreDestinations",
     "event_request",
     "is_own",

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ..model import Score, Trajectory
 from .events import EventExporter
@@ -15,7 +15,33 @@ if TYPE_CHECKING:
     from .metrics import ScoringMetrics
     from .metrics_exporter import MetricsExporter
 
-__all__ = ["ScoreDestinations"]
+__all__ = ["ScoreDestinations", "ScoreReader"]
+
+
+class ScoreReader(Protocol):
+    """A destination that reads scores where they are stored, and has its own queue.
+
+    Attributes:
+        name: Its name, for people and metrics.
+    """
+
+    name: str
+
+    def feed(self, store: Any) -> None:
+        """Take the scores that were stored since the last call.
+
+        Args:
+            store: The `oteval.store.Store`.
+
+        Raises:
+            OSError: The queue cannot be written.
+        """
+
+    def state(self) -> dict[str, Any]:
+        """Return the state of the queue, as `ExportQueue.state`, with the name."""
+
+    def close(self, grace: float = 0.0) -> None:
+        """Stop sending; waiting entries stay on disk after `grace` seconds."""
 
 
 @dataclass
@@ -27,12 +53,14 @@ class ScoreDestinations:
         forward: Sends traces on with their scores.
         events: Exports scores as log events.
         exporter: Exports the metrics.
+        pushes: Write scores to trace backends.
     """
 
     metrics: ScoringMetrics
     forward: Forwarder | None = None
     events: EventExporter | None = None
     exporter: MetricsExporter | None = None
+    pushes: Sequence[ScoreReader] = field(default_factory=tuple)
 
     def export_events(self, scores: Sequence[tuple[Score, Trajectory]]) -> None:
         """Export events for scores, each with its trajectory.
@@ -47,8 +75,11 @@ class ScoreDestinations:
         """Return the state for people and /readyz, with `problems` in words."""
         forward = self.forward.state() if self.forward else None
         events = self.events.state() if self.events else None
+        pushes = [one.state() for one in self.pushes]
         problems = [*_problems("forward", forward), *_problems("events", events)]
-        return {"forward": forward, "events": events, "problems": problems}
+        for state in pushes:
+            problems += _problems(f"push to {state['name']}", state, "scores stay in the database")
+        return {"forward": forward, "events": events, "push": pushes, "problems": problems}
 
     def close(self, grace: float = 5.0) -> None:
         """Close all destinations.
@@ -56,14 +87,16 @@ class ScoreDestinations:
         Args:
             grace: Seconds in which waiting requests are still sent; the others stay on disk.
         """
-        for part in (self.events, self.forward):
+        for part in (self.events, self.forward, *self.pushes):
             if part is not None:
                 part.close(grace)
         if self.exporter is not None:
             self.exporter.close()
 
 
-def _problems(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
+def _problems(
+    name: str, state: Mapping[str, Any] | None, full: str = "requests stay in the spool"
+) -> Iterator[str]:
     """Describe the problems of an endpoint, without its URL, which may hold a secret."""
     if state is None:
         return
@@ -73,7 +106,7 @@ def _problems(name: str, state: Mapping[str, Any] | None) -> Iterator[str]:
             f"({state['error']}); {state['waiting_requests']} requests wait on disk"
         )
     if state["bytes"] >= state.get("quota", math.inf):
-        yield f"{name}: the queue has reached its quota; new requests stay in the spool"
+        yield f"{name}: the queue has reached its quota; new {full}"
     if state["refused_kept"]:
         yield (
             f"{name}: the endpoint refused {state['refused_kept']} requests for good; they are "

@@ -68,6 +68,19 @@ _EVENTS_COUNTERS = {
 }
 
 
+_PUSH_GAUGES = {
+    **_queue_gauges("push", "Requests"),
+    "push_quota_bytes": "Bytes on disk at which the queue is full.",
+    "push_waiting_for_spans": "Requests whose scores wait for their spans to arrive.",
+}
+_PUSH_COUNTERS = {
+    "push_written": "Scores that were written or changed.",
+    "push_unchanged": "Scores that the backend had already.",
+    "push_unknown": "Scores given up because their span never arrived.",
+    "push_refused_scores": "Scores that the backend refused.",
+}
+
+
 class ScoringMetrics:
     """The metrics about live scoring in one server.
 
@@ -121,6 +134,8 @@ class ScoringMetrics:
         self._gauges: dict[str, Gauge] = {}
         self._counters: dict[str, Counter] = {}
         self._failures: dict[str, Counter] = {}
+        self._push_gauges: dict[str, Gauge] = {}
+        self._push_counters: dict[str, Counter] = {}
         self._totals: dict[tuple[str, str], float] = {}
         self._register(_GAUGES, _COUNTERS)
         self._gauges["config_ok"].set(1)
@@ -257,6 +272,25 @@ class ScoringMetrics:
         self._count_up_to("events_sent", state["sent"])
         self._count_up_to("events_rejected", state["rejected"])
         self._update_queue("events", state)
+
+    def update_push(self, state: Mapping[str, Any]) -> None:
+        """Update the metrics about writing scores to a trace backend from its state."""
+        name = state["name"]
+        if not self._push_gauges:
+            label = ("backend",)
+            for key, text in _PUSH_GAUGES.items():
+                self._push_gauges[key] = Gauge(f"oteval_{key}", text, label, registry=self.registry)
+            for key, text in _PUSH_COUNTERS.items():
+                made = Counter(f"oteval_{key}", text, label, registry=self.registry)
+                self._push_counters[key] = made
+        values = {**state, "quota_bytes": state["quota"], "ok": state["error"] is None}
+        for key, gauge in self._push_gauges.items():
+            gauge.labels(name).set(values[key.removeprefix("push_")])
+        for key, counter in self._push_counters.items():
+            total = state[key.removeprefix("push_")]
+            growth = total - self._totals.get((key, name), 0)
+            self._totals[key, name] = total
+            counter.labels(name).inc(max(0, growth))
 
     def text(self) -> bytes:
         """Return all metrics in Prometheus' text format."""

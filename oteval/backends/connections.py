@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import re
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from ..errors import ConfigError
@@ -37,6 +38,21 @@ _JAEGER_URL = "http://localhost:16686"
 _TEMPO_URL = "http://localhost:3200"
 
 
+@dataclass(frozen=True, slots=True)
+class _Address:
+    """Where a backend is, and how to be let in.
+
+    Attributes:
+        url: The base URL.
+        headers: The headers with the key.
+        hint: The remedy when the key is missing or wrong.
+    """
+
+    url: str
+    headers: Headers
+    hint: str
+
+
 def open_source(
     name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
 ) -> TraceSource:
@@ -51,47 +67,84 @@ def open_source(
     Raises:
         ConfigError: The URL is invalid.
     """
-    source: TraceSource = _SOURCES[name](url, headers, environment)
+    source: TraceSource = _open(name, url, headers, environment)
     return source
 
 
 def open_target(
-    name: str, url: str | None, headers: Headers, environment: Mapping[str, str]
+    name: str,
+    url: str | None,
+    headers: Headers,
+    environment: Mapping[str, str],
+    *,
+    timeout: float = 60.0,
+    patience: float = 120.0,
 ) -> AnnotationTarget:
-    """Return the backend to which scores are pushed, one of `TARGETS`; see `open_source`."""
-    target: AnnotationTarget = _TARGETS[name](url, headers, environment)
+    """Return the backend to which scores are pushed, one of `TARGETS`; see `open_source`.
+
+    Args:
+        name: One of `TARGETS`.
+        url: Its base URL, or None.
+        headers: Further headers of every request.
+        environment: The environment variables.
+        timeout: As for `JsonApi`.
+        patience: As for `JsonApi`.
+    """
+    target: AnnotationTarget = _open(name, url, headers, environment, timeout, patience)
     return target
 
 
-def _phoenix(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Phoenix:
+def _open(
+    name: str,
+    url: str | None,
+    headers: Headers,
+    environment: Mapping[str, str],
+    timeout: float = 60.0,
+    patience: float = 120.0,
+) -> Any:
+    made, address_of = _BACKENDS[name]
+    address = address_of(url, environment)
+    known = {**address.headers, **headers}
+    api = JsonApi(
+        address.url,
+        made.__name__,
+        known,
+        key_hint=address.hint,
+        timeout=timeout,
+        patience=patience,
+    )
+    return made(api)
+
+
+def _phoenix(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
     given = re.sub(r"/v1/traces/?$", "", given)
     known = _bearer(environment.get("PHOENIX_API_KEY"))
     hint = "set PHOENIX_API_KEY"
-    return Phoenix(JsonApi(_checked(given), "Phoenix", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-def _mlflow(url: str | None, headers: Headers, environment: Mapping[str, str]) -> MLflow:
+def _mlflow(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or environment.get("MLFLOW_TRACKING_URI") or _MLFLOW_URL
     known = _bearer(environment.get("MLFLOW_TRACKING_TOKEN"))
     user = environment.get("MLFLOW_TRACKING_USERNAME")
     if user and not known:
         known = _basic(user, environment.get("MLFLOW_TRACKING_PASSWORD", ""))
     hint = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-    return MLflow(JsonApi(_checked(given), "MLflow", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-def _langfuse(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Langfuse:
+def _langfuse(url: str | None, environment: Mapping[str, str]) -> _Address:
     host = environment.get("LANGFUSE_BASE_URL") or environment.get("LANGFUSE_HOST")
     known = {}
     if key := environment.get("LANGFUSE_PUBLIC_KEY"):
         known = _basic(key, environment.get("LANGFUSE_SECRET_KEY", ""))
     hint = "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
     given = _checked(url or host or _LANGFUSE_URL)
-    return Langfuse(JsonApi(given, "Langfuse", {**known, **headers}, key_hint=hint))
+    return _Address(given, known, hint)
 
 
-def _langsmith(url: str | None, headers: Headers, environment: Mapping[str, str]) -> LangSmith:
+def _langsmith(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or _first(environment, "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT")
     given = re.sub(r"/api(/v1)?/?$", "", given or _LANGSMITH_URL)
     known = {}
@@ -100,45 +153,41 @@ def _langsmith(url: str | None, headers: Headers, environment: Mapping[str, str]
     if workspace := environment.get("LANGSMITH_WORKSPACE_ID"):
         known["X-Tenant-Id"] = workspace
     hint = "set LANGSMITH_API_KEY"
-    return LangSmith(JsonApi(_checked(given), "LangSmith", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-def _clickhouse(url: str | None, headers: Headers, environment: Mapping[str, str]) -> ClickHouse:
+def _clickhouse(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
     known = {}
     if user := environment.get("CLICKHOUSE_USER"):
         password = environment.get("CLICKHOUSE_PASSWORD", "")
         known = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
     hint = "set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD"
-    return ClickHouse(JsonApi(_checked(given), "ClickHouse", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-def _jaeger(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Jaeger:
+def _jaeger(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or environment.get("JAEGER_URL") or _JAEGER_URL
     known = _bearer(environment.get("JAEGER_TOKEN"))
     hint = "set JAEGER_TOKEN, or give --header"
-    return Jaeger(JsonApi(_checked(given), "Jaeger", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-def _tempo(url: str | None, headers: Headers, environment: Mapping[str, str]) -> Tempo:
+def _tempo(url: str | None, environment: Mapping[str, str]) -> _Address:
     given = url or environment.get("TEMPO_URL") or _TEMPO_URL
     known = _bearer(environment.get("TEMPO_TOKEN"))
     hint = "set TEMPO_TOKEN, or give --header"
-    return Tempo(JsonApi(_checked(given), "Tempo", {**known, **headers}, key_hint=hint))
+    return _Address(_checked(given), known, hint)
 
 
-_Opener = Callable[[str | None, Headers, Mapping[str, str]], Any]
-_TARGETS: Mapping[str, _Opener] = {
-    "phoenix": _phoenix,
-    "mlflow": _mlflow,
-    "langfuse": _langfuse,
-    "langsmith": _langsmith,
-}
-_SOURCES: Mapping[str, _Opener] = {
-    **_TARGETS,
-    "clickhouse": _clickhouse,
-    "jaeger": _jaeger,
-    "tempo": _tempo,
+_BACKENDS: Mapping[str, tuple[type, Callable[[str | None, Mapping[str, str]], _Address]]] = {
+    "phoenix": (Phoenix, _phoenix),
+    "mlflow": (MLflow, _mlflow),
+    "langfuse": (Langfuse, _langfuse),
+    "langsmith": (LangSmith, _langsmith),
+    "clickhouse": (ClickHouse, _clickhouse),
+    "jaeger": (Jaeger, _jaeger),
+    "tempo": (Tempo, _tempo),
 }
 
 

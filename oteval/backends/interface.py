@@ -131,12 +131,15 @@ class AnnotationTarget(Protocol):
 
     url: str
 
-    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write those annotations that the backend lacks or has with other content.
 
         Args:
             annotations: The annotations, a few hundred at most.
             report: Counts them.
+
+        Returns:
+            Those whose span or trace the backend does not have.
 
         Raises:
             BackendError: The backend refuses a request.

@@ -29,6 +29,7 @@ _IDS = 1000
 _ASKED = 50
 _FIELDS = "core,basic,time,io,metadata,model,usage,prompt,trace_context"
 _MISSING = 404
+_REFUSED = 422
 _NAMESPACE = uuid.UUID("4f1a3a0e-6a55-4f0c-9a39-6d0f2f1f7c11")
 
 Object = Mapping[str, Any]
@@ -75,13 +76,14 @@ class Langfuse:
             )
             yield SpanPage(spans, after, problems)
 
-    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write annotations; see `AnnotationTarget`.
 
         Langfuse replaces a score that has the same id and time. The id comes from the annotation,
         and the time from the observation, so that two pushes at once write one score.
         """
         known: dict[str, Mapping[str, Object]] = {}
+        missing: list[Annotation] = []
         for start in range(0, len(annotations), _ASKED):
             some = annotations[start : start + _ASKED]
             stored = self._stored([_score_id(one) for one in some])
@@ -95,10 +97,12 @@ class Langfuse:
                     known[one.trace_id] = self._observations_of(one.trace_id)
                 observation = known[one.trace_id].get(one.span_id)
                 if observation is None:
-                    report.unknown += 1
+                    missing.append(one)
                     continue
                 bodies.append({**_body(one), **_place(observation)})
             self._send(bodies, report)
+        report.unknown += len(missing)
+        return missing
 
     def close(self) -> None:
         """Close the connection."""
@@ -159,7 +163,8 @@ class Langfuse:
         if rejected:
             errors = answer.get("errors") or [{}]
             raise BackendError(
-                f"{self.url}: {counted(rejected, 'score')} refused: {errors[0].get('message')}"
+                f"{self.url}: {counted(rejected, 'score')} refused: {errors[0].get('message')}",
+                _REFUSED,
             )
 
     def _objects(self, answer: Any) -> Listed:

@@ -93,19 +93,21 @@ class LangSmith:
             )
             yield SpanPage(spans, after, problems)
 
-    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write annotations; see `AnnotationTarget`.
 
         The id of the feedback comes from the annotation, so that two pushes at once write one.
         """
+        self._projects = None  # there may be new ones
         traces: dict[str, Mapping[str, Object]] = {}
         found: list[tuple[Annotation, Object]] = []
+        missing: list[Annotation] = []
         for one in annotations:
             if one.trace_id not in traces:
                 traces[one.trace_id] = self._runs_of(one.trace_id)
             run = traces[one.trace_id].get(one.span_id)
             if run is None:
-                report.unknown += 1
+                missing.append(one)
             else:
                 found.append((one, run))
         for start in range(0, len(found), _ASKED):
@@ -113,6 +115,8 @@ class LangSmith:
             stored = self._stored(sorted({str(run["id"]) for _, run in some}))
             for one, run in some:
                 self._write(_body(one, run), stored, report)
+        report.unknown += len(missing)
+        return missing
 
     def close(self) -> None:
         """Close the connection."""

@@ -82,19 +82,22 @@ class MLflow:
             if last > begin:
                 begin, token = last, ""
 
-    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write annotations; see `AnnotationTarget`."""
         stored = self._stored(sorted({_PREFIX + one.trace_id for one in annotations}))
         created: set[str] = set()
+        missing: list[Annotation] = []
         for one in annotations:
             trace_id = _PREFIX + one.trace_id
             if trace_id not in stored:
-                report.unknown += 1
+                missing.append(one)
             elif self._write(trace_id, one, stored[trace_id], report):
                 created.add(trace_id)
         # MLflow chooses the ids: another push may have created the same assessments. The one that
         # created its own last sees both here.
         self._stored(sorted(created))
+        report.unknown += len(missing)
+        return missing
 
     def close(self) -> None:
         """Close the connection."""

@@ -103,15 +103,18 @@ class Phoenix:
                 f"{self.url}: Phoenix {version} cannot list spans from the oldest; upgrade Phoenix"
             )
 
-    def write(self, annotations: Sequence[Annotation], report: PushReport) -> None:
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write annotations; see `AnnotationTarget`."""
+        self._projects = None  # there may be new ones
+        missing: list[Annotation] = []
         for start in range(0, len(annotations), _ASKED):
             some = annotations[start : start + _ASKED]
             stored = self._stored(some)
-            wanted = [_body(one) for one in some]
-            changed = [one for one in wanted if stored.get(_key(one)) != _content(one)]
-            report.unchanged += len(wanted) - len(changed)
-            self._send(changed, report)
+            changed = [one for one in some if stored.get(_key(_body(one))) != _content(_body(one))]
+            report.unchanged += len(some) - len(changed)
+            missing += self._send(changed, report)
+        report.unknown += len(missing)
+        return missing
 
     def close(self) -> None:
         """Close the connection."""
@@ -128,23 +131,26 @@ class Phoenix:
                 found[_key(one)] = _content(one)
         return found
 
-    def _send(self, bodies: Sequence[Mapping[str, Any]], report: PushReport) -> None:
-        """Send annotations. Phoenix refuses all of a request if it lacks the span of one."""
-        if not bodies:
-            return
+    def _send(self, annotations: Sequence[Annotation], report: PushReport) -> list[Annotation]:
+        """Send annotations; return those whose span Phoenix lacks.
+
+        Phoenix refuses all of a request if it lacks the span of one.
+        """
+        if not annotations:
+            return []
         try:
+            bodies = [_body(one) for one in annotations]
             self._api.post("/v1/span_annotations", {"data": bodies}, [("sync", "true")])
         except BackendError as error:
             if error.status != _MISSING:
                 raise
-            if len(bodies) == 1:
-                report.unknown += 1
-                return
-            half = len(bodies) // 2
-            self._send(bodies[:half], report)
-            self._send(bodies[half:], report)
-            return
-        report.written += len(bodies)
+            if len(annotations) == 1:
+                return list(annotations)
+            half = len(annotations) // 2
+            first = self._send(annotations[:half], report)
+            return first + self._send(annotations[half:], report)
+        report.written += len(annotations)
+        return []
 
     def _listed(
         self, path: str, query: Query, limit: int = _PROJECTS

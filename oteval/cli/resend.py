@@ -42,7 +42,9 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     queues = ServerConfig(db=str(Path(db).absolute())).queues
     folders = refused_folders(_config(config_path), queues, forward_url=forward)
     if not folders:
-        raise ConfigError("no endpoint: give --forward URL, or -c FILE with `forward` or `events`")
+        raise ConfigError(
+            "no endpoint: give --forward URL, or -c FILE with `forward`, `events` or `push`"
+        )
     status, is_empty = 0, True
     for folder, client in folders:
         sent, refused = 0, 0

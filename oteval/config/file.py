@@ -19,6 +19,7 @@ from .live import (
     ForwardOrUrl,
     Limits,
     MetricsOrUrl,
+    Push,
     Redaction,
     Retention,
 )
@@ -78,6 +79,9 @@ class Config(Strict):
     )
     metrics: MetricsOrUrl | None = Field(
         None, description="Live: where to send metrics over OTLP, besides /metrics."
+    )
+    push: list[Push] = Field(
+        default_factory=list, description="Live: the trace backends to write scores to."
     )
     redact: list[Redaction] = Field(
         default_factory=list, description="Live: the data to remove before anything is stored."
@@ -172,7 +176,23 @@ def _check_names(config: Config, root: yaml.Node | None, source: str) -> None:
         _check_name(gate.evaluator, names, ["gates", index, "evaluator"], root, source)
     for name in config.budgets:
         _check_name(name, names, ["budgets", name], root, source)
+    _check_pushes(config, names, root, source)
     _check_monitors(config, names, root, source)
+
+
+def _check_pushes(
+    config: Config, evaluators: list[str], root: yaml.Node | None, source: str
+) -> None:
+    """Refuse backends that are named twice, and scores of unknown evaluators."""
+    seen: list[tuple[str, str | None]] = []
+    for index, push in enumerate(config.push):
+        place: list[Any] = ["push", index]
+        if (push.backend, push.url) in seen:
+            line, _ = line_of(root, [*place, "backend"])
+            raise ConfigError(f"{source}:{line}: push names the same {push.backend} twice")
+        seen.append((push.backend, push.url))
+        for name in push.evaluators:
+            _check_name(name, evaluators, [*place, "evaluators"], root, source)
 
 
 def _check_monitors(

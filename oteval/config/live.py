@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
@@ -23,6 +23,7 @@ __all__ = [
     "Limits",
     "Metrics",
     "MetricsOrUrl",
+    "Push",
     "Redaction",
     "Retention",
     "Seconds",
@@ -144,6 +145,43 @@ class Metrics(Endpoint):
     """An endpoint that metrics are sent to, in addition to /metrics."""
 
     interval: Seconds = Field(60.0, gt=0, description="How often.")
+
+
+class Push(Strict):
+    """A trace backend that scores are written to as they come, as `oteval push` does."""
+
+    backend: Literal["phoenix", "mlflow", "langfuse", "langsmith"] = Field(
+        description="Its kind; its key comes from its usual environment variable."
+    )
+    url: str | None = Field(
+        None, description="Its base URL; by default that of its environment variable."
+    )
+    headers: dict[str, str] = Field(
+        default_factory=dict, description="Headers; ${NAME} is taken from the environment."
+    )
+    evaluators: list[str] = Field(
+        default_factory=list, description="The evaluators whose scores are written; all by default."
+    )
+    wait: Seconds = Field(
+        600.0, description="How long a score waits for its span to arrive in the backend."
+    )
+    quota: int = Field(1 << 30, ge=1 << 20, description="The most bytes that may wait on disk.")
+    timeout: Seconds = Field(10.0, gt=0, description="How long a request may take.")
+
+    @field_validator("url")
+    @classmethod
+    def _check_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        if not re.match(r"https?://[^/\s]+", value):
+            raise ValueError(f"{shown_url(value)!r} is not a URL; write http://HOST:PORT")
+        check_host(value)
+        return value.rstrip("/")
+
+    @field_validator("headers")
+    @classmethod
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        return check_headers(value)
 
 
 # In the file a URL alone is enough for each.

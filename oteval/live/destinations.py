@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping
+from hashlib import blake2b
 from pathlib import Path
 
 from .. import __version__
@@ -18,14 +19,17 @@ from ..attach import (
 )
 from ..attach.metrics import ScoringMetrics
 from ..attach.metrics_exporter import MetricsExporter
-from ..config import Config, Endpoint, Forward, resolved
+from ..backends.connections import open_target
+from ..backends.interface import AnnotationTarget
+from ..config import Config, Endpoint, Forward, Push, resolved
 from ..errors import ConfigError
 from ..text import shown_url
+from .score_push import AnnotationClient, ScorePush
 
 __all__ = ["open_destinations", "refused_folders"]
 
 # The folders of the queues.
-_TRACES, _EVENTS = "traces", "events"
+_TRACES, _EVENTS, _PUSH = "traces", "events", "push"
 
 
 def open_destinations(
@@ -66,6 +70,7 @@ def open_destinations(
     if config.metrics is not None:
         client = _client("metrics", config.metrics, environment)
         opened.exporter = MetricsExporter(opened.metrics, client, config.metrics.interval)
+    opened.pushes = [_push(push, folder, environment, clock) for push in config.push]
     return opened
 
 
@@ -91,11 +96,47 @@ def refused_folders(
         (_TRACES, "forward", _forward(config, forward_url)),
         (_EVENTS, "events", config.events),
     ]
-    return [
+    found: list[tuple[Path, OtlpClient]] = [
         (folder / place / REFUSED_FOLDER, _client(name, endpoint, environment))
         for place, name, endpoint in endpoints
         if endpoint is not None
     ]
+    for push in config.push:
+        target = _target(push, environment)
+        place = folder / _push_folder(push, target.url) / REFUSED_FOLDER
+        found.append((place, AnnotationClient(target)))
+    return found
+
+
+def _push(
+    push: Push, folder: Path, environment: Mapping[str, str], clock: Callable[[], int]
+) -> ScorePush:
+    target = _target(push, environment)
+    return ScorePush(
+        folder / _push_folder(push, target.url),
+        target,
+        name=f"{push.backend} at {target.url}",
+        evaluators=push.evaluators,
+        wait=push.wait,
+        quota=push.quota,
+        clock=clock,
+    )
+
+
+def _target(push: Push, environment: Mapping[str, str]) -> AnnotationTarget:
+    try:
+        headers = resolved(push.headers, environment)
+    except ValueError as error:
+        raise ConfigError(f"push to {push.backend}: {error}") from None
+    # The queue waits while the backend is away, and not the request.
+    return open_target(
+        push.backend, push.url, headers, environment, timeout=push.timeout, patience=0.0
+    )
+
+
+def _push_folder(push: Push, url: str) -> str:
+    """Return a folder that stays the same when entries of the file change their order."""
+    return f"{_PUSH}-{push.backend}-{blake2b(url.encode(), digest_size=6).hexdigest()}"
 
 
 def _forward(config: Config, url: str | None) -> Forward | None:

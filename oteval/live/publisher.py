@@ -21,6 +21,7 @@ _AHEAD_NS = 2 * _NS
 _AHEAD_SHARE = 10
 _MAX_TRACES = 1000  # traces whose scores are looked up at once
 _METRICS_INTERVAL_NS = _NS
+_PUSH_INTERVAL_NS = _NS // 2
 
 
 class ScorePublisher:
@@ -33,7 +34,7 @@ class ScorePublisher:
 
     def __init__(self, store: Store, attach: ScoreDestinations | None) -> None:
         self._store, self._attach = store, attach
-        self._measured_ns = 0
+        self._measured_ns = self._pushed_ns = 0
 
     def state(self) -> dict[str, Any]:
         """Return the state of the destinations."""
@@ -84,6 +85,25 @@ class ScorePublisher:
             while expiring := forward.expiring(until, _MAX_TRACES):
                 forward.expire(self._store.scores.on_traces(expiring), until)
 
+    def push(self, now: int, *, at_once: bool = False) -> None:
+        """Hand newly stored scores to the trace backends that they are written to.
+
+        Args:
+            now: The time (ns).
+            at_once: Whether to do so even if it was done a moment ago.
+        """
+        if self._attach is None or not self._attach.pushes:
+            return
+        if not at_once and now - self._pushed_ns < _PUSH_INTERVAL_NS:
+            return
+        self._pushed_ns = now
+        for one in self._attach.pushes:
+            try:
+                one.feed(self._store)
+            except OSError as error:
+                # They are read again next time.
+                _log.error("scores wait for the push to %s: %s", one.name, error)
+
     def are_metrics_due(self, now: int) -> bool:
         """Return whether it is time to call `update_metrics`, and note that it was."""
         if self._attach is None or now - self._measured_ns < _METRICS_INTERVAL_NS:
@@ -108,3 +128,5 @@ class ScorePublisher:
             metrics.update_forward(self._attach.forward.state())
         if self._attach.events is not None:
             metrics.update_events(self._attach.events.state())
+        for one in self._attach.pushes:
+            metrics.update_push(one.state())

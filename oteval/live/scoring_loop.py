@@ -10,6 +10,7 @@
                                                          ScorePublisher.publish (events, metrics)
     Scheduler.take_releasable  --trace ids-->            ScorePublisher.release
     store.scores.on_traces     --Score-->                Forwarder.release (.expire when late)
+    store.scores.after         --Score-->                ScorePush.feed (the trace backends)
 
 Each tick goes through this list once: the result of each call on the left is passed to the right.
 The loop makes these calls itself, except that `ArrivalReader` feeds the tracker,
@@ -124,6 +125,7 @@ class ScoringLoop:
         self._write(now)
         self._publisher.release(self._scheduler.take_releasable())
         self._publisher.release_expiring(now)
+        self._publisher.push(now)
         if self._publisher.are_metrics_due(now):
             self._update_metrics(now)
         if now - self._progress_recorded_ns >= _PROGRESS_INTERVAL_NS:
@@ -173,6 +175,7 @@ class ScoringLoop:
         self._collect()
         self._write(now)
         self._publisher.release(self._scheduler.take_releasable())
+        self._publisher.push(now, at_once=True)
         self._record_progress(now)
         for runner in self._runners.values():
             runner.close()

@@ -224,6 +224,26 @@ class Scores:
                 )
             yield from map(score_of, rows_of(table))
 
+    def last_number(self) -> int:
+        """Return the number of the score that was stored last; 0 without scores."""
+        return next_number(self._connection, "scores") - 1
+
+    def after(self, number: int, limit: int) -> tuple[list[Score], int]:
+        """Return the scores that were stored after one, in the order of storage.
+
+        Args:
+            number: The number of that score.
+            limit: The largest count of scores.
+
+        Returns:
+            The scores, and the number of the last of them; `number` without scores.
+        """
+        table = self._connection.sql(
+            "SELECT * FROM scores WHERE seq > ? ORDER BY seq LIMIT ?", params=[number, limit]
+        ).to_arrow_table()
+        last = table["seq"][len(table) - 1].as_py() if len(table) else number
+        return [score_of(row) for row in rows_of(table)], last
+
     def versions(self, evaluator: str) -> list[str]:
         """Return the versions of an evaluator that gave scores, newest first."""
         rows = self._connection.execute(

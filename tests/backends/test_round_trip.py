@@ -6,14 +6,17 @@
 from __future__ import annotations
 
 import json
+import time
+import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from benchmarks.served import until
+from benchmarks.served import Served, until
 from oteval.attach import span_request
 from oteval.store import Store
 
@@ -48,6 +51,13 @@ def _annotations(url: str, spans: list[str]) -> list[dict[str, Any]]:
     names = "&".join(f"span_ids={one}" for one in spans)
     found = asked(f"{url}/v1/projects/default/span_annotations?{names}&limit=1000")["data"]
     return sorted(found, key=lambda one: one["id"])
+
+
+def _has_annotations(url: str, spans: list[str]) -> bool:
+    try:
+        return bool(_annotations(url, spans))
+    except urllib.error.HTTPError:
+        return False
 
 
 def test_phoenix(oteval: Run, phoenix: str):
@@ -102,3 +112,34 @@ def test_the_runs_are_those_of_the_original_traces(oteval: Run, phoenix: str, tm
 
 def _content(run: dict[str, Any]) -> str:
     return json.dumps([run["root_span"], run["messages"]], sort_keys=True)
+
+
+def test_scores_are_pushed_while_a_server_runs(phoenix: str, tmp_path: Path):
+    """Phoenix gets the spans through `forward`, and the scores as soon as it has them."""
+    (tmp_path / "oteval.yaml").write_text(
+        f"{CONFIG}completion: {{quiet: 300ms}}\n"
+        f"forward: {phoenix}\npush:\n  - {{backend: phoenix, url: '{phoenix}'}}\n"
+    )
+    recorded, _ = capture("pydantic_ai_v5")
+    # Older traces than a day are not scored by a server that is new to them.
+    later = time.time_ns() - max(one.end_ns for one in recorded)
+    spans = [
+        replace(one, start_ns=one.start_ns + later, end_ns=one.end_ns + later) for one in recorded
+    ]
+    served = Served(tmp_path)
+    try:
+        status, _, _ = served.post("/v1/traces", span_request(spans).SerializeToString())
+        assert status == 200
+        names = sorted({one.span_id for one in spans})
+        # Phoenix answers 404 until it has one of the spans.
+        until(lambda: _has_annotations(phoenix, names), 120)
+        served.kill("storage")
+        until(lambda: served.state()["is_storing"], 60)
+        found = _annotations(phoenix, names)
+        scores = [json.loads(line) for line in served.cli("scores", "--json").stdout.splitlines()]
+    finally:
+        assert served.stop() == 0
+
+    expected = {(one["span_id"], one["score"]) for one in scores if one["status"] == "ok"}
+    assert {(one["span_id"], one["result"]["score"]) for one in found} == expected
+    assert len(found) == len(expected) > 0

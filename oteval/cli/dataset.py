@@ -11,7 +11,18 @@ from ..experiments import dataset_from_references, dataset_from_trajectories, re
 from ..show import datasets_table
 from ..text import counted
 from . import common
-from .common import db_option, filters, json_option, open_store, out, print_json, say, select, warn
+from .common import (
+    databases_option,
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    say,
+    select,
+    warn,
+)
 
 __all__ = ["dataset"]
 
@@ -61,9 +72,9 @@ def add(
 
 
 @dataset.command("list")
-@db_option
+@databases_option
 @json_option
-def list_(db: str, as_json: bool) -> int:
+def list_(db: tuple[str, ...], as_json: bool) -> int:
     """List all versions of all datasets."""
     with open_store(db) as store:
         rows = store.datasets.list()
@@ -78,8 +89,8 @@ def list_(db: str, as_json: bool) -> int:
 
 @dataset.command()
 @click.argument("name", metavar="NAME[@VERSION]")
-@db_option
-def show(name: str, db: str) -> int:
+@databases_option
+def show(name: str, db: tuple[str, ...]) -> int:
     """Print a dataset as JSON lines, which `oteval dataset add` reads."""
     with open_store(db) as store:
         title, _, version = name.partition("@")

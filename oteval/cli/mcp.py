@@ -12,7 +12,7 @@ import click
 
 from ..config import DEFAULT_PATH
 from ..errors import ConfigError
-from .common import db_option, warn
+from .common import databases_option, warn
 from .experiments import FUNCTION_METAVAR
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ _READ_TOKEN, _WRITE_TOKEN = "OTEVAL_READ_TOKEN", "OTEVAL_WRITE_TOKEN"
     show_default=True,
     help="The configuration with the evaluators, references and monitors.",
 )
-@db_option
+@databases_option
 @click.option(
     "--http",
     metavar="HOST:PORT",
@@ -56,7 +56,7 @@ _READ_TOKEN, _WRITE_TOKEN = "OTEVAL_READ_TOKEN", "OTEVAL_WRITE_TOKEN"
 )
 def mcp(
     config_path: str,
-    db: str,
+    db: tuple[str, ...],
     http: str | None,
     write: bool,
     target: str,
@@ -68,7 +68,8 @@ def mcp(
     A client starts this command, and its agent lists, shows, explains and compares runs. With
     --write it can also score runs and add references. The database is open during calls only, or a
     running server is asked. Clients over HTTP must send the OTEVAL_READ_TOKEN if it is set, and
-    with --write the OTEVAL_WRITE_TOKEN, which must be set.
+    with --write the OTEVAL_WRITE_TOKEN, which must be set. Several databases can only be read, and
+    one that a server has open is copied for each call.
     """
     workspace = _workspace(db, config_path, write, target, command, folder)
     _require_package()
@@ -84,16 +85,19 @@ def mcp(
 
 
 def _workspace(
-    db: str, config_path: str, write: bool, target: str, command: str, folder: str
+    db: tuple[str, ...], config_path: str, write: bool, target: str, command: str, folder: str
 ) -> Workspace:
     if target and command:
         raise ConfigError("give --target or --command, not both")
     if (target or command) and not write:
         raise ConfigError("--target and --command are for tests, which need --write")
+    if write and len(db) != 1:
+        raise ConfigError(f"--write uses one database, and {len(db)} are given; give one --db FILE")
     from ..mcp.workspace import AgentUnderTest, Workspace
 
     agent = AgentUnderTest(target, command, folder) if target or command else None
-    return Workspace(db, config_path, agent)
+    first, *more = db
+    return Workspace(first, config_path, agent, tuple(more))
 
 
 def _require_package() -> None:

@@ -20,7 +20,17 @@ from ..monitor import require_packages, unset_variables
 from ..store import Store, StoredMark, is_short_of_memory
 from ..text import counted, seconds
 from . import common
-from .common import db_option, json_option, open_store, out, print_json, say, time_of, warn
+from .common import (
+    databases_option,
+    db_option,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    say,
+    time_of,
+    warn,
+)
 
 if TYPE_CHECKING:
     from ..monitor.notification import Outbox
@@ -110,21 +120,32 @@ def _named(error: Exception, known: str) -> str:
 
 @monitor.command()
 @config_option
-@db_option
+@databases_option
 @json_option
-def status(config_path: str, db: str, as_json: bool) -> int:
-    """Show the state of each group as of the last check, and notifications that failed."""
+def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
+    """Show the state of each group as of the last check, and notifications that failed.
+
+    Several databases are shown one by one, because each server checks its own runs.
+    """
     config = configured(config_path)
     require_packages(config)
+    for path in db:
+        if len(db) > 1:
+            warn(f"{path}:")
+        _show_status(path, config, as_json=as_json, is_named=len(db) > 1)
+    return 0
+
+
+def _show_status(path: str, config: Config, *, as_json: bool, is_named: bool) -> None:
     from ..monitor.status import statuses
 
-    with Store(db, create=False) as store:
+    with Store(path, create=False) as store:
         now = common.now_ns()
         found = [one for entry in config.monitors for one in statuses(store, entry, now)]
         failed = [one for one in store.outbox.waiting() if one.error]
         refused = store.outbox.refused()
         problem = _server_problem(store)
-    _print(found, as_json)
+    _print(found, as_json, database=path if is_named else "")
     if problem:
         warn(f"the server does not check monitors: {problem}")
     for one in failed:
@@ -132,7 +153,6 @@ def status(config_path: str, db: str, as_json: bool) -> int:
         warn(f"{one.destination}: {one.notification_id} waits for {wait} ({one.error})")
     for one in refused:
         warn(f"{one.destination}: {one.notification_id} was refused ({one.error})")
-    return 0
 
 
 @monitor.command()
@@ -306,10 +326,10 @@ def _deliver(outbox: Outbox) -> bool:
     return all(result.is_delivered for _, result in done)
 
 
-def _print(found: list[MonitorStatus], as_json: bool) -> None:
+def _print(found: list[MonitorStatus], as_json: bool, *, database: str = "") -> None:
     if as_json:
         for one in found:
-            print_json(one.as_dict())
+            print_json({**({"database": database} if database else {}), **one.as_dict()})
         return
     from ..show.monitors import evidence_text, monitors_table
 

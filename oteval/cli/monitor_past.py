@@ -10,7 +10,16 @@ from ..errors import ConfigError
 from ..monitor import require_packages
 from ..text import counted
 from . import common
-from .common import db_option, json_option, open_store, out, print_json, progress, time_of, warn
+from .common import (
+    databases_option,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    time_of,
+    warn,
+)
 from .monitor import config_option, configured
 
 if TYPE_CHECKING:
@@ -28,9 +37,11 @@ _until = click.option("--until", help="Runs before this time.")
 @_since
 @_until
 @config_option
-@db_option
+@databases_option
 @json_option
-def backtest(since: str | None, until: str | None, config_path: str, db: str, as_json: bool) -> int:
+def backtest(
+    since: str | None, until: str | None, config_path: str, db: tuple[str, ...], as_json: bool
+) -> int:
     """Run the monitors over the stored past, and list the alerts they would have raised.
 
     Baselines are learned from the first runs of the past. Nothing is written, and nobody is
@@ -94,7 +105,7 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
 @_since
 @_until
 @config_option
-@db_option
+@databases_option
 @json_option
 def simulate(
     drops: tuple[float, ...],
@@ -104,7 +115,7 @@ def simulate(
     since: str | None,
     until: str | None,
     config_path: str,
-    db: str,
+    db: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Simulate false alarms and delays of each monitor on its own history.

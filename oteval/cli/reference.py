@@ -17,7 +17,7 @@ from ..show import references_table
 from ..store import Store
 from ..text import counted
 from . import common
-from .common import db_option, json_option, open_store, out, print_json, say, warn
+from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
 
 __all__ = ["reference"]
 
@@ -49,9 +49,9 @@ def add(source: str, name: str | None, db: str) -> int:
 
 
 @reference.command("list")
-@db_option
+@databases_option
 @json_option
-def list_(db: str, as_json: bool) -> int:
+def list_(db: tuple[str, ...], as_json: bool) -> int:
     """List the references."""
     with open_store(db) as store:
         rows = store.references.list()
@@ -66,8 +66,8 @@ def list_(db: str, as_json: bool) -> int:
 
 @reference.command()
 @click.argument("files", nargs=-1, metavar="[FILE]...")
-@db_option
-def check(files: tuple[str, ...], db: str) -> int:
+@databases_option
+def check(files: tuple[str, ...], db: tuple[str, ...]) -> int:
     """Check that the references in the database, or in JSON files, can be read.
 
     The exit status is 1 if one cannot.

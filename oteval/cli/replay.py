@@ -28,7 +28,7 @@ from ..show.replay import replay_junit, replay_markdown, replay_summary, replays
 from ..store import Store
 from ..text import counted
 from .common import (
-    db_option,
+    databases_option,
     filters,
     json_option,
     open_store,
@@ -142,7 +142,7 @@ class CommandAfterDashes(click.Command):
     type=click.IntRange(min=1),
     help="The number of sessions at a time.  [default: the number of processors, at most 8]",
 )
-@db_option
+@databases_option
 @filters
 @report_options
 @json_option
@@ -155,7 +155,7 @@ def verify(
     freeze: str,
     timeout: float,
     workers: int | None,
-    db: str,
+    db: tuple[str, ...],
     junit: str | None,
     md: str | None,
     as_json: bool,
@@ -227,13 +227,13 @@ def runner_of(
 
 @contextmanager
 def recordings_of(
-    sessions: Sequence[str], db: str, selection: Selection
+    sessions: Sequence[str], db: str | Sequence[str], selection: Selection
 ) -> Iterator[tuple[Iterator[Recording], int]]:
     """Open the recordings of sessions, from files or the database, and count them.
 
     Args:
         sessions: Ids or files; all that the selection has if there are none.
-        db: The database.
+        db: The database, or several.
         selection: The selection.
     """
     files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]

@@ -14,7 +14,7 @@ from ..replays.recording_files import save
 from ..replays.redacted_recordings import redacted_recording
 from ..selection import EVERYTHING
 from ..text import counted
-from .common import db_option, say, warn
+from .common import databases_option, say, warn
 from .replay import recordings_of
 from .replay_test import config_option, redaction_rules
 
@@ -38,9 +38,14 @@ __all__ = ["cassette"]
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
 @config_option
-@db_option
+@databases_option
 def cassette(
-    source: str, output: str, base_url: str, force: bool, config_path: str | None, db: str
+    source: str,
+    output: str,
+    base_url: str,
+    force: bool,
+    config_path: str | None,
+    db: tuple[str, ...],
 ) -> int:
     """Convert a session to a cassette of vcrpy and pytest-recording, or a cassette to a recording.
 

@@ -14,7 +14,7 @@ from ..replays.player import MISSES, Miss, Player, ReplayResult
 from ..replays.verified import VerifiedSession, exit_status
 from ..selection import EVERYTHING
 from ..show.replay import replay_summary, replays_view
-from .common import db_option, json_option, out, print_json, say, warn
+from .common import databases_option, json_option, out, print_json, say, warn
 from .replay import CommandAfterDashes, recordings_of
 
 __all__ = ["serve_replay"]
@@ -47,7 +47,7 @@ _EXTRAS = {"mcp": "mcp-server", "starlette": "serve", "uvicorn": "serve"}
     help="Ignore text that matches, such as dates and ids; may be repeated.",
 )
 @click.option("--timing", is_flag=True, help="Stream answers at the recorded pace.")
-@db_option
+@databases_option
 @json_option
 def serve_replay(
     sessions: tuple[str, ...],
@@ -58,7 +58,7 @@ def serve_replay(
     miss: Miss,
     normalize: tuple[str, ...],
     timing: bool,
-    db: str,
+    db: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Answer agents in any language from recordings, at an address of this machine.
@@ -98,7 +98,7 @@ def serve_replay(
 
 
 def _players(
-    sessions: Sequence[str], db: str, *, miss: Miss, normalize: Sequence[str]
+    sessions: Sequence[str], db: Sequence[str], *, miss: Miss, normalize: Sequence[str]
 ) -> dict[str, Player]:
     players: dict[str, Player] = {}
     with recordings_of(sessions, db, EVERYTHING) as (recordings, _):

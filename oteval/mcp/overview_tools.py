@@ -93,8 +93,13 @@ def _list_alerts(workspace: Workspace, asked: _ListAlerts) -> str:
             "monitors: [{measure: latency}], then run oteval monitor run --once or oteval serve"
         )
     require_packages(config)
-    with workspace.store() as store:
-        rows = sorted(_alert_rows(store, config), key=_urgency)
+    # Each server checks its own runs, so that each database has its own states.
+    rows = [
+        {**({"database": path} if workspace.more else {}), **row}
+        for path, store in workspace.each_store()
+        for row in _alert_rows(store, config)
+    ]
+    rows.sort(key=_urgency)
     alerts = sum(row["state"] == "alert" for row in rows)
     chosen = rows if asked.all else rows[:alerts]
     block, shown = DataBlock("alerts"), asked.start

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..config import Config, load_config
 from ..pipeline import refresh
-from ..store import Store
+from ..store import ShardedStore, Store
 
 __all__ = ["AgentUnderTest", "Workspace"]
 
@@ -38,27 +38,50 @@ class Workspace:
         db: The path of the database.
         config_path: The path of the configuration.
         agent: The agent that tests call; None if no tests can be made.
+        more: Further databases that are read with it; then nothing can be written.
     """
 
     db: str
     config_path: str
     agent: AgentUnderTest | None = None
+    more: tuple[str, ...] = ()
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
 
     @contextmanager
     def store(self) -> Iterator[Store]:
-        """Open the database for one call, with its trajectories up to date.
+        """Open the database for one call, or several as one, with their trajectories up to date.
 
-        Calls wait for each other: DuckDB opens a file once in a process.
+        Calls wait for each other: DuckDB opens a file once in a process. Of several databases, one
+        that a server has open is copied for each call.
 
         Raises:
             StoreError: It cannot be opened; the subclass says why.
         """
-        with self.alone(), Store(self.db, create=False) as store:
-            # A running server reconstructs trajectories itself.
-            if not store.is_served and store.pending.count():
-                refresh(store)
-            yield store
+        with self.alone():
+            if not self.more:
+                with _refreshed(self.db) as store:
+                    yield store
+                return
+            for path in self.databases:
+                with _refreshed(path):
+                    pass
+            with ShardedStore(self.databases) as store:
+                yield store
+
+    def each_store(self) -> Iterator[tuple[str, Store]]:
+        """Yield each database, opened in turn, for data that belong to one of them.
+
+        Raises:
+            StoreError: It cannot be opened; the subclass says why.
+        """
+        for path in self.databases:
+            with self.alone(), _refreshed(path) as store:
+                yield path, store
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """The paths of all databases."""
+        return (self.db, *self.more)
 
     @contextmanager
     def alone(self) -> Iterator[None]:
@@ -78,3 +101,12 @@ class Workspace:
             ConfigError: It is missing or wrong.
         """
         return load_config(self.config_path)
+
+
+@contextmanager
+def _refreshed(path: str) -> Iterator[Store]:
+    with Store(path, create=False) as store:
+        # A running server reconstructs trajectories itself.
+        if not store.is_served and store.pending.count():
+            refresh(store)
+        yield store

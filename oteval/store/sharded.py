@@ -41,6 +41,8 @@ _COPIED = (
     *("audit_log", "monitor_snoozes", "live_rules", "evaluator_spend"),
 )
 _OF_RUNS = ("trajectories", "superseded", "scores")
+# Rows with the same values of these columns have the same content, which counts once.
+_SAME_CONTENT = {"datasets": ("name", "version"), "examples": ("version",)}
 _MOST_NAMED = 1000
 
 
@@ -157,6 +159,8 @@ def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> Non
                 else part
                 for index, part in enumerate(parts)
             ]
+        if table in _SAME_CONTENT:
+            parts = [_new_content(part, table, index) for index, part in enumerate(parts)]
         query = " UNION ALL BY NAME ".join(parts)
         if table in _COPIED:
             connection.execute(f'INSERT INTO "{table}" BY NAME {query}')
@@ -185,6 +189,17 @@ def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: s
         )
     columns_text = f"* REPLACE ({', '.join(changed)})" if changed else "*"
     return f'SELECT {columns_text} FROM shard_{index}.main."{table}"'  # noqa: S608
+
+
+def _new_content(part: str, table: str, index: int) -> str:
+    """Return the query for those rows of a shard whose content no earlier shard has."""
+    for earlier in range(index):
+        same = " AND ".join(f"e.{column} = p.{column}" for column in _SAME_CONTENT[table])
+        part = (
+            f"SELECT * FROM ({part}) p WHERE NOT EXISTS "  # noqa: S608
+            f'(FROM shard_{earlier}.main."{table}" e WHERE {same})'
+        )
+    return part
 
 
 def _repeated_runs(connection: duckdb.DuckDBPyConnection, count: int) -> set[int]:

@@ -95,6 +95,64 @@ def test_status_shows_each_database(shards: Run):
     assert all(row["spans"] > 0 for row in found)
 
 
+def test_datasets_and_references_of_all_shards_are_listed(shards: Run):
+    """Equal versions count once, and a name means the newest; adding needs one database."""
+    Path("d.jsonl").write_text('{"inputs": {"q": 1}}\n{"inputs": {"q": 2}}\n')
+    Path("newer.jsonl").write_text('{"inputs": {"q": 3}}\n')
+    for database in ("shards/0.duckdb", "shards/1.duckdb"):
+        assert shards("dataset", "add", "d", "d.jsonl", "--db", database).status == 0
+    assert shards("dataset", "add", "d", "newer.jsonl", "--db", "shards/1.duckdb").status == 0
+    runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
+    for run, database in zip(runs, ("shards/0.duckdb", "shards/1.duckdb"), strict=False):
+        name = ("reference", "add", run["trajectory_id"], "--name", run["trajectory_id"][:4])
+        assert shards(*name, "--db", database).status == 0
+
+    listed = shards("dataset", "list", "--json", "--db", "shards").rows
+    shown = shards("dataset", "show", f"d@{listed[0]['version']}", "--db", "shards").rows
+    newest = shards("dataset", "show", "d", "--db", "shards").rows
+    references = shards("reference", "list", "--json", "--db", "shards").rows
+    checked = shards("reference", "check", "--db", "shards")
+
+    assert [row["examples"] for row in listed] == [2, 1]
+    assert [row["inputs"] for row in shown] == [{"q": 1}, {"q": 2}]
+    assert [row["inputs"] for row in newest] == [{"q": 3}]
+    assert len(references) == 2
+    assert checked.status == 0
+    assert len(checked.out.splitlines()) == 2
+    assert shards("dataset", "add", "d", "d.jsonl", "--db", "shards").status == 2
+
+
+def test_sessions_of_any_shard_are_replayed(shards: Run, monkeypatch: pytest.MonkeyPatch):
+    """The recording of a run is found in its shard, and equals that of one database."""
+    for run in shards("trajectories", "--json", "--db", "all.duckdb").rows[:3]:
+        whole = shards(
+            "replay", "cassette", run["trajectory_id"], "-o", "a.jsonl", "--db", "all.duckdb"
+        )
+        parts = shards(
+            "replay", "cassette", run["trajectory_id"], "-o", "b.jsonl", "--db", "shards"
+        )
+        assert (whole.status, whole.out.replace("a.jsonl", "")) == (
+            parts.status,
+            parts.out.replace("b.jsonl", ""),
+        )
+        Path("a.jsonl").unlink(missing_ok=True)
+        Path("b.jsonl").unlink(missing_ok=True)
+
+
+def test_monitors_of_each_database_are_shown(shards: Run):
+    """Each database has its own state, and its name; the past of all is read as one."""
+    Path("monitors.yaml").write_text(
+        "evaluators: [{name: tools, type: tool_errors}]\nmonitors: [{evaluator: tools}]\n"
+    )
+    config = ("-c", "monitors.yaml")
+    found = shards("monitor", "status", "--json", *config, "--db", "shards").rows
+    whole = shards("monitor", "backtest", *config, "--db", "all.duckdb")
+    parts = shards("monitor", "backtest", *config, "--db", "shards")
+
+    assert [row["database"] for row in found] == ["shards/0.duckdb", "shards/1.duckdb"]
+    assert (parts.status, parts.out, parts.err) == (whole.status, whole.out, whole.err)
+
+
 def test_writing_commands_ask_for_one_database(shards: Run):
     """Two databases or a folder: status 2, one line that names the option, and nothing written."""
     two = shards("score", "--db", "shards/0.duckdb", "--db", "shards/1.duckdb")

@@ -183,6 +183,22 @@ async def test_alerts_have_the_state_of_monitors(workspace: Workspace, ask: Ask)
     assert "no monitors" in without.text
 
 
+async def test_several_databases_are_read_as_one(workspace: Workspace, tmp_path: Path) -> None:
+    """Runs of each are listed and shown; monitors have the state of each database."""
+    other = tmp_path / "other.duckdb"
+    with Store(other) as store:
+        keep(store, run(7))
+    both = Workspace(workspace.db, workspace.config_path, None, (str(other),))
+    async with connected(both) as ask:
+        listed = await ask("list_runs", count=10)
+        shown = await ask("get_run", run=run(7).id)
+        alerts = await ask("list_alerts", all=True)
+
+    assert {GOOD.id, run(7).id} < {row["run"] for row in listed.rows}
+    assert not shown.is_error
+    assert [row["database"] for row in alerts.rows] == [workspace.db, str(other)]
+
+
 async def test_an_alert_says_since_when_and_names_runs(tmp_path: Path) -> None:
     """A group that got worse has its episode with readable times, and runs to show."""
     path = tmp_path / "alerts.duckdb"

@@ -43,8 +43,12 @@ _PAIR = re.compile("[\ud800-\udbff][\udc00-\udfff]")
 # orjson writes every whole float with ".0" or an exponent. Its other output is canonical.
 _WHOLE_FLOAT = re.compile(r"[0-9](?:\.0|[eE])", re.ASCII)
 # orjson reads integers of more than 64 bits as floats: they have 20 digits, or 19 after a minus.
-_DIGITS = bytes(48 if 48 <= code < 58 else 45 if code == 45 else 32 for code in range(256))
-_LONG_INTEGER, _LONG_NEGATIVE = b"0" * 20, b"-" + b"0" * 19
+# A number follows a space, a colon, a comma or a bracket; the digits of an id follow a quote.
+_CLASSES = bytes(
+    ord("0") if chr(code) in "0123456789" else ord(" ") if chr(code) in " \t\r\n:,[" else code
+    for code in range(256)
+)
+_LONG_INTEGER, _LONG_NEGATIVE = b" " + b"0" * 20, b" -" + b"0" * 19
 _LONG_DIGITS = b"0" * 19
 # Python refuses to convert larger integers to decimal text; they are written in hexadecimal.
 _MAX_BITS = 14_000
@@ -138,11 +142,14 @@ def restore(text: str | bytes) -> Any:
 
 def _has_long_integer(text: str | bytes) -> bool:
     """Return whether a text has so many consecutive digits that orjson may read them as a float."""
-    if len(text) < len(_LONG_INTEGER):
+    if len(text) < len(_LONG_DIGITS):
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    digits = data.translate(_DIGITS)
-    return _LONG_DIGITS in digits and (_LONG_INTEGER in digits or _LONG_NEGATIVE in digits)
+    found = data.translate(_CLASSES)
+    if _LONG_DIGITS not in found:
+        return False
+    found = b" " + found
+    return _LONG_INTEGER in found or _LONG_NEGATIVE in found
 
 
 def dumps(value: Any) -> str:

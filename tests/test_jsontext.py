@@ -223,3 +223,12 @@ def test_equal_objects_agrees_with_canonical_texts(one: dict[str, Any], data: st
 
     if known is not None:
         assert known is (canonical(loads(texts[0])) == canonical(loads(texts[1])))
+
+
+@pytest.mark.parametrize("digits", ["1" * 19, "1" * 20, "9" * 40])
+@pytest.mark.parametrize("text", ['{"id": "%s"}', '["a-%s"]', '{"%s": 1}', '"say: %s"'])
+def test_digits_in_a_text_are_no_number(digits: str, text: str):
+    """Ids of digits are read as text, and long numbers beside them exactly."""
+    both = f"[{text % digits}, 123456789012345678901, -1234567890123456789, {text % 'x'}]"
+    assert restore(text % digits) == json.loads(text % digits)
+    assert restore(both) == json.loads(both)

@@ -3,17 +3,18 @@
 System messages come first, aside: they are part of the setting, not a step of the run, and many
 instrumentations leave them out. After them, equal messages are paired; between those, a
 message is paired with the most similar one of the same role, and a tool's result prefers results
-of the same tool. Messages of different roles never share a row.
+of the same tool. Messages of different roles never share a row. In long trajectories, as many equal
+messages as possible are paired; where too many are left to compare their texts, roles and tools
+decide.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from difflib import SequenceMatcher
 
-from ..jsontext import canonical
+from ..jsontext import canonical, canonical_object
 from ..model import Message
 
 __all__ = ["AlignedPair", "align", "first_divergence"]
@@ -25,6 +26,8 @@ _UNCOMPARED_PARTS = ("reasoning", "thinking")
 _EQUAL, _SAME_ROLE, _SAME_TOOL = 10.0, 0.2, 0.6
 # Similarity is a matter of how texts begin, and of so many pairs of messages at the most.
 _COMPARED, _MOST_PAIRS = 1000, 100_000
+# The most messages of a side for a common subsequence, whose matrix takes a bit for each pair.
+_MOST_MATCHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,15 +67,21 @@ class _Entry:
         at: The message's index.
         message: The message.
         key: Equal for two messages that say and call the same.
-        text: Its text and calls, for similarity.
+        calls: Its calls, as text.
         tool: For a tool's result, the tool's name.
     """
 
     at: int
     message: Message
-    key: str
-    text: str
+    key: Hashable
+    calls: tuple[str, ...]
     tool: str
+
+    @property
+    def text(self) -> str:
+        """Its text and calls, for similarity."""
+        texts = [*self.calls, self.message.content or ""]
+        return "\n".join(text[:_COMPARED] for text in texts)[:_COMPARED]
 
 
 def align(left: Sequence[Message], right: Sequence[Message]) -> list[AlignedPair]:
@@ -103,12 +112,15 @@ def _entries(messages: Sequence[Message]) -> list[_Entry]:
 
 
 def _entry(at: int, message: Message, called: str) -> _Entry:
-    calls = sorted(f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
+    calls: tuple[str, ...] = ()
+    if message.tool_calls:
+        found = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
+        calls = tuple(sorted(found))
     parts = [part for part in message.parts if part.get("type") not in _UNCOMPARED_PARTS]
-    key = canonical([message.role, _comparable(message), calls, parts, message.is_error])
-    text = "\n".join([*calls, message.content or ""])
+    others = canonical(parts) if parts else ""
+    key = (message.role, _comparable(message), calls, others, message.is_error)
     tool = (message.name or called) if message.role == "tool" else ""
-    return _Entry(at, message, key, text[:_COMPARED], tool)
+    return _Entry(at, message, key, calls, tool)
 
 
 def _comparable(message: Message) -> str:
@@ -116,6 +128,8 @@ def _comparable(message: Message) -> str:
     content = message.content or ""
     if message.role != "tool" or not content.lstrip().startswith(("{", "[")):
         return content
+    if (known := canonical_object(content)) is not None:
+        return f"JSON {known}"
     try:
         return f"JSON {canonical(json.loads(content))}"
     except (ValueError, RecursionError):
@@ -165,34 +179,76 @@ def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
     if len(left) * len(right) <= _MOST_PAIRS:
         return _by_similarity(left, right)
     rows: _Rows = []
-    matcher = SequenceMatcher(None, [e.key for e in left], [e.key for e in right], autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "equal":
-            rows += zip(left[a:b], right[c:d], strict=True)
-        elif (b - a) * (d - c) <= _MOST_PAIRS:
-            rows += _by_similarity(left[a:b], right[c:d])
+    room = _MOST_PAIRS
+    for is_equal, ours, theirs in _stretches(left, right, lambda entry: entry.key):
+        if is_equal:
+            rows += zip(ours, theirs, strict=True)
+        elif (pairs := len(ours) * len(theirs)) <= room:
+            rows += _by_similarity(ours, theirs)
+            room -= pairs
         else:
-            rows += _by_role(left[a:b], right[c:d])
+            rows += _by_role(ours, theirs)
     return rows
 
 
 def _by_role(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
     """Return rows of equal roles and tools, for sides too long to compare by content."""
-    ours, theirs = ([f"{e.message.role} {e.tool}" for e in side] for side in (left, right))
     rows: _Rows = []
-    matcher = SequenceMatcher(None, ours, theirs, autojunk=False)
-    for kind, a, b, c, d in matcher.get_opcodes():
-        if kind == "equal":
-            rows += zip(left[a:b], right[c:d], strict=True)
+    for is_equal, ours, theirs in _stretches(left, right, lambda e: (e.message.role, e.tool)):
+        if is_equal:
+            rows += zip(ours, theirs, strict=True)
         else:
-            rows += [(one, None) for one in left[a:b]]
-            rows += [(None, other) for other in right[c:d]]
+            rows += [(one, None) for one in ours]
+            rows += [(None, other) for other in theirs]
     return rows
+
+
+_Stretch = tuple[bool, Sequence[_Entry], Sequence[_Entry]]
+
+
+def _stretches(
+    left: Sequence[_Entry], right: Sequence[_Entry], key: Callable[[_Entry], Hashable]
+) -> Iterator[_Stretch]:
+    """Yield stretches of a longest common subsequence, and those between them, in order.
+
+    Its time is bounded by the lengths, however often a key repeats.
+
+    Args:
+        left: The first side. A very long one is divided into blocks.
+        right: The second side, divided into as many blocks.
+        key: Returns what two entries have in common.
+
+    Yields:
+        Whether the stretches of both sides are equal, and the stretches.
+    """
+    from rapidfuzz.distance import LCSseq
+
+    blocks = -(-max(len(left), len(right)) // _MOST_MATCHED)
+    for block in range(blocks):
+        ours, theirs = (
+            side[len(side) * block // blocks : len(side) * (block + 1) // blocks]
+            for side in (left, right)
+        )
+        done = (0, 0)
+        found = LCSseq.opcodes([*map(key, ours)], [*map(key, theirs)])
+        for one in found:
+            if one.tag != "equal":
+                continue
+            if done != (one.src_start, one.dest_start):
+                yield False, ours[done[0] : one.src_start], theirs[done[1] : one.dest_start]
+            yield True, ours[one.src_start : one.src_end], theirs[one.dest_start : one.dest_end]
+            done = (one.src_end, one.dest_end)
+        if done != (len(ours), len(theirs)):
+            yield False, ours[done[0] :], theirs[done[1] :]
 
 
 def _by_similarity(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
     """Return the rows of which the pairs are the most alike, by dynamic programming."""
-    likeness = [[_likeness(one, other) for other in right] for one in left]
+    texts = [other.text for other in right]
+    likeness = [
+        [_likeness(one, text, other, said) for other, said in zip(right, texts, strict=True)]
+        for one, text in ((one, one.text) for one in left)
+    ]
     # best[i][j]: how alike the best rows of left[i:] and right[j:] are.
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
@@ -223,8 +279,8 @@ def _traced(
     yield from ((None, other) for other in right[j:])
 
 
-def _likeness(one: _Entry, other: _Entry) -> float:
-    """Return how well two messages fit into one row; 0 for different roles."""
+def _likeness(one: _Entry, text: str, other: _Entry, said: str) -> float:
+    """Return how well two messages with their texts fit into one row; 0 for different roles."""
     if one.message.role != other.message.role:
         return 0.0
     if one.key == other.key and one.tool == other.tool:
@@ -232,4 +288,4 @@ def _likeness(one: _Entry, other: _Entry) -> float:
     from rapidfuzz import fuzz  # loaded only where something is compared
 
     base = _SAME_TOOL if one.tool == other.tool else _SAME_ROLE
-    return base + fuzz.ratio(one.text, other.text) / 100
+    return base + fuzz.ratio(text, said) / 100

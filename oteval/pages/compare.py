@@ -31,7 +31,7 @@ from ..store import Store, VerdictFilter
 from .responses import page, with_query
 from .run import stored_run
 from .run_search import find_runs
-from .runs import RunItem, items_of
+from .runs import RunItem, item_of
 from .search import RunSearch
 from .shown_messages import compact
 from .site import Site
@@ -166,12 +166,10 @@ def compare_routes(site: Site) -> list[Route]:
 
         def read(store: Store) -> ComparePage:
             left = _named(store, a)
-            items = {item.id: item for item in _items(store, site, left.id)}
-            first = _side(left, items[left.id])
+            first = _side(store, site, left)
             if b:
                 right = _named(store, b)
-                items |= {item.id: item for item in _items(store, site, right.id)}
-                return compare_page(left, right, first, _side(right, items[right.id]))
+                return compare_page(left, right, first, _side(store, site, right))
             config, problem = site.config()
             if config is None:
                 raise ConfigError(problem or "the pages know no configuration: oteval view -c FILE")
@@ -194,12 +192,9 @@ def _named(store: Store, name: str) -> Trajectory:
         raise NotFound(str(error).partition("; oteval")[0]) from None
 
 
-def _items(store: Store, site: Site, name: str) -> Sequence[RunItem]:
-    key = store.run_list.find(name)
-    return items_of(store, [key] if key else [], site.prices)
-
-
-def _side(run: Trajectory, item: RunItem) -> ComparedSide:
+def _side(store: Store, site: Site, run: Trajectory) -> ComparedSide:
+    scores = store.scores.of([run.id], longest=_LONGEST)[run.id]
+    item = item_of(run, scores, site.prices)
     title = (
         shorten(question_line(run), _TITLE)
         or shorten(clean(run.agent or run.service), _TITLE)
@@ -222,7 +217,8 @@ def last_pass(store: Store, name: str) -> str:
         NotFound: There is none.
     """
     run = _named(store, name)
-    failing = [s.evaluator for s in store.scores.of([run.id])[run.id] if s.passed is False]
+    scores = store.scores.of([run.id], longest=0)[run.id]
+    failing = [score.evaluator for score in scores if score.passed is False]
     agent = Condition("agent", "=", run.agent)
     verdict = VerdictFilter("pass", tuple(failing))
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)

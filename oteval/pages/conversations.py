@@ -118,7 +118,7 @@ def conversation_items(
     elif len(keys) == _LOOKED_AT:
         older = keys[-1]
     every = [key for row in shown for key in members[row.conversation_id]]
-    scores = store.scores.of([key.id for key in every])
+    scores = store.scores.of([key.id for key in every], longest=0)
     failing = {name for name, found in scores.items() if any(s.passed is False for s in found)}
     items = {item.id: item for item in items_of(store, [row.key for row in shown], prices)}
     found = []

@@ -42,7 +42,7 @@ _DEFAULT = "7d"
 _PLACES, _BINS = 12, 20
 _WORST, _LOOKED_AT = 20, 80
 _MOST_VERSIONS, _MOST_AGENTS, _MOST_EVALUATORS = 50, 100, 500
-_NAME, _COMMENT = 80, 220  # characters
+_NAME, _COMMENT, _LOOKED_AT = 80, 220, 4000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -436,7 +436,7 @@ def _worst(store: Store, name: str, ids: Sequence[str], prices: Prices) -> tuple
     """Return the first of some runs that do not pass now, with the comments of the evaluator."""
     scores = {
         one: score
-        for one, given in store.scores.of(ids).items()
+        for one, given in store.scores.of(ids, longest=_LOOKED_AT).items()
         for score in given
         if score.evaluator == name and score.status == "ok" and not score.passed
     }

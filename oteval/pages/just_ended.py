@@ -12,12 +12,11 @@ from dataclasses import dataclass
 
 from ..model import SpanRef, Trajectory
 from ..pipeline import preview
-from ..store import JustEnded, ListedRun, RunKey, Store
+from ..store import JustEnded, Store
 
-__all__ = ["Preview", "Previews", "listed_run", "previews_text"]
+__all__ = ["Preview", "Previews", "previews_text"]
 
 _MOST = 10
-_QUESTION = 400  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,31 +95,4 @@ def _plain(trace: JustEnded) -> Trajectory:
         service=trace.service,
         start_ns=trace.start_ns,
         end_ns=trace.end_ns,
-    )
-
-
-def listed_run(found: Preview) -> ListedRun:
-    """Return a preview as the list shows runs; its id is that of its trace."""
-    run, trace = found.run, found.trace
-    calls = [call for message in run.own_messages for call in message.tool_calls]
-    question = run.question.content if run.question else ""
-    return ListedRun(
-        key=RunKey(run.start_ns, trace.trace_id),
-        end_ns=run.end_ns,
-        rev=run.rev,
-        trace_id=trace.trace_id,
-        agent=run.agent,
-        service=run.service,
-        conversation_id=run.conversation_id,
-        turn=0,
-        parent_id="",
-        models=run.models,
-        input_tokens=run.usage.input_tokens,
-        output_tokens=run.usage.output_tokens,
-        cached_tokens=run.usage.cached_tokens,
-        model_calls=run.usage.model_calls,
-        gap_codes=tuple(gap.code for gap in run.gaps),
-        calls=len(calls),
-        failures=sum(message.is_error for message in run.own_messages),
-        question=(question or "")[:_QUESTION],
     )

@@ -11,11 +11,11 @@ from pathlib import Path
 
 from ..errors import ConfigError
 from ..ingest.receiver.http_server import HttpServer, LocalHosts
-from ..machine import user_name
+from ..machine import infrequent_gc, user_name
 from ..store import Store
 from .access import PageAccess
 from .app import create_app
-from .site import Site
+from .site import GC_AFTER, Site
 
 __all__ = ["serve_locally"]
 
@@ -56,7 +56,7 @@ def serve_locally(
     access, token = PageAccess.for_one_user(user_name(), may_act=not store.is_read_only)
     try:
         address = f"{url}/login?token={token}"
-        with listener, _shared(store, url):
+        with listener, _shared(store, url), infrequent_gc(GC_AFTER):
             asyncio.run(_serve(site, access, listener, lambda: on_ready(address)))
     finally:
         site.close()

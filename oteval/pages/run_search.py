@@ -103,7 +103,7 @@ def _looked_at(
         part = part[: part.index(kept[_LARGEST_READ])]
         kept = kept[:_LARGEST_READ]
     if search.verdict is not None:
-        scores = store.scores.of([key.id for key in kept])
+        scores = store.scores.of([key.id for key in kept], longest=0)
         kept = [key for key in kept if _has_verdict(scores[key.id], search.verdict)]
     if is_read and kept:
         starts = pa.array([key.start_ns for key in kept], pa.int64())

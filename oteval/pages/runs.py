@@ -11,20 +11,29 @@ from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
 from ..evaluators.judge.costs import Prices
-from ..model import Score
+from ..model import Score, Trajectory
 from ..selection import EVERYTHING
 from ..show.html.model import RunVerdict, State
 from ..show.text import clean, clock, duration, one_line, shorten
 from ..store import ListedRun, RunKey, Store
 from .events import state_text
-from .just_ended import Preview, listed_run, previews_text
+from .just_ended import Preview, previews_text
 from .responses import page, with_query
 from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
 from .run_search import FoundRuns, find_runs
 from .search import RunSearch, parse_search, suggestions
 from .site import Site
 
-__all__ = ["Mark", "RunItem", "RunsPage", "cost_text", "items_of", "marks_of", "runs_routes"]
+__all__ = [
+    "Mark",
+    "RunItem",
+    "RunsPage",
+    "cost_text",
+    "item_of",
+    "items_of",
+    "marks_of",
+    "runs_routes",
+]
 
 _PAGE = 50
 # Seconds after which a page of a search stops looking, and offers to go on.
@@ -32,6 +41,7 @@ _PATIENCE = 0.15
 # The most runs of a search that are counted.
 _COUNTED = 100_001
 _REASON, _QUESTION, _NAME, _LOOKED_AT = 220, 240, 60, 4000  # characters
+_LONGEST_QUESTION = 400
 # A search of only such a word looks for the run with this id first.
 _SHORTEST_ID, _LONGEST_ID = 8, 32
 # Passes are named where there are at most so many verdicts; failures always are.
@@ -243,7 +253,7 @@ def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | No
 
 
 def _preview_item(found: Preview, prices: Prices, search: str) -> RunItem:
-    item = _item(listed_run(found), (), prices, search)
+    item = item_of(found.run, (), prices, search, found.trace.trace_id)
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
 
@@ -258,9 +268,45 @@ def items_of(
         prices: The prices of models.
         search: The search that their pages continue.
     """
-    scores = store.scores.of([key.id for key in keys])
+    scores = store.scores.of([key.id for key in keys], longest=_LOOKED_AT)
     rows = store.run_list.rows(keys)
     return tuple(_item(row, scores.get(row.id, ()), prices, search) for row in rows)
+
+
+def item_of(
+    run: Trajectory, scores: Sequence[Score], prices: Prices, search: str = "", name: str = ""
+) -> RunItem:
+    """Return the line of a run that was read already.
+
+    Args:
+        run: The run.
+        scores: The newest score of each evaluator.
+        prices: The prices of models.
+        search: The search that its page continues.
+        name: The id by which its page is found, if not its own.
+    """
+    question = run.question.content if run.question else ""
+    listed = ListedRun(
+        key=RunKey(run.start_ns, name or run.id),
+        end_ns=run.end_ns,
+        rev=run.rev,
+        trace_id=run.root_span.trace_id,
+        agent=run.agent,
+        service=run.service,
+        conversation_id=run.conversation_id,
+        turn=0 if name else run.turn,
+        parent_id=run.parent_id,
+        models=run.models,
+        input_tokens=run.usage.input_tokens,
+        output_tokens=run.usage.output_tokens,
+        cached_tokens=run.usage.cached_tokens,
+        model_calls=run.usage.model_calls,
+        gap_codes=tuple(gap.code for gap in run.gaps),
+        calls=sum(len(message.tool_calls) for message in run.own_messages),
+        failures=sum(message.is_error for message in run.own_messages),
+        question=(question or "")[:_LONGEST_QUESTION],
+    )
+    return _item(listed, scores, prices, search)
 
 
 def _item(run: ListedRun, scores: Sequence[Score], prices: Prices, search: str) -> RunItem:

@@ -20,10 +20,11 @@ from typing import Any
 
 from ..ingest.receiver.auth import Access, Token
 from ..ingest.receiver.http_server import HttpServer
+from ..machine import infrequent_gc
 from ..store import Store
 from .access import PageAccess
 from .app import create_app
-from .site import Site
+from .site import GC_AFTER, Site
 
 __all__ = ["main"]
 
@@ -76,4 +77,5 @@ async def main() -> None:
 
 if __name__ == "__main__":
     os.umask(0o177)
-    asyncio.run(main())
+    with infrequent_gc(GC_AFTER):
+        asyncio.run(main())

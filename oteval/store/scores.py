@@ -281,13 +281,20 @@ class Scores:
         """Return the current scores batch by batch."""
         return reader(self._connection, _EXPORTED)
 
-    def of(self, trajectory_ids: Sequence[str]) -> dict[str, list[Score]]:
+    def of(
+        self, trajectory_ids: Sequence[str], longest: int | None = None
+    ) -> dict[str, list[Score]]:
         """Return the newest score of each evaluator, of any version, by trajectory.
+
+        Args:
+            trajectory_ids: The trajectories.
+            longest: For lists of runs: the most characters of a comment, and scores without
+                metadata; both may be large. None reads scores as they are.
 
         Returns:
             The scores by trajectory id, with every id that was asked for.
         """
-        return self._newest("trajectory_id", trajectory_ids, "seq DESC")
+        return self._newest("trajectory_id", trajectory_ids, "seq DESC", longest)
 
     def on_traces(self, trace_ids: Sequence[str]) -> dict[str, list[Score]]:
         """Return the newest score of each evaluator on each trajectory, by trace.
@@ -297,8 +304,15 @@ class Scores:
         """
         return self._newest("trace_id", trace_ids, "rev DESC, seq DESC")
 
-    def _newest(self, column: str, ids: Sequence[str], newest_first: str) -> dict[str, list[Score]]:
+    def _newest(
+        self, column: str, ids: Sequence[str], newest_first: str, longest: int | None = None
+    ) -> dict[str, list[Score]]:
         found: dict[str, list[Score]] = {one: [] for one in ids}
+        columns = "s.*"
+        if longest is not None:
+            columns = (
+                f"s.* REPLACE (left(s.comment, {int(longest)}) AS comment, '{{}}' AS metadata)"
+            )
         # One column of all scores is read, and the others of those that are wanted.
         with wanted(self._connection, column, found):
             numbers = self._connection.sql(
@@ -308,12 +322,13 @@ class Scores:
             return found
         first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
         with registered(self._connection, "wanted", numbers):
-            table = self._connection.sql(
-                "SELECT s.* FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
+            table = fetch(
+                self._connection,
+                f"SELECT {columns} FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
                 f"WHERE s.seq BETWEEN {first} AND {last} QUALIFY row_number() OVER ("
                 f"PARTITION BY trajectory_id, evaluator ORDER BY {newest_first}) = 1 "
-                "ORDER BY evaluator"
-            ).to_arrow_table()
+                "ORDER BY evaluator",
+            )
         for row in rows_of(table):
             found[row[column]].append(score_of(row))
         return found

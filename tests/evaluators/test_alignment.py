@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oteval.evaluators import alignment
 from oteval.evaluators.alignment import align, first_divergence
 from oteval.model import Message, ToolCall
 
@@ -159,3 +161,41 @@ def test_long_trajectories_are_aligned_in_time():
 
     assert len(pairs) == 3001
     assert all(p.left.role == p.right.role for p in pairs if p.left and p.right)
+
+
+@given(messages, messages)
+def test_long_sides_lose_and_reorder_nothing(left: list[Message], right: list[Message]):
+    """Where not all pairs are compared, messages stay in order, and roles never share a row."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(alignment, "_MOST_PAIRS", 2)
+        patch.setattr(alignment, "_MOST_MATCHED", 3)
+        pairs = align(left, right)
+
+    assert [pair.left for pair in pairs if pair.left is not None] == left
+    assert [pair.right for pair in pairs if pair.right is not None] == right
+    assert all(pair.left is not None or pair.right is not None for pair in pairs)
+    assert all(p.left.role == p.right.role for p in pairs if p.left and p.right)
+
+
+def test_calls_that_repeat_are_aligned_with_calls_and_results():
+    """A run of thousands of calls lines up with one of calls and results, which never match."""
+    call = Message("assistant", None, tool_calls=(ToolCall("search", {"q": 1}),))
+    left = [call] * 5000
+    right = [Message("assistant", "next"), Message("tool", "found")] * 5000
+
+    pairs = align(left, right)
+
+    assert len(pairs) == 10_000
+    assert sum(p.left is not None and p.right is not None for p in pairs) == 5000
+    assert not any(pair.same for pair in pairs)
+
+
+def test_as_many_equal_messages_as_possible_share_a_row():
+    """In a long run with one message more in between, all others are the same."""
+    left = [Message("user", f"{n % 50}") for n in range(2000)]
+    right = [*left[:700], Message("user", "new"), *left[700:1500], *left[1510:]]
+
+    pairs = align(left, right)
+
+    assert sum(pair.same for pair in pairs) == 1990
+    assert first_divergence(pairs) == 700

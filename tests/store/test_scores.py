@@ -37,6 +37,17 @@ def test_a_score_survives_the_store(store: Store):
     }
 
 
+def test_lists_read_the_beginning_of_comments(store: Store):
+    """A limit cuts comments and leaves metadata out; the other fields are as they were."""
+    keep(store, run(1))
+    made = score(1, comment="because " * 1000, metadata={"large": "x" * 1000}, label="so so")
+    store.scores.write([made])
+
+    [found] = store.scores.of([made.trajectory_id], longest=7)[made.trajectory_id]
+
+    assert found == replace(made, comment="because", metadata={})
+
+
 def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
     """A comment with a lone surrogate is stored with a replacement character."""
     keep(store, run(1))

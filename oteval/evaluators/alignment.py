@@ -216,7 +216,7 @@ def _stretches(
     Args:
         left: The first side. A very long one is divided into blocks.
         right: The second side, divided into as many blocks.
-        key: Returns what two entries have in common.
+        key: Returns the property that entries of one row share.
 
     Yields:
         Whether the stretches of both sides are equal, and the stretches.

@@ -1,12 +1,14 @@
 """Previews of runs whose trace just ended, shown until the run itself is stored and scored.
 
 Previews are neither stored nor scored. Only the newest ones are shown, and each is reconstructed
-once for each number of rows that its trace has.
+once for each number of rows that its trace has. Where many traces end at once, each look at them
+reconstructs some; until its turn, a run is known by its agent alone.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,7 +18,9 @@ from ..store import JustEnded, Store
 
 __all__ = ["Preview", "Previews", "previews_text"]
 
-_MOST = 10
+_MOST = 100
+# Traces are reconstructed in groups of so many until a look has taken so many seconds.
+_GROUP, _PATIENCE = 10, 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +31,13 @@ class Preview:
         trace: The trace.
         run: The run; without messages if it was not reconstructed.
         is_plain: Whether it was not reconstructed, because the trace is too large.
+        is_pending: Whether it is reconstructed only at the next look.
     """
 
     trace: JustEnded
     run: Trajectory
     is_plain: bool = False
+    is_pending: bool = False
 
 
 class Previews:
@@ -40,10 +46,12 @@ class Previews:
     Args:
         is_on: Whether there are any: only a server completes traces later.
         most: The most previews.
+        patience: How many seconds a look may reconstruct traces; it reconstructs one group of them
+            at least.
     """
 
-    def __init__(self, is_on: bool, most: int = _MOST) -> None:
-        self._is_on, self._most = is_on, most
+    def __init__(self, is_on: bool, most: int = _MOST, patience: float = _PATIENCE) -> None:
+        self._is_on, self._most, self._patience = is_on, most, patience
         self._lock = threading.Lock()
         self._known: dict[JustEnded, Preview | None] = {}
 
@@ -53,11 +61,18 @@ class Previews:
             return ()
         with self._lock:
             traces = store.live.just_ended(self._most)
-            known = {one: self._known[one] for one in traces if one in self._known}
-            new = [one for one in traces if one not in known]
-            self._known = known | _previews(store, new)
-            found = [self._known[one] for one in traces]
+            self._known = {one: self._known[one] for one in traces if one in self._known}
+            self._add([one for one in traces if one not in self._known], store)
+            found = [self._known[one] if one in self._known else _pending(one) for one in traces]
         return [one for one in found if one is not None]
+
+    def _add(self, traces: Sequence[JustEnded], store: Store) -> None:
+        """Reconstruct traces in their order, as far as the patience goes."""
+        end = time.monotonic() + self._patience
+        for at in range(0, len(traces), _GROUP):
+            self._known |= _previews(store, traces[at : at + _GROUP])
+            if time.monotonic() >= end:
+                break
 
     def of(self, store: Store, trace_id: str) -> Preview | None:
         """Return the preview of a trace, or None if it did not just end."""
@@ -70,8 +85,11 @@ class Previews:
 
 
 def previews_text(previews: Sequence[Preview]) -> str:
-    """Return a text that changes when a trace ends, or gets more rows after its end."""
-    return f".{max(one.trace.last for one in previews)}" if previews else ""
+    """Return a text that changes when a trace ends, gets more rows, or is reconstructed."""
+    if not previews:
+        return ""
+    pending = sum(one.is_pending for one in previews)
+    return f".{max(one.trace.last for one in previews)}.{pending}"
 
 
 def _previews(store: Store, traces: Sequence[JustEnded]) -> dict[JustEnded, Preview | None]:
@@ -85,6 +103,11 @@ def _previews(store: Store, traces: Sequence[JustEnded]) -> dict[JustEnded, Prev
         else:
             found[one] = None if one.trace_id in runs else Preview(one, _plain(one), is_plain=True)
     return found
+
+
+def _pending(trace: JustEnded) -> Preview | None:
+    """Return the preview of a trace that waits for its turn; None without a known agent."""
+    return Preview(trace, _plain(trace), is_pending=True) if trace.agent else None
 
 
 def _plain(trace: JustEnded) -> Trajectory:

@@ -11,6 +11,7 @@ from starlette.testclient import TestClient
 
 from oteval.model import Span
 from oteval.pages.app import create_app
+from oteval.pages.just_ended import Previews, previews_text
 from oteval.pages.site import Site
 from oteval.pipeline import refresh_traces
 from oteval.store import CompletedTrace, Store
@@ -134,14 +135,35 @@ def test_a_large_trace_is_a_plain_row(store: Store, client: TestClient):
     assert "too large for a preview" in client.get(f"/runs/{TRACE}").text
 
 
-def test_only_the_newest_ten_are_listed(store: Store, client: TestClient):
-    """However many traces end at once, ten are previewed."""
-    for at in range(15):
-        store.spans.write(spans(f"question {at}", f"{at + 1:032x}"))
+def put_ended(store: Store, count: int) -> None:
+    """Store traces that just ended, each with its own question."""
+    store.spans.write(
+        [one for at in range(count) for one in spans(f"question {at}", f"{at + 1:032x}")]
+    )
+
+
+def test_a_hundred_runs_that_end_at_once_are_listed(store: Store, client: TestClient):
+    """Each has its row at the first look already, and only the newest hundred have one."""
+    put_ended(store, 110)
     text = client.get("/runs").text
-    assert text.count("just ended") == 10
-    assert "question 14<" in text
-    assert "question 4<" not in text
+    assert text.count("just ended") == 100
+    assert "question 109<" in text
+    assert "question 9<" not in text
+
+
+def test_each_look_reconstructs_some_of_many_traces(store: Store):
+    """A run waits for its question, not for its row, and the state changes with each look."""
+    put_ended(store, 25)
+    previews = Previews(is_on=True, patience=0)
+    states = []
+    for known in (10, 20, 25, 25):
+        found = previews.newest(store)
+        states.append(previews_text(found))
+        assert [one.run.question is not None for one in found] == [True] * known + [False] * (
+            25 - known
+        )
+        assert {one.run.agent for one in found} == {"shop"}
+    assert len(set(states)) == 3
 
 
 def test_a_trace_without_an_agent_has_no_preview(store: Store, client: TestClient):

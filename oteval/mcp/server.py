@@ -16,6 +16,7 @@ from ..errors import OtevalError
 from ..evaluators.judge.data_blocks import encode_data
 from .arguments import McpTool
 from .diff_tool import DIFF_TOOL
+from .experiment_tools import EXPERIMENT_TOOLS
 from .overview_tools import OVERVIEW_TOOLS
 from .run_tools import RUN_TOOLS
 from .unreadable import AnsweringStream
@@ -42,7 +43,7 @@ def offered_tools(workspace: Workspace, *, writes: bool) -> Sequence[McpTool[Any
         workspace: The workspace. Tests can be made if it names the agent that they call.
         writes: Whether to offer tools that change something.
     """
-    tools: list[McpTool[Any]] = [*RUN_TOOLS, DIFF_TOOL, *OVERVIEW_TOOLS]
+    tools: list[McpTool[Any]] = [*RUN_TOOLS, DIFF_TOOL, *OVERVIEW_TOOLS, *EXPERIMENT_TOOLS]
     if writes:
         tools += WRITE_TOOLS
         tools += [MAKE_TEST] if workspace.agent is not None else []

@@ -67,7 +67,10 @@ def _route(site: Site, name: str, action: _Action) -> Route:
         done = await action(site, run_id, form, VISITOR.get().name)
         if isinstance(done, Response):
             return done
-        path = with_query(f"/runs/{run_id}", q=form.get("q"), done=done) + "#labels"
+        path = with_query(
+            f"/runs/{run_id}", q=form.get("q"), columns=form.get("columns"), done=done
+        )
+        path += "#labels"
         if name == "label" and form.get("next", "").startswith("/labels/next?"):
             path = form["next"]
         return RedirectResponse(path, 303)

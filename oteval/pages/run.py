@@ -34,6 +34,7 @@ from .labels import next_link
 from .missing_scores import MissingScore, missing_scores
 from .responses import conversation_link, near_parts, page, text_page, with_query
 from .run_actions import DONE, RunActions, run_actions
+from .run_columns import kept_columns
 from .run_search import find_runs
 from .runs import RunItem, cost_text, items_of, sign_of
 from .score_places import places_of
@@ -171,7 +172,7 @@ def run_routes(site: Site) -> list[Route]:
     async def run(request: Request) -> Response:
         name, query = request.path_params["name"], request.query_params.get("q", "")
         first, is_whole = _number(request, "from"), "whole" in request.query_params
-
+        columns = kept_columns(request)
         chosen = request.query_params.get("evaluator", "")[:_TITLE]
 
         def read(store: Store) -> tuple[RunPage, RunActions] | Preview | str:
@@ -196,9 +197,9 @@ def run_routes(site: Site) -> list[Route]:
 
         given = await site.read(read)
         if isinstance(given, str):
-            return RedirectResponse(with_query(f"/runs/{given}", q=query), 303)
+            return RedirectResponse(with_query(f"/runs/{given}", q=query, columns=columns), 303)
         if isinstance(given, Preview):
-            return await _preview_page(site, given, query)
+            return await _preview_page(site, given, query, columns)
         shown, actions = given
         end = request.query_params.get("end", "")
         return page(
@@ -206,6 +207,7 @@ def run_routes(site: Site) -> list[Route]:
             section="runs",
             run=shown,
             query=query,
+            columns=columns,
             now_ns=site.clock(),
             end=_ENDS.get(end, "") or DONE.get(request.query_params.get("done", ""), ""),
             acts=actions,
@@ -249,7 +251,8 @@ async def _step(site: Site, way: str, request: Request) -> Response:
 
     target, is_end = await site.read(find)
     end = way if is_end else None
-    return RedirectResponse(with_query(f"/runs/{target}", q=query, end=end), 303)
+    path = with_query(f"/runs/{target}", q=query, columns=kept_columns(request), end=end)
+    return RedirectResponse(path, 303)
 
 
 def stored_run(store: Store, name: str) -> Trajectory:
@@ -289,7 +292,7 @@ def _found_or_ended(store: Store, name: str, site: Site) -> Trajectory | Preview
         return preview
 
 
-async def _preview_page(site: Site, found: Preview, query: str) -> Response:
+async def _preview_page(site: Site, found: Preview, query: str, columns: str) -> Response:
     """Return the page of a run that just ended, which has no scores and no actions."""
     name = found.trace.trace_id
     shown = run_page(replace(found.run, id=name), (), prices=site.prices)
@@ -298,6 +301,7 @@ async def _preview_page(site: Site, found: Preview, query: str) -> Response:
         section="runs",
         run=replace(shown, whole=frozenset()),
         query=query,
+        columns=columns,
         now_ns=site.clock(),
         is_plain=found.is_plain,
         state=await site.read(lambda store: state_text(store.run_list.state())),

@@ -7,9 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from starlette.requests import Request
+
 from ..errors import ConfigError
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "chosen_columns", "columns_text"]
+__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "chosen_columns", "columns_text", "kept_columns"]
 
 COLUMNS = {
     "calls": "calls",
@@ -47,6 +49,15 @@ def chosen_columns(given: Sequence[str]) -> tuple[str, ...]:
     if not names:
         return DEFAULT_COLUMNS
     return tuple(name for name in COLUMNS if name in names)
+
+
+def kept_columns(request: Request) -> str:
+    """Return the parameter of an address that chooses columns, for the way back to the list.
+
+    Raises:
+        ConfigError: A name is unknown.
+    """
+    return columns_text(chosen_columns(request.query_params.getlist("columns")))
 
 
 def columns_text(columns: Sequence[str]) -> str:

@@ -219,8 +219,8 @@ def runs_page(
     """
     state = store.run_list.state()
     found = find_runs(store, search, most, after=after, patience=_PATIENCE)
-    items = items_of(store, found.keys, prices, search.text)
     kept, older = columns_text(columns), ""
+    items = items_of(store, found.keys, prices, search.text, kept)
     if found.after:
         older = with_query("/runs", q=search.text, after=key_text(found.after), columns=kept)
     return RunsPage(
@@ -248,17 +248,24 @@ def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | No
     if found.search.verdict is not None:
         return replace(found, state=state, hides_ended=bool(previews))
     shown = [one for one in previews if found.search.selection.matches(one.run)]
-    items = tuple(_preview_item(one, site.prices, found.search.text) for one in shown)
+    items = tuple(_preview_item(one, site.prices, found) for one in shown)
     return replace(found, ended=items, state=state)
 
 
-def _preview_item(found: Preview, prices: Prices, search: str) -> RunItem:
-    item = item_of(found.run, (), prices, search, found.trace.trace_id)
+def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:
+    item = item_of(
+        found.run,
+        (),
+        prices,
+        search=listed.search.text,
+        columns=listed.kept,
+        name=found.trace.trace_id,
+    )
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
 
 def items_of(
-    store: Store, keys: Sequence[RunKey], prices: Prices, search: str = ""
+    store: Store, keys: Sequence[RunKey], prices: Prices, search: str = "", columns: str = ""
 ) -> tuple[RunItem, ...]:
     """Return the lines of some runs.
 
@@ -267,14 +274,21 @@ def items_of(
         keys: The runs.
         prices: The prices of models.
         search: The search that their pages continue.
+        columns: The columns to which their pages lead back.
     """
     scores = store.scores.of([key.id for key in keys], longest=_LOOKED_AT)
     rows = store.run_list.rows(keys)
-    return tuple(_item(row, scores.get(row.id, ()), prices, search) for row in rows)
+    return tuple(_item(row, scores.get(row.id, ()), prices, search, columns) for row in rows)
 
 
 def item_of(
-    run: Trajectory, scores: Sequence[Score], prices: Prices, search: str = "", name: str = ""
+    run: Trajectory,
+    scores: Sequence[Score],
+    prices: Prices,
+    *,
+    search: str = "",
+    columns: str = "",
+    name: str = "",
 ) -> RunItem:
     """Return the line of a run that was read already.
 
@@ -283,6 +297,7 @@ def item_of(
         scores: The newest score of each evaluator.
         prices: The prices of models.
         search: The search that its page continues.
+        columns: The columns to which its page leads back.
         name: The id by which its page is found, if not its own.
     """
     question = run.question.content if run.question else ""
@@ -306,15 +321,17 @@ def item_of(
         failures=sum(message.is_error for message in run.own_messages),
         question=(question or "")[:_LONGEST_QUESTION],
     )
-    return _item(listed, scores, prices, search)
+    return _item(listed, scores, prices, search, columns)
 
 
-def _item(run: ListedRun, scores: Sequence[Score], prices: Prices, search: str) -> RunItem:
+def _item(
+    run: ListedRun, scores: Sequence[Score], prices: Prices, search: str, columns: str
+) -> RunItem:
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
     tokens = run.input_tokens + run.output_tokens
     return RunItem(
         id=run.id,
-        link=with_query(f"/runs/{run.id}", q=search),
+        link=with_query(f"/runs/{run.id}", q=search, columns=columns),
         start_ns=run.key.start_ns,
         started=clock(run.key.start_ns),
         agent=_name(run.agent or run.service),

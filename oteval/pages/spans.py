@@ -24,6 +24,7 @@ from ..store import Store
 from ..text import counted, listed
 from .responses import near_parts, page, text_page
 from .run import stored_run
+from .run_columns import kept_columns
 from .site import Site
 
 __all__ = ["SpanItem", "SpansPage", "spans_page", "spans_routes"]
@@ -148,7 +149,8 @@ def spans_routes(site: Site) -> list[Route]:
 
         shown = await site.read(read)
         query = request.query_params.get("q", "")
-        return page("spans.html.j2", section="runs", spans=shown, query=query)
+        columns = kept_columns(request)
+        return page("spans.html.j2", section="runs", spans=shown, query=query, columns=columns)
 
     async def span(request: Request) -> Response:
         name, wanted = request.path_params["name"], request.path_params["span"]

@@ -24,6 +24,8 @@ READING = {
     "diff_runs",
     "list_variants",
     "list_alerts",
+    "list_experiments",
+    "compare_experiments",
 }
 WRITING = {"score_runs", "add_reference"}
 

@@ -57,3 +57,19 @@ def test_an_unknown_column_is_refused(shop: Store, pages: ShowPages):
     answer = pages(shop).get("/runs", params={"columns": "calls,<b>"})
     assert answer.status_code == 400
     assert "&lt;b&gt;: there are calls, time, tokens" in answer.text
+
+
+def test_the_way_back_from_a_run_keeps_the_columns(store: Store, pages: ShowPages):
+    """A run, its spans, and the runs before and after it lead back to the chosen columns."""
+    put(store, run(1), run(2), run(3))
+    client = pages(store)
+    link = re.findall(rf'href="(/runs/{2:016x}[^"]*)"', client.get("/runs?columns=model").text)[0]
+    page = client.get(link).text
+    assert 'href="/runs?columns=model"' in page
+    for way in ("newer", "older"):
+        [step] = re.findall(rf'href="(/runs/\w+/{way}[^"]*)"', page)
+        there = client.get(step).headers["location"]
+        assert 'href="/runs?columns=model"' in client.get(there).text
+    [spans] = set(re.findall(r'href="(/runs/\w+/spans[^"]*)"', page))
+    assert f'href="/runs/{2:016x}?columns=model"' in client.get(spans).text
+    assert client.get(f"/runs/{2:016x}?columns=colour").status_code == 400

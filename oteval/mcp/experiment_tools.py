@@ -1,0 +1,207 @@
+"""The tools about experiments: list_experiments and compare_experiments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pydantic import Field
+
+from ..errors import ConfigError
+from ..experiments import Comparison, Difference, ResultRow, compare
+from ..show.text import clock
+from ..store import KeyCounts, ListedExperiment
+from ..text import counted
+from .arguments import McpTool, ToolArguments
+from .results import DataBlock
+from .run_views import given
+from .workspace import Workspace
+
+__all__ = ["EXPERIMENT_TOOLS"]
+
+# The characters of an experiment, of a score that is compared, and of an example.
+_EXPERIMENT, _DIFFERENCE, _EXAMPLE = 2000, 1500, 1200
+_MOST = 200
+_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
+
+
+class _ListExperiments(ToolArguments):
+    count: int = Field(20, ge=1, le=100, description="The most experiments to return.")
+    start: int = Field(0, ge=0, le=_MOST - 1, description="How many experiments to skip.")
+
+
+def _list_experiments(workspace: Workspace, asked: _ListExperiments) -> str:
+    end = asked.start + asked.count
+    with workspace.store() as store:
+        # One more than is shown says whether there are more.
+        found = store.experiment_figures.newest(end + 1)
+    block, shown = DataBlock("experiments"), asked.start
+    for one in found[asked.start : end]:
+        if not block.add(_experiment_row(one), _EXPERIMENT):
+            break
+        shown += 1
+    if not found:
+        return "The database has no experiments: oteval eval makes one."
+    lines = [f"{counted(shown - asked.start, 'experiment')}, the newest first."]
+    if shown < len(found):
+        more = f"call again with start={shown}" if shown < _MOST else "oteval experiments has all"
+        lines.append(f"There are more: {more}.")
+    return block.text(*lines)
+
+
+def _experiment_row(one: ListedExperiment) -> dict[str, Any]:
+    return given(
+        {
+            "experiment": one.name,
+            "kind": one.kind if one.kind != "experiment" else None,
+            "made": clock(one.created_ns),
+            "description": one.description,
+            "compared": list(one.compared),
+            "dataset": one.dataset,
+            "dataset_version": one.dataset_version[:8],
+            "runs": one.runs,
+            "runs_expected": one.expected if one.expected != one.runs else None,
+            "failed_runs": one.errors,
+            "votes": one.votes or None,
+            "scores": [_key_row(key) for key in one.keys],
+        }
+    )
+
+
+def _key_row(one: KeyCounts) -> dict[str, Any]:
+    judged = one.passed + one.failed
+    return given(
+        {
+            "score": one.key,
+            "pass_rate": round(one.passed / judged, 4) if judged else None,
+            "mean": None if one.mean is None else round(one.mean, 4),
+            "evaluated": one.evaluated,
+            "errors": one.errors,
+            "not_evaluated": one.not_evaluated,
+            "cost_usd": None if one.cost is None else round(one.cost, 6),
+        }
+    )
+
+
+class _CompareExperiments(ToolArguments):
+    baseline: str = Field(
+        min_length=1, max_length=500, description="The experiment to compare with; or its prefix."
+    )
+    experiment: str = Field(
+        min_length=1, max_length=500, description="The experiment, by name or prefix."
+    )
+    lower_is_better: list[str] = Field(
+        [], max_length=50, description="Scores for which less is better."
+    )
+    score: str = Field("", max_length=500, description="Only the changed examples of this score.")
+    start: int = Field(0, ge=0, description="How many changed examples to skip.")
+
+
+def _compare_experiments(workspace: Workspace, asked: _CompareExperiments) -> str:
+    with workspace.store() as store:
+        found = compare(
+            asked.baseline, asked.experiment, lower_is_better=asked.lower_is_better, store=store
+        )
+    if found.a.experiment.id == found.b.experiment.id:
+        raise ConfigError("baseline and experiment are the same: name two, or longer prefixes")
+    differences = sorted(found.differences, key=lambda one: _ORDER.index(one.verdict))
+    if asked.score:
+        differences = [one for one in differences if one.key == asked.score]
+        if not differences:
+            names = ", ".join(one.key for one in found.differences)
+            raise ConfigError(f"score {asked.score!r}: both experiments have {names}")
+    block = DataBlock("comparison")
+    if not asked.start:
+        for one in differences:
+            block.add(_difference_row(one), _DIFFERENCE)
+    changes = list(_changes(found, differences))
+    shown = asked.start
+    for row in changes[asked.start :]:
+        if not block.add(row, _EXAMPLE):
+            break
+        shown += 1
+    return block.text(*_lines(found, differences, len(changes), shown))
+
+
+def _lines(
+    found: Comparison, differences: list[Difference], changes: int, shown: int
+) -> Iterator[str]:
+    """Yield what oteval says about a comparison, without text of an experiment."""
+    counts = [(sum(one.verdict == word for one in differences), word) for word in _ORDER]
+    said = ", ".join(f"{count} {word}" for count, word in counts if count)
+    yield (
+        f"{counted(len(differences), 'score')}: {said} (false discovery rate {found.alpha:g}); "
+        f"{counted(changes, 'changed example')}, the worst of each score first."
+    )
+    if found.only_a or found.only_b:
+        yield (
+            f"{counted(len(found.only_a), 'score')} of the baseline alone, "
+            f"{counted(len(found.only_b), 'score')} of the experiment alone."
+        )
+    if shown < changes:
+        yield f"There are more examples: call again with start={shown}."
+
+
+def _difference_row(one: Difference) -> dict[str, Any]:
+    return given(
+        {
+            "score": one.key,
+            "verdict": one.verdict,
+            "baseline": round(one.mean_a, 4),
+            "now": round(one.mean_b, 4),
+            "delta": round(one.delta, 4),
+            "interval_95": [round(end, 4) for end in one.interval] if one.interval else None,
+            "p_adjusted": round(one.p_adjusted, 6),
+            "examples": one.pairs,
+            "more_examples_needed": one.needed or None,
+            "lost_runs": [one.lost_a, one.lost_b] if one.lost_a or one.lost_b else None,
+            "lower_is_better": one.lower_is_better or None,
+        }
+    )
+
+
+def _changes(found: Comparison, differences: list[Difference]) -> Iterator[dict[str, Any]]:
+    """Yield the examples that changed, with the reason and the run of the experiment."""
+    before, now = (
+        {row.example.id: row for row in reversed(side.rows)} for side in (found.a, found.b)
+    )
+    for one in differences:
+        for example, first, second in one.changed:
+            row = now.get(example)
+            is_worse = (second < first) != one.lower_is_better
+            yield given(
+                {
+                    "score": one.key,
+                    "example": row.example.title if row else example,
+                    "change": "worse" if is_worse else "better",
+                    "baseline": first,
+                    "now": second,
+                    "reason": _reason(now, example, one.key) or _reason(before, example, one.key),
+                    "run": row.run.trajectory_id if row else None,
+                }
+            )
+
+
+def _reason(rows: Mapping[str, ResultRow], example: str, key: str) -> str:
+    row = rows.get(example)
+    if row is None:
+        return ""
+    return next((one.comment for one in row.feedback if one.key == key), "") or row.run.error
+
+
+EXPERIMENT_TOOLS = (
+    McpTool(
+        "list_experiments",
+        "List experiments, the newest first: dataset, runs, failed runs, and the pass rate or mean "
+        "of each score.",
+        _ListExperiments,
+        _list_experiments,
+    ),
+    McpTool(
+        "compare_experiments",
+        "Compare an experiment with a baseline, example by example: which scores regressed or "
+        "improved by statistics, and the examples that changed, with the reason and the run.",
+        _CompareExperiments,
+        _compare_experiments,
+    ),
+)

@@ -29,6 +29,20 @@ PICTURES = (
     ("compare", f"/compare?a={FAILED_RUN}&reference=refund-calls", 640),
     ("variants", "/variants", 700),
     ("evaluator", "/evaluators/refund-calls?period=all", 760),
+    ("experiment", "/experiments/shorter-prompt?baseline=long-prompt", 760),
+)
+# Questions of a dataset, and the refunds that two prompts of an agent lead to.
+REFUNDS = (
+    ("broken headphones", 42.0, 42.0),
+    ("late parcel", 0.0, 9.9),
+    ("wrong size", 59.0, 59.0),
+    ("missing cable", 12.5, 125.0),
+    ("two left shoes", 80.0, 80.0),
+    ("paid twice", 31.0, 0.0),
+    ("scratched screen", 0.0, 210.0),
+    ("gift returned", 25.0, 250.0),
+    ("empty box", 64.0, 0.0),
+    ("torn book", 8.0, 80.0),
 )
 
 
@@ -46,9 +60,31 @@ def main() -> None:
         browser = playwright.chromium.launch(**options)
         page = browser.new_page(color_scheme="light", device_scale_factor=1.5)
         page.goto(url)
+        page.wait_for_load_state("networkidle")
         for file, path, height in PICTURES:
             _draw(page, url, path, height, FOLDER / f"{file}.png")
         browser.close()
+
+
+def _add_experiments(database: Path) -> None:
+    """Store two experiments on the same examples, of which the second is worse."""
+    from oteval import evaluate
+    from oteval.store import Store
+
+    data = [
+        {"id": question, "inputs": question, "reference_outputs": right}
+        for question, right, _ in REFUNDS
+    ]
+    given = {question: refund for question, _, refund in REFUNDS}
+    expected = {question: right for question, right, _ in REFUNDS}
+
+    def amount(outputs: float, reference_outputs: float) -> dict[str, Any]:
+        comment = f"refunded {outputs:.2f} EUR instead of {reference_outputs:.2f} EUR"
+        return {"key": "amount", "score": outputs == reference_outputs, "comment": comment}
+
+    with Store(database) as store:
+        for name, answers in (("long-prompt", expected), ("shorter-prompt", given)):
+            evaluate(answers.__getitem__, data=data, evaluators=[amount], name=name, store=store)
 
 
 @contextmanager
@@ -57,6 +93,7 @@ def _pages(folder: Path) -> Iterator[str]:
     oteval = [sys.executable, "-m", "oteval"]
     demo = [*oteval, "demo", "--dir", str(folder)]
     subprocess.run(demo, check=True, stdout=subprocess.DEVNULL)  # noqa: S603
+    _add_experiments(folder / "demo.duckdb")
     view = [*oteval, "view", "--no-open", "--db", str(folder / "demo.duckdb")]
     view += ["-c", str(folder / "oteval.yaml")]
     server = subprocess.Popen(  # noqa: S603

@@ -126,7 +126,7 @@ def _compare_experiments(workspace: Workspace, asked: _CompareExperiments) -> st
 def _lines(
     found: Comparison, differences: list[Difference], changes: int, shown: int
 ) -> Iterator[str]:
-    """Yield what oteval says about a comparison, without text of an experiment."""
+    """Yield the lines about a comparison that hold no text of an experiment."""
     counts = [(sum(one.verdict == word for one in differences), word) for word in _ORDER]
     said = ", ".join(f"{count} {word}" for count, word in counts if count)
     yield (

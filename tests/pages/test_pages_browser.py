@@ -28,6 +28,9 @@ FLAGS = (
     *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
 )
 SERIOUS = ("serious", "critical")
+# Whether all tables that become cards on narrow screens fit.
+UNSCROLLED = """[...document.querySelectorAll(".cards")].every(
+    (one) => one.parentElement.scrollWidth <= one.parentElement.clientWidth)"""
 
 
 @pytest.fixture(scope="module")
@@ -197,5 +200,7 @@ def test_pages_are_accessible(shop: Store, visit: Any, scheme: str, width: int) 
                 where = [node["target"] for node in fault["nodes"][:3]]
                 found.append((path, fault["id"], where))
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth"), path
+        if width < 760:
+            assert page.evaluate(UNSCROLLED), path
     unlogged(visited)
     assert not found, found

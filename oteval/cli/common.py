@@ -19,6 +19,7 @@ from ..errors import InputError
 from ..jsontext import dumps
 from ..selection import select, time_of
 from ..show import Trimmed, one_line
+from ..store.result_folder import is_result_folder
 from ..text import counted, printable, printable_json
 
 if TYPE_CHECKING:
@@ -84,6 +85,8 @@ def _databases(
 
 
 def _in_folder(folder: str) -> list[str]:
+    if is_result_folder(folder):
+        return [folder]
     paths = sorted(str(path) for path in Path(folder).glob("*.duckdb") if path.is_file())
     if not paths:
         raise InputError(f"{folder}: no database (*.duckdb) in this folder; give another --db")
@@ -95,6 +98,11 @@ def _one_database(context: click.Context, _option: click.Parameter, given: tuple
     if len(given) != 1:
         raise click.UsageError(
             f"{context.info_name} uses one database, and {len(given)} are given; give one --db FILE"
+        )
+    if is_result_folder(given[0]):
+        raise click.UsageError(
+            f"{context.info_name} writes to its database, and {given[0]} has results of Spark, "
+            "which can only be read; give --db FILE"
         )
     if Path(given[0]).is_dir():
         raise click.UsageError(
@@ -117,7 +125,8 @@ db_option = click.option("--db", callback=_one_database, help="The database file
 databases_option = click.option(
     "--db",
     callback=_databases,
-    help="The database file, or a folder of databases (*.duckdb); may be repeated.",
+    help="The database file, or a folder of databases (*.duckdb) or of results of Spark; may be "
+    "repeated.",
     **_DATABASE,
 )
 json_option = click.option(
@@ -262,15 +271,17 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
         create: Whether to create a missing file.
     """
     paths = [path] if isinstance(path, str) else list(path)
-    if len(paths) == 1:
+    results = [one for one in paths if is_result_folder(one)]
+    if len(paths) == 1 and not results:
         with _refreshed(paths[0], create=create) as store:
             yield store
         return
     from ..store import ShardedStore
 
     for one in paths:
-        with _refreshed(one, create=False):
-            pass
+        if one not in results:
+            with _refreshed(one, create=False):
+                pass
     with ShardedStore(paths) as shards:
         for split in shards.split_traces[:_NAMED_SPLITS]:
             places = " and ".join(split.databases)

@@ -9,7 +9,7 @@ import click
 from rich.table import Table
 
 from ..show.text import clock
-from ..store import Store, StoreContents
+from ..store import ShardedStore, Store, StoreContents, is_result_folder
 from ..text import byte_size, counted
 from .common import databases_option, json_option, out, print_json
 
@@ -26,13 +26,19 @@ def status(db: tuple[str, ...], as_json: bool) -> int:
     runs with the next command that needs them.
     """
     for one in db:
-        with Store(one, create=False) as store:
+        with _opened(one) as store:
             contents, pending, is_served = store.contents(), store.pending.count(), store.is_served
         if as_json:
             print_json(_record(one, contents, pending, is_served=is_served))
         else:
             out().print(_table(one, contents, pending, is_served=is_served))
     return 0
+
+
+def _opened(path: str) -> Store:
+    if is_result_folder(path):
+        return ShardedStore([path])
+    return Store(path, create=False)
 
 
 def _record(db: str, contents: StoreContents, pending: int, *, is_served: bool) -> dict[str, Any]:

@@ -50,6 +50,11 @@ from .ranges import Range as Range
 from .ranges import merge_ranges as merge_ranges
 from .related_traces import LooseRun as LooseRun
 from .remote_server import DatabaseServer as DatabaseServer
+from .result_folder import RESULTS as RESULTS
+from .result_folder import UNFINISHED as UNFINISHED
+from .result_folder import ResultFolder as ResultFolder
+from .result_folder import is_result_folder as is_result_folder
+from .result_folder import read_result_folder as read_result_folder
 from .run_fields import RunColumn as RunColumn
 from .run_fields import RunFunction as RunFunction
 from .run_groups import RunGroups as RunGroups

@@ -7,6 +7,7 @@ it through the server that has it open; see `remote_client`.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
@@ -150,12 +151,23 @@ def attach_shard(connection: duckdb.DuckDBPyConnection, path: str, name: str) ->
         raise _open_error(path, str(error)) from error
 
 
-def finish_sharded(connection: duckdb.DuckDBPyConnection, path: Path) -> None:
-    """Make the database of `begin_sharded` read-only; its file can be deleted then."""
+def finish_sharded(
+    connection: duckdb.DuckDBPyConnection, path: Path, folders: Sequence[Path] = ()
+) -> None:
+    """Make the database of `begin_sharded` read-only; its file can be deleted then.
+
+    Args:
+        connection: A connection of `begin_sharded`.
+        path: The database's file.
+        folders: The folders whose files its views read.
+    """
     connection.execute("USE memory")
     connection.execute("DETACH store")
     connection.execute(f"ATTACH {_quoted(path)} AS store (TYPE duckdb, READ_ONLY)")
     connection.execute("USE store")
+    if folders:
+        places = ", ".join(_quoted(folder) for folder in folders)
+        connection.execute(f"SET allowed_directories = [{places}]")
     _lock(connection)
 
 

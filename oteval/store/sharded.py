@@ -11,6 +11,8 @@ therefore see a served shard as it was when they opened it.
 ``seq`` and the numbers of archived files get a distance between shards, so they stay unique. A run
 that several shards have is read from the shard in which it ends last; `ShardedStore.split_traces`
 names the traces whose spans are in several shards.
+
+A folder of results is a shard too; see `result_folder`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ from .contents import StoreContents, read_contents
 from .database import Store
 from .query import transaction
 from .remote_client import connect_remote
+from .result_folder import is_result_folder, read_result_folder
+from .result_views import attach_results
 
 __all__ = ["ShardedStore", "SplitTrace"]
 
@@ -54,10 +58,10 @@ class SplitTrace(NamedTuple):
 
 
 class ShardedStore(Store):
-    """Several databases, which can only be read.
+    """Several databases or folders of results, which can only be read.
 
     Attributes:
-        paths: The databases.
+        paths: The databases and folders.
         split_traces: Traces with rows in several of them, the first 1,000.
     """
 
@@ -65,21 +69,26 @@ class ShardedStore(Store):
         """Open databases. Each that no server has open has the newest schema already.
 
         Args:
-            paths: Their files.
+            paths: Their files, and folders of results.
 
         Raises:
             StoreError: One of them cannot be opened; the subclass says why.
         """
         self.paths = tuple(paths)
+        results = {path: read_result_folder(path) for path in paths if is_result_folder(path)}
         with tempfile.TemporaryDirectory(prefix="oteval-shards-") as folder:
             connection = begin_sharded(Path(folder) / "views.duckdb")
             try:
                 for index, path in enumerate(self.paths):
-                    _attach(connection, path, f"shard_{index}")
+                    if path in results:
+                        attach_results(connection, results[path], f"shard_{index}")
+                    else:
+                        _attach(connection, path, f"shard_{index}")
                 self.split_traces = self._find_split_traces(connection)
                 with transaction(connection):
                     _combine(connection, self.paths)
-                finish_sharded(connection, Path(folder) / "views.duckdb")
+                places = [one.data for one in results.values()]
+                finish_sharded(connection, Path(folder) / "views.duckdb", places)
             except BaseException:
                 connection.close()
                 raise
@@ -96,6 +105,8 @@ class ShardedStore(Store):
         return replace(read_contents(self._connection, ""), bytes=sum(sizes))
 
     def _find_split_traces(self, connection: duckdb.DuckDBPyConnection) -> list[SplitTrace]:
+        if len(self.paths) == 1:
+            return []
         parts = (
             f"SELECT {index} AS shard, trace_id FROM shard_{index}.main.current_trajectories "  # noqa: S608
             f"UNION ALL SELECT {index}, unnest(trace_ids) "
@@ -114,6 +125,8 @@ class ShardedStore(Store):
 
 
 def _size(path: str) -> int:
+    if is_result_folder(path):
+        return read_result_folder(path).bytes
     files = [Path(path), Path(f"{path}.wal")]
     return sum(file.stat().st_size for file in files if file.exists())
 
@@ -143,7 +156,7 @@ def _attach(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None
 
 def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Replace the tables of the current database by the rows of all shards."""
-    repeats = _repeated_runs(connection, len(paths))
+    repeats = _repeated_runs(connection, len(paths)) if len(paths) > 1 else set()
     found = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'"
     ).fetchall()

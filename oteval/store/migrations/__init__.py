@@ -40,7 +40,9 @@ def applied(connection: duckdb.DuckDBPyConnection) -> int:
         return 0
 
 
-def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = False) -> None:
+def migrate(
+    connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = False, name: str = "store"
+) -> None:
     """Apply the missing migrations to a database.
 
     A new database gets all of them in one transaction, another one each in a separate one.
@@ -49,6 +51,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = 
         connection: A connection with the database as its current one.
         path: The database's path, for the error message.
         is_new: Whether it is known to be empty.
+        name: Its name in queries.
 
     Raises:
         StoreTooNew: A newer oteval wrote the database.
@@ -63,7 +66,7 @@ def migrate(connection: duckdb.DuckDBPyConnection, path: str, *, is_new: bool = 
     if is_new:
         # A transaction is a write to the disk, and nobody needs one of the states between.
         _apply(connection, missing)
-        declare_compression(connection, "store")
+        declare_compression(connection, name)
         return
     for one in missing:
         _apply(connection, [one])

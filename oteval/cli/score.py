@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from contextlib import closing
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
 from click.core import ParameterSource
@@ -41,6 +41,14 @@ from .common import (
     write_report,
 )
 from .loaded_files import load_files, report_problems
+from .score_spark import (
+    SparkOptions,
+    count_results,
+    first_failures,
+    require_local,
+    score_on_spark,
+    spark_options,
+)
 
 if TYPE_CHECKING:
     from ..store import Outcome, Store
@@ -73,6 +81,7 @@ _PAGE = 500
 @click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit XML to this file.")
 @click.option("--md", type=click.Path(dir_okay=False), help="Write Markdown to this file.")
 @click.option("--again", is_flag=True, help="Re-run LLM judges, ignoring cached verdicts.")
+@spark_options
 @json_option
 @click.pass_context
 def score(
@@ -85,44 +94,91 @@ def score(
     junit: str | None,
     md: str | None,
     again: bool,
+    engine: str,
+    master: str | None,
+    out_path: str | None,
+    overwrite: bool,
+    max_judge_calls: int | None,
     as_json: bool,
     **given: Any,
 ) -> int:
     """Score trajectories with the evaluators of oteval.yaml, and check its gates.
 
     Without PATHs, this scores the database. With PATHs, it scores these trace files in memory; or,
-    if --db is given, loads them into that database and scores it. Exit status: 0 all gates
-    passed, 1 a gate failed, 2 the configuration or a file is broken, 3 nothing could be evaluated.
+    if --db is given, loads them into that database and scores it. With --engine spark, it scores
+    them on Spark, and --out has the results. Exit status: 0 all gates passed, 1 a gate failed, 2
+    the configuration or a file is broken, 3 nothing could be evaluated.
     """
+    on_spark = SparkOptions(master, out_path, overwrite, max_judge_calls)
     config = require_evaluators(load_config(config_path), config_path)
     selection = select(**given)
     base = Path(config_path).parent
     run = ScoreRun()
     chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
     keep = bool(junit or md)
-    kept: list[Score] = []
-    titles: dict[str, str] = {}
-    if paths and (keep or chosen or not _score_files(paths, config, base, selection, run, as_json)):
-        from ..pipeline import refresh
-        from ..store import MEMORY, Store
-
-        with Store(db if chosen else MEMORY) as store:
-            report = load_files(store, paths)
-            if any(file.error for file in report.files):
-                raise InputError("nothing was scored, because a file could not be read")
-            refresh(store)
-            kept = _run(store, config, base, selection, run, as_json, keep, again)
-            titles = _titles(store, kept)
-    elif not paths:
-        with open_store(db) as store:
-            kept = _run(store, config, base, selection, run, as_json, keep, again)
-            titles = _titles(store, kept)
+    scoring = _Scoring(config, base, selection, run, as_json=as_json, keep=keep, again=again)
+    if engine == "spark":
+        if chosen:
+            raise click.UsageError("--engine spark uses no --db; give --out DIR")
+        kept, titles = scoring.on_spark(paths, on_spark)
+    else:
+        require_local(on_spark)
+        kept, titles = scoring.here(paths, db, stores=chosen)
     gates = check_gates(config.gates, run.tallies)
     write_report(junit, lambda: junit_report(kept, titles))
     write_report(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
     if not as_json:
         _print_tallies(run)
     return exit_status(run, gates, min_evaluated)
+
+
+class _Scoring(NamedTuple):
+    """A scoring with its options; both ways return the kept scores and the titles of their runs."""
+
+    config: Config
+    base: Path
+    selection: Selection
+    run: ScoreRun
+    as_json: bool
+    keep: bool
+    again: bool
+
+    def here(
+        self, paths: Sequence[str], db: str, *, stores: bool
+    ) -> tuple[list[Score], dict[str, str]]:
+        """Score a database, or files, which are stored if the database was named."""
+        config, base, selection, run, as_json, keep, again = self
+        if not paths:
+            with open_store(db) as store:
+                kept = _run(store, config, base, selection, run, as_json, keep, again)
+                return kept, _titles(store, kept)
+        is_alone = not keep and not stores
+        if is_alone and _score_files(paths, config, base, selection, run, as_json):
+            return [], {}
+        from ..pipeline import refresh
+        from ..store import MEMORY, Store
+
+        with Store(db if stores else MEMORY) as store:
+            report = load_files(store, tuple(paths))
+            if any(file.error for file in report.files):
+                raise InputError("nothing was scored, because a file could not be read")
+            refresh(store)
+            kept = _run(store, config, base, selection, run, as_json, keep, again)
+            return kept, _titles(store, kept)
+
+    def on_spark(
+        self, paths: Sequence[str], options: SparkOptions
+    ) -> tuple[list[Score], dict[str, str]]:
+        """Score files on Spark, and read from the results what is printed."""
+        config, base, selection, run, as_json, keep, again = self
+        score_on_spark(paths, config, base, selection, options, again=again)
+        with open_store([str(options.out)]) as store:
+            count_results(store, config, selection, run)
+            found = store.scores.read() if as_json or keep else iter(())
+            kept, _ = _print_scores(found, as_json, keep)
+            if not as_json:
+                _print_failures(first_failures(store, _SHOWN), run)
+            return kept, _titles(store, kept)
 
 
 def score_selection(store: Store, config_path: str, selection: Selection) -> int:

@@ -19,7 +19,7 @@ from .otlp.decoded import short_repr
 if TYPE_CHECKING:
     import pyarrow as pa
 
-__all__ = ["MAGIC", "Rows", "Table", "read_rows"]
+__all__ = ["MAGIC", "Rows", "Table", "decode_rows", "read_rows"]
 
 MAGIC = b"PAR1"
 _ROWS = 256  # read at a time
@@ -72,8 +72,7 @@ def read_rows(file: BinaryIO, tables: Sequence[Table] = ()) -> Iterator[Rows]:
         parquet = pq.ParquetFile(file, buffer_size=_PAGES, pre_buffer=False)
     except (pa.ArrowException, OSError) as error:
         raise InputError(f"a damaged Parquet file ({_reason(error)})") from None
-    names = frozenset(parquet.schema_arrow.names)
-    decode, columns = _reader(names, tables)
+    decode, columns = _reader(frozenset(parquet.schema_arrow.names), tables)
     total = max(parquet.metadata.num_rows, 1)
     first = 1
     for group in range(parquet.num_row_groups):
@@ -87,6 +86,20 @@ def read_rows(file: BinaryIO, tables: Sequence[Table] = ()) -> Iterator[Rows]:
             skipped = f"rows {first} to {end - 1} cannot be read ({_reason(error)}); skipped"
             yield Rows(Decoded(problems=[skipped]), end / total)
         first = end
+
+
+def decode_rows(batch: pa.RecordBatch, first: int) -> Decoded:
+    """Return the content of rows of ClickHouse's ``otel_traces`` or ``otel_logs``.
+
+    Args:
+        batch: The rows.
+        first: The number of the first, for problems.
+
+    Raises:
+        InputError: They are rows of another table.
+    """
+    decode, columns = _reader(frozenset(batch.schema.names), ())
+    return decode(batch.select([name for name in batch.schema.names if name in columns]), first)
 
 
 def _reason(error: Exception) -> str:

@@ -7,10 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, cast
 
 from ..config import Gate
 from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
 from ..model import EvaluationResult, Score
+from ..model.score import Status
+
+if TYPE_CHECKING:
+    from ..store import Store
 
 __all__ = ["GateResult", "ListOrder", "ScoreRun", "Tally", "check_gates", "worst_first"]
 
@@ -79,6 +84,20 @@ class ScoreRun:
             found = self.list_order.setdefault(evaluator, ListOrder())
             found.runs += runs
             found.lists.update(path for paths in lists.values() for path in paths)
+
+    def add_stored(self, store: Store) -> None:
+        """Count the current scores of a store; trajectories are not counted."""
+        for one in store.scores.tallied():
+            result = EvaluationResult(
+                status=cast("Status", one.status),
+                score=one.score,
+                passed=one.passed,
+                metadata=one.metadata,
+            )
+            self.add_results(one.evaluator, result, one.count)
+            self.asked += one.asked
+            self.cache_hits += one.cached
+            self.cost += one.cost
 
 
 def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:

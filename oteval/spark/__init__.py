@@ -1,8 +1,24 @@
-"""Score traces on Apache Spark: `trajectories` and `score` take and return data frames.
+"""Score traces on Apache Spark: `read_traces` and `score` give data frames, `score_files` a folder.
 
 It needs the extra ``oteval[spark]`` and Java 17 or later. Importing this package needs neither.
 """
 
-from .scores import score, trajectories
+from .columns import FIELDS
+from .job import score_files
+from .output import Output, write_results
+from .scores import Scored, score, trajectories
+from .sources import Problem, Traces, map_columns, read_traces
 
-__all__ = ["score", "trajectories"]
+__all__ = [
+    "FIELDS",
+    "Output",
+    "Problem",
+    "Scored",
+    "Traces",
+    "map_columns",
+    "read_traces",
+    "score",
+    "score_files",
+    "trajectories",
+    "write_results",
+]

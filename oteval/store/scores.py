@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import duckdb
 import pyarrow as pa
@@ -26,6 +26,7 @@ __all__ = [
     "HumanLabels",
     "Outcome",
     "Scores",
+    "TalliedScores",
     "outcome_condition",
     "score_of",
     "score_rows",
@@ -145,6 +146,32 @@ def score_rows(scores: Sequence[Score]) -> pa.Table:
         for score in scores
     ]
     return table_of(rows, SCORE_ROWS)
+
+
+class TalliedScores(NamedTuple):
+    """Scores that count alike.
+
+    Attributes:
+        evaluator: The evaluator's name.
+        status: ``ok``, ``error`` or ``not_evaluated``.
+        passed: Whether they are passes; None if they neither pass nor fail.
+        score: The number.
+        metadata: The metadata, where it names lists in another order; else empty.
+        count: How many there are.
+        asked: How many language models gave.
+        cached: How many are cached answers of these.
+        cost: Their cost in US dollars, as far as it is known.
+    """
+
+    evaluator: str
+    status: str
+    passed: bool | None
+    score: float | None
+    metadata: dict[str, Any]
+    count: int
+    asked: int
+    cached: int
+    cost: float
 
 
 class Scores:
@@ -276,6 +303,22 @@ class Scores:
             [evaluator, version],
         ).fetchall()
         return int(passes), int(fails)
+
+    def tallied(self) -> Iterator[TalliedScores]:
+        """Yield the current scores, those counted together that count alike."""
+        table = self._connection.sql(
+            f"""
+            SELECT evaluator, status, passed, score,
+                CASE WHEN contains(metadata, '"reordered"') THEN metadata END AS metadata,
+                count(*), count(*) FILTER (contains(metadata, '"asked_as"')),
+                count(*) FILTER (json_extract(metadata, '$.cached') = true),
+                coalesce(sum({REPORTED_COST}), 0)
+            FROM ({_EXPORTED}) GROUP BY 1, 2, 3, 4, 5 ORDER BY ALL
+            """  # noqa: S608
+        )
+        for *found, metadata, count, asked, cached, cost in table.fetchall():
+            known = restore(metadata) if metadata else {}
+            yield TalliedScores(*found, known, count, asked, cached, float(cost))
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores batch by batch."""

@@ -1,0 +1,163 @@
+"""``oteval score --engine spark``: score files on a Spark cluster, into a folder of results."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from ..config import Config
+from ..model import Score
+from ..pipeline import ScoreRun, Tally
+from ..selection import Selection
+from ..text import counted
+from .common import warn
+
+if TYPE_CHECKING:
+    from ..store import Outcome, Store
+
+__all__ = ["SparkOptions", "require_local", "score_on_spark", "spark_options"]
+
+_NAMED = 20
+_OUTCOMES: tuple[Outcome, ...] = ("fail", "error", "not_evaluated")
+
+
+class SparkOptions(NamedTuple):
+    """The options of ``oteval score`` that only Spark has.
+
+    Attributes:
+        master: The address of the master.
+        out: The folder of results.
+        overwrite: Whether to replace the results of the folder.
+        max_judge_calls: The most requests to language models of the whole job.
+    """
+
+    master: str | None
+    out: str | None
+    overwrite: bool
+    max_judge_calls: int | None
+
+
+_OPTIONS = (
+    click.option(
+        "--engine",
+        type=click.Choice(["local", "spark"]),
+        default="local",
+        show_default=True,
+        help="Where to score: in this process, or on Spark, with PATHs and --out.",
+    ),
+    click.option(
+        "--master",
+        help="Spark's master, such as spark://HOST:7077.  [default: local[*]]",
+    ),
+    click.option(
+        "--out",
+        "out_path",
+        type=click.Path(),
+        help="The folder of Spark's results, read with --db FOLDER.",
+    ),
+    click.option("--overwrite", is_flag=True, help="Replace the results in --out."),
+    click.option(
+        "--max-judge-calls",
+        type=click.IntRange(min=0),
+        help="The most requests to judges by all tasks of Spark together.",
+    ),
+)
+
+
+def spark_options(command: Callable[..., int]) -> Callable[..., int]:
+    """Add the options of Spark to a command."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def require_local(options: SparkOptions) -> None:
+    """Refuse options of Spark in a command that does not use it.
+
+    Raises:
+        click.UsageError: One was given.
+    """
+    names = {"master": "--master", "out": "--out", "overwrite": "--overwrite"}
+    names["max_judge_calls"] = "--max-judge-calls"
+    for field, option in names.items():
+        if getattr(options, field) not in (None, False):
+            raise click.UsageError(f"{option} needs --engine spark")
+
+
+def score_on_spark(
+    paths: Sequence[str],
+    config: Config,
+    base: Path,
+    selection: Selection,
+    options: SparkOptions,
+    *,
+    again: bool,
+) -> None:
+    """Run the job, write its results, and print which parts of the files could not be read.
+
+    Args:
+        paths: The files of traces.
+        config: The configuration.
+        base: The folder that paths of the configuration are relative to.
+        selection: The runs to score.
+        options: The options of Spark.
+        again: Whether to ask judges again, ignoring the answers in the folder.
+
+    Raises:
+        click.UsageError: An option is missing, or does not go with Spark.
+    """
+    if not paths:
+        raise click.UsageError("--engine spark scores files; name them as PATHs")
+    if options.out is None:
+        raise click.UsageError("--engine spark needs --out DIR for its results")
+    if selection.limit is not None:
+        raise click.UsageError("--limit does not go with --engine spark; use --since")
+    from ..spark.job import score_files
+    from ..spark.session import spark_session
+
+    with spark_session(options.master or "local[*]") as session:
+        problems = score_files(
+            session,
+            paths,
+            config,
+            options.out,
+            base=base,
+            selection=selection,
+            overwrite=options.overwrite,
+            again=again,
+            max_judge_calls=options.max_judge_calls,
+        )
+    for problem in problems[:_NAMED]:
+        warn(f"{problem.file}: {counted(problem.parts, 'problem')}, such as: {problem.reason}")
+    if len(problems) > _NAMED:
+        rest = sum(problem.parts for problem in problems[_NAMED:])
+        warn(f"{counted(rest, 'problem')} in {len(problems) - _NAMED} more files")
+
+
+def count_results(store: Store, config: Config, selection: Selection, run: ScoreRun) -> None:
+    """Count the scores of a folder of results, and the runs that were selected.
+
+    Args:
+        store: The folder, opened.
+        config: The configuration.
+        selection: The runs that were scored.
+        run: The counts to update.
+    """
+    run.tallies.update({one.name: Tally(one.name) for one in config.evaluators})
+    run.add_stored(store)
+    if selection.needs_python:
+        run.trajectories = sum(map(len, store.trajectories.keys(selection)))
+    else:
+        run.trajectories = store.trajectories.count(selection)
+
+
+def first_failures(store: Store, count: int) -> list[Score]:
+    """Return the first scores that did not pass: fails, then errors, then those not evaluated."""
+    found: list[Score] = []
+    for outcome in _OUTCOMES:
+        numbers = store.scores.numbers(outcome=outcome)
+        found += store.scores.at(numbers.slice(0, count))
+    return found[:count]

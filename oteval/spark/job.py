@@ -1,0 +1,75 @@
+"""The job of ``oteval score --engine spark``: files in, a folder of results out."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..config import Config
+from ..errors import InputError
+from ..selection import EVERYTHING, Selection
+from .output import Output, write_results
+from .scores import score
+from .sources import Problem, read_traces
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["score_files"]
+
+
+def score_files(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    config: Config,
+    out: str | Path,
+    *,
+    base: Path = Path(),
+    selection: Selection = EVERYTHING,
+    overwrite: bool = False,
+    again: bool = False,
+    max_judge_calls: int | None = None,
+    time_ns: int | None = None,
+) -> list[Problem]:
+    """Score files of traces, and write the trajectories and scores to a folder.
+
+    The folder is marked as unfinished until all results are written. If the job fails, run it again
+    with the same folder: answers of judges that were written are not asked for again.
+
+    Args:
+        session: The Spark session.
+        paths: The files, as for `oteval.spark.read_traces`.
+        config: The configuration.
+        out: The folder of results, which the driver and all executors have under the same path.
+        base: The folder that paths of the configuration are relative to.
+        selection: The runs to score. Its limit does not apply.
+        overwrite: Whether to replace results that the folder has.
+        again: Whether to ask judges again, ignoring the answers in the folder.
+        max_judge_calls: The most requests to judges by all tasks together; None without a limit.
+        time_ns: The time of the scores (ns); now by default.
+
+    Returns:
+        The parts of the files that could not be read, by file.
+
+    Raises:
+        InputError: A file or the configuration cannot be used, the folder has results or other
+            files, or nothing could be read.
+    """
+    del again, max_judge_calls
+    traces = read_traces(session, paths)
+    output = Output.begin(out, overwrite=overwrite)
+    found = score(
+        traces.spans,
+        config,
+        traces.logs,
+        base=base,
+        selection=selection,
+        time_ns=time.time_ns() if time_ns is None else time_ns,
+    )
+    problems = traces.problems()
+    if problems and traces.spans.isEmpty():
+        raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
+    write_results(found, output)
+    return problems

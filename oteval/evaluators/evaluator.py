@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from ..model import (
     CONTENT_GAPS,
@@ -182,6 +182,18 @@ class ReferenceOption(NamedTuple):
     form: Literal["messages", "steps"] = "messages"
 
 
+class RequestLimit(Protocol):
+    """A limit on requests to models."""
+
+    def take(self) -> None:
+        """Count a request that is about to be sent.
+
+        Raises:
+            BudgetSpent: The limit is reached.
+        """
+        ...
+
+
 class Resources(NamedTuple):
     """Files, functions and stored answers that a configured evaluator may use.
 
@@ -196,6 +208,8 @@ class Resources(NamedTuple):
             where none are stored.
         spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
         is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
+        request_limit: A limit on requests to models that several processes share.
+        job_budget: Returns a budget that several processes share, given its limit in US dollars.
     """
 
     name: str
@@ -206,6 +220,8 @@ class Resources(NamedTuple):
     stored_calls: Callable[[Any], Any] | None = None
     spent_today: Callable[[], float] = lambda: 0.0
     is_budgeted: bool = True
+    request_limit: RequestLimit | None = None
+    job_budget: Callable[[float], Any] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

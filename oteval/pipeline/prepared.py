@@ -12,7 +12,7 @@ from ..evaluators.evaluator import Evaluator
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Score, Trajectory
 from .references import References, read_json, references_of
-from .resources import resources_of
+from .resources import JobLimits, resources_of
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -59,6 +59,7 @@ def prepare(
     *,
     again: bool = False,
     is_budgeted: bool = True,
+    job: JobLimits | None = None,
 ) -> list[PreparedEvaluator]:
     """Return the scorers of a configuration, their references read.
 
@@ -69,6 +70,7 @@ def prepare(
         base: The folder that paths of the configuration are relative to.
         again: Whether to ask language models again, ignoring cached answers.
         is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
+        job: The answers and limits that the processes of a job share, in place of the store's.
 
     Raises:
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
@@ -77,7 +79,9 @@ def prepare(
     for settings in config.evaluators:
         try:
             references = references_of(settings, store, base)
-            resources = resources_of(settings, base, store, again=again, is_budgeted=is_budgeted)
+            resources = resources_of(
+                settings, base, store, again=again, is_budgeted=is_budgeted, job=job
+            )
             evaluator = _with_files(settings, base).prepare(resources)
             evaluator.check_prices(_cost_limits(settings, config.budgets.get(settings.name)))
         except OtevalError as error:

@@ -8,18 +8,40 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..config import EvaluatorSettings
 from ..errors import ConfigError
-from ..evaluators.evaluator import Resources
+from ..evaluators.evaluator import RequestLimit, Resources
 from ..evaluators.functions import load_function
 from ..runner import day_of, start_of_day_ns
 
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["read_text", "resources_of"]
+__all__ = ["JobCalls", "JobLimits", "read_text", "resources_of"]
+
+
+class JobCalls(Protocol):
+    """The calls of the judges of a job."""
+
+    def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> Any:
+        """Return the calls of an evaluator, which serve as the cache of its judges."""
+        ...
+
+
+class JobLimits(NamedTuple):
+    """What the judges of a job in several processes share.
+
+    Attributes:
+        calls: Their calls.
+        requests: The limit on all requests; None without one.
+        budget: Returns the budget of an evaluator, given its name and a limit in US dollars.
+    """
+
+    calls: JobCalls
+    requests: RequestLimit | None
+    budget: Callable[[str, float], Any]
 
 
 def resources_of(
@@ -29,6 +51,7 @@ def resources_of(
     *,
     again: bool = False,
     is_budgeted: bool = True,
+    job: JobLimits | None = None,
 ) -> Resources:
     """Return the resources of an evaluator.
 
@@ -38,9 +61,12 @@ def resources_of(
         store: Where the answers of language models are kept; None without models.
         again: Whether to ask models again, ignoring cached answers.
         is_budgeted: Whether the evaluator keeps its own budget.
+        job: The answers and limits that the processes of a job share, in place of the store's.
     """
 
     def stored_calls(kind: type[Any]) -> Any:
+        if job is not None:
+            return job.calls.of(settings.name, kind, again=again)
         assert store is not None
         return store.judge_calls.of(settings.name, kind, again=again)
 
@@ -62,6 +88,8 @@ def resources_of(
         stored_calls=stored_calls,
         spent_today=spent_today,
         is_budgeted=is_budgeted,
+        request_limit=None if job is None else job.requests,
+        job_budget=None if job is None else lambda limit: job.budget(settings.name, limit),
     )
 
 

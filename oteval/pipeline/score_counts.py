@@ -94,7 +94,7 @@ class ScoreRun:
                 passed=one.passed,
                 metadata=one.metadata,
             )
-            self.add_results(one.evaluator, result, one.count)
+            self.add_results(one.evaluator, result, one.runs)
             self.asked += one.asked
             self.cache_hits += one.cached
             self.cost += one.cost

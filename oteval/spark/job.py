@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 import time
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..config import Config
 from ..errors import InputError
+from ..evaluators.judge.costs import CostBudget
+from ..pipeline.prepared import prepare
+from ..pipeline.resources import JobLimits
 from ..selection import EVERYTHING, Selection
-from .output import Output, write_results
-from .scores import score
+from .judge_calls import begin_limits
+from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
+from .output import Output, write_judge_scores, write_results
+from .scores import require_files, score
 from .sources import Problem, read_traces
 
 if TYPE_CHECKING:
@@ -57,19 +63,43 @@ def score_files(
         InputError: A file or the configuration cannot be used, the folder has results or other
             files, or nothing could be read.
     """
-    del again, max_judge_calls
+    now = time.time_ns() if time_ns is None else time_ns
+    require_files(config)
+    judges = judges_of(config)
+    # Wrong references, prompts and prices are found before Spark begins.
+    for one in prepare(config, None, base, job=_UNUSED):
+        one.close()
     traces = read_traces(session, paths)
     output = Output.begin(out, overwrite=overwrite)
     found = score(
         traces.spans,
-        config,
+        others_of(config),
         traces.logs,
         base=base,
         selection=selection,
-        time_ns=time.time_ns() if time_ns is None else time_ns,
+        time_ns=now,
     )
     problems = traces.problems()
     if problems and traces.spans.isEmpty():
         raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
     write_results(found, output)
+    if judges.evaluators:
+        if again and not output.resumes:
+            shutil.rmtree(output.calls, ignore_errors=True)
+        begin_limits(output.calls, resumes=output.resumes)
+        task = JudgeTask(
+            judges, base.absolute(), output.preview(), output.calls, selection, max_judge_calls, now
+        )
+        write_judge_scores(judge_scores(session, task), output)
+    output.finish()
     return problems
+
+
+class _NoCalls:
+    """Calls of judges that are prepared to check their options, and asked nothing."""
+
+    def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> None:
+        del evaluator, kind, again
+
+
+_UNUSED = JobLimits(_NoCalls(), None, lambda evaluator, limit: CostBudget(limit, evaluator))

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from .scores import Scored
 
-__all__ = ["CALLS", "Output", "write_results"]
+__all__ = ["CALLS", "Output", "write_judge_scores", "write_results"]
 
 CALLS: Final = "judge_calls"
 _DATA = "results-"
@@ -35,6 +35,7 @@ _DATA = "results-"
 _TASK_ROWS, _GROUP_BYTES = 100_000, 8 << 20
 # The numbers (`seq`) of two tasks are so far apart.
 _TASK_STEP = 1 << 24
+_SCORE_ORDER = ("start_ns", "trajectory_id", "evaluator")
 _DAY = "date_format(timestamp_seconds(CAST(start_ns DIV 1000000000 AS BIGINT)), 'yyyy-MM-dd')"
 
 
@@ -45,10 +46,17 @@ class Output:
     Attributes:
         path: The folder.
         data: The subfolder of this job.
+        resumes: Whether an earlier job on the folder failed.
     """
 
     path: Path
     data: Path
+    resumes: bool = False
+
+    @property
+    def calls(self) -> Path:
+        """The folder of the judges' calls."""
+        return self.path / CALLS
 
     @classmethod
     def begin(cls, path: str | Path, *, overwrite: bool = False) -> Output:
@@ -86,27 +94,18 @@ class Output:
             _write(folder / UNFINISHED, {"format": FORMAT, "begun": time.time_ns()})
         except OSError as error:
             raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-        return cls(folder, folder / f"{_DATA}{uuid.uuid4().hex[:12]}")
+        data = folder / f"{_DATA}{uuid.uuid4().hex[:12]}"
+        return cls(folder, data, resumes=UNFINISHED in names)
 
-    def finish(self, tables: Iterable[str]) -> None:
+    def finish(self) -> None:
         """Replace the results of the folder by those of this job, in one step.
-
-        Args:
-            tables: The names of the tables, each a subfolder of `data` with Parquet files.
 
         Raises:
             InputError: The folder cannot be written.
         """
         before = _named(self.path)
-        found = {
-            name: {"files": [str(f.relative_to(self.data)) for f in _files(self.data / name)]}
-            for name in tables
-        }
         try:
-            _write(
-                self.path / RESULTS,
-                {"format": FORMAT, "folder": self.data.name, "tables": found},
-            )
+            _write(self.path / RESULTS, self._contents(self.data.name))
             (self.path / UNFINISHED).unlink(missing_ok=True)
         except OSError as error:
             reason = error.strerror or error
@@ -115,27 +114,65 @@ class Output:
             # A command that reads them now keeps them open.
             shutil.rmtree(self.path / before, ignore_errors=True)
 
+    def preview(self) -> Path:
+        """Make the subfolder of this job readable by itself, before all is written; return it."""
+        _write(self.data / RESULTS, self._contents("."))
+        return self.data
+
+    def _contents(self, folder: str) -> dict[str, Any]:
+        tables = {
+            name: {"files": [str(f.relative_to(self.data)) for part in parts for f in part]}
+            for name, parts in (
+                ("trajectories", [_files(self.data / "trajectories")]),
+                ("scores", [_files(self.data / "scores"), _files(self.data / "judge_scores")]),
+            )
+        }
+        return {"format": FORMAT, "folder": folder, "tables": tables}
+
 
 def write_results(scored: Scored, output: Output) -> None:
     """Write trajectories and scores as Parquet files, by the day (UTC) on which runs started.
 
+    `Output.finish` makes them the results of the folder.
+
     Args:
         scored: The trajectories and scores.
-        output: The folder, which has these results and no others afterwards.
+        output: The folder.
     """
     from pyspark.sql import functions as sql
 
     runs = scored.trajectories.withColumn("date", sql.expr(_DAY))
+    scores = scored.scores.join(runs.select("trajectory_id", "start_ns", "date"), "trajectory_id")
+    _write_table(runs, ("start_ns", "trajectory_id"), output.data / "trajectories")
+    _write_table(scores, _SCORE_ORDER, output.data / "scores", dropped=("start_ns",))
+
+
+def write_judge_scores(scores: DataFrame, output: Output) -> None:
+    """Write the scores that judges gave after all others.
+
+    Args:
+        scores: Rows of scores.
+        output: The folder, which has the trajectories already.
+    """
+    runs = scores.sparkSession.read.parquet((output.data / "trajectories").as_uri())
     days = runs.select("trajectory_id", "start_ns", "date")
-    scores = scored.scores.join(days, "trajectory_id")
-    _write_table(runs, ("start_ns", "trajectory_id"), output.data / "trajectories", ())
-    order = ("start_ns", "trajectory_id", "evaluator")
-    _write_table(scores, order, output.data / "scores", ("start_ns",))
-    output.finish(("trajectories", "scores"))
+    joined = scores.join(days.withColumn("date", days["date"].cast("string")), "trajectory_id")
+    _write_table(
+        joined,
+        _SCORE_ORDER,
+        output.data / "judge_scores",
+        dropped=("start_ns",),
+        first_task=1 << 15,
+    )
 
 
 def _write_table(
-    table: DataFrame, order: tuple[str, ...], folder: Path, dropped: tuple[str, ...]
+    table: DataFrame,
+    order: tuple[str, ...],
+    folder: Path,
+    *,
+    dropped: tuple[str, ...] = (),
+    first_task: int = 0,
 ) -> None:
     """Write rows in an order, with numbers that have the same order."""
     from pyspark.sql.types import LongType, StructField, StructType
@@ -147,7 +184,7 @@ def _write_table(
     # The writer wants rows by day, and sorts them anew unless they are.
     (
         rows.select(*(field.name for field in rows.schema if field.name not in dropped))
-        .mapInArrow(lambda batches: _numbered(batches), schema)
+        .mapInArrow(lambda batches: _numbered(batches, first_task), schema)
         .sortWithinPartitions("date", "seq")
         .write.partitionBy("date")
         .option("compression", "zstd")
@@ -156,14 +193,14 @@ def _write_table(
     )
 
 
-def _numbered(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def _numbered(batches: Iterable[pa.RecordBatch], first_task: int) -> Iterator[pa.RecordBatch]:
     """Add the column ``seq``: numbers that no other task gives."""
     import pyarrow as pa
     from pyspark import TaskContext
 
     context = TaskContext.get()
     assert context is not None
-    first = context.partitionId() * _TASK_STEP + 1
+    first = (first_task + context.partitionId()) * _TASK_STEP + 1
     for batch in batches:
         numbers = pa.array(range(first, first + batch.num_rows), pa.int64())
         first += batch.num_rows

@@ -22,7 +22,7 @@ from .groups import connected_groups, groups_of_traces
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Scored", "score", "trajectories"]
+__all__ = ["Scored", "require_files", "score", "trajectories"]
 
 # The spans that a task holds about, without those that one conversation has more.
 _SPANS_OF_BUCKET = 10_000
@@ -116,7 +116,20 @@ def score(
 def _require(config: Config | None) -> None:
     for one in config.evaluators if config else ():
         if one.evaluator.asks_models:
-            raise InputError(f"evaluator {one.name!r} asks a model, which Spark does not run yet")
+            raise InputError(
+                f"evaluator {one.name!r} asks a model; oteval.spark.score_files runs judges"
+            )
+    if config:
+        require_files(config)
+
+
+def require_files(config: Config) -> None:
+    """Refuse references that are stored in a database.
+
+    Raises:
+        InputError: An evaluator has one.
+    """
+    for one in config.evaluators:
         if isinstance(one.reference, StoredReference):
             raise InputError(
                 f"evaluator {one.name!r} reads its reference from a database; give Spark a file"

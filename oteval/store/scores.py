@@ -157,7 +157,7 @@ class TalliedScores(NamedTuple):
         passed: Whether they are passes; None if they neither pass nor fail.
         score: The number.
         metadata: The metadata, where it names lists in another order; else empty.
-        count: How many there are.
+        runs: How many there are.
         asked: How many language models gave.
         cached: How many are cached answers of these.
         cost: Their cost in US dollars, as far as it is known.
@@ -168,7 +168,7 @@ class TalliedScores(NamedTuple):
     passed: bool | None
     score: float | None
     metadata: dict[str, Any]
-    count: int
+    runs: int
     asked: int
     cached: int
     cost: float
@@ -316,9 +316,12 @@ class Scores:
             FROM ({_EXPORTED}) GROUP BY 1, 2, 3, 4, 5 ORDER BY ALL
             """  # noqa: S608
         )
-        for *found, metadata, count, asked, cached, cost in table.fetchall():
+        for evaluator, status, passed, score, metadata, *counts, cost in table.fetchall():
             known = restore(metadata) if metadata else {}
-            yield TalliedScores(*found, known, count, asked, cached, float(cost))
+            runs, asked, cached = counts
+            yield TalliedScores(
+                evaluator, status, passed, score, known, runs, asked, cached, float(cost)
+            )
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores batch by batch."""

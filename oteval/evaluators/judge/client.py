@@ -13,6 +13,7 @@ from typing import Any
 
 from ...errors import BudgetSpent, JudgeError
 from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
+from ..evaluator import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key
@@ -62,12 +63,14 @@ class JudgeLimits:
         prices: The price list.
         max_concurrency: The number of questions in flight, over all threads and event loops; None
             means no limit.
+        requests: A limit on requests, beside their cost; None means no limit.
     """
 
     cache: AnswerCache | None = None
     budget: CostBudget | None = None
     prices: Prices = field(default_factory=Prices)
     max_concurrency: int | None = None
+    requests: RequestLimit | None = None
 
     def __post_init__(self) -> None:
         """Create the limit on concurrency."""
@@ -201,6 +204,8 @@ class JudgeClient:
 
     async def _send(self, request: CompletionRequest, usage: AnswerUsage) -> ModelReply:
         """Send a request, with its estimated cost reserved in the budget until the reply."""
+        if self.limits.requests is not None:
+            self.limits.requests.take()
         budget, cost = self.limits.budget, 0.0
         reserved = 0.0 if budget is None else budget.reserve(self._estimate_cost(request))
         usage.requests += 1

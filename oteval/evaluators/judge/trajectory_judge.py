@@ -249,10 +249,16 @@ class LlmJudge(Evaluator):
             prices=self.prices,
             cache=None if calls is None else _LinkedCalls(calls),
         )
+        for client in judge.clients:
+            client.limits.requests = resources.request_limit
         return replace(self, judge=judge)
 
     def _budget(self, resources: Resources) -> CostBudget | None:
         """Return the budget with the smaller remainder, or None if costs are not limited."""
+        if resources.job_budget is not None:
+            limit = self.cost_per_day
+            budget: CostBudget | None = None if limit is None else resources.job_budget(limit)
+            return budget
         limits = []
         if resources.is_budgeted and self.max_cost is not None:
             limits.append(CostBudget(self.max_cost))

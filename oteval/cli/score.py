@@ -116,7 +116,7 @@ def score(
     run = ScoreRun()
     chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
     keep = bool(junit or md)
-    scoring = _Scoring(config, base, selection, run, as_json=as_json, keep=keep, again=again)
+    scoring = _CommandScores(config, base, selection, run, as_json=as_json, keep=keep, again=again)
     if engine == "spark":
         if chosen:
             raise click.UsageError("--engine spark uses no --db; give --out DIR")
@@ -132,7 +132,7 @@ def score(
     return exit_status(run, gates, min_evaluated)
 
 
-class _Scoring(NamedTuple):
+class _CommandScores(NamedTuple):
     """A scoring with its options; both ways return the kept scores and the titles of their runs."""
 
     config: Config
@@ -169,7 +169,7 @@ class _Scoring(NamedTuple):
     def on_spark(
         self, paths: Sequence[str], options: SparkOptions
     ) -> tuple[list[Score], dict[str, str]]:
-        """Score files on Spark, and read from the results what is printed."""
+        """Score files on Spark, and read the scores to print from the results."""
         config, base, selection, run, as_json, keep, again = self
         score_on_spark(paths, config, base, selection, options, again=again)
         with open_store([str(options.out)]) as store:

@@ -83,7 +83,8 @@ def require_local(options: SparkOptions) -> None:
     names = {"master": "--master", "out": "--out", "overwrite": "--overwrite"}
     names["max_judge_calls"] = "--max-judge-calls"
     for field, option in names.items():
-        if getattr(options, field) not in (None, False):
+        value = getattr(options, field)
+        if value is not None and value is not False:
             raise click.UsageError(f"{option} needs --engine spark")
 
 

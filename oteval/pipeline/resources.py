@@ -31,7 +31,7 @@ class JobCalls(Protocol):
 
 
 class JobLimits(NamedTuple):
-    """What the judges of a job in several processes share.
+    """The answers and limits that the judges of a job in several processes share.
 
     Attributes:
         calls: Their calls.

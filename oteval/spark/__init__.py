@@ -7,12 +7,12 @@ from .columns import FIELDS
 from .job import score_files
 from .output import Output, write_results
 from .scores import Scored, score, trajectories
-from .sources import Problem, Traces, map_columns, read_traces
+from .sources import FileProblems, Traces, map_columns, read_traces
 
 __all__ = [
     "FIELDS",
+    "FileProblems",
     "Output",
-    "Problem",
     "Scored",
     "Traces",
     "map_columns",

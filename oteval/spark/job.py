@@ -18,7 +18,7 @@ from .judge_calls import begin_limits
 from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
 from .output import Output, write_judge_scores, write_results
 from .scores import require_files, score
-from .sources import Problem, read_traces
+from .sources import FileProblems, read_traces
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def score_files(
     again: bool = False,
     max_judge_calls: int | None = None,
     time_ns: int | None = None,
-) -> list[Problem]:
+) -> list[FileProblems]:
     """Score files of traces, and write the trajectories and scores to a folder.
 
     The folder is marked as unfinished until all results are written. If the job fails, run it again

@@ -1,6 +1,6 @@
 """Answers of judges in a folder that all executors share, and limits for a whole job.
 
-Each process appends its answers to a file of its own, one JSON object a line, and reads those of
+Each process appends its answers to a separate file, one JSON object a line, and reads those of
 the others before it asks. An answer is synced to the disk before its score is given. The file
 ``limits.json`` counts the requests and costs of the job; a process changes it under a lock.
 """
@@ -48,12 +48,12 @@ class FolderCalls:
         self._lock = threading.Lock()
 
     def of(self, evaluator: str, kind: type[Any], *, again: bool = False) -> _EvaluatorCalls:
-        """Return the calls of an evaluator, which serve as the cache of its judges."""
+        """Return the cache of an evaluator's judges; answers in the folder are always used."""
         del kind, again
         return _EvaluatorCalls(self, evaluator)
 
     def spent(self, evaluator: str, since_ns: int) -> float:
-        """Return the cost of an evaluator's calls since a time (ns), in US dollars."""
+        """Return the US dollars that an evaluator's calls cost from a time (ns) on."""
         found = 0.0
         for path in sorted(self._folder.glob("*.jsonl")):
             for record in _records(path.read_bytes()):
@@ -166,10 +166,10 @@ class RequestCount:
     limit: int
 
     def take(self) -> None:
-        """Count a request that is about to be sent.
+        """Count a request of any process; see `oteval.evaluators.evaluator.RequestLimit`.
 
         Raises:
-            BudgetSpent: The limit is reached.
+            BudgetSpent: All processes together have sent as many as they may.
         """
         with _limits(self.folder) as state:
             count = state.get("requests", 0)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["Problem", "Traces", "map_columns", "read_traces"]
+__all__ = ["FileProblems", "Traces", "map_columns", "read_traces"]
 
 _WHOLE_BYTES: Final = 32 << 20
 """The size up to which a file is read whole."""
@@ -36,7 +36,7 @@ _DERIVED = ("trajectories", "scores")
 _Decode = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
 
-class Problem(NamedTuple):
+class FileProblems(NamedTuple):
     """The parts of a file that could not be read, or were changed to be read.
 
     Attributes:
@@ -63,14 +63,14 @@ class Traces(NamedTuple):
     logs: DataFrame | None
     found: DataFrame | None = None
 
-    def problems(self) -> list[Problem]:
+    def problems(self) -> list[FileProblems]:
         """Return the problems by file; Spark reads all traces for it."""
         if self.found is None:
             return []
         from pyspark.sql import functions as sql
 
         rows = self.found.groupBy("file").agg(sql.count("*"), sql.min("reason")).orderBy("file")
-        return [Problem(*row) for row in rows.collect()]
+        return [FileProblems(*row) for row in rows.collect()]
 
 
 class _File(NamedTuple):

@@ -64,7 +64,7 @@ def is_result_folder(path: str | Path) -> bool:
 
 
 def read_result_folder(path: str | Path) -> ResultFolder:
-    """Return what a folder of results has.
+    """Return the files of a folder of results.
 
     Raises:
         StoreError: It is unfinished or damaged, or a file is missing.

@@ -174,12 +174,7 @@ class ScorePush:
             if self._read_to >= last or self._queue.size >= self._quota:
                 return
             found, number = store.scores.after(self._read_to, _PAGE)
-            wanted = [
-                annotation_of(one)
-                for one in found
-                if one.status == "ok"
-                and (not self._evaluators or one.evaluator in self._evaluators)
-            ]
+            wanted = [annotation_of(one) for one in found if self._is_wanted(one)]
             with self._queue.lock:
                 # Only the last request has the new position, so that a crash skips no score.
                 for start in range(0, len(wanted), _REQUEST):

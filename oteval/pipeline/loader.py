@@ -13,7 +13,7 @@ from ..errors import InputError
 from ..ingest import Batch, FilePart, Table, file_size, read, split_file
 from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
-from ..store import ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
+from ..store import ONE_THREAD_ROW, ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
 from .file_reports import FileReport, LoadReport
 
@@ -154,7 +154,13 @@ class _Inserter:
         if batch.is_wide and not self._has_wide_rows:
             self._has_wide_rows = True
             self._store.raise_memory_limit(WIDE_MEMORY_FACTOR)
-        self._submit(self._store.spans.insert, batch, size=batch.nbytes)
+        is_narrow = batch.nbytes < ONE_THREAD_ROW * len(batch)
+        insert = self._store.spans.insert if is_narrow else self._insert_with_one_thread
+        self._submit(insert, batch, size=batch.nbytes)
+
+    def _insert_with_one_thread(self, batch: SpanBatch) -> WriteResult:
+        with self._store.one_thread():
+            return self._store.spans.insert(batch)
 
     def _submit(self, insert: Callable[..., WriteResult], *rows: Any, size: int = 0) -> None:
         self._queued.append((self._executor.submit(insert, *rows), size))

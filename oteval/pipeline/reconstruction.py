@@ -11,6 +11,7 @@ import logging
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -21,7 +22,7 @@ from ..machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, SpanAccount, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
-from ..store import LooseRun, Range, ReadLimit, Store, merge_ranges
+from ..store import ONE_THREAD_ROW, LooseRun, Range, ReadLimit, Store, merge_ranges
 from ..text import listed
 
 __all__ = [
@@ -84,6 +85,7 @@ class RefreshResult(NamedTuple):
         changed: The ids of new trajectories and of those with a new revision.
         without_agent: The traces without any agent: nothing but requests and database calls.
         read_bytes: The bytes of the rows that were read.
+        read_rows: How many these were.
         rows: The rows of the new and changed trajectories; None if they were not kept.
     """
 
@@ -92,14 +94,20 @@ class RefreshResult(NamedTuple):
     changed: list[str]
     without_agent: Sequence[str] = ()
     read_bytes: int = 0
+    read_rows: int = 0
     rows: pa.Table | None = None
 
 
 class _PageSize:
-    """How many traces are reconstructed together, by the bytes of those before."""
+    """How many traces are reconstructed together, by the bytes of those before.
+
+    Attributes:
+        has_wide_rows: Whether the rows of the next page may be wide.
+    """
 
     def __init__(self) -> None:
         self._size = _FIRST_PAGE
+        self.has_wide_rows = True
 
     def __call__(self) -> int:
         """Return the size of the next page."""
@@ -109,6 +117,7 @@ class _PageSize:
         """Note the size of a page."""
         width = 1 + result.read_bytes // max(1, len(result.trace_ids))
         self._size = max(1, min(_GROWTH * self._size, _PAGE_BYTES // width))
+        self.has_wide_rows = result.read_bytes >= ONE_THREAD_ROW * result.read_rows
 
 
 def refresh(
@@ -132,7 +141,8 @@ def refresh(
     with infrequent_gc():
         size = _PageSize()
         for page in store.pending.pages(limit=size):
-            result = _refresh_page(store, page, page, _StoreSearch(store))
+            with store.one_thread() if size.has_wide_rows else nullcontext():
+                result = _refresh_page(store, page, page, _StoreSearch(store))
             size.note(result)
             changed += len(result.changed)
             if on_without_agent and result.without_agent:
@@ -223,6 +233,7 @@ def _refresh_page(
             changed=[name for part in parts for name in part.changed],
             without_agent=[name for part in parts for name in part.without_agent],
             read_bytes=sum(part.read_bytes for part in parts),
+            read_rows=sum(part.read_rows for part in parts),
             rows=pa.concat_tables(part.rows for part in parts if part.rows is not None),
         )
     rows = store.trajectories.write_rows(trajectories, loaded.trace_ids, loaded.times)
@@ -230,7 +241,13 @@ def _refresh_page(
     with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
     others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
     return RefreshResult(
-        loaded.trace_ids, loaded.times, changed, list(others), loaded.read_bytes, rows
+        loaded.trace_ids,
+        loaded.times,
+        changed,
+        without_agent=list(others),
+        read_bytes=loaded.read_bytes,
+        read_rows=len(loaded.spans) + len(loaded.logs),
+        rows=rows,
     )
 
 

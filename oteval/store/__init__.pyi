@@ -24,6 +24,7 @@ from .live_state import EvaluatorProgress as EvaluatorProgress
 from .live_state import JustEnded as JustEnded
 from .live_state import TraceArrival as TraceArrival
 from .live_state import is_store_failure as is_store_failure
+from .memory import ONE_THREAD_ROW as ONE_THREAD_ROW
 from .memory import WIDE_MEMORY_FACTOR as WIDE_MEMORY_FACTOR
 from .memory import ReadLimit as ReadLimit
 from .memory import is_short_of_memory as is_short_of_memory

@@ -67,7 +67,8 @@ def connect(
     """Open a database and migrate it to the newest schema.
 
     The connection can open no other file, except the one beside the database that it may be copied
-    to: external access is off, and the configuration is locked but for the memory limit.
+    to: external access is off, and the configuration is locked but for the limits of memory and
+    threads.
 
     Args:
         path: The database's file, or ":memory:".
@@ -111,10 +112,9 @@ def connect(
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
     """Let a connection open no other file, and lock its configuration."""
     connection.execute("SET enable_external_access = false")
-    # COPY FROM DATABASE itself sets the second, which DuckDB 1.5 counts as a change.
-    connection.execute(
-        "SET allowed_configs = ['memory_limit', 'current_transaction_invalidation_policy']"
-    )
+    # COPY FROM DATABASE itself sets the last one, which DuckDB 1.5 counts as a change.
+    allowed = "'memory_limit', 'threads', 'current_transaction_invalidation_policy'"
+    connection.execute(f"SET allowed_configs = [{allowed}]")
     connection.execute("SET lock_configuration = true")
 
 

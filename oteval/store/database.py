@@ -30,7 +30,7 @@ from .observations import ObservationReader
 from .outbox import NotificationOutbox
 from .outlines import Outlines
 from .progress import PendingTraces
-from .query import new_cursor, transaction
+from .query import new_cursor, number, transaction
 from .reference_data import Datasets, StoredReferences
 from .related_traces import RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
@@ -256,6 +256,22 @@ class Store:
             yield
         finally:
             self._connection.execute(f"SET memory_limit = '{MEMORY_LIMIT}'")
+
+    @contextmanager
+    def one_thread(self) -> Iterator[None]:
+        """Let DuckDB use one thread in a block that reads wide rows.
+
+        Each thread packs or unpacks 2,048 rows at once.
+        """
+        if self.is_served:
+            yield
+            return
+        before = number(self._connection, "SELECT current_setting('threads')")
+        self._connection.execute("SET threads = 1")
+        try:
+            yield
+        finally:
+            self._connection.execute(f"SET threads = {before}")
 
     def set_memory_limit(self, limit: str) -> None:
         """Set DuckDB's memory limit, for instance to ``256MB``."""

@@ -14,7 +14,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from .memory import ReadLimit, fetch
+from .memory import ReadLimit, Row, fetch, fetch_rows
 
 __all__ = [
     "EVERYWHERE",
@@ -25,6 +25,7 @@ __all__ = [
     "merge_ranges",
     "per_range",
     "rows_in",
+    "values_in",
 ]
 
 # By default, more ranges than these are merged, and ranges with shorter gaps (ns).
@@ -101,15 +102,27 @@ def current_in(query: str, ranges: Sequence[Range]) -> str:
     return f"SELECT * FROM ({found}) ANTI JOIN superseded USING (trajectory_id, rev)"  # noqa: S608
 
 
-def rows_in(
+def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[Range]) -> pa.Table:
+    """Return the results of a query for each of some ranges, run one after the other.
+
+    This is for wide rows, for which one combined query would need too much memory.
+
+    Args:
+        connection: The connection.
+        query: The query, with placeholders as in `per_range`.
+        ranges: The ranges.
+    """
+    separate = [[one] for one in ranges] or [[]]
+    return pa.concat_tables(fetch(connection, per_range(query, one)) for one in separate)
+
+
+def values_in(
     connection: duckdb.DuckDBPyConnection,
     query: str,
     ranges: Sequence[Range],
     limit: ReadLimit | None = None,
-) -> pa.Table:
-    """Return the results of a query for each of some ranges, run one after the other.
-
-    This is for wide rows, for which one combined query would need too much memory.
+) -> list[Row]:
+    """Return the rows of `rows_in` as Python values, which takes less memory for wide ones.
 
     Args:
         connection: The connection.
@@ -120,5 +133,7 @@ def rows_in(
     Raises:
         TooLarge: The results exceed the limit.
     """
-    separate = [[one] for one in ranges] or [[]]
-    return pa.concat_tables(fetch(connection, per_range(query, one), limit) for one in separate)
+    rows: list[Row] = []
+    for one in ranges:
+        rows += fetch_rows(connection, per_range(query, [one]), limit)
+    return rows

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..model import LogRecord, Span, WriteResult
 from ..model.write_result import MAX_CONFLICTS
-from .archive.reader import ArchiveReader, rows_not_in
+from .archive.reader import ArchiveReader
 from .memory import MAX_READ_BYTES, ReadLimit, is_wide, with_memory
 from .progress import newest_seq
 from .query import (
@@ -27,12 +27,21 @@ from .query import (
     transaction,
     wanted,
 )
-from .ranges import Range, rows_in
-from .telemetry_rows import SPAN_COLUMNS, log_of, log_table, span_table, spans_of
+from .ranges import Range, values_in
+from .telemetry_rows import (
+    LOG_SCHEMA,
+    SPAN_COLUMNS,
+    log_of,
+    log_table,
+    span_table,
+    spans_of,
+    spans_of_rows,
+)
 
 __all__ = ["SpanBatch", "Spans", "WriteResult"]
 
 _MAX_REPEATED = 1000
+_LOG_COLUMNS = ", ".join(LOG_SCHEMA.names)
 
 
 def _same_time(incoming: pa.Table) -> str:
@@ -347,20 +356,24 @@ class Spans:
                 row_ranges = self._row_ranges()
             condition = "SEMI JOIN wanted USING (trace_id) WHERE seq BETWEEN {first} AND {last}"
             query = f"SELECT {SPAN_COLUMNS} FROM spans {condition}"  # noqa: S608
-            spans = rows_in(self._connection, query, row_ranges, limit)
-            query = f"SELECT l.* FROM logs l {condition}"  # noqa: S608
-            logs = rows_in(self._connection, query, row_ranges, limit)
+            spans = values_in(self._connection, query, row_ranges, limit)
+            query = f"SELECT {_LOG_COLUMNS} FROM logs {condition}"  # noqa: S608
+            logs = values_in(self._connection, query, row_ranges, limit)
         # The archive is read last: a row that moves there meanwhile is found twice, and not missed.
         traces = trace_ids if archived is None else archived
         archived_spans = self._archive.of_traces("spans", traces)
         archived_logs = self._archive.of_traces("logs", traces)
         if limit is not None:
-            limit.take([*archived_spans.to_batches(), *archived_logs.to_batches()])
+            batches = [*archived_spans.to_batches(), *archived_logs.to_batches()]
+            limit.take(batches, lambda batch: int(batch.nbytes))
         found = spans_of(archived_spans.select(SPAN_COLUMNS.split(", ")))
-        found += spans_of(rows_not_in(archived_spans, spans, "spans"))
-        records = [log_of(row) for row in rows_of(archived_logs)]
-        records += [log_of(row) for row in rows_of(rows_not_in(archived_logs, logs, "logs"))]
-        return found, records
+        known = {(span.trace_id, span.span_id) for span in found}
+        found += [s for s in spans_of_rows(spans) if (s.trace_id, s.span_id) not in known]
+        archived_rows = list(rows_of(archived_logs))
+        fingerprints = {row["fingerprint"] for row in archived_rows}
+        stored_rows = (dict(zip(LOG_SCHEMA.names, row, strict=True)) for row in logs)
+        archived_rows += [row for row in stored_rows if row["fingerprint"] not in fingerprints]
+        return found, [log_of(row) for row in archived_rows]
 
     def first_of_traces(self, trace_ids: Sequence[str]) -> list[Span]:
         """Return the first span of each of some traces, without its content.

@@ -33,6 +33,7 @@ __all__ = [
     "rest_text",
     "span_table",
     "spans_of",
+    "spans_of_rows",
 ]
 
 _TEXT, _BIG = pa.string(), pa.int64()
@@ -272,8 +273,12 @@ SPAN_COLUMNS = (
 
 def spans_of(table: pa.Table) -> list[Span]:
     """Return the spans of a table of `SPAN_COLUMNS`."""
+    return spans_of_rows(zip(*(c.to_pylist() for c in table.columns), strict=True))
+
+
+def spans_of_rows(rows: Iterable[tuple[Any, ...]]) -> list[Span]:
+    """Return the spans of rows of `SPAN_COLUMNS`."""
     resources: dict[str, dict[str, Any]] = {}
-    rows: Iterable[tuple[Any, ...]] = zip(*(c.to_pylist() for c in table.columns), strict=True)
     spans = []
     for row in rows:
         trace_id, span_id, parent_id, name, kind, start_ns, end_ns, status_code = row[:8]

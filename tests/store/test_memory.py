@@ -11,7 +11,7 @@ import pytest
 from oteval.errors import TooLarge
 from oteval.model import Message, Trajectory
 from oteval.store import ReadLimit, Store, trajectories
-from oteval.store.memory import fetch
+from oteval.store.memory import fetch_rows
 
 from ..make import keep, run
 
@@ -90,18 +90,32 @@ def test_pages_have_about_the_same_number_of_bytes(monkeypatch: pytest.MonkeyPat
     assert max(sizes[3:]) < 60
 
 
+def test_one_thread_is_a_setting_of_its_block(store: Store) -> None:
+    """The number of threads is 1 inside the block, and the former one after it."""
+
+    def threads() -> int:
+        found = store._connection.execute("SELECT current_setting('threads')").fetchall()
+        return int(found[0][0])
+
+    store._connection.execute("SET threads = 3")
+    with store.one_thread():
+        inside = threads()
+
+    assert (inside, threads()) == (1, 3)
+
+
 def test_a_read_limit_is_enforced(store: Store) -> None:
     """The error names the limit, and several queries count together."""
     keep(store, wide_run(1), wide_run(2))
     connection = store._connection
 
     enough = ReadLimit(3 * MB)
-    found = fetch(connection, ANSWERS, enough)
+    found = fetch_rows(connection, ANSWERS, enough)
     with pytest.raises(TooLarge, match="more than 3 MiB"):
-        fetch(connection, ANSWERS, enough)
-    once = fetch(connection, f"{ANSWERS} LIMIT 1", ReadLimit(3 * MB))
+        fetch_rows(connection, ANSWERS, enough)
+    once = fetch_rows(connection, f"{ANSWERS} LIMIT 1", ReadLimit(3 * MB))
 
-    assert (found.num_rows, once.num_rows) == (2, 1)
+    assert (len(found), len(once)) == (2, 1)
 
 
 def test_rows_that_need_too_much_memory_are_too_large(
@@ -113,7 +127,7 @@ def test_rows_that_need_too_much_memory_are_too_large(
         store.set_memory_limit("32MiB")
 
         with pytest.raises(TooLarge, match="33 MiB of memory"):
-            fetch(store._connection, ANSWERS, ReadLimit(1 << 40))
+            fetch_rows(store._connection, ANSWERS, ReadLimit(1 << 40))
         count = store.trajectories.count()
 
     assert count == 40

@@ -15,7 +15,6 @@ from typing import Any, NamedTuple
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..jsontext import restore
 from ..model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
@@ -178,6 +177,8 @@ class RunFields:
             keys, columns = [*map(_copied, batch.columns[:2])], batch.columns[2:]
             missing = [column.is_null() for column in columns if column.null_count]
             if missing:
+                import pyarrow.compute as pc  # takes a tenth of a second, and few commands need it
+
                 is_missing = missing[0]
                 for more in missing[1:]:
                     is_missing = pc.or_(is_missing, more)

@@ -14,7 +14,6 @@ from typing import Any
 
 import duckdb
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from ..model import Score
 from ..selection import Selection
@@ -275,6 +274,8 @@ class SelectedRuns:
 
     def numbers(self) -> Iterator[tuple[str, pa.RecordBatch]]:
         """Yield groups with ``seconds`` and ``tokens`` of runs, NULL where unknown, in batches."""
+        import pyarrow.compute as pc  # takes a tenth of a second, and few commands need it
+
         for batch in self._batches(_NUMBERS):
             if len(self.groups) == 1:
                 yield self.groups[0], batch

@@ -140,7 +140,7 @@ def fetch_rows(
 ) -> list[Row]:
     """Return the rows of a query, run with as much memory as it needs, as Python values.
 
-    An Arrow table would be a second copy of wide rows: reading them takes half as long without it.
+    An Arrow table of wide rows would be a second copy of all of them.
 
     Args:
         connection: The connection.
@@ -201,12 +201,18 @@ def give_memory(connection: duckdb.DuckDBPyConnection, times: int = 2) -> bool:
 
 
 def _rows(connection: Any, query: str) -> Iterator[Row]:
-    result = connection.execute(query)
+    relation = connection.sql(query)
     if not isinstance(connection, duckdb.DuckDBPyConnection):
-        yield from result.fetchall()
+        # A remote connection returns the result in one piece.
+        yield from _values(relation.to_arrow_table().to_batches())
         return
-    while rows := result.fetchmany(_FEW_ROWS):
-        yield from rows
+    with relation.to_arrow_reader(_FEW_ROWS) as reader:
+        yield from _values(reader)
+
+
+def _values(batches: Iterable[pa.RecordBatch]) -> Iterator[Row]:
+    for batch in batches:
+        yield from zip(*(column.to_pylist() for column in batch.columns), strict=True)
 
 
 def _row_size(row: Row) -> int:

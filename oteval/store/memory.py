@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterable, Iterator
+from contextlib import closing, contextmanager
 from typing import Any, TypeVar
 
 import duckdb
@@ -153,7 +153,7 @@ def fetch_rows(
     if limit is None:
         return with_memory(connection, lambda: list(_rows(connection, query)))
     try:
-        return with_memory(connection, lambda: limit.take(_rows(connection, query), _row_size))
+        return with_memory(connection, lambda: _counted_rows(connection, query, limit))
     except duckdb.OutOfMemoryException as error:
         raise TooLarge(
             "the rows of the trace, and those stored beside them, need more than "
@@ -200,7 +200,13 @@ def give_memory(connection: duckdb.DuckDBPyConnection, times: int = 2) -> bool:
     return True
 
 
-def _rows(connection: Any, query: str) -> Iterator[Row]:
+def _counted_rows(connection: Any, query: str, limit: ReadLimit) -> list[Row]:
+    # After an error the open result would keep the connection from another query.
+    with closing(_rows(connection, query)) as rows:
+        return limit.take(rows, _row_size)
+
+
+def _rows(connection: Any, query: str) -> Generator[Row, None, None]:
     relation = connection.sql(query)
     if not isinstance(connection, duckdb.DuckDBPyConnection):
         # A remote connection returns the result in one piece.

@@ -9,7 +9,7 @@ from ..monitor import require_packages
 from ..store import Store
 from ..text import counted, seconds
 from . import common
-from .common import databases_option, json_option, open_store, out, print_json, time_of, warn
+from .common import db_option, json_option, open_store, out, print_json, time_of, warn
 from .monitor import config_option, configured
 
 __all__ = ["compare"]
@@ -31,7 +31,7 @@ __all__ = ["compare"]
     "--by", multiple=True, metavar="KEY", help="Also slice by this attribute; may be repeated."
 )
 @config_option
-@databases_option
+@db_option
 @json_option
 def compare(
     before: str,
@@ -39,7 +39,7 @@ def compare(
     window: str,
     by: tuple[str, ...],
     config_path: str,
-    db: tuple[str, ...],
+    db: str,
     as_json: bool,
 ) -> int:
     """Compare each measure of each group before and after a time, such as a deployment.

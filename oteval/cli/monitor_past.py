@@ -11,7 +11,7 @@ from ..monitor import require_packages
 from ..text import counted
 from . import common
 from .common import (
-    databases_option,
+    db_option,
     json_option,
     open_store,
     out,
@@ -37,11 +37,9 @@ _until = click.option("--until", help="Runs before this time.")
 @_since
 @_until
 @config_option
-@databases_option
+@db_option
 @json_option
-def backtest(
-    since: str | None, until: str | None, config_path: str, db: tuple[str, ...], as_json: bool
-) -> int:
+def backtest(since: str | None, until: str | None, config_path: str, db: str, as_json: bool) -> int:
     """Run the monitors over the stored past, and list the alerts they would have raised.
 
     Baselines are learned from the first runs of the past. Nothing is written, and nobody is
@@ -105,7 +103,7 @@ def backtest(
 @_since
 @_until
 @config_option
-@databases_option
+@db_option
 @json_option
 def simulate(
     drops: tuple[float, ...],
@@ -115,7 +113,7 @@ def simulate(
     since: str | None,
     until: str | None,
     config_path: str,
-    db: tuple[str, ...],
+    db: str,
     as_json: bool,
 ) -> int:
     """Simulate false alarms and delays of each monitor on its own history.

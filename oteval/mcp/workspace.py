@@ -10,7 +10,7 @@ from pathlib import Path
 
 from ..config import Config, load_config
 from ..pipeline import refresh
-from ..store import ShardedStore, Store
+from ..store import ShardedStore, Store, is_result_folder
 
 __all__ = ["AgentUnderTest", "Workspace"]
 
@@ -58,11 +58,12 @@ class Workspace:
             StoreError: It cannot be opened; the subclass says why.
         """
         with self.alone():
-            if not self.more:
+            files = [path for path in self.databases if not is_result_folder(path)]
+            if len(files) == 1 and not self.more:
                 with _refreshed(self.db) as store:
                     yield store
                 return
-            for path in self.databases:
+            for path in files:
                 with _refreshed(path):
                     pass
             with ShardedStore(self.databases) as store:
@@ -71,12 +72,15 @@ class Workspace:
     def each_store(self) -> Iterator[tuple[str, Store]]:
         """Yield each database, opened in turn, for data that belong to one of them.
 
+        Folders of results are left out: they have only runs and scores.
+
         Raises:
             StoreError: It cannot be opened; the subclass says why.
         """
         for path in self.databases:
-            with self.alone(), _refreshed(path) as store:
-                yield path, store
+            if not is_result_folder(path):
+                with self.alone(), _refreshed(path) as store:
+                    yield path, store
 
     @property
     def databases(self) -> tuple[str, ...]:

@@ -191,7 +191,7 @@ async def test_several_databases_are_read_as_one(workspace: Workspace, tmp_path:
     both = Workspace(workspace.db, workspace.config_path, None, (str(other),))
     async with connected(both) as ask:
         listed = await ask("list_runs", count=10)
-        shown = await ask("get_run", run=run(7).id)
+        shown = await ask("show_run", run=run(7).id)
         alerts = await ask("list_alerts", all=True)
 
     assert {GOOD.id, run(7).id} < {row["run"] for row in listed.rows}

@@ -177,8 +177,10 @@ def overview(store: Store, period: str, prices: Prices) -> Overview:
 
 def search_word(name: str, value: str, operator: str = "=") -> str:
     """Return a word of the search field, in quotes if its value needs them."""
-    shown = f'"{value}"' if not value or set(value) & set(" \t\n\r") else value
-    return f"{name}{operator}{shown}"
+    if not value or '"' in value or any(one.isspace() for one in value):
+        doubled = value.replace('"', '""')
+        value = f'"{doubled}"'
+    return f"{name}{operator}{value}"
 
 
 def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployments) -> AgentItem:

@@ -1,7 +1,8 @@
 """The search field: filters of the command line in one line, and words of the question.
 
 ``agent=shop passed=false since=1d "broken headphones"`` has the conditions of ``--where``, the
-times of ``--since`` and ``--until``, the outcome of scores, and text. Everything must hold.
+times of ``--since`` and ``--until``, the outcome of scores, and text. Everything must hold. In
+quotes, two quotes stand for one.
 """
 
 from __future__ import annotations
@@ -16,7 +17,8 @@ from ..store.scores import Outcome
 
 __all__ = ["EVERY_RUN", "RunSearch", "parse_search", "suggestions"]
 
-_WORD = re.compile(r'(?:"[^"]*"|[^\s"])+|"[^"]*$')
+_WORD = re.compile(r'(?:"(?:[^"]|"")*"|[^\s"])+|"[^"]*$')
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"?')
 _OPERATOR = re.compile(r"([\w.\-:/]+)(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 _PUNCTUATION = re.compile(r"[!-/:-@\[-^`{-~]")
 _TIMES = ("since", "until")
@@ -66,11 +68,11 @@ def parse_search(text: str) -> RunSearch:
     for word in _WORD.findall(text):
         found = None if word.startswith('"') else _OPERATOR.fullmatch(word)
         if found is None:
-            said = word.replace('"', "")
+            said = _unquoted(word)
             conditions += _text_condition(said)
             words += [said.lower()] if _is_plain(said) else []
             continue
-        name, operator, value = found[1], found[2], found[3].replace('"', "")
+        name, operator, value = found[1], found[2], _unquoted(found[3])
         if name in (*_TIMES, "passed", "status", "evaluator") and operator != "=":
             raise ConfigError(f"{name}{operator}{value}: write {name}=...")
         if name in _TIMES:
@@ -88,7 +90,13 @@ def parse_search(text: str) -> RunSearch:
     )
     has_verdict = outcome is not None or bool(evaluators)
     verdict = VerdictFilter(outcome, tuple(evaluators)) if has_verdict else None
-    return RunSearch(" ".join(text.split()), selection, verdict, tuple(words))
+    # Spaces count in quotes, which names out of traces are in.
+    kept = text.strip() if '"' in text else " ".join(text.split())
+    return RunSearch(kept, selection, verdict, tuple(words))
+
+
+def _unquoted(text: str) -> str:
+    return _QUOTED.sub(lambda found: found[1].replace('""', '"'), text)
 
 
 def _is_plain(text: str) -> bool:

@@ -46,7 +46,7 @@ def deep_json(levels: int = 200) -> object:
 
 def fill(store: Store) -> list[Trajectory]:
     """Write the corpus, and return its runs: one for each text, then those that are heavy."""
-    runs = [_with_text(number, text) for number, text in enumerate(TEXTS, 1)]
+    runs = [with_text(number, text) for number, text in enumerate(TEXTS, 1)]
     runs += _heavy(len(runs) + 1)
     put(store, *runs)
     scores = [found for number, one in enumerate(runs) for found in _scores(one, number)]
@@ -54,7 +54,7 @@ def fill(store: Store) -> list[Trajectory]:
     return runs
 
 
-def _with_text(number: int, text: str) -> Trajectory:
+def with_text(number: int, text: str) -> Trajectory:
     """Return a run that has a text in every place that takes one."""
     call = ToolCall(text, {text: [text, *HUGE_NUMBERS], "deep": deep_json()}, id=text)
     return run(

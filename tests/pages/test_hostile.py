@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from html.parser import HTMLParser
@@ -13,10 +14,11 @@ from oteval.model import Trajectory
 from oteval.store import Store
 
 from . import hostile
-from .conftest import ShowPages, put, run
+from .conftest import ShowPages, put, run, score
 
 MOST = 900_000  # bytes of a page
 FORBIDDEN = {"style", "iframe", "object", "embed", "base", "math", "foreignobject"}
+LINK = re.compile(r'href="(/[^"#]*)')
 HIDDEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069\ud800-\udfff]")
 
 
@@ -140,3 +142,30 @@ def test_links_to_the_parts_of_a_long_run_stay_few(store: Store, pages: ShowPage
     parts = set(re.findall(r"from=(\d+)\"", text))
     assert {"5000", "2600", "1400", "3400"} <= parts
     assert len(parts) < 15
+
+
+def test_links_of_hostile_names_lead_to_their_runs(store: Store, pages: ShowPages):
+    """A search by a name with quotes, spaces or marks finds it, and is shown as harmless text."""
+    # Conditions leave out spaces at the ends of values, as on the command line.
+    names = [text.strip()[:300] for text in hostile.TEXTS]
+    runs = [hostile.with_text(number, name) for number, name in enumerate(names, 1)]
+    put(store, *runs)
+    store.scores.write(
+        [score(one, name, passed=False) for one, name in zip(runs, names, strict=True)]
+    )
+    client = pages(store)
+
+    def links(path: str, part: str) -> set[str]:
+        return {html.unescape(one) for one in LINK.findall(client.get(path).text) if part in one}
+
+    evaluators = links("/evaluators?period=all", "/evaluators/")
+    assert len(evaluators) >= len(names) - 3
+    starts = ["/?period=all", *evaluators]
+    searches = {link for start in starts for link in links(start, "/runs?q=")}
+    assert len(searches) >= 2 * len(names)
+    for link in searches:
+        answer = client.get(link)
+        assert answer.status_code == 200, (link, answer.text)
+        assert "No run matches" not in answer.text, link
+        shown = re.sub(r'="[^"]*"', "", answer.text).replace("\n", "")
+        assert HIDDEN.search(shown) is None, link

@@ -10,6 +10,7 @@ import pytest
 from oteval.errors import ConfigError
 from oteval.model import Message, ToolCall
 from oteval.pages.events import StoreChanges
+from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import parse_search
 from oteval.selection import Selection
@@ -279,3 +280,15 @@ def test_failed_calls_that_no_call_explains_are_found(store: Store, pages: ShowP
     assert ids(client.get("/runs?q=errors%3E0").text) == [3, 2]
     assert ids(client.get("/runs?q=errors%3E1").text) == []
     assert ids(client.get("/runs?q=errors%3E0+refund+agent%3Dshop").text) == [3, 2]
+
+
+@pytest.mark.parametrize(
+    "name", ['"', 'a "b" c', '""', "two  spaces", "a\u2028line", "a\xa0b", "x"]
+)
+def test_a_name_is_found_by_the_word_that_pages_write(name: str):
+    """Quotes are doubled, and spaces of any kind stay as they are."""
+    [condition] = parse_search(search_word("agent", name)).selection.conditions
+    assert condition.value == name
+    assert (
+        parse_search(f"{search_word('agent', name)} calls>1").selection.conditions[0] == condition
+    )

@@ -31,7 +31,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance bench bench-monitor lock screens clean
+.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance bench bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -117,7 +117,8 @@ test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP)
 	OTEVAL_CHDB=$(CURDIR)/$(CHDB)/bin/python \
 	  $(BIN)/pytest -q -rs -m backends tests/backends
 
-# Runs are scored by Spark as by a store; skipped, with the reason, where there is no Java.
+# A standalone Spark scores runs as a store does, though an executor is killed; skipped, with the
+# reason, where there is no Java.
 test-spark: $(SPARK_STAMP)
 	$(SPARK)/bin/python -m pytest -q -rs -m spark tests/spark
 
@@ -140,6 +141,11 @@ audit: $(AUDIT_STAMP)
 # False alarms and delays of the monitors' rules, simulated; some minutes.
 bench-monitor: $(STAMP)
 	$(BIN)/python -m benchmarks.monitor
+
+# Spark on one and two cores beside a single machine, up to 10 million spans; needs Java, a quiet
+# machine, 40 GB on disk and an hour.
+bench-spark: $(SPARK_STAMP)
+	$(SPARK)/bin/python -m benchmarks.spark
 
 bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peer $(PEERS)/bin/python

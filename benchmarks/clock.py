@@ -155,10 +155,10 @@ class _Watch(threading.Thread):
 
     def run(self) -> None:
         while not self.ended.wait(_INTERVAL):
-            self.peak = max(self.peak, sum(map(_proportional_size, _family(self._pid))))
+            self.peak = max(self.peak, sum(map(_proportional_size, family(self._pid))))
 
 
-def _family(pid: int) -> list[int]:
+def family(pid: int) -> list[int]:
     """Return a process, its children, and theirs."""
     found = [pid]
     for member in found:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Hashable, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 
@@ -124,11 +124,17 @@ def _require(table: pa.Table, names: Iterable[str], kind: str) -> None:
 
 
 def _first_of_each(table: pa.Table, *names: str) -> pa.Array:
-    """Return the positions of the rows to keep, by ``seq``: the first with each identity."""
-    numbers = table["seq"].to_pylist()
+    """Return the positions of the rows to keep, by ``seq``: the first with each identity.
+
+    The order in which the rows come changes nothing, also if several have equal numbers.
+    """
+    numbers = [number or 0 for number in table["seq"].to_pylist()]
     identities = list(zip(*(table[name].to_pylist() for name in names), strict=True))
+    keys: list[tuple[Any, ...]] = list(zip(numbers, identities, strict=True))
+    if len(set(identities)) < len(identities):
+        keys = list(zip(numbers, identities, map(str, table.to_pylist()), strict=True))
     kept: dict[Hashable, int] = {}
-    for place in sorted(range(len(numbers)), key=lambda place: numbers[place] or 0):
+    for place in sorted(range(len(keys)), key=keys.__getitem__):
         kept.setdefault(identities[place], place)
     return pa.array(kept.values(), pa.int64())
 

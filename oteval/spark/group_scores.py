@@ -1,28 +1,34 @@
-"""The work of the executors: score the groups of a bucket, from Arrow tables to one Arrow table."""
+"""The work of the executors: score the groups of a task, from Arrow batches to Arrow batches."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from ..machine import infrequent_gc
-from ..model import LogRecord, Span
+from ..model import LogRecord, Span, Trajectory
 from ..pipeline.prepared import PreparedEvaluator
 from ..pipeline.reconstruction import reconstruct_all
 from ..pipeline.trace_groups import keys_of_run
-from ..pipeline.trace_scores import scored_runs, telemetry_of
+from ..pipeline.trace_scores import scored_runs
+from ..reconstruct import failed_trajectory
 from ..selection import Selection
 from ..store import SCORE_ROWS
+from ..store.telemetry_rows import LOG_SCHEMA
 from ..store.trajectory_rows import TRAJECTORY_SCHEMA
+from .group_stream import OversizedGroup, whole_groups
+from .readable_rows import UnreadableRow, read_rows
 
 __all__ = ["OUTPUT", "GroupScorer"]
 
 _RUN = pa.schema([field for field in TRAJECTORY_SCHEMA if field.name != "seq"])
 _BIG = pa.int64()
+_MOST = (1 << 63) - 1
 _KEY = pa.schema([("value", _BIG), ("role", pa.int32()), ("first", _BIG), ("last", _BIG)])
 _PARTS = {
     "trajectory": pa.struct(list(_RUN)),
@@ -35,48 +41,63 @@ OUTPUT: Final = pa.schema([("kind", pa.string()), ("group", _BIG), *_PARTS.items
 
 @dataclass(frozen=True)
 class GroupScorer:
-    """Scores the groups of a bucket, each apart from the others.
+    """Scores the groups of a task, each apart from the others.
 
     Attributes:
         prepared: The evaluators.
         salt: The setting ``salt``.
         selection: The runs to score.
         time_ns: The time of the scores (ns), equal when a task runs again.
+        most_bytes: The most bytes of rows that a group may have.
     """
 
     prepared: Sequence[PreparedEvaluator]
     salt: str
     selection: Selection
     time_ns: int
+    most_bytes: int
 
-    def score(self, spans: pa.Table) -> pa.Table:
-        """Return rows of `OUTPUT` for rows of ``spans`` with their ``group``."""
-        return self._scored(spans, None)
+    def score(self, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        """Yield rows of `OUTPUT` for rows of spans and logs with their ``group``, in its order."""
+        for groups in whole_groups(batches, self.most_bytes):
+            with infrequent_gc():
+                runs = (
+                    self._placeholders(groups)
+                    if isinstance(groups, OversizedGroup)
+                    else _reconstructed(groups)
+                )
+                found = self._scored(runs)
+            yield from found.to_batches()
 
-    def score_with_logs(self, spans: pa.Table, logs: pa.Table) -> pa.Table:
-        """Return rows of `OUTPUT` for rows of ``spans`` and ``logs`` with their ``group``."""
-        return self._scored(spans, logs)
+    def _placeholders(self, large: OversizedGroup) -> dict[int, list[Trajectory]]:
+        """Return a run with a gap for each trace of a group that is too large."""
+        reason = (
+            f"its conversation has {large.size:,} bytes of spans and log records, and a task of "
+            f"Spark holds {self.most_bytes:,}"
+        )
+        spans = [
+            Span(trace_id, span_id, start_ns=start, end_ns=end)
+            for trace_id, (start, span_id, end) in sorted(large.firsts.items())
+        ]
+        return {large.number: [failed_trajectory([one], reason, "too_large") for one in spans]}
 
-    def _scored(self, rows: pa.Table, log_rows: pa.Table | None) -> pa.Table:
-        spans, logs = telemetry_of(rows, log_rows)
-        traces = rows["trace_id"].to_pylist()
-        group_of = dict(zip(traces, rows["group"].to_pylist(), strict=True))
-        members: dict[int, tuple[list[Span], list[LogRecord]]] = defaultdict(lambda: ([], []))
-        for span in spans:
-            members[group_of[span.trace_id]][0].append(span)
-        for log in logs:
-            members[group_of[log.trace_id]][1].append(log)
+    def _scored(self, runs: dict[int, list[Trajectory]]) -> pa.Table:
+        """Return rows of `OUTPUT` for the runs of groups."""
+        keys, groups_of_keys = [], []
+        for group, members in runs.items():
+            for run in members:
+                for key in keys_of_run(run, group):
+                    keys.append((_signed(key.value), key.role, _time(key.first), _time(key.last)))
+                    groups_of_keys.append(group)
+        groups = {run.id: group for group, members in runs.items() for run in members}
+        found = scored_runs(
+            [run for members in runs.values() for run in members],
+            self.prepared,
+            self.salt,
+            self.selection,
+            self.time_ns,
+        )
         parts = [OUTPUT.empty_table()]
-        runs, groups, keys, groups_of_keys = [], {}, [], []
-        with infrequent_gc():
-            for group, (some, records) in sorted(members.items()):
-                for run in reconstruct_all(some, records):
-                    runs.append(run)
-                    groups[run.id] = group
-                    for key in keys_of_run(run, group):
-                        keys.append((_signed(key.value), key.role, key.first, key.last))
-                        groups_of_keys.append(group)
-            found = scored_runs(runs, self.prepared, self.salt, self.selection, self.time_ns)
         for kind, column, table in (
             ("run", "trajectory", found.trajectories),
             ("score", "score", found.scores),
@@ -87,6 +108,41 @@ class GroupScorer:
         table = pa.table([pa.array(*one) for one in zip(columns, _KEY.types, strict=True)], _KEY)
         parts.append(_part("key", "key", groups_of_keys, table))
         return pa.concat_tables(parts).combine_chunks()
+
+
+def _reconstructed(rows: pa.Table) -> dict[int, list[Trajectory]]:
+    """Return the runs of each group."""
+    spans, logs = rows, LOG_SCHEMA.empty_table()
+    if "log" in rows.column_names:
+        is_log = rows["log"].is_valid()
+        records = rows.filter(is_log)
+        spans = rows.filter(pc.invert(is_log))
+        parts = pa.chunked_array(records["log"].chunks, rows.schema.field("log").type)
+        logs = pa.table({name: pc.struct_field(parts, name) for name in LOG_SCHEMA.names})
+    group_of = dict(zip(rows["trace_id"].to_pylist(), rows["group"].to_pylist(), strict=True))
+    found = read_rows(spans, logs)
+    unreadable: dict[str, list[UnreadableRow]] = defaultdict(list)
+    for row in found.unreadable:
+        unreadable[row.span.trace_id].append(row)
+    members: dict[int, tuple[list[Span], list[LogRecord]]] = defaultdict(lambda: ([], []))
+    readable: dict[str, list[Span]] = defaultdict(list)
+    for span in found.spans:
+        if span.trace_id in unreadable:
+            readable[span.trace_id].append(span)
+        else:
+            members[group_of[span.trace_id]][0].append(span)
+    for log in found.logs:
+        members[group_of[log.trace_id]][1].append(log)
+    runs = {group: reconstruct_all(*telemetry) for group, telemetry in sorted(members.items())}
+    for trace, bad in sorted(unreadable.items()):
+        placeholder = failed_trajectory(readable[trace] or [bad[0].span], bad[0].reason)
+        runs.setdefault(group_of[trace], []).append(placeholder)
+    return runs
+
+
+def _time(value: int) -> int:
+    """Return a time as a signed number of 64 bits."""
+    return min(max(value, -_MOST - 1), _MOST)
 
 
 def _signed(value: int) -> int:

@@ -2,50 +2,91 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable
+from collections.abc import Hashable, Iterable, Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from ..pipeline.trace_groups import GroupKey, linked_groups
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["connected_groups", "groups_of_traces"]
+__all__ = [
+    "changes_of",
+    "connected_groups",
+    "groups_of_conversations",
+    "moved",
+    "own_group",
+    "traces_of",
+]
 
 _Name = TypeVar("_Name", bound=Hashable)
 
 
-def groups_of_traces(spans: DataFrame) -> DataFrame:
-    """Return the columns ``trace_id`` and ``group``, which traces of a conversation share.
-
-    The group is a hash of the conversation, or else of the trace. Only traces with several
-    conversations come to the driver. Two groups with equal hashes are scored together, which
-    changes nothing.
+def traces_of(spans: DataFrame) -> DataFrame:
+    """Return ``trace_id``, the number of ``rows`` and the conversations (``names``) of each trace.
 
     Args:
         spans: Rows of the table ``spans``.
     """
     from pyspark.sql import functions as sql
 
-    conversations = spans.groupBy("trace_id").agg(
-        sql.array_sort(sql.collect_set("conversation_id")).alias("names")
+    return spans.groupBy("trace_id").agg(
+        sql.count("*").alias("rows"),
+        sql.array_sort(sql.collect_set(sql.nullif("conversation_id", sql.lit("")))).alias("names"),
     )
-    hashed = conversations.select(
-        "trace_id",
-        sql.transform("names", lambda name: sql.xxhash64(sql.lit("c"), name)).alias("names"),
+
+
+def own_group() -> Column:
+    """Return the group of a trace that shares no conversation with another: a hash of its id."""
+    from pyspark.sql import functions as sql
+
+    return sql.xxhash64(sql.lit("t"), "trace_id")
+
+
+def groups_of_conversations(traces: DataFrame) -> DataFrame:
+    """Return ``trace_id`` and ``group`` of the traces that share a conversation with others.
+
+    The group is a hash of the conversation. Only traces with several conversations come to the
+    driver. Two groups with equal hashes are scored together, which changes nothing.
+
+    Args:
+        traces: The result of `traces_of`.
+    """
+    from pyspark.sql import functions as sql
+
+    named = traces.select("trace_id", sql.explode("names").alias("name"))
+    shared = named.groupBy("name").agg(sql.count("*").alias("traces")).where("traces > 1")
+    hashed = sql.xxhash64(sql.lit("c"), "name")
+    found = (
+        named.join(shared.select("name"), "name")
+        .groupBy("trace_id")
+        .agg(sql.array_sort(sql.collect_set(hashed)).alias("groups"))
     )
-    several = hashed.where("size(names) > 1").select("names").distinct().collect()
-    joined = _representatives(tuple(row.names) for row in several)
-    own = sql.xxhash64(sql.lit("t"), "trace_id")
-    found = hashed.select(
-        "trace_id", sql.when(sql.size("names") > 0, sql.col("names")[0]).otherwise(own).alias("own")
-    )
+    several = found.where("size(groups) > 1").select("groups").distinct().collect()
+    own = found.select("trace_id", sql.col("groups")[0].alias("group"))
+    joined = _representatives(tuple(row.groups) for row in several)
     if not joined:
-        return found.withColumnRenamed("own", "group")
-    changes = spans.sparkSession.createDataFrame(sorted(joined.items()), "own long, joined long")
-    return found.join(sql.broadcast(changes), "own", "left").select(
-        "trace_id", sql.coalesce("joined", "own").alias("group")
+        return own
+    return moved(own, sql.broadcast(changes_of(joined, traces.sparkSession)))
+
+
+def changes_of(joined: Mapping[int, int], spark: SparkSession) -> DataFrame:
+    """Return groups that become part of others, as ``group`` and ``joined``."""
+    return spark.createDataFrame(sorted(joined.items()), "group long, joined long")
+
+
+def moved(groups: DataFrame, changes: DataFrame) -> DataFrame:
+    """Return ``trace_id`` and ``group`` after groups became part of others.
+
+    Args:
+        groups: The groups of traces.
+        changes: The result of `changes_of`.
+    """
+    from pyspark.sql import functions as sql
+
+    return groups.join(changes, "group", "left").select(
+        "trace_id", sql.coalesce("joined", "group").alias("group")
     )
 
 

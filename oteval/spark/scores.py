@@ -3,29 +3,38 @@
 The first pass reconstructs and scores each group of traces that share conversations. It also yields
 the keys that the runs of a group share with runs of other groups that may belong to them. Groups
 with such keys are joined and scored anew, until no key connects two groups. The result equals that
-of a store. `groups` makes the groups, and the executors run `group_scores`.
+of a store. `groups` makes the groups, `tasks` distributes them, and the executors run
+`group_scores`.
 """
 
 from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from ..config import Config, StoredReference
 from ..errors import InputError
 from ..pipeline.prepared import prepare
 from ..selection import EVERYTHING, Selection
-from .group_scores import OUTPUT, GroupScorer
-from .groups import connected_groups, groups_of_traces
+from .group_scores import GroupScorer
+from .groups import (
+    changes_of,
+    connected_groups,
+    groups_of_conversations,
+    moved,
+    own_group,
+    traces_of,
+)
+from .tasks import number_of_tasks, scored, span_rows, with_groups, with_logs
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = ["Scored", "require_files", "score", "trajectories"]
+__all__ = ["GROUP_BYTES", "Scored", "require_files", "score", "trajectories"]
 
-# The spans that a task holds about, without those that one conversation has more.
-_SPANS_OF_BUCKET = 10_000
+GROUP_BYTES = 256 << 20
+"""The most bytes of rows that a conversation may have by default."""
 
 
 class Scored(NamedTuple):
@@ -61,6 +70,7 @@ def score(
     base: Path = Path(),
     selection: Selection = EVERYTHING,
     time_ns: int | None = None,
+    group_bytes: int = GROUP_BYTES,
 ) -> Scored:
     """Return the trajectories of traces and their scores.
 
@@ -73,6 +83,9 @@ def score(
         base: The folder that paths of the configuration are relative to.
         selection: The runs to score. Its limit does not apply.
         time_ns: The time of the scores (ns); now by default.
+        group_bytes: The most bytes of rows that a task holds of a conversation, or of runs that
+            continue each other. Each trace of a larger one has a run with the gap ``too_large``,
+            which no evaluator passes.
 
     Raises:
         InputError: A column is missing, or an evaluator needs a store or asks models.
@@ -86,31 +99,30 @@ def score(
         config.salt if config else "",
         selection,
         time.time_ns() if time_ns is None else time_ns,
+        group_bytes,
     )
-    spark = spans.sparkSession
-    count = max(spark.sparkContext.defaultParallelism, spans.count() // _SPANS_OF_BUCKET)
-    # Kept, because each round below reads it several times.
-    groups = groups_of_traces(spans).persist(StorageLevel.MEMORY_AND_DISK)
-    found = _scored(spans, logs, groups, scorer, count)
-    while True:
-        keys = found.where("kind = 'key'").select("group", "key.*")
-        joined = connected_groups(keys)
-        if not joined:
-            return Scored(
-                found.where("kind = 'run'").select("trajectory.*"),
-                found.where("kind = 'score'").select("score.*"),
-            )
-        changes = spark.createDataFrame(sorted(joined.items()), "group long, joined long")
-        groups = (
-            groups.join(sql.broadcast(changes), "group", "left")
-            .select("trace_id", sql.coalesce("joined", "group").alias("group"))
-            .persist(StorageLevel.MEMORY_AND_DISK)
-        )
-        names = spark.createDataFrame([(name,) for name in {*joined.values()}], "group long")
-        again = groups.join(sql.broadcast(names), "group", "left_semi")
-        rest = found.join(sql.broadcast(changes.select("group")), "group", "left_anti")
-        new = _scored(spans, logs, again, scorer, count)
+    plain = span_rows(spans)
+    rows = with_logs(plain, logs)
+    # Kept, because the number of tasks, the tasks, and each round below read them.
+    traces = traces_of(plain).persist(StorageLevel.MEMORY_AND_DISK)
+    groups = groups_of_conversations(traces).persist(StorageLevel.MEMORY_AND_DISK)
+    tasks = number_of_tasks(traces)
+    own = sql.coalesce("group", own_group()).alias("group")
+    ours = with_groups(rows, groups, "left").withColumn("group", own)
+    found = scored(ours, scorer, tasks)
+    groups = traces.join(groups, "trace_id", "left").select("trace_id", own)
+    while joined := connected_groups(found.where("kind = 'key'").select("group", "key.*")):
+        changes = sql.broadcast(changes_of(joined, spans.sparkSession))
+        again = groups.join(changes, "group").selectExpr("trace_id", "joined AS group")
+        again = again.persist(StorageLevel.MEMORY_AND_DISK)
+        new = scored(with_groups(rows, again, "inner"), scorer, tasks)
+        rest = found.join(changes.select("group"), "group", "left_anti")
         found = rest.select(new.columns).unionByName(new)
+        groups = moved(groups, changes).persist(StorageLevel.MEMORY_AND_DISK)
+    return Scored(
+        found.where("kind = 'run'").select("trajectory.*"),
+        found.where("kind = 'score'").select("score.*"),
+    )
 
 
 def _require(config: Config | None) -> None:
@@ -134,27 +146,3 @@ def require_files(config: Config) -> None:
             raise InputError(
                 f"evaluator {one.name!r} reads its reference from a database; give Spark a file"
             )
-
-
-def _scored(
-    spans: DataFrame, logs: DataFrame | None, groups: DataFrame, scorer: GroupScorer, count: int
-) -> DataFrame:
-    """Return the rows that `GroupScorer` makes of the traces of some groups."""
-    from pyspark import StorageLevel
-    from pyspark.sql import functions as sql
-    from pyspark.sql.pandas.types import from_arrow_schema
-
-    # Functions, not methods: Spark counts arguments, and takes `self` for one of them.
-    schema: Any = from_arrow_schema(OUTPUT)
-    bucketed = groups.withColumn("bucket", sql.pmod("group", sql.lit(count)))
-    ours = spans.join(bucketed, "trace_id").groupBy("bucket")
-    if logs is None:
-        found = ours.applyInArrow(lambda rows: scorer.score(rows), schema)
-    else:
-        # Named anew: Spark takes them for the same column, and refuses to group both sides by it.
-        renamed = bucketed.toDF(*bucketed.columns)
-        theirs = logs.join(renamed, "trace_id").groupBy("bucket")
-        found = ours.cogroup(theirs).applyInArrow(
-            lambda rows, records: scorer.score_with_logs(rows, records), schema
-        )
-    return found.persist(StorageLevel.DISK_ONLY)

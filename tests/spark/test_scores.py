@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import random
-import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -15,67 +13,22 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.errors import InputError
-from oteval.model import LogRecord, Span
+from oteval.model import Span
+from oteval.pipeline import refresh
+from oteval.pipeline import score as score_stored
 from oteval.spark import score
-from oteval.store.telemetry_rows import log_table, span_table
+from oteval.store import Store
+from oteval.store.telemetry_rows import SPAN_SCHEMA, span_table
 
 from ..make import CAPTURES, alike, capture
-from ..pipeline.test_trace_scores import _OTHERS, of_file, plain, stored
+from ..pipeline.test_trace_scores import _OTHERS, of_file, plain
+from .rows import RULES, Rows, conversation, first_revision, in_store, of_spark, on_spark
 
 pytestmark = [
     pytest.mark.spark,
-    pytest.mark.skipif(shutil.which("java") is None, reason="Spark needs Java"),
     pytest.mark.filterwarnings("default"),
 ]
-_RULES = """
-evaluators:
-  - {name: errors, type: tool_errors}
-  - {name: half, type: tool_errors, sample: 0.5}
-  - {name: agents, type: loops, where: {agent: [support, researcher]}}
-"""
-
-
-@pytest.fixture(scope="module")
-def spark() -> Iterator[Any]:
-    sql = pytest.importorskip("pyspark.sql", reason="PySpark is not installed")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYSPARK_PYTHON", sys.executable)
-        patch.setenv("SPARK_LOCAL_IP", "127.0.0.1")
-        builder = sql.SparkSession.builder.master("local[2]")
-        settings = {
-            "spark.driver.bindAddress": "127.0.0.1",
-            "spark.driver.host": "127.0.0.1",
-            "spark.ui.enabled": "false",
-            "spark.sql.shuffle.partitions": "4",
-        }
-        for name, value in settings.items():
-            builder = builder.config(name, value)
-        session = builder.getOrCreate()
-        yield session
-        session.stop()
-
-
-def on_spark(
-    spark: Any, spans: list[Span], logs: list[LogRecord], folder: Path
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of the trajectories and scores that Spark makes of Parquet files."""
-    pq.write_table(span_table(spans, 1), folder / "spans.parquet")
-    pq.write_table(log_table(logs, 1), folder / "logs.parquet")
-    frames = [spark.read.parquet(str(folder / f"{kind}.parquet")) for kind in ("spans", "logs")]
-    found = score(frames[0], parse_config(_RULES), frames[1])
-    runs, scores = (frame.toArrow().to_pylist() for frame in found)
-    return plain(runs), plain(scores)
-
-
-def in_store(
-    spans: list[Span], logs: list[LogRecord], base: Path
-) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the rows of a store; a run that was read again while it was filled has a later `rev`.
-
-    Spark reads each run whole, so all runs have the revision 1 there.
-    """
-    runs, scores = stored(spans, logs, parse_config(_RULES), base)
-    return [{**row, "rev": 1} for row in runs], [{**row, "rev": 1} for row in scores]
+_CONVERSATIONS, _TURNS, _CALLS = 4_000, 10, 12
 
 
 def test_captures_shapes_and_frameworks_have_the_rows_of_a_store(spark: Any, tmp_path: Path):
@@ -119,6 +72,47 @@ def test_traces_with_several_conversations_connect_them(spark: Any, tmp_path: Pa
     ]
 
     assert on_spark(spark, spans, [], tmp_path) == in_store(spans, [], tmp_path)
+
+
+def _million() -> Iterator[list[Span]]:
+    """Yield a million spans and more, in parts."""
+    for numbers in _parts(range(_CONVERSATIONS), 100):
+        yield [
+            span for number in numbers for span in conversation(number, turns=_TURNS, calls=_CALLS)
+        ]
+
+
+def _parts(numbers: range, size: int) -> Iterator[range]:
+    yield from (numbers[start : start + size] for start in range(0, len(numbers), size))
+
+
+def _rows_of_million(folder: Path) -> tuple[Rows, Rows]:
+    """Return the rows of a store with the million spans, and write these as Parquet."""
+    count = 0
+    with Store(folder / "store.duckdb") as store:
+        with pq.ParquetWriter(folder / "spans.parquet", SPAN_SCHEMA) as writer:
+            for spans in _million():
+                writer.write_table(span_table(spans, count + 1))
+                store.spans.write(spans)
+                count += len(spans)
+        assert count >= 1_000_000
+        refresh(store)
+        for _ in score_stored(store, parse_config(RULES), folder):
+            pass
+        runs = [row for batch in store.trajectories.export() for row in batch.to_pylist()]
+        scores = [row for batch in store.scores.export() for row in batch.to_pylist()]
+    return first_revision(plain(runs)), first_revision(plain(scores))
+
+
+def test_a_million_spans_have_the_rows_of_a_store(spark: Any, tmp_path: Path):
+    """All columns are equal for 40,000 runs of agents in 4,000 conversations."""
+    expected = _rows_of_million(tmp_path)
+
+    runs, scores = of_spark(spark, tmp_path)
+
+    assert len(runs) == _CONVERSATIONS * _TURNS
+    assert runs == expected[0]
+    assert scores == expected[1]
 
 
 def test_an_evaluator_that_asks_a_model_is_refused(spark: Any, tmp_path: Path):

@@ -1,0 +1,230 @@
+"""Spark: trajectories and scores of Parquet, from 1 to 10 million spans, and of long histories.
+
+The spans are those of `traces`: runs of four spans. A standalone Spark has a master and workers
+with a core each, all on this machine. The clock covers a warm session, which has scored other spans
+twice: reading Parquet, grouping, reconstructing, two checks of each run, and writing both results
+as Parquet. CPU seconds are those of the driver, the master, the workers, the executors and their
+Python processes; starting them is not measured.
+
+The single machine reconstructs and scores the same spans in a database that holds them, in one
+process. Its storing of spans is not measured, as is writing the Parquet.
+
+For the ratio of two cores to one, all processes of a run are bound to so many processors. The wall
+time means nothing while other processes use them; CPU seconds hardly change.
+
+``histories`` is the file of the benchmark of that name: runs of 40 calls, each of which repeats all
+earlier messages.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+from . import histories, parts, traces
+from .clock import module, run, spent
+from .report import Row, below
+from .spark_cluster import SparkCluster, cpu_seconds
+
+FULL = {"sizes": [1_000_000, 4_000_000, 10_000_000], "scaling": 1_000_000, "runs": 100}
+QUICK = {"sizes": [20_000, 80_000], "scaling": 20_000, "runs": 10}
+
+LEAST_SPEEDUP = 1.7
+MOST_TIMES_SINGLE = 2
+MOST_TIMES_LINEAR = 1.25
+"""The most CPU seconds a span at the largest size, times those at the smallest."""
+
+_CALLS = 40
+_PART = 1_000_000
+_WARM = 20_000
+_RULES = """
+evaluators:
+  - {name: errors, type: tool_errors}
+  - {name: loops, type: loops}
+"""
+
+
+def write_spans(folder: Path, spans: int) -> None:
+    """Write generated spans as Parquet files, each of up to a million spans."""
+    folder.mkdir()
+    for number, first in enumerate(range(0, spans, _PART)):
+        lines = folder.parent / "spans.jsonl"
+        traces.write(lines, min(_PART, spans - first), seed=number + 1)
+        _parquet(lines, folder / f"part-{number:02}.parquet", folder.parent / "spans.duckdb")
+        lines.unlink()
+
+
+def write_histories(folder: Path, runs: int) -> None:
+    """Write the long histories as a Parquet file."""
+    folder.mkdir()
+    lines = folder.parent / "histories.jsonl"
+    histories.write(lines, runs, _CALLS)
+    _parquet(lines, folder / "part-00.parquet", folder.parent / "histories.duckdb")
+
+
+def _parquet(lines: Path, path: Path, database: Path) -> None:
+    """Write the spans of a file as Parquet, through a new database, which stays."""
+    database.unlink(missing_ok=True)
+    run(module("benchmarks.spark", "--do", "parquet", lines, path, database))
+
+
+def do_parquet(lines: str, path: str, database: str) -> None:
+    """Load a file into a database, and write its spans as Parquet."""
+    import pyarrow.parquet as pq
+
+    from oteval.pipeline import load
+    from oteval.store import Store
+
+    with Store(database) as store:
+        assert not load(store, [lines]).bad
+        batches = store.spans.export()
+        with pq.ParquetWriter(path, batches.schema, compression="zstd") as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+
+def do_single(database: str) -> dict[str, float]:
+    """Reconstruct and score the spans of a database in this process."""
+    from oteval.config import parse_config
+    from oteval.pipeline import refresh, score
+    from oteval.store import Store
+
+    with Store(database) as store, spent() as cost:
+        assert refresh(store)
+        assert sum(1 for _ in score(store, parse_config(_RULES), Path()))
+    return {"cpu_s": cost.cpu, "wall_s": cost.wall}
+
+
+def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
+    """Score a folder of Parquet on a new cluster, after a warm-up.
+
+    Args:
+        folder: The folder.
+        cores: The processors, and the workers.
+        warm: Another folder, which is scored twice before.
+    """
+    from oteval.config import parse_config
+    from oteval.spark import score
+
+    processors = sorted(os.sched_getaffinity(0))[: int(cores)]
+    os.sched_setaffinity(0, processors)
+    with (
+        tempfile.TemporaryDirectory() as name,
+        SparkCluster(Path(name), len(processors)) as cluster,
+    ):
+        session = cluster.session(spark__ui__showConsoleProgress="false")
+        for number, source in enumerate((warm, warm, folder)):
+            cpu, wall = cpu_seconds([os.getpid()]), time.perf_counter()
+            found = score(session.read.parquet(source), parse_config(_RULES))
+            for kind, frame in found._asdict().items():
+                frame.write.parquet(f"{name}/out-{number}/{kind}")
+            cpu = cpu_seconds([os.getpid()]) - cpu
+            wall = time.perf_counter() - wall
+        runs = session.read.parquet(f"{name}/out-2/trajectories").count()
+        session.stop()
+    return {"cpu_s": cpu, "wall_s": wall, "runs": runs}
+
+
+def measure(*, sizes: list[int], scaling: int, runs: int) -> dict[str, Any]:
+    """Measure Spark beside a single machine.
+
+    Args:
+        sizes: How many spans, ascending.
+        scaling: The spans that one and two cores score.
+        runs: The runs of the long histories.
+
+    Returns:
+        For each size, for ``scaling`` (``one`` and ``two``) and ``histories`` the ``spans``,
+        ``cpu_s`` and ``wall_s``; and the same of the single machine for the smallest size and the
+        histories.
+    """
+    found: dict[str, Any] = {"sizes": [], "scaling": {"spans": scaling}}
+    with tempfile.TemporaryDirectory() as name:
+        base = Path(name)
+        warm = base / "warm"
+        write_spans(warm, _WARM)
+        for spans in sizes:
+            folder = base / str(spans)
+            write_spans(folder, spans)
+            if spans == sizes[0]:
+                found["single"] = _measured("single", base / "spans.duckdb")
+                found["single"]["spans"] = min(spans, _PART)
+            found["sizes"].append({"spans": spans, **_measured("spark", folder, 2, warm)})
+        folder = base / "scaling"
+        write_spans(folder, scaling)
+        for label, cores in (("one", 1), ("two", 2)):
+            found["scaling"][label] = _measured("spark", folder, cores, warm)
+        folder = base / "histories"
+        write_histories(folder, runs)
+        spans = runs * 2 * _CALLS
+        single = _measured("single", base / "histories.duckdb")
+        found["histories"] = {"spans": spans, **_measured("spark", folder, 2, folder)}
+        found["histories"]["single"] = {"spans": spans, **single}
+    return found
+
+
+def _measured(work: str, *arguments: Any) -> dict[str, float]:
+    result: dict[str, float] = json.loads(
+        run(module("benchmarks.spark", "--do", work, *arguments)).output
+    )
+    return result
+
+
+def _cost(one: dict[str, float]) -> float:
+    """Return the microseconds of CPU a span."""
+    return one["cpu_s"] / one["spans"] * 1e6
+
+
+def rows(found: dict[str, Any]) -> list[Row]:
+    """Return the figures as a table."""
+    out = [
+        Row(
+            f"Spark, {one['spans']:,} spans: CPU us a span, seconds",
+            f"{_cost(one):.0f}, {one['wall_s']:,.0f}",
+        )
+        for one in found["sizes"]
+    ]
+    first, last = found["sizes"][0], found["sizes"][-1]
+    steep = _cost(last) / _cost(first)
+    out.append(
+        below("CPU a span, the largest times the smallest", steep, "{:.2f}", MOST_TIMES_LINEAR)
+    )
+    for label, ours, single in (
+        (f"{first['spans']:,} spans", first, found["single"]),
+        ("long histories", found["histories"], found["histories"]["single"]),
+    ):
+        out.append(Row(f"a single machine, {label}: CPU us a span", f"{_cost(single):.0f}"))
+        times = _cost(ours) / _cost(single)
+        figure = f"Spark, {label}: CPU a span, times a single machine's"
+        out.append(below(figure, times, "{:.2f}", MOST_TIMES_SINGLE))
+    scaling = found["scaling"]
+    faster = scaling["one"]["wall_s"] / scaling["two"]["wall_s"]
+    out.append(
+        Row(
+            f"two cores, times as fast as one, {scaling['spans']:,} spans",
+            f"{faster:.2f}",
+            target=f"at least {LEAST_SPEEDUP}",
+            held=faster >= LEAST_SPEEDUP,
+        )
+    )
+    return out
+
+
+def _do(work: str, *arguments: str) -> None:
+    if work == "parquet":
+        do_parquet(*arguments)
+    else:
+        does = {"single": do_single, "spark": do_spark}[work]
+        print(json.dumps(does(*arguments)))
+
+
+if __name__ == "__main__":
+    if sys.argv[1:2] == ["--do"]:
+        _do(*sys.argv[2:])
+    else:
+        parts.main("spark")

@@ -125,6 +125,7 @@ def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
                 frame.write.parquet(f"{name}/out-{number}/{kind}")
             cpu = cpu_seconds([os.getpid()]) - cpu
             wall = time.perf_counter() - wall
+            session.catalog.clearCache()
         runs = session.read.parquet(f"{name}/out-2/trajectories").count()
         session.stop()
     return {"cpu_s": cpu, "wall_s": wall, "runs": runs}

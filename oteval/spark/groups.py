@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
-from itertools import groupby
 from typing import TYPE_CHECKING, TypeVar
 
 from ..pipeline.trace_groups import GroupKey, linked_groups
@@ -100,17 +99,16 @@ def connected_groups(keys: DataFrame) -> dict[int, int]:
     """
     from pyspark.sql import functions as sql
 
+    of = sql.struct("group", "role", "first", "last")
     shared = (
         keys.groupBy("value")
-        .agg(sql.min("group"), sql.max("group"))
+        .agg(sql.min("group"), sql.max("group"), sql.collect_list(of).alias("keys"))
         .where("min(group) <> max(group)")
     )
-    rows = keys.join(shared.select("value"), "value", "left_semi").orderBy("value")
-    found = (
-        GroupKey(row.value, row.group, row.role, row["first"], row["last"])
-        for row in rows.toLocalIterator()
+    same = (
+        [GroupKey(row.value, *key) for key in row["keys"]]
+        for row in shared.select("value", "keys").collect()
     )
-    same = (list(several) for _, several in groupby(found, lambda key: key.value))
     return _representatives(tuple(linked) for several in same for linked in linked_groups(several))
 
 

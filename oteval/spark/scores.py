@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = ["GROUP_BYTES", "Scored", "require_files", "score", "trajectories"]
 
-GROUP_BYTES = 256 << 20
+GROUP_BYTES = 128 << 20
 """The most bytes of rows that a conversation may have by default."""
 
 

@@ -14,10 +14,10 @@ import click
 
 from .. import __version__
 from ..config import DEFAULT_PATH, Config, load_config
-from ..errors import ConfigError, NotFound
+from ..errors import ConfigError, InputError, NotFound
 from ..jsontext import dumps, loads
 from ..monitor import require_packages, unset_variables
-from ..store import Store, StoredMark, is_short_of_memory
+from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
 from ..text import counted, seconds
 from . import common
 from .common import (
@@ -130,6 +130,10 @@ def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
     config = configured(config_path)
     require_packages(config)
     for path in db:
+        if is_result_folder(path):
+            raise InputError(
+                f"{path}: results of Spark, which no monitor checks; run oteval monitor backtest"
+            )
         if len(db) > 1:
             warn(f"{path}:")
         _show_status(path, config, as_json=as_json, is_named=len(db) > 1)

@@ -97,6 +97,16 @@ def test_commands_that_write_refuse_a_folder_of_results(results: Run):
     assert "score writes to its database, and out has results of Spark" in found.err
 
 
+def test_the_state_of_monitors_is_refused_with_another_command(results: Run):
+    """A folder of results has no state: status 2, and the command for the past."""
+    found = results("monitor", "status", "--db", "out")
+
+    assert found.status == 2
+    assert (
+        "out: results of Spark, which no monitor checks; run oteval monitor backtest" in found.err
+    )
+
+
 def test_an_unfinished_folder_is_not_read(results: Run):
     """Status 2 while the job runs or after it failed, though files are there."""
     Path("out", RESULTS).rename(Path("out", UNFINISHED))

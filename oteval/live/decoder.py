@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import os
+import select
 import threading
 import time
 from collections import deque
@@ -29,7 +30,7 @@ from ..durable_log import LogReader, Position, Record, RecordRange, SegmentMissi
 from ..files import sync
 from ..store.telemetry_rows import log_table, span_table
 
-__all__ = ["DecodedChunk", "SpoolDecoder", "keep_rejected"]
+__all__ = ["READY", "DecodedChunk", "SpoolDecoder", "keep_rejected"]
 
 _log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ _ALONE_FACTOR, _ALONE_SECONDS_PER_MB = 4, 2.0
 _MAX_ATTEMPTS = 2
 # How often children are replaced in a row before anything is decoded.
 _MAX_RESTARTS = 8
+READY = b"\n"
+"""The first output of a child, when it has imported everything."""
 
 
 @dataclass
@@ -116,6 +119,19 @@ class _DecoderProcess(ChildProcess):
         # NumPy would start a thread for linear algebra on each core, with memory for each.
         single = {"OPENBLAS_NUM_THREADS": "1"}
         super().__init__("oteval.live.decoder_child", str(folder), environment=single)
+        self._is_ready = False
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the child has started, or has ended."""
+        if not self._is_ready and select.select([self.output], [], [], 0)[0]:
+            self._await_start()
+        return self._is_ready
+
+    def _await_start(self) -> None:
+        if not self._is_ready:
+            self.output.read(len(READY))
+            self._is_ready = True
 
     def decode(self, stretch: RecordRange) -> None:
         """Make the child decode a stretch.
@@ -135,6 +151,7 @@ class _DecoderProcess(ChildProcess):
         watchdog.daemon = True
         watchdog.start()
         try:
+            self._await_start()
             return DecodedChunk.read(self.output)
         finally:
             watchdog.cancel()
@@ -324,12 +341,14 @@ class SpoolDecoder:
     def _assign(self) -> None:
         """Send stretches to the children, until each has one to decode and one more."""
         self._adapt_children()
-        while len(self._assignments) < _STRETCHES_PER_CHILD * len(self._children):
+        # Chunks are returned in order, so a child that still starts would delay the others'.
+        started = [child for child in self._children if child.is_ready] or self._children[:1]
+        while len(self._assignments) < _STRETCHES_PER_CHILD * len(started):
             stretch = self._next_stretch()
             if stretch is None:
                 return
             busy = [assignment.child for assignment in self._assignments]
-            child = min(self._children, key=busy.count)
+            child = min(started, key=busy.count)
             self._assignments.append(_Assignment(child, stretch))
             child.decode(stretch)
 

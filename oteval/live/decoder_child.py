@@ -37,12 +37,13 @@ from ..ingest.otlp.wire_spans import RequestSpans, read_columns, request_spans
 from ..model import LogRecord
 from ..store.span_column_rows import span_column_table
 from ..store.telemetry_rows import log_table, span_table
-from .decoder import DecodedChunk, keep_rejected
+from .decoder import READY, DecodedChunk, keep_rejected
 
 __all__ = ["ROWS", "ChunkBuilder", "decode", "main"]
 
-# A chunk of this many rows or bytes is stored in less than a tenth of a second.
-ROWS = 8_192
+# A chunk of this many rows or bytes is stored in some tenth of a second. A stretch of spans of
+# usual size has fewer rows, and becomes one chunk.
+ROWS = 12_288
 _CHUNK_BYTES = 64 << 20
 # A child may use this share of the machine's memory, and at least this much.
 _MEMORY_SHARE, _MIN_MEMORY = 0.5, 2 << 30
@@ -221,6 +222,8 @@ def main(arguments: list[str]) -> None:
     gc.set_threshold(100_000, 20, 100)
     _limit_memory()
     folder = Path(arguments[0])
+    sys.stdout.buffer.write(READY)
+    sys.stdout.buffer.flush()
     for line in sys.stdin:
         start, end = (Position(*place) for place in json.loads(line))
         for chunk in _decode_stretch(folder, start, end, _is_own):

@@ -4,10 +4,10 @@ It stores the spooled requests, scores traces, checks monitors, and serves the d
 commands.
 
 Its configuration is the first line of its standard input. It is not in the arguments because other
-users can see them, and the URL to forward to may contain a password. Every half second the process
-writes its state to standard output as a line of JSON. When standard input ends, the listening
-process is gone, and this one ends at once. On SIGTERM it first stores the spooled requests, for a
-limited time.
+users can see them, and the URL to forward to may contain a password. Every half second, and after
+commits, the process writes its state to standard output as a line of JSON. When standard input
+ends, the listening process is gone, and this one ends at once. On SIGTERM it first stores the
+spooled requests, for a limited time.
 """
 
 from __future__ import annotations
@@ -44,7 +44,8 @@ from .store_writer import StoreWriter
 __all__ = ["SteadyClock", "StorageProcess", "main"]
 
 _log = logging.getLogger(__name__)
-_STATE_INTERVAL = 0.5  # seconds
+# Seconds between two reports of the state: without a commit, and at least.
+_STATE_INTERVAL, _MIN_STATE_INTERVAL = 0.5, 0.05
 # After a tick, scoring pauses for a multiple of the tick's duration, so that more traces share its
 # fixed cost.
 _PAUSE_FACTOR = 4
@@ -88,6 +89,7 @@ class StorageProcess:
         self._config = config
         self._clock = SteadyClock()
         self._stopping = threading.Event()
+        self._has_stored = threading.Event()
         self._is_orphaned = False
         self._store = Store(config.db, served=False, checkpoints=False)
         self._store.set_memory_limit(f"{config.memory}MB")
@@ -135,6 +137,7 @@ class StorageProcess:
         """
         self._is_orphaned = orphaned
         self._stopping.set()
+        self._has_stored.set()
 
     def reload(self) -> None:
         """Make the rules be reloaded. Safe in any thread and in a signal handler."""
@@ -216,6 +219,7 @@ class StorageProcess:
 
     def _notify_scoring(self, trace_ids: Sequence[str]) -> None:
         self._scoring.notify(trace_ids, self._clock())
+        self._has_stored.set()
 
     def _load_rules(self) -> EvaluatorRules:
         if self._config.config:
@@ -233,8 +237,9 @@ class StorageProcess:
                 self._serving.repair()
             with suppress(Exception):
                 _report(state=self.state())
-            if self._stopping.wait(_STATE_INTERVAL):
-                time.sleep(_STATE_INTERVAL)
+            self._has_stored.wait(_STATE_INTERVAL)
+            self._has_stored.clear()
+            time.sleep(_STATE_INTERVAL if self._stopping.is_set() else _MIN_STATE_INTERVAL)
 
 
 def _report(**message: Any) -> None:

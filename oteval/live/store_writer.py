@@ -228,14 +228,14 @@ class StoreWriter:
         seconds = time.perf_counter() - begun
         self.position = chunk.end
         now = time.time_ns()
-        traces = set(chunk.spans["trace_id"].unique().to_pylist())
-        traces.update(chunk.logs["trace_id"].unique().to_pylist())
-        self._on_stored(sorted(filter(None, traces)))
-        remove_before(self._folder, chunk.end.segment, self._first_segment)
         self.statistics.spans += spans.stored
         self.statistics.logs += logs.stored
         self.statistics.duplicates += spans.duplicate + logs.duplicate
         self._count(chunk, seconds, now)
+        traces = set(chunk.spans["trace_id"].unique().to_pylist())
+        traces.update(chunk.logs["trace_id"].unique().to_pylist())
+        self._on_stored(sorted(filter(None, traces)))
+        remove_before(self._folder, chunk.end.segment, self._first_segment)
 
     def _count(self, chunk: DecodedChunk, seconds: float, now: int) -> None:
         statistics = self.statistics

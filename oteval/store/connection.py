@@ -21,6 +21,7 @@ __all__ = [
     "LOADING_MEMORY_LIMIT",
     "MEMORY",
     "MEMORY_LIMIT",
+    "ROW_GROUP_ROWS",
     "attach_new",
     "attach_shard",
     "begin_sharded",
@@ -41,7 +42,8 @@ LOADING_MEMORY_LIMIT = "100MB"
 # spans/s a commit took up to 0.95 s with 16,384 rows, 0.52 s with 4,096 and 0.25 s with 2,048, and
 # inserts were as fast. The size is given at every opening because the file does not store it: the
 # next checkpoint would rewrite all rows in DuckDB's default size (122,880).
-_ROW_GROUPS = "ROW_GROUP_SIZE 2048"
+ROW_GROUP_ROWS = 2048
+_ROW_GROUPS = f"ROW_GROUP_SIZE {ROW_GROUP_ROWS}"
 # DuckDB 1.5 and DuckDB 2 both read this format. A long column of a row group begins a new block, so
 # small blocks leave less space empty than DuckDB's default (262,144). Blocks of 16,384 bytes save
 # nothing more.

@@ -16,6 +16,7 @@ import pyarrow as pa
 from ..model import LogRecord, Span, WriteResult
 from ..model.write_result import MAX_CONFLICTS
 from .archive.reader import ArchiveReader
+from .connection import ROW_GROUP_ROWS
 from .memory import MAX_READ_BYTES, ReadLimit, is_wide, with_memory
 from .progress import newest_seq
 from .query import (
@@ -197,7 +198,9 @@ class Spans:
 
     def _insert(self, batch: SpanBatch) -> WriteResult:
         table = batch.table()
-        with registered(self._connection, "incoming", table):
+        # DuckDB inserts the batches of a table in parallel.
+        batches = pa.Table.from_batches(table.to_batches(ROW_GROUP_ROWS), table.schema)
+        with registered(self._connection, "incoming", batches):
             stored = number(
                 self._connection,
                 f"""

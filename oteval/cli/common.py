@@ -38,6 +38,7 @@ __all__ = [
     "print_json",
     "progress",
     "select",
+    "source_option",
     "time_of",
     "warn",
     "write_report",
@@ -93,18 +94,24 @@ def _in_folder(folder: str) -> list[str]:
     return paths
 
 
-def _one_database(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
+def _one_database(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str:
     """Return the one database that is named."""
+    name = _one_source(context, option, given)
+    if is_result_folder(name):
+        raise click.UsageError(
+            f"{context.info_name} writes to its database, and {name} has results of Spark, "
+            "which can only be read; give --db FILE"
+        )
+    return name
+
+
+def _one_source(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
+    """Return the one database, or the one folder of results, that is named."""
     if len(given) != 1:
         raise click.UsageError(
             f"{context.info_name} uses one database, and {len(given)} are given; give one --db FILE"
         )
-    if is_result_folder(given[0]):
-        raise click.UsageError(
-            f"{context.info_name} writes to its database, and {given[0]} has results of Spark, "
-            "which can only be read; give --db FILE"
-        )
-    if Path(given[0]).is_dir():
+    if Path(given[0]).is_dir() and not is_result_folder(given[0]):
         raise click.UsageError(
             f"{context.info_name} uses one database, and {given[0]} is a folder; give --db FILE"
         )
@@ -122,6 +129,12 @@ _DATABASE: dict[str, Any] = {
     "metavar": "FILE",
 }
 db_option = click.option("--db", callback=_one_database, help="The database file.", **_DATABASE)
+source_option = click.option(
+    "--db",
+    callback=_one_source,
+    help="The database file, or a folder of results of Spark.",
+    **_DATABASE,
+)
 databases_option = click.option(
     "--db",
     callback=_databases,

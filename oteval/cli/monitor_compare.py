@@ -9,7 +9,7 @@ from ..monitor import require_packages
 from ..store import Store
 from ..text import counted, seconds
 from . import common
-from .common import db_option, json_option, open_store, out, print_json, time_of, warn
+from .common import json_option, open_store, out, print_json, source_option, time_of, warn
 from .monitor import config_option, configured
 
 __all__ = ["compare"]
@@ -31,7 +31,7 @@ __all__ = ["compare"]
     "--by", multiple=True, metavar="KEY", help="Also slice by this attribute; may be repeated."
 )
 @config_option
-@db_option
+@source_option
 @json_option
 def compare(
     before: str,

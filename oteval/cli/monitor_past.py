@@ -11,12 +11,12 @@ from ..monitor import require_packages
 from ..text import counted
 from . import common
 from .common import (
-    db_option,
     json_option,
     open_store,
     out,
     print_json,
     progress,
+    source_option,
     time_of,
     warn,
 )
@@ -37,7 +37,7 @@ _until = click.option("--until", help="Runs before this time.")
 @_since
 @_until
 @config_option
-@db_option
+@source_option
 @json_option
 def backtest(since: str | None, until: str | None, config_path: str, db: str, as_json: bool) -> int:
     """Run the monitors over the stored past, and list the alerts they would have raised.
@@ -103,7 +103,7 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
 @_since
 @_until
 @config_option
-@db_option
+@source_option
 @json_option
 def simulate(
     drops: tuple[float, ...],

@@ -254,7 +254,7 @@ def test_the_schema_is_json(oteval: Run):
     assert done.status == 0
     assert json.loads(done.out)["properties"].keys() == {
         *("evaluators", "gates", "salt", "completion", "budgets", "retention"),
-        *("forward", "events", "metrics", "redact"),
+        *("forward", "push", "events", "metrics", "redact"),
         *("monitors", "notify"),
     }
 

@@ -227,7 +227,11 @@ def test_queries_cannot_reach_files(store: Store, tmp_path: Path, query: str):
 
 @pytest.mark.parametrize(
     "setting",
-    ["enable_external_access = true", "threads = 64", "lock_configuration = false"],
+    [
+        "enable_external_access = true",
+        "max_temp_directory_size = '1TB'",
+        "lock_configuration = false",
+    ],
 )
 def test_settings_cannot_be_changed_later(store: Store, setting: str):
     """The configuration is locked once the store is open."""

@@ -31,7 +31,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance bench bench-monitor bench-spark lock screens clean
+.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small conformance bench bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -64,7 +64,7 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark-small conformance sbom audit
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -121,6 +121,10 @@ test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP)
 # reason, where there is no Java.
 test-spark: $(SPARK_STAMP)
 	$(SPARK)/bin/python -m pytest -q -rs -m spark tests/spark
+
+# The same without the million spans and the conversation of 100,000, which take some ten minutes.
+test-spark-small: $(SPARK_STAMP)
+	$(SPARK)/bin/python -m pytest -q -rs -m 'spark and not large' tests/spark
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
 test-browser: $(BROWSER_STAMP)

@@ -129,6 +129,7 @@ def large(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.large
 def test_a_conversation_of_100_000_spans_is_scored_in_one_task(spark: Any, large: Path):
     """It has all of its turns, each with its scores, and so have the small ones."""
     runs, scores = of_spark(spark, large)
@@ -141,6 +142,7 @@ def test_a_conversation_of_100_000_spans_is_scored_in_one_task(spark: Any, large
     assert sum(row["evaluator"] == "errors" for row in scores) == len(runs)
 
 
+@pytest.mark.large
 def test_a_conversation_that_is_too_large_has_gaps(spark: Any, large: Path):
     """Each trace of it has a run that no evaluator passes; the small ones are scored."""
     runs, scores = of_spark(spark, large, group_bytes=1 << 20)

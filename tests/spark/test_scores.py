@@ -104,6 +104,7 @@ def _rows_of_million(folder: Path) -> tuple[Rows, Rows]:
     return first_revision(plain(runs)), first_revision(plain(scores))
 
 
+@pytest.mark.large
 def test_a_million_spans_have_the_rows_of_a_store(spark: Any, tmp_path: Path):
     """All columns are equal for 40,000 runs of agents in 4,000 conversations."""
     expected = _rows_of_million(tmp_path)

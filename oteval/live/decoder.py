@@ -34,9 +34,9 @@ __all__ = ["READY", "DecodedChunk", "SpoolDecoder", "keep_rejected"]
 
 _log = logging.getLogger(__name__)
 
-# Bytes of the spool in one stretch, and the backlog from which on a second child is started.
-_STRETCH_SIZE = 16 << 20
-_BURST = 4 * _STRETCH_SIZE
+# Bytes of the spool in one stretch. A second child is started when so many were received before the
+# age at which requests are decoded anyway: its start takes as long as decoding two stretches.
+_STRETCH_SIZE = _BURST = 16 << 20
 _MAX_CHILDREN = min(2, machine.processors())
 _STRETCHES_PER_CHILD = 2  # one that it decodes, and the next
 _IDLE_POLL = 0.02  # seconds

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.otlp_load import requests
 from benchmarks.served import until
-from oteval.durable_log import segment_sizes
+from oteval.durable_log import RecordRange, segment_sizes
 from oteval.ingest.spool import Encoding, Kind, Record, Spool
 from oteval.live import decoder
 from oteval.live.store_writer import StoreWriter
@@ -144,6 +144,8 @@ def test_a_burst_is_decoded_by_two_and_stored_in_its_order(
     monkeypatch.setattr(decoder, "_STRETCH_SIZE", 20_000)
     monkeypatch.setattr(decoder, "_BURST", 100_000)
     monkeypatch.setattr(decoder, "_MAX_CHILDREN", 2)
+    # The second one gets its stretches before it has started.
+    monkeypatch.setattr(decoder._DecoderProcess, "is_ready", True)
     loads = list(requests(40, batch=8))
     for load in loads:
         bench.append("traces", "protobuf", load.body)
@@ -160,6 +162,36 @@ def test_a_burst_is_decoded_by_two_and_stored_in_its_order(
     assert [(s.trace_id, s.span_id) for s in stored] == [
         one for load in loads for one in load.spans
     ]
+
+
+def test_a_second_decoder_that_still_starts_delays_nothing(
+    bench: _Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first one decodes everything meanwhile."""
+    asked: list[int] = []
+    send = decoder._DecoderProcess.decode
+
+    def decode(child: decoder._DecoderProcess, stretch: RecordRange) -> None:
+        asked.append(child.pid)
+        send(child, stretch)
+
+    monkeypatch.setattr(decoder, "_STRETCH_SIZE", 20_000)
+    monkeypatch.setattr(decoder, "_BURST", 100_000)
+    monkeypatch.setattr(decoder, "_MAX_CHILDREN", 2)
+    monkeypatch.setattr(decoder._DecoderProcess, "is_ready", False)
+    monkeypatch.setattr(decoder._DecoderProcess, "decode", decode)
+    for load in requests(40, batch=8):
+        bench.append("traces", "protobuf", load.body)
+
+    writer = StoreWriter(bench.store, bench.folder, bench._stored, age=0.05)
+    until(lambda: writer.error or not writer.left())
+    pids = writer.decoder_pids
+    writer.close()
+
+    assert writer.error is None
+    assert len(pids) == 2
+    assert set(asked) == {pids[0]}
+    assert bench.store.spans.count() == (320, 0)
 
 
 def test_the_second_decoder_ends_when_the_burst_is_over(

@@ -31,7 +31,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small conformance bench bench-monitor bench-spark lock screens clean
+.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small conformance bench bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -65,6 +65,9 @@ screens: $(STAMP)
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
 test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark-small conformance sbom audit
+
+# What the parts of test-all need, set up before them.
+environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)

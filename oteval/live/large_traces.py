@@ -2,6 +2,9 @@
 
 Groups of traces run one at a time. A group that took long is not started again before a multiple
 of that time has passed, so that one agent cannot occupy the processor permanently.
+
+Other traces may need traces of the running group, which are then reconstructed a second time, with
+the spans that have arrived since. The older result must not replace the newer one.
 """
 
 from __future__ import annotations
@@ -9,15 +12,20 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from ..pipeline import RefreshResult
 
-__all__ = ["BackgroundReconstructor", "LargeGroup"]
+__all__ = ["BackgroundReconstructor", "LargeGroup", "Overtaken"]
 
 # A group pauses for this multiple of the time that its reconstruction took.
 _PAUSE_FACTOR = 2
+
+
+class Overtaken(Exception):
+    """Traces were reconstructed elsewhere while a group with them ran."""
 
 
 @dataclass
@@ -39,16 +47,17 @@ class LargeGroup:
     reconstructed_meanwhile: set[str] = field(default_factory=set)
 
     @property
-    def is_stale(self) -> bool:
-        """Whether the result may have overwritten a newer one, so that the group must run again."""
-        refreshed = self.refreshed
-        return refreshed is not None and not self.reconstructed_meanwhile.isdisjoint(
-            refreshed.trace_ids
-        )
+    def is_overtaken(self) -> bool:
+        """Whether some of its traces were reconstructed elsewhere. Those still open run again."""
+        if self.refreshed is None:
+            return isinstance(self.error, Overtaken)
+        return not self.reconstructed_meanwhile.isdisjoint(self.refreshed.trace_ids)
 
 
 class BackgroundReconstructor:
-    """Reconstructs groups of traces in a thread. All calls come from the scoring thread.
+    """Reconstructs groups of traces in a thread.
+
+    All calls but those of `writing` come from the scoring thread.
 
     Args:
         refresh: Reconstructs traces; called in the background thread.
@@ -65,6 +74,7 @@ class BackgroundReconstructor:
         self._members: set[str] = set()
         self._paused_until: dict[str, float] = {}
         self._running: tuple[LargeGroup, threading.Thread, float] | None = None
+        self._lock = threading.Lock()
 
     def __contains__(self, name: str) -> bool:
         """Return whether a trace is queued, running or paused."""
@@ -86,10 +96,33 @@ class BackgroundReconstructor:
         self._members.update(names)
         self._start_next()
 
-    def note_reconstructed(self, traces: Collection[str]) -> None:
-        """Note that traces were reconstructed elsewhere, which may make the running group stale."""
-        if self._running is not None:
-            self._running[0].reconstructed_meanwhile.update(traces)
+    @contextmanager
+    def elsewhere(self) -> Iterator[Callable[[Collection[str]], None]]:
+        """Let the scoring thread reconstruct traces in a block, in which the group cannot write.
+
+        Yields:
+            A function to call with the traces that were reconstructed.
+        """
+
+        def note(traces: Collection[str]) -> None:
+            if self._running is not None:
+                self._running[0].reconstructed_meanwhile.update(traces)
+
+        with self._lock:
+            yield note
+
+    @contextmanager
+    def writing(self, traces: Collection[str]) -> Iterator[None]:
+        """Let the running group write trajectories in a block.
+
+        Raises:
+            Overtaken: One of the traces was reconstructed elsewhere while the group ran.
+        """
+        with self._lock:
+            assert self._running is not None
+            if not self._running[0].reconstructed_meanwhile.isdisjoint(traces):
+                raise Overtaken
+            yield
 
     def take_finished(self) -> LargeGroup | None:
         """Return the group that finished, if one did, and start the next."""

@@ -199,10 +199,11 @@ class TraceReconstructor:
         names = [trace.trace_id for trace in batch]
         locator = locator or RowLocator(self._store, self._tracker, self._arrivals.last_row)
         rows = sum(map(self._rows, names))
-        refreshed = refresh_traces(self._store, names, locator)
+        with self._background.elsewhere() as note:
+            refreshed = refresh_traces(self._store, names, locator)
+            note(refreshed.trace_ids)
         width = 1 + refreshed.read_bytes // max(1, rows)
         self._max_rows = max(1, min(_BATCH_ROWS, _GROWTH * self._max_rows, _BATCH_BYTES // width))
-        self._background.note_reconstructed(refreshed.trace_ids)
         # A conversation is reconstructed as a whole: its other traces need not be done again.
         others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
         yield from self._hand_over([*batch, *others], refreshed)
@@ -341,12 +342,12 @@ class TraceReconstructor:
 
     def _refresh_in_background(self, names: Sequence[str]) -> RefreshResult:
         assert self._background_store is not None
-        return refresh_traces(self._background_store, names)
+        return refresh_traces(self._background_store, names, writing=self._background.writing)
 
     def _finish_large(self, now: int) -> Iterator[ReconstructedTraces]:
         """Yield the traces that the background has reconstructed."""
         group = self._background.take_finished()
-        if group is None or group.is_stale:
+        if group is None or group.is_overtaken:
             return
         unchanged = []
         for name in group.names:

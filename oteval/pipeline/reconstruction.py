@@ -11,7 +11,7 @@ import logging
 import traceback
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from itertools import chain
 from typing import NamedTuple, Protocol
 
@@ -98,6 +98,14 @@ class RefreshResult(NamedTuple):
     rows: pa.Table | None = None
 
 
+Writing = Callable[[Sequence[str]], AbstractContextManager[None]]
+"""Returns the context in which the trajectories of some traces are written."""
+
+
+def _freely(_traces: Sequence[str]) -> AbstractContextManager[None]:
+    return nullcontext()
+
+
 class _PageSize:
     """How many traces are reconstructed together, by the bytes of those before.
 
@@ -154,7 +162,10 @@ def refresh(
 
 
 def refresh_traces(
-    store: Store, trace_ids: Sequence[str], locator: TraceLocator | None = None
+    store: Store,
+    trace_ids: Sequence[str],
+    locator: TraceLocator | None = None,
+    writing: Writing = _freely,
 ) -> RefreshResult:
     """Reconstruct some traces and all traces that belong to them.
 
@@ -162,10 +173,12 @@ def refresh_traces(
         store: The store.
         trace_ids: The traces.
         locator: Knows where their rows are. By default the store is searched.
+        writing: Returns the context in which the trajectories are written.
     """
     locator = locator or _StoreSearch(store)
     with infrequent_gc():
-        return _refresh_page(store, trace_ids, locator.with_conversations(trace_ids), locator)
+        page = locator.with_conversations(trace_ids)
+        return _refresh_page(store, trace_ids, page, locator, writing)
 
 
 def explain(store: Store, name: str) -> Explanation:
@@ -202,7 +215,11 @@ def _resolve_trace(store: Store, name: str) -> str:
 
 
 def _refresh_page(
-    store: Store, requested: Sequence[str], page: Sequence[str], locator: TraceLocator
+    store: Store,
+    requested: Sequence[str],
+    page: Sequence[str],
+    locator: TraceLocator,
+    writing: Writing = _freely,
 ) -> RefreshResult:
     """Reconstruct a page of traces and all traces that belong to them, and store the trajectories.
 
@@ -214,19 +231,20 @@ def _refresh_page(
         requested: The requested traces.
         page: These traces with their conversations.
         locator: Knows where their rows are.
+        writing: Returns the context in which the trajectories are written.
     """
     try:
         loaded, trajectories = _reconstruct_together(store, page, locator)
     except TooLarge as error:
         conversations = _by_conversation(page, locator)
         if len(conversations) == 1:
-            return _store_placeholders(store, requested, str(error))
+            return _store_placeholders(store, requested, str(error), writing)
         middle = len(conversations) // 2
         parts = []
         for half in (conversations[:middle], conversations[middle:]):
             traces = sorted(chain(*half))
             ours = sorted(set(requested).intersection(traces))
-            parts.append(_refresh_page(store, ours, traces, locator))
+            parts.append(_refresh_page(store, ours, traces, locator, writing))
         return RefreshResult(
             trace_ids=sorted({name for part in parts for name in part.trace_ids}),
             times=merge_ranges(time for part in parts for time in part.times),
@@ -236,7 +254,8 @@ def _refresh_page(
             read_rows=sum(part.read_rows for part in parts),
             rows=pa.concat_tables(part.rows for part in parts if part.rows is not None),
         )
-    rows = store.trajectories.write_rows(trajectories, loaded.trace_ids, loaded.times)
+    with writing(loaded.trace_ids):
+        rows = store.trajectories.write_rows(trajectories, loaded.trace_ids, loaded.times)
     changed = rows["trajectory_id"].to_pylist()
     with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
     others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
@@ -262,12 +281,15 @@ def _by_conversation(page: Sequence[str], locator: TraceLocator) -> list[list[st
     return groups
 
 
-def _store_placeholders(store: Store, traces: Sequence[str], reason: str) -> RefreshResult:
+def _store_placeholders(
+    store: Store, traces: Sequence[str], reason: str, writing: Writing
+) -> RefreshResult:
     """Store trajectories without messages for traces that are too large to be reconstructed."""
     _log.warning("not reconstructed: %s: %s", ", ".join(traces[:5]), reason)
     spans = store.spans.first_of_traces(traces)
     placeholders = [failed_trajectory([span], reason, "too_large") for span in spans]
-    rows = store.trajectories.write_rows(placeholders, [span.trace_id for span in spans])
+    with writing(traces):
+        rows = store.trajectories.write_rows(placeholders, [span.trace_id for span in spans])
     changed = rows["trajectory_id"].to_pylist()
     return RefreshResult(list(traces), _times(spans), changed, rows=rows)
 

@@ -48,7 +48,10 @@ def trajectory(server: Served, trace_id: str, seconds: float = 60.0) -> dict[str
         known = json.loads(body)
         return known if status == 200 and known["scores"] else None
 
-    return dict(until(found, seconds))
+    try:
+        return dict(until(found, seconds))
+    except TimeoutError as error:
+        raise TimeoutError(f"{trace_id}: {error}: {server.state()} {server.log[-20:]}") from error
 
 
 def all_scored(server: Served, runs: list[str]) -> bool:

@@ -11,8 +11,8 @@ import pytest
 
 from oteval.live import reconstructor
 from oteval.live.large_traces import BackgroundReconstructor
-from oteval.model import Span
-from oteval.pipeline import RefreshResult
+from oteval.model import Span, Trajectory
+from oteval.pipeline import RefreshResult, reconstruction
 from oteval.store import Store
 
 from .conftest import SECOND, Driver
@@ -64,11 +64,11 @@ class Gate:
         self.asked: list[list[str]] = []
         real = reconstructor.refresh_traces
 
-        def refresh(store: Store, names: Sequence[str], *places: Any) -> RefreshResult:
+        def refresh(store: Store, names: Sequence[str], *places: Any, **more: Any) -> RefreshResult:
             if name in names:
                 self.reached.set()
                 self.open.wait(10)
-            found = real(store, names, *places)
+            found = real(store, names, *places, **more)
             self.asked.append(found.trace_ids)
             return found
 
@@ -138,6 +138,47 @@ def test_what_comes_while_a_large_trace_is_at_work_is_not_forgotten(
     assert len(list(driver.store.trajectories.read())) == 101
 
 
+def test_a_large_trace_that_others_needed_meanwhile_keeps_its_newest_runs(
+    driver: Driver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its slow reconstruction, begun with fewer spans, does not replace the one of all of them."""
+    monkeypatch.setattr(reconstructor, "_LARGE_TRACE", 6)
+    has_read, may_write = threading.Event(), threading.Event()
+    real = reconstruction.reconstruct_all
+
+    def slowly(*rows: Any) -> list[Trajectory]:
+        if threading.current_thread().name == "large traces":
+            has_read.set()
+            may_write.wait(10)
+        return real(*rows)
+
+    monkeypatch.setattr(reconstruction, "reconstruct_all", slowly)
+    runs = [agent_run(1, number) for number in range(10)]
+    driver.rules(RULES)
+    driver.start()
+    # A model call whose root is missing is compared with the same calls of other traces.
+    driver.came(runs[4][1])
+    driver.run(10)
+    driver.came(*(call for number, (_, call) in enumerate(runs) if number != 4))
+    driver.clock.move(10)
+    ticked_until(driver, has_read.is_set)
+
+    driver.came(*(root for root, _ in runs))
+    driver.came(*agent_run(2, 3, agent="good"))
+    driver.clock.move(10)
+    driver.scoring.tick()  # type: ignore[union-attr]
+    may_write.set()
+    driver.run(60)
+    driver.run(60)
+
+    assert {run.root_span.trace_id: run.agent for run in driver.store.trajectories.read()} == {
+        f"{1:032x}": "a",
+        f"{2:032x}": "good",
+    }
+    assert len(list(driver.store.trajectories.read())) == 11
+    assert len(driver.scores()) == 11
+
+
 def test_a_conversation_is_reconstructed_once_for_all_of_its_runs(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -186,7 +227,7 @@ def test_a_group_that_took_long_rests() -> None:
     now[0] += 21.0
 
     assert group.refreshed is not None
-    assert not group.is_stale
+    assert not group.is_overtaken
     assert resting == [True, True, False]
     assert "a" not in background
     assert background.is_idle

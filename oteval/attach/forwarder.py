@@ -73,7 +73,7 @@ class Forwarder:
         quota: Bytes on disk from which on `has_room` is false.
         clock: The time (ns).
         threaded: Whether a thread sends; without it, the caller calls `pump`.
-        segment_bytes: Bytes of a segment of the queue.
+        segment_bytes: Bytes of a segment of the queue, at most an eighth of the quota.
 
     Attributes:
         deadline_ns: The deadline (ns).
@@ -96,7 +96,8 @@ class Forwarder:
     ) -> None:
         self.deadline_ns = round(deadline * _NS)
         self._quota, self._clock = quota, clock
-        log = RequestLog(folder, segment_bytes)
+        # The newest segment counts until the next one begins, even if all of it was sent.
+        log = RequestLog(folder, min(segment_bytes, quota // 8))
         begun = clock()
         self._uptime = Uptime(folder / "runs", begun)
         self._started_ns = begun + min(self.deadline_ns, _START_NS)

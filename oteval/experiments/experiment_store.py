@@ -51,9 +51,12 @@ def start_experiment(
         resume: Whether to resume the experiment of that name, or the newest with that prefix.
 
     Raises:
-        ConfigError: The name is taken, or the experiment to resume has other data.
+        ConfigError: The name is taken or cannot be stored, or the experiment to resume has other
+            data.
     """
     found = None
+    for given in (experiment.name, prefix):
+        _require_text(given)
     if experiment.name:
         found = store.experiments.find(experiment.name)
     elif resume:
@@ -74,6 +77,16 @@ def start_experiment(
     started = replace(experiment, name=name, prefix=prefix)
     store.experiments.add(started)
     return started
+
+
+def _require_text(name: str) -> None:
+    try:
+        name.encode()
+    except UnicodeEncodeError as error:
+        raise ConfigError(
+            f"experiment {name!r}: {error.object[error.start]!r} is half of a character; "
+            "choose another name"
+        ) from None
 
 
 class ExperimentWriter:

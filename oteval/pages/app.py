@@ -20,7 +20,7 @@ from .alert_actions import alert_action_routes
 from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
-from .evaluators import evaluators_routes
+from .evaluators import evaluators_routes, prepare_evaluators
 from .events import events_routes
 from .experiments import experiments_routes
 from .labels import labels_routes
@@ -31,7 +31,7 @@ from .run import run_routes
 from .runs import runs_routes
 from .site import Site
 from .spans import spans_routes
-from .variants import variants_routes
+from .variants import prepare_variants, variants_routes
 
 __all__ = ["create_app"]
 
@@ -56,7 +56,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         access: Decides who may read and act; without it, everybody may read, and nobody act.
     """
     routes = [
-        *overview_routes(site),
+        *overview_routes(site, (prepare_evaluators, prepare_variants)),
         *runs_routes(site),
         *run_routes(site),
         *spans_routes(site),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -34,15 +34,17 @@ __all__ = [
     "evaluator_page",
     "evaluators_page",
     "evaluators_routes",
+    "prepare_evaluators",
 ]
 
 _DAY_NS = 86_400 * 10**9
 _PERIODS = {"1d": _DAY_NS, "7d": 7 * _DAY_NS, "30d": 30 * _DAY_NS, "all": None}
 _DEFAULT = "7d"
 _PLACES, _BINS = 12, 20
-_WORST, _LOOKED_AT = 20, 80
+# The runs with the worst scores that are shown, and those of which some may pass by now.
+_WORST, _CANDIDATES = 20, 80
 _MOST_VERSIONS, _MOST_AGENTS, _MOST_EVALUATORS = 50, 100, 500
-_NAME, _COMMENT, _LOOKED_AT = 80, 220, 4000  # characters
+_NAME, _COMMENT, _READ_COMMENT = 80, 220, 4000  # characters
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,10 +203,7 @@ def evaluators_routes(site: Site) -> list[Route]:
 
     async def evaluators(request: Request) -> Response:
         search, period = _filters(request)
-        extent, names, found = await site.cached(
-            ("evaluators", search.text, period),
-            lambda store: _read_all(store, search.selection, period),
-        )
+        extent, names, found = await site.cached(*_all(search, period))
         shown = evaluators_page(extent, names, found, _kinds(site), search=search, period=period)
         return page(
             "evaluators.html.j2", section="evaluators", now_ns=site.clock(), evaluators=shown
@@ -237,6 +236,19 @@ def evaluators_routes(site: Site) -> list[Route]:
         )
 
     return [Route("/evaluators", evaluators), Route("/evaluators/{name:path}", evaluator)]
+
+
+def prepare_evaluators(site: Site) -> None:
+    """Have the page of evaluators computed that people open first."""
+    site.prepare(*_all(parse_search(""), _DEFAULT))
+
+
+def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
+    """Return the key of the list of evaluators, and what reads it."""
+    return (
+        ("evaluators", search.text, period),
+        lambda store: _read_all(store, search.selection, period),
+    )
 
 
 def _filters(request: Request) -> tuple[RunSearch, str]:
@@ -350,7 +362,7 @@ def evaluator_page(
     extent, selection = _extent(store, period), search.selection
     first, last = extent or (0, 0)
     found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
-    ids = store.evaluator_figures.worst(name, first, last, most=_LOOKED_AT, selection=selection)
+    ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)
     since = f" since={clock(first).replace(' ', 'T')}" if _PERIODS[period] and extent else ""
     about = f"{search.text}{since} {search_word('evaluator', name)}".strip()
     return EvaluatorPage(
@@ -436,7 +448,7 @@ def _worst(store: Store, name: str, ids: Sequence[str], prices: Prices) -> tuple
     """Return the first of some runs that do not pass now, with the comments of the evaluator."""
     scores = {
         one: score
-        for one, given in store.scores.of(ids, longest=_LOOKED_AT).items()
+        for one, given in store.scores.of(ids, longest=_READ_COMMENT).items()
         for score in given
         if score.evaluator == name and score.status == "ok" and not score.passed
     }

@@ -92,6 +92,13 @@ class KeptResults:
                 return kept.value
             return await self._compute(key, compute, patience, state)
 
+    def prepare(
+        self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
+    ) -> None:
+        """Compute a result in the background for the first who asks, unless one is kept."""
+        if key not in self._kept:
+            self._in_background(key, lambda: self.get(key, compute, patience))
+
     def _is_shown_again(self, kept: _Kept, now: float) -> bool:
         """Return whether an old result is shown while it is computed anew."""
         is_recent = now - kept.made < _OLDEST_SHOWN
@@ -99,11 +106,18 @@ class KeptResults:
 
     def _renew(self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float) -> None:
         """Compute a result in the background, unless that is being done."""
-        if key in self._renewals:
-            return
 
         async def renew() -> None:
             await self._compute(key, compute, patience, await self._state())
+
+        self._in_background(key, renew)
+
+    def _in_background(self, key: Hashable, work: Callable[[], Awaitable[Any]]) -> None:
+        if key in self._renewals:
+            return
+
+        async def run() -> None:
+            await work()
 
         def end(task: asyncio.Task[None]) -> None:
             self._renewals.pop(key, None)
@@ -112,7 +126,7 @@ class KeptResults:
                 self._kept.pop(key, None)
                 _log.warning("a page's figures could not be renewed: %s", error)
 
-        task = asyncio.get_running_loop().create_task(renew())
+        task = asyncio.get_running_loop().create_task(run())
         self._renewals[key] = task
         task.add_done_callback(end)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -130,8 +130,13 @@ class Overview:
     height: int = _HEIGHT
 
 
-def overview_routes(site: Site) -> list[Route]:
-    """Return the route of the overview."""
+def overview_routes(site: Site, prepare: Sequence[Callable[[Site], None]] = ()) -> list[Route]:
+    """Return the route of the overview.
+
+    Args:
+        site: The site.
+        prepare: Have slow pages computed that people may open next.
+    """
 
     async def show(request: Request) -> Response:
         period = request.query_params.get("period", _DEFAULT)
@@ -140,6 +145,8 @@ def overview_routes(site: Site) -> list[Route]:
         found = await site.cached(
             ("overview", period), lambda store: overview(store, period, site.prices)
         )
+        for one in prepare:
+            one(site)
         return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=found)
 
     return [Route("/", show)]

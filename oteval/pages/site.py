@@ -95,6 +95,15 @@ class Site:
         found: T = await self._kept.get(key, lambda: self.read(action), patience)
         return found
 
+    def prepare(self, key: Hashable, action: Callable[[Store], object]) -> None:
+        """Compute a result in the background that may be asked for soon, unless one is kept.
+
+        Args:
+            key: Identifies the function, as for `cached`.
+            action: The function.
+        """
+        self._kept.prepare(key, lambda: self.read(action), self._patience)
+
     async def write(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that changes the store; one runs at a time."""
         await self._writer.run(lambda store: store.run_list.state())  # a lost connection is renewed

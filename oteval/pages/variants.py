@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,7 +21,13 @@ from .runs import cost_text
 from .search import RunSearch, parse_search
 from .site import Site
 
-__all__ = ["VariantItem", "VariantsPage", "variants_page", "variants_routes"]
+__all__ = [
+    "VariantItem",
+    "VariantsPage",
+    "prepare_variants",
+    "variants_page",
+    "variants_routes",
+]
 
 _MOST, _LATEST = 100, 20_000
 _LONGEST_PATH = 40
@@ -94,12 +100,20 @@ def variants_routes(site: Site) -> list[Route]:
         search = parse_search(request.query_params.get("q", ""))
         if search.verdict is not None:
             raise ConfigError("variants cannot be searched by passed, status or evaluator")
-        found = await site.cached(
-            ("variants", search.text), lambda store: variants_page(store, search)
-        )
+        found = await site.cached(*_counted(search))
         return page("variants.html.j2", section="variants", now_ns=site.clock(), variants=found)
 
     return [Route("/variants", variants)]
+
+
+def prepare_variants(site: Site) -> None:
+    """Have the page of all variants computed, which people open first."""
+    site.prepare(*_counted(parse_search("")))
+
+
+def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:
+    """Return the key of a page of variants, and what reads it."""
+    return ("variants", search.text), lambda store: variants_page(store, search)
 
 
 def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> VariantsPage:

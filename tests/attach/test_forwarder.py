@@ -497,10 +497,13 @@ def test_spans_that_come_back_are_not_forwarded_again(bench: Bench, downstream: 
     assert bench.forwarder.state()["looped"] == 3
 
 
-def test_files_are_removed_once_everything_is_sent(bench: Bench, downstream: Downstream) -> None:
-    """The disk space is freed, and there is room again."""
+@pytest.mark.parametrize("options", [{"segment_bytes": 2000}, {}], ids=["small", "usual"])
+def test_files_are_removed_once_everything_is_sent(
+    bench: Bench, downstream: Downstream, options: dict[str, int]
+) -> None:
+    """The disk space is freed, and there is room again, however large a segment usually is."""
     bench.forwarder.close()
-    bench.open(segment_bytes=2000, quota=4000)
+    bench.open(quota=4000, **options)
     for number in range(1, 60):
         bench.take(request((number, 1), name="x" * 50))
     full = bench.forwarder.has_room()

@@ -476,6 +476,8 @@ def test_a_text_is_evaluated_as_an_answer(store: Store, tmp_path: Path):
         ({"target": double, "data": DATA, "on_error": "ignore"}, "on_error is 'ignore'"),
         ({"target": double, "data": DATA, "order": "both"}, "does not take 'order'"),
         ({"target": double, "data": DATA, "evaluators": [3]}, "3 cannot be called"),
+        ({"target": double, "data": DATA, "name": "a\ud83d"}, "half of a character"),
+        ({"target": double, "data": DATA, "experiment_prefix": "\ud83d"}, "half of a character"),
         ({"target": double, "data": DATA, "evaluators": [abs]}, "requires the argument 'x'"),
         (
             {"target": double, "data": DATA, "summary_evaluators": [_of_run]},

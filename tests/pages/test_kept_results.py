@@ -64,6 +64,31 @@ def test_a_result_is_kept_while_the_store_is_the_same() -> None:
     _run(check)
 
 
+def test_a_result_that_was_prepared_is_there_for_the_first_who_looks() -> None:
+    """It is computed once, also for those who look meanwhile; an error is shown to who asks."""
+
+    async def check(page: _Page) -> None:
+        page.gate = asyncio.Event()
+        for _ in range(2):
+            page.results.prepare("page", page._compute, 20.0)
+        first = asyncio.create_task(page.look())
+        await page.rest()
+        assert not first.done()
+        page.gate.set()
+        assert await first == 0
+        page.results.prepare("page", page._compute, 20.0)
+        await page.rest()
+        assert page.computed == 1
+
+        page.error = ValueError("no")
+        page.results.prepare("other", page._compute, 20.0)
+        await page.rest()
+        with pytest.raises(ValueError, match="no"):
+            await page.results.get("other", page._compute, 20.0)
+
+    _run(check)
+
+
 def test_a_slow_result_is_shown_once_more_while_it_is_renewed() -> None:
     """Nobody waits for figures that were shown a minute ago; the next person sees the new ones."""
 

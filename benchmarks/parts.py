@@ -19,7 +19,9 @@ import importlib
 import importlib.util
 import inspect
 import json
+import os
 import sys
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -87,9 +89,17 @@ def measure(part: ModuleType, options: argparse.Namespace) -> dict[str, Any]:
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all parts have."""
     parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
-    parser.add_argument("--peer", metavar="PYTHON", help="an interpreter that has agentevals")
-    parser.add_argument("--peer-cli", metavar="PATH", help="agentevals-cli's agentevals command")
-    parser.add_argument("--phoenix", metavar="PATH", help="Phoenix' phoenix command")
+    for name, kind, about in (
+        ("--peer", "PYTHON", "an interpreter that has agentevals"),
+        ("--peer-cli", "PATH", "agentevals-cli's agentevals command"),
+        ("--phoenix", "PATH", "Phoenix' phoenix command"),
+    ):
+        parser.add_argument(name, metavar=kind, type=_command, help=about)
+
+
+def _command(text: str) -> str:
+    """Return a command that starts the same program from any folder."""
+    return str(Path(text).absolute()) if os.sep in text else text
 
 
 def text(part: ModuleType, found: dict[str, Any]) -> str:

@@ -244,7 +244,7 @@ def prepare_evaluators(site: Site) -> None:
 
 
 def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
-    """Return the key of the list of evaluators, and what reads it."""
+    """Return the key of the list of evaluators, and the function that reads it."""
     return (
         ("evaluators", search.text, period),
         lambda store: _read_all(store, search.selection, period),

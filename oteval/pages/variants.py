@@ -112,7 +112,7 @@ def prepare_variants(site: Site) -> None:
 
 
 def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:
-    """Return the key of a page of variants, and what reads it."""
+    """Return the key of a page of variants, and the function that reads it."""
     return ("variants", search.text), lambda store: variants_page(store, search)
 
 

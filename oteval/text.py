@@ -5,8 +5,6 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from .errors import ConfigError
-
 __all__ = [
     "byte_size",
     "counted",
@@ -16,7 +14,6 @@ __all__ = [
     "seconds",
     "shown_name",
     "shown_url",
-    "split_address",
 ]
 
 # Everything that a terminal interprets, except newline and tab: C0 and C1 controls, bidirectional
@@ -139,15 +136,3 @@ def shown_url(url: str) -> str:
         scheme, rest = "", url
     _, at, place = rest.rpartition("@")
     return scheme + slashes + ("***@" if at else "") + re.split(r"[?#]", place, maxsplit=1)[0]
-
-
-def split_address(address: str) -> tuple[str, int]:
-    """Split ``host:port``.
-
-    Raises:
-        ConfigError: The address is invalid.
-    """
-    host, colon, port = address.rpartition(":")
-    if not colon or not port.isdecimal() or int(port) > 65535:
-        raise ConfigError(f"invalid address {address!r}: write HOST:PORT, such as 127.0.0.1:4318")
-    return host.strip("[]"), int(port)

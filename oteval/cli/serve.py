@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from ..addresses import split_address
 from ..config import DEFAULT_PATH, load_config, load_tokens
 from ..errors import ConfigError, OtevalError
 from ..monitor import require_packages, unset_variables
-from ..text import seconds, split_address
+from ..text import seconds
 from .common import db_option, warn
 
 if TYPE_CHECKING:

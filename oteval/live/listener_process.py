@@ -20,6 +20,7 @@ import grpc
 from starlette.types import ASGIApp
 
 from .. import machine
+from ..addresses import listening_socket, split_address
 from ..errors import ConfigError
 from ..files import private_folder
 from ..ingest.receiver.auth import Access
@@ -28,7 +29,6 @@ from ..ingest.receiver.http import HttpReceiver
 from ..ingest.receiver.http_server import HttpServer, LocalHosts, is_local
 from ..ingest.receiver.intake import Intake
 from ..ingest.spool import Spool
-from ..text import split_address
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
 from .pages_process import PagesProcess
@@ -273,8 +273,7 @@ class ListenerProcess:
 def _listen(address: str) -> socket.socket:
     host, port = split_address(address)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=2048)
+        return listening_socket(host, port)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import hmac
 import ipaddress
-import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,9 +18,9 @@ from mcp.server.lowlevel import Server
 from starlette.responses import PlainTextResponse
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from ..addresses import listening_socket, split_address
 from ..errors import ConfigError
 from ..replays.server import signals_end_the_server
-from ..text import split_address
 
 __all__ = ["McpHttpServer", "RequiredToken"]
 
@@ -80,8 +79,7 @@ class McpHttpServer:
         host, port = split_address(address)
         _require_loopback(host)
         try:
-            family = socket.AF_INET6 if ":" in host else socket.AF_INET
-            self._socket = socket.create_server((host, port), family=family)
+            self._socket = listening_socket(host, port)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"--http {address}: cannot listen there: {reason}") from error

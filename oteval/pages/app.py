@@ -20,7 +20,7 @@ from .alert_actions import alert_action_routes
 from .alerts import alerts_routes
 from .compare import compare_routes
 from .conversations import conversations_routes
-from .evaluators import evaluators_routes, prepare_evaluators
+from .evaluators import evaluators_routes
 from .events import events_routes
 from .experiments import experiments_routes
 from .labels import labels_routes
@@ -31,7 +31,7 @@ from .run import run_routes
 from .runs import runs_routes
 from .site import Site
 from .spans import spans_routes
-from .variants import prepare_variants, variants_routes
+from .variants import variants_routes
 
 __all__ = ["create_app"]
 
@@ -56,7 +56,7 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         access: Decides who may read and act; without it, everybody may read, and nobody act.
     """
     routes = [
-        *overview_routes(site, (prepare_evaluators, prepare_variants)),
+        *overview_routes(site),
         *runs_routes(site),
         *run_routes(site),
         *spans_routes(site),
@@ -73,16 +73,17 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),
     ]
-    safe = [Route(one.path, _guarded(one.endpoint), methods=one.methods) for one in routes]
+    safe = [Route(one.path, _guarded(one.endpoint, site), methods=one.methods) for one in routes]
     handlers = {HTTPException: _failed, OtevalError: _failed}
     application: ASGIApp = Starlette(routes=safe, exception_handlers=handlers)
     return _SafeHeaders(application if access is None else Doorkeeper(application, access))
 
 
-def _guarded(endpoint: _Endpoint) -> _Endpoint:
-    """Return an endpoint that answers any error with a page."""
+def _guarded(endpoint: _Endpoint, site: Site) -> _Endpoint:
+    """Return an endpoint that answers any error with a page, and notes that the site is used."""
 
     async def guarded(request: Request) -> Response:
+        site.note_use()
         try:
             return await endpoint(request)
         except Exception as error:

@@ -27,9 +27,9 @@ from ..selection import Condition, Selection
 from ..show.html.details import message_details
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
-from ..store import Store, VerdictFilter
+from ..store import RunKey, Store, VerdictFilter
 from .responses import page, with_query
-from .run import stored_run
+from .run import run_with_id
 from .run_search import find_runs
 from .runs import RunItem, item_of
 from .search import RunSearch
@@ -184,8 +184,8 @@ def compare_routes(site: Site) -> list[Route]:
 
 
 def _named(store: Store, name: str) -> Trajectory:
-    if store.run_list.find(name):
-        return stored_run(store, name)
+    if found := run_with_id(store, name):
+        return found
     try:
         return store.trajectories.get(name)
     except NotFound as error:
@@ -222,7 +222,7 @@ def last_pass(store: Store, name: str) -> str:
     agent = Condition("agent", "=", run.agent)
     verdict = VerdictFilter("pass", tuple(failing))
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
-    key = store.run_list.find(run.id)
+    key = RunKey(run.start_ns, run.id)
     found = find_runs(store, passing, _PASSES, after=key)
     is_cut = found.is_cut
     if not found.keys:

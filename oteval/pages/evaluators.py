@@ -32,9 +32,9 @@ __all__ = [
     "VerdictFigures",
     "VersionRow",
     "evaluator_page",
+    "evaluators_figures",
     "evaluators_page",
     "evaluators_routes",
-    "prepare_evaluators",
 ]
 
 _DAY_NS = 86_400 * 10**9
@@ -238,9 +238,10 @@ def evaluators_routes(site: Site) -> list[Route]:
     return [Route("/evaluators", evaluators), Route("/evaluators/{name:path}", evaluator)]
 
 
-def prepare_evaluators(site: Site) -> None:
-    """Have the page of evaluators computed that people open first."""
-    site.prepare(*_all(parse_search(""), _DEFAULT))
+def evaluators_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
+    """Return the keys of the list's periods, with the functions that read them."""
+    periods = sorted(_PERIODS, key=lambda one: one != _DEFAULT)
+    return [_all(parse_search(""), period) for period in periods]
 
 
 def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:

@@ -92,12 +92,30 @@ class KeptResults:
                 return kept.value
             return await self._compute(key, compute, patience, state)
 
-    def prepare(
+    async def refresh(
         self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float
-    ) -> None:
-        """Compute a result in the background for the first who asks, unless one is kept."""
-        if key not in self._kept:
+    ) -> float:
+        """Compute a result for the next who asks, unless the one that is kept is up to date.
+
+        Those who ask meanwhile are shown the old one, or wait if there is none.
+
+        Args:
+            key: Identifies the result.
+            compute: Computes it. If it raises an error, the next who asks is shown the error.
+            patience: As for `get`.
+
+        Returns:
+            The seconds that it took; 0 if the result was up to date.
+        """
+        begun, kept = self._clock(), self._kept.get(key)
+        if kept is None:
             self._in_background(key, lambda: self.get(key, compute, patience))
+        elif kept.state == await self._state() or begun < kept.until:
+            return 0.0
+        else:
+            self._renew(key, compute, patience)
+        await asyncio.wait([self._renewals[key]])
+        return self._clock() - begun
 
     def _is_shown_again(self, kept: _Kept, now: float) -> bool:
         """Return whether an old result is shown while it is computed anew."""

@@ -23,7 +23,7 @@ from ..show.text import one_line, shorten
 from ..store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
 from .access import VISITOR
 from .responses import page, with_query
-from .runs import RunItem, items_of
+from .runs import RunItem, items_of, listed_scores
 from .site import Site
 
 __all__ = ["Agreement", "LabelsPage", "labels_routes", "next_link"]
@@ -212,15 +212,16 @@ def labels_page(
     """
     labels = store.labels.of(evaluator) if evaluator else []
     names = list(dict.fromkeys(one.trajectory_id for one in labels))
-    scores = _newest(store, names, evaluator)
+    scores = _newest(store.scores.of(names), evaluator)
     found = _calibration(evaluator, labels, scores)
     differing = found.disagreements[-_MOST_DIFFERING:] if found else ()
     # Both lists are read together, because one read looks at all runs.
     others = store.label_queue.keys([one.trajectory_id for one in differing])
-    rows = items_of(store, list(dict.fromkeys([*keys[:_SHOWN], *others])), site.prices)
-    items = {item.id: item for item in rows}
+    listed = list(dict.fromkeys([*keys[:_SHOWN], *others]))
+    given = listed_scores(store, listed)
+    items = {item.id: item for item in items_of(store, listed, site.prices, scores=given)}
     shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
-    reasons = _reasons(store, queue, evaluator, labels, [item.id for item in shown])
+    reasons = _reasons(queue, evaluator, labels, _newest(given, evaluator))
     return LabelsPage(
         evaluator=evaluator,
         evaluators=_evaluator_tabs(queue, evaluator, evaluators, counts),
@@ -249,12 +250,12 @@ def _calibration(
         return None
 
 
-def _newest(store: Store, names: Sequence[str], evaluator: str) -> dict[str, Score]:
-    """Return the newest score of an evaluator on some runs, by their ids."""
+def _newest(scores: Mapping[str, Sequence[Score]], evaluator: str) -> dict[str, Score]:
+    """Return the newest score of an evaluator on each run, by its id."""
     return {
         name: score
-        for name, scores in store.scores.of(names).items()
-        for score in scores
+        for name, found in scores.items()
+        for score in found
         if score.evaluator == evaluator
     }
 
@@ -309,12 +310,11 @@ def _differing(
 
 
 def _reasons(
-    store: Store, queue: Queue, evaluator: str, labels: Sequence[Label], names: Sequence[str]
+    queue: Queue, evaluator: str, labels: Sequence[Label], scores: Mapping[str, Score]
 ) -> dict[str, str]:
     """Return why runs are in a queue, by their ids, where the queue alone does not say it."""
     if queue not in ("disagreements", "threshold"):
         return {}
-    scores = _newest(store, names, evaluator)
     reasons = {}
     for name, score in scores.items():
         if queue == "threshold":

@@ -9,12 +9,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+from ..addresses import listening_socket
 from ..errors import ConfigError
 from ..ingest.receiver.http_server import HttpServer, LocalHosts
 from ..machine import infrequent_gc, user_name
 from ..store import Store
 from .access import PageAccess
 from .app import create_app
+from .ready_figures import ready_figures
 from .site import GC_AFTER, Site
 
 __all__ = ["serve_locally"]
@@ -45,7 +47,7 @@ def serve_locally(
         ConfigError: The port is in use.
     """
     try:
-        listener = socket.create_server((_HOST, port))
+        listener = listening_socket(_HOST, port)
     except OSError as error:
         reason = error.strerror or str(error)
         raise ConfigError(
@@ -76,7 +78,8 @@ async def _serve(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
     on_ready()
-    await server.serve([listener])
+    async with ready_figures(site):
+        await server.serve([listener])
 
 
 @contextmanager

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 
 from starlette.requests import Request
@@ -130,26 +130,26 @@ class Overview:
     height: int = _HEIGHT
 
 
-def overview_routes(site: Site, prepare: Sequence[Callable[[Site], None]] = ()) -> list[Route]:
-    """Return the route of the overview.
-
-    Args:
-        site: The site.
-        prepare: Have slow pages computed that people may open next.
-    """
+def overview_routes(site: Site) -> list[Route]:
+    """Return the route of the overview."""
 
     async def show(request: Request) -> Response:
         period = request.query_params.get("period", _DEFAULT)
         if period not in _PERIODS:
             raise ConfigError(f"period={period[:40]}: write one of {', '.join(_PERIODS)}")
-        found = await site.cached(
-            ("overview", period), lambda store: overview(store, period, site.prices)
-        )
-        for one in prepare:
-            one(site)
+        found = await site.cached(*_read(site, period))
         return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=found)
 
     return [Route("/", show)]
+
+
+def overview_figures(site: Site) -> list[tuple[Hashable, Callable[[Store], Overview]]]:
+    """Return the keys of the overview's periods, with the functions that read them."""
+    return [_read(site, period) for period in sorted(_PERIODS, key=lambda one: one != _DEFAULT)]
+
+
+def _read(site: Site, period: str) -> tuple[Hashable, Callable[[Store], Overview]]:
+    return ("overview", period), lambda store: overview(store, period, site.prices)
 
 
 def overview(store: Store, period: str, prices: Prices) -> Overview:

@@ -42,7 +42,7 @@ from .search import parse_search
 from .shown_messages import LONGEST, shown_messages
 from .site import Site
 
-__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "stored_run"]
+__all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "run_with_id", "stored_run"]
 
 # Characters of a trace's id.
 _TRACE_ID = 32
@@ -261,17 +261,22 @@ def stored_run(store: Store, name: str) -> Trajectory:
     Raises:
         NotFound: There is none.
     """
-    key = store.run_list.find(name)
-    found = store.trajectories.starting_at({key.id: key.start_ns}) if key else {}
-    if name not in found:
+    found = run_with_id(store, name)
+    if found is None:
         raise NotFound(f"no run {name!r}")
-    return found[name]
+    return found
+
+
+def run_with_id(store: Store, name: str) -> Trajectory | None:
+    """Return the run with an id, or None."""
+    key = store.run_list.find(name)
+    return store.trajectories.starting_at({key.id: key.start_ns}).get(name) if key else None
 
 
 def _found(store: Store, name: str) -> Trajectory | str:
     """Return a run, or the id of the run that a shorter name stands for."""
-    if store.run_list.find(name) is not None:
-        return stored_run(store, name)
+    if found := run_with_id(store, name):
+        return found
     try:
         return store.trajectories.get(name).id
     except NotFound as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -31,6 +31,7 @@ __all__ = [
     "cost_text",
     "item_of",
     "items_of",
+    "listed_scores",
     "marks_of",
     "runs_routes",
 ]
@@ -264,8 +265,18 @@ def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
 
+def listed_scores(store: Store, keys: Sequence[RunKey]) -> dict[str, list[Score]]:
+    """Return the newest score of each evaluator on some runs, by id, with as much as lists show."""
+    return store.scores.of([key.id for key in keys], longest=_LOOKED_AT)
+
+
 def items_of(
-    store: Store, keys: Sequence[RunKey], prices: Prices, search: str = "", columns: str = ""
+    store: Store,
+    keys: Sequence[RunKey],
+    prices: Prices,
+    search: str = "",
+    columns: str = "",
+    scores: Mapping[str, Sequence[Score]] | None = None,
 ) -> tuple[RunItem, ...]:
     """Return the lines of some runs.
 
@@ -275,8 +286,9 @@ def items_of(
         prices: The prices of models.
         search: The search that their pages continue.
         columns: The columns to which their pages lead back.
+        scores: Their `listed_scores`, if they were read already.
     """
-    scores = store.scores.of([key.id for key in keys], longest=_LOOKED_AT)
+    scores = listed_scores(store, keys) if scores is None else scores
     rows = store.run_list.rows(keys)
     return tuple(_item(row, scores.get(row.id, ()), prices, search, columns) for row in rows)
 

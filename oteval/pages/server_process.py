@@ -24,6 +24,7 @@ from ..machine import infrequent_gc
 from ..store import Store
 from .access import PageAccess
 from .app import create_app
+from .ready_figures import ready_figures
 from .site import GC_AFTER, Site
 
 __all__ = ["main"]
@@ -57,8 +58,9 @@ async def serve(config: Mapping[str, Any], lines: asyncio.StreamReader) -> None:
     server = HttpServer(create_app(site, PageAccess(access)))
     serving = asyncio.create_task(server.serve([listener]))
     print('{"is_ready": true}', flush=True)
-    while line := await lines.readline():
-        access.replace(tokens_of(json.loads(line)["tokens"]))
+    async with ready_figures(site):
+        while line := await lines.readline():
+            access.replace(tokens_of(json.loads(line)["tokens"]))
     site.stop()
     server.should_exit = True
     await serving

@@ -20,6 +20,8 @@ from .store_threads import StoreThreads
 __all__ = ["GC_AFTER", "Site"]
 
 T = TypeVar("T")
+# Seconds for which pages count as used after the last look.
+_IN_USE = 300.0
 GC_AFTER = 100_000
 """How many new objects start a collection of garbage in a process that shows pages.
 
@@ -68,6 +70,7 @@ class Site:
         self._writer, self._scorer = StoreThreads(open_store, 1), StoreThreads(open_store, 1)
         self._path = config
         self._lock = threading.Lock()
+        self._last_use = time.monotonic()
         self._stamp: object = None
         self._config: Config | None = None
         self._problem = ""
@@ -95,14 +98,25 @@ class Site:
         found: T = await self._kept.get(key, lambda: self.read(action), patience)
         return found
 
-    def prepare(self, key: Hashable, action: Callable[[Store], object]) -> None:
-        """Compute a result in the background that may be asked for soon, unless one is kept.
+    async def refresh(self, key: Hashable, action: Callable[[Store], object]) -> float:
+        """Compute a result that may be asked for soon, unless the one that is kept is up to date.
 
         Args:
             key: Identifies the function, as for `cached`.
             action: The function.
+
+        Returns:
+            The seconds that it took; 0 if the result was up to date.
         """
-        self._kept.prepare(key, lambda: self.read(action), self._patience)
+        return await self._kept.refresh(key, lambda: self.read(action), self._patience)
+
+    def note_use(self) -> None:
+        """Note that somebody looked at a page."""
+        self._last_use = time.monotonic()
+
+    def is_used(self) -> bool:
+        """Return whether somebody looked at a page in the last minutes, or the site is new."""
+        return time.monotonic() - self._last_use < _IN_USE
 
     async def write(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that changes the store; one runs at a time."""

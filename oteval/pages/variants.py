@@ -24,7 +24,7 @@ from .site import Site
 __all__ = [
     "VariantItem",
     "VariantsPage",
-    "prepare_variants",
+    "variants_figures",
     "variants_page",
     "variants_routes",
 ]
@@ -106,9 +106,9 @@ def variants_routes(site: Site) -> list[Route]:
     return [Route("/variants", variants)]
 
 
-def prepare_variants(site: Site) -> None:
-    """Have the page of all variants computed, which people open first."""
-    site.prepare(*_counted(parse_search("")))
+def variants_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
+    """Return the key of the page of all variants, with the function that reads it."""
+    return [_counted(parse_search(""))]
 
 
 def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:

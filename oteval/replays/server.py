@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import socket
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -26,6 +25,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
+from ..addresses import listening_socket
 from ..errors import ConfigError, ReplayDiverged
 from .http_answers import HttpAnswer, HttpRequest, refusal
 from .player import Player, ReplayResult
@@ -65,7 +65,7 @@ class ReplayServer:
         self._players = dict(players)
         self._is_timed = is_timed
         try:
-            self._socket = socket.create_server((host, port))
+            self._socket = listening_socket(host, port)
         except OSError as error:
             raise ConfigError(f"{host}:{port}: cannot listen: {error.strerror}") from error
         self.url = f"http://{host}:{self._socket.getsockname()[1]}"

@@ -32,10 +32,7 @@ _NUMBERS = {
 FAILURES = "len(list_filter(call_errors, lambda e: e))"
 # Whether each tool message is the result of a call. Others may report failures as well, and only
 # the messages tell.
-PAIRED = (
-    "len(list_filter(roles, lambda r: r = 'tool')) = "
-    "len(list_filter(call_errors, lambda e: e IS NOT NULL))"
-)
+PAIRED = "len(list_filter(roles, lambda r: r = 'tool')) = list_count(call_errors)"
 # From here on, a double does not hold every integer, and Python compares more exactly than SQL.
 _INEXACT = 2.0**53
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.pages.kept_results import KeptResults
+from oteval.pages.ready_figures import keep_ready
 
 
 class _Page:
@@ -64,29 +65,79 @@ def test_a_result_is_kept_while_the_store_is_the_same() -> None:
     _run(check)
 
 
-def test_a_result_that_was_prepared_is_there_for_the_first_who_looks() -> None:
+def test_a_result_that_was_refreshed_is_there_for_the_first_who_looks() -> None:
     """It is computed once, also for those who look meanwhile; an error is shown to who asks."""
 
     async def check(page: _Page) -> None:
         page.gate = asyncio.Event()
-        for _ in range(2):
-            page.results.prepare("page", page._compute, 20.0)
+        refreshing = [
+            asyncio.create_task(page.results.refresh("page", page._compute, 20.0)) for _ in range(2)
+        ]
+        await page.rest()
         first = asyncio.create_task(page.look())
         await page.rest()
         assert not first.done()
         page.gate.set()
         assert await first == 0
-        page.results.prepare("page", page._compute, 20.0)
-        await page.rest()
+        assert await asyncio.gather(*refreshing) == [1.0, 1.0]
+        assert await page.results.refresh("page", page._compute, 20.0) == 0.0
         assert page.computed == 1
 
         page.error = ValueError("no")
-        page.results.prepare("other", page._compute, 20.0)
-        await page.rest()
+        await page.results.refresh("other", page._compute, 20.0)
         with pytest.raises(ValueError, match="no"):
             await page.results.get("other", page._compute, 20.0)
 
     _run(check)
+
+
+def test_a_refresh_computes_figures_that_are_out_of_date_for_the_next_who_looks() -> None:
+    """Those who look meanwhile are shown the old ones, and nobody waits."""
+
+    async def check(page: _Page) -> None:
+        assert await page.look() == 0
+        page.now, page.size, page.gate = 60.0, 5, asyncio.Event()
+        refreshing = asyncio.create_task(page.results.refresh("page", page._compute, 20.0))
+        await page.rest()
+        assert await page.look() == 0
+        page.gate.set()
+        assert await refreshing == 1.0
+        assert await page.look() == 5
+        assert page.computed == 2
+
+    _run(check)
+
+
+class _Site:
+    """A site that is used for some time, and notes the figures that are refreshed."""
+
+    def __init__(self, uses: int) -> None:
+        self.uses, self.refreshed = uses, list[Any]()
+
+    def is_used(self) -> bool:
+        self.uses -= 1
+        return self.uses >= 0
+
+    async def refresh(self, key: Any, _action: Any) -> float:
+        self.refreshed.append(key)
+        return 2.0
+
+
+def test_figures_are_kept_ready_in_a_small_part_of_the_time() -> None:
+    """They are computed one after the other with rests, and no more once nobody looks at pages."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 9:
+            raise asyncio.CancelledError
+
+    site: Any = _Site(uses=5)
+    figures = [("overview", len), ("variants", len)]
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keep_ready(site, figures, sleep))
+    assert site.refreshed == ["overview", "variants", "overview", "variants", "overview"]
+    assert rests == [2.0, 2.0, 5.0, 40.0, 40.0, 5.0, 40.0, 5.0, 5.0]
 
 
 def test_a_slow_result_is_shown_once_more_while_it_is_renewed() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 import re
 
 import pytest
@@ -126,6 +127,35 @@ def test_runs_that_began_far_from_each_other_are_all_listed(store: Store, is_for
         after = keys[-1]
     assert listed == sorted(listed, reverse=not is_forward)
     assert sorted(key.start_ns for key in listed) == sorted(starts)
+
+
+@pytest.mark.parametrize("is_forward", [False, True])
+@pytest.mark.parametrize("most", [3, 9, 300])
+def test_rare_runs_are_listed_in_their_order_wherever_they_are(
+    store: Store, is_forward: bool, most: int
+):
+    """Each stretch of time that is searched adds its runs once, also those of one instant."""
+    chance = random.Random(most)
+    rare = set(chance.sample(range(1, 3001), 40))
+    agents = {number: "rare" if number in rare else "common" for number in range(1, 3001)}
+    put(
+        store,
+        *(run(at, start_ns=10**18 + at // 7, agent=agent) for at, agent in agents.items()),
+    )
+    listed, after = [], None
+    chosen = Selection(agents=("rare",))
+    while keys := store.run_list.keys(chosen, most, after=after, is_forward=is_forward):
+        listed += keys
+        after = keys[-1]
+    assert [int(key.id, 16) for key in listed] == sorted(rare, reverse=not is_forward)
+
+
+def test_a_run_that_was_reconstructed_again_counts_once(store: Store):
+    """The number of runs leaves out earlier revisions."""
+    put(store, *(run(number) for number in range(1, 6)))
+    put(store, run(2, "another question"), run(3, "another question"))
+    assert store.run_list.count(Selection(), 10) == 5
+    assert store.run_list.count(Selection(agents=("shop",)), 10) == 5
 
 
 def test_counting_ends_at_a_limit(store: Store):

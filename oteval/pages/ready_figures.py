@@ -1,0 +1,67 @@
+"""Compute the figures of slow pages before somebody opens them, and anew as the store grows.
+
+On a million runs, the overview of all of them takes more than a second. While people use the pages,
+its figures and those of the lists of evaluators and variants are therefore kept up to date, one
+after the other, in a small part of the time.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
+from contextlib import asynccontextmanager, suppress
+
+from ..store import Store
+from .evaluators import evaluators_figures
+from .overview import overview_figures
+from .site import Site
+from .variants import variants_figures
+
+__all__ = ["Figures", "keep_ready", "ready_figures"]
+
+Figures = tuple[Hashable, Callable[[Store], object]]
+"""Figures that `Site.cached` keeps: their key, and the function that reads them."""
+
+# The rest after figures were computed, times as long as they took: the first time, and later.
+_FIRST_REST, _REST = 1.0, 20.0
+# Seconds after which it is looked again whether the figures are out of date.
+_ROUND = 5.0
+
+
+def _figures(site: Site) -> list[Figures]:
+    """Return the figures that are kept up to date, those first that people open first."""
+    return [*overview_figures(site), *evaluators_figures(), *variants_figures()]
+
+
+@asynccontextmanager
+async def ready_figures(site: Site) -> AsyncIterator[None]:
+    """Keep the figures of slow pages up to date during a block."""
+    task = asyncio.create_task(keep_ready(site, _figures(site)))
+    try:
+        yield
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+
+async def keep_ready(
+    site: Site,
+    figures: Sequence[Figures],
+    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+) -> None:
+    """Keep figures up to date as long as somebody uses the pages, until cancelled.
+
+    Args:
+        site: The site.
+        figures: The figures.
+        sleep: Waits for so many seconds.
+    """
+    rest = _FIRST_REST
+    while True:
+        for key, action in figures:
+            if site.is_used():
+                took = await site.refresh(key, action)
+                await sleep(rest * took)
+        rest = _REST
+        await sleep(_ROUND)

@@ -29,6 +29,7 @@ __all__ = [
     "TABLE_ROWS",
     "databases_option",
     "db_option",
+    "each_database",
     "filters",
     "filters_except_model",
     "json_option",
@@ -38,7 +39,6 @@ __all__ = [
     "print_json",
     "progress",
     "select",
-    "source_option",
     "time_of",
     "warn",
     "write_report",
@@ -94,24 +94,18 @@ def _in_folder(folder: str) -> list[str]:
     return paths
 
 
-def _one_database(context: click.Context, option: click.Parameter, given: tuple[str, ...]) -> str:
+def _one_database(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
     """Return the one database that is named."""
-    name = _one_source(context, option, given)
-    if is_result_folder(name):
-        raise click.UsageError(
-            f"{context.info_name} writes to its database, and {name} has results of Spark, "
-            "which can only be read; give --db FILE"
-        )
-    return name
-
-
-def _one_source(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
-    """Return the one database, or the one folder of results, that is named."""
     if len(given) != 1:
         raise click.UsageError(
             f"{context.info_name} uses one database, and {len(given)} are given; give one --db FILE"
         )
-    if Path(given[0]).is_dir() and not is_result_folder(given[0]):
+    if is_result_folder(given[0]):
+        raise click.UsageError(
+            f"{context.info_name} writes to its database, and {given[0]} has results of Spark, "
+            "which can only be read; give --db FILE"
+        )
+    if Path(given[0]).is_dir():
         raise click.UsageError(
             f"{context.info_name} uses one database, and {given[0]} is a folder; give --db FILE"
         )
@@ -129,12 +123,6 @@ _DATABASE: dict[str, Any] = {
     "metavar": "FILE",
 }
 db_option = click.option("--db", callback=_one_database, help="The database file.", **_DATABASE)
-source_option = click.option(
-    "--db",
-    callback=_one_source,
-    help="The database file, or a folder of results of Spark.",
-    **_DATABASE,
-)
 databases_option = click.option(
     "--db",
     callback=_databases,
@@ -273,6 +261,17 @@ def progress(text: str, unit: str = "") -> Iterator[ProgressCallback]:
             bar.update(task, completed=done, total=total, note=note)
 
         yield update
+
+
+def each_database(paths: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield databases that are read one by one, each with the key that names it in JSON lines.
+
+    Its name is also printed, unless there is only one.
+    """
+    for path in paths:
+        if len(paths) > 1:
+            warn(f"{path}:")
+        yield path, {"database": path} if len(paths) > 1 else {}
 
 
 @contextmanager

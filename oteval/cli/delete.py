@@ -15,7 +15,17 @@ from ..selection import EVERYTHING
 from ..show import audit_table, deleted_text
 from ..store import Store
 from ..text import counted, listed
-from .common import db_option, filters, json_option, open_store, out, print_json, progress, warn
+from .common import (
+    databases_option,
+    db_option,
+    filters,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    warn,
+)
 from .common import select as selection_of
 
 __all__ = ["audit", "delete"]
@@ -128,14 +138,14 @@ def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
 
 
 @click.command()
-@db_option
+@databases_option
 @json_option
-def audit(db: str, as_json: bool) -> int:
+def audit(db: tuple[str, ...], as_json: bool) -> int:
     """List deletions, and changes made on the pages, with their time and author.
 
     Deletions have the selection and the number of rows; changes the run.
     """
-    with Store(db, create=False) as store:
+    with open_store(db) as store:
         entries = store.audit.entries()
     if as_json:
         for entry in entries:

@@ -37,6 +37,7 @@ from ..store import Store
 from ..text import counted
 from . import common
 from .common import (
+    databases_option,
     db_option,
     filters,
     json_option,
@@ -285,9 +286,9 @@ def warn_regressed(comparison: Comparison | None) -> bool:
 
 
 @click.command()
-@db_option
+@databases_option
 @json_option
-def experiments(db: str, as_json: bool) -> int:
+def experiments(db: tuple[str, ...], as_json: bool) -> int:
     """List the stored experiments and comparisons."""
     with open_store(db) as store:
         rows = store.experiments.list()

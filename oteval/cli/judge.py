@@ -16,7 +16,16 @@ from ..model import Label
 from ..show.calibration import calibration_view
 from ..store import Store
 from ..text import counted, listed
-from .common import db_option, json_option, open_store, out, print_json, progress, warn
+from .common import (
+    databases_option,
+    db_option,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    progress,
+    warn,
+)
 
 __all__ = ["judge"]
 
@@ -56,7 +65,7 @@ def label(
 
 @judge.command()
 @click.argument("evaluator")
-@db_option
+@databases_option
 @click.option(
     "--labels",
     "path",
@@ -89,7 +98,7 @@ def label(
 @json_option
 def calibrate(
     evaluator: str,
-    db: str,
+    db: tuple[str, ...],
     path: str | None,
     version: str | None,
     repeat: int | None,
@@ -105,6 +114,11 @@ def calibrate(
     runs, the pass rate that people would find. The exit status is 3 if no labelled run has a
     verdict.
     """
+    if (path is not None or repeat) and len(db) > 1:
+        raise click.UsageError(
+            f"--labels and --repeat write to one database, and {len(db)} are given; give one "
+            "--db FILE"
+        )
     with open_store(db) as store:
         if path is not None:
             _add_labels(store, read_labels(path))

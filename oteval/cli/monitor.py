@@ -23,6 +23,7 @@ from . import common
 from .common import (
     databases_option,
     db_option,
+    each_database,
     json_option,
     open_store,
     out,
@@ -129,18 +130,16 @@ def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
     """
     config = configured(config_path)
     require_packages(config)
-    for path in db:
+    for path, database in each_database(db):
         if is_result_folder(path):
             raise InputError(
                 f"{path}: results of Spark, which no monitor checks; run oteval monitor backtest"
             )
-        if len(db) > 1:
-            warn(f"{path}:")
-        _show_status(path, config, as_json=as_json, is_named=len(db) > 1)
+        _show_status(path, config, database, as_json=as_json)
     return 0
 
 
-def _show_status(path: str, config: Config, *, as_json: bool, is_named: bool) -> None:
+def _show_status(path: str, config: Config, database: dict[str, str], *, as_json: bool) -> None:
     from ..monitor.status import statuses
 
     with Store(path, create=False) as store:
@@ -149,7 +148,7 @@ def _show_status(path: str, config: Config, *, as_json: bool, is_named: bool) ->
         failed = [one for one in store.outbox.waiting() if one.error]
         refused = store.outbox.refused()
         problem = _server_problem(store)
-    _print(found, as_json, database=path if is_named else "")
+    _print(found, as_json, database)
     if problem:
         warn(f"the server does not check monitors: {problem}")
     for one in failed:
@@ -330,10 +329,12 @@ def _deliver(outbox: Outbox) -> bool:
     return all(result.is_delivered for _, result in done)
 
 
-def _print(found: list[MonitorStatus], as_json: bool, *, database: str = "") -> None:
+def _print(
+    found: list[MonitorStatus], as_json: bool, database: dict[str, str] | None = None
+) -> None:
     if as_json:
         for one in found:
-            print_json({**({"database": database} if database else {}), **one.as_dict()})
+            print_json({**(database or {}), **one.as_dict()})
         return
     from ..show.monitors import evidence_text, monitors_table
 

@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import click
 
 from ..errors import ConfigError
 from ..monitor import require_packages
-from ..store import Store
+from ..store import StoredMark
 from ..text import counted, seconds
 from . import common
-from .common import json_option, open_store, out, print_json, source_option, time_of, warn
+from .common import (
+    databases_option,
+    each_database,
+    json_option,
+    open_store,
+    out,
+    print_json,
+    time_of,
+    warn,
+)
 from .monitor import config_option, configured
 
 __all__ = ["compare"]
@@ -31,7 +42,7 @@ __all__ = ["compare"]
     "--by", multiple=True, metavar="KEY", help="Also slice by this attribute; may be repeated."
 )
 @config_option
-@source_option
+@databases_option
 @json_option
 def compare(
     before: str,
@@ -39,33 +50,35 @@ def compare(
     window: str,
     by: tuple[str, ...],
     config_path: str,
-    db: str,
+    db: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Compare each measure of each group before and after a time, such as a deployment.
 
     It prints the figures with 95% intervals, the slices that got worse most, and runs that show it.
-    Exit status 0; 1 if a figure got significantly worse; 3 if none has enough observations.
+    Several databases are compared one by one, because each has its own order of runs. Exit status
+    0; 1 if a figure got significantly worse; 3 if none has enough observations.
     """
     config = configured(config_path)
     require_packages(config)
-    from ..monitor.changes import adjusted, measured_changes
+    from ..monitor.changes import MeasuredChange, adjusted, measured_changes
     from ..show.monitors import changes_table
 
     try:
         length = round(seconds(window) * 1e9)
     except ValueError as error:
         raise ConfigError(f"--window: {error}") from None
-    with open_store(db) as store:
-        end = _time(store, before, "--before")
-        start = _time(store, after, "--after") if after else end
-        if start < end:
-            raise ConfigError("--after: must not be earlier than --before")
-        found = adjusted(
-            [
-                one
-                for settings in config.monitors
-                for one in measured_changes(
+    marks = _marks(db)
+    end = _time(marks, before, "--before")
+    start = _time(marks, after, "--after") if after else end
+    if start < end:
+        raise ConfigError("--after: must not be earlier than --before")
+    places: list[str] = []
+    found: list[MeasuredChange] = []
+    for path in db:
+        with open_store(path) as store:
+            for settings in config.monitors:
+                found += measured_changes(
                     store,
                     settings,
                     before_ns=end,
@@ -74,13 +87,16 @@ def compare(
                     now_ns=common.now_ns(),
                     by=by,
                 )
-            ]
-        )
-    if as_json:
-        for one in found:
-            print_json(one.as_dict())
-    elif found:
-        out().print(changes_table(found))
+        places += [path] * (len(found) - len(places))
+    # The more figures, the smaller a p-value must be: those of all databases count together.
+    found = adjusted(found)
+    for path, database in each_database(db):
+        here = [one for one, place in zip(found, places, strict=True) if place == path]
+        if as_json:
+            for one in here:
+                print_json({**database, **one.as_dict()})
+        elif here:
+            out().print(changes_table(here))
     worse = sum(one.verdict == "worse" for one in found)
     warn(f"{counted(len(found), 'figure')}, {worse} worse")
     if worse:
@@ -88,9 +104,18 @@ def compare(
     return 0 if any(one.p is not None for one in found) else 3
 
 
-def _time(store: Store, text: str, option: str) -> int:
+def _marks(db: Sequence[str]) -> list[StoredMark]:
+    """Return the marks of all databases."""
+    found: list[StoredMark] = []
+    for path in db:
+        with open_store(path) as store:
+            found += store.monitors.marks()
+    return found
+
+
+def _time(known: Sequence[StoredMark], text: str, option: str) -> int:
     """Return the time of the latest mark with a name, or else the time that a text gives."""
-    marks = [mark.time_ns for mark in store.monitors.marks() if mark.name == text]
+    marks = [mark.time_ns for mark in known if mark.name == text]
     if marks:
         return max(marks)
     try:

@@ -11,18 +11,23 @@ from ..monitor import require_packages
 from ..text import counted
 from . import common
 from .common import (
+    databases_option,
+    each_database,
     json_option,
     open_store,
     out,
     print_json,
     progress,
-    source_option,
     time_of,
     warn,
 )
 from .monitor import config_option, configured
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from ..monitor.backtest import Backtest
+    from ..monitor.group_simulation import GroupSimulation
     from ..monitor.past import PastPeriod
 
 __all__ = ["backtest", "simulate"]
@@ -37,13 +42,15 @@ _until = click.option("--until", help="Runs before this time.")
 @_since
 @_until
 @config_option
-@source_option
+@databases_option
 @json_option
-def backtest(since: str | None, until: str | None, config_path: str, db: str, as_json: bool) -> int:
+def backtest(
+    since: str | None, until: str | None, config_path: str, db: tuple[str, ...], as_json: bool
+) -> int:
     """Run the monitors over the stored past, and list the alerts they would have raised.
 
     Baselines are learned from the first runs of the past. Nothing is written, and nobody is
-    notified.
+    notified. Several databases are tested one by one, because each server checks its own runs.
     """
     config = configured(config_path)
     require_packages(config)
@@ -51,28 +58,35 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
     from ..show.monitors import episodes_table
 
     period, now = _period(since, until), common.now_ns()
-    found = []
-    with open_store(db) as store, progress("reading", " rows") as update:
-        for settings in config.monitors:
+    for path, database in each_database(db):
+        found = []
+        with open_store(path) as store, progress("reading", " rows") as update:
+            for settings in config.monitors:
 
-            def report(done: int, total: int, title: str = settings.title) -> None:
-                update(done, total, title)
+                def report(done: int, total: int, title: str = settings.title) -> None:
+                    update(done, total, title)
 
-            found.append(tested(store, settings, now_ns=now, period=period, report=report))
-    episodes = [episode for one in found for episode in one.episodes]
-    if as_json:
-        for episode in episodes:
-            print_json(episode.as_dict())
-    elif episodes:
-        out().print(episodes_table(episodes))
+                found.append(tested(store, settings, now_ns=now, period=period, report=report))
+        episodes = [episode for one in found for episode in one.episodes]
+        if as_json:
+            for episode in episodes:
+                print_json({**database, **episode.as_dict()})
+        elif episodes:
+            out().print(episodes_table(episodes))
+        _summarize(found)
+    return 0
+
+
+def _summarize(found: Sequence[Backtest]) -> None:
+    """Print how much was tested, and which groups never had a baseline."""
+    episodes = sum(len(one.episodes) for one in found)
     seen = sum(one.observations for one in found)
     learning = [reason for one in found for _, reason in one.learning]
     groups = counted(sum(one.groups for one in found), "group")
-    warn(f"{counted(len(episodes), 'alert')} in {groups}, {counted(seen, 'observation')}")
+    warn(f"{counted(episodes, 'alert')} in {groups}, {counted(seen, 'observation')}")
     if learning:
         reason = f"; for instance: {learning[0]}"
         warn(f"{counted(len(learning), 'group')} without a baseline{reason}")
-    return 0
 
 
 @click.command()
@@ -103,7 +117,7 @@ def backtest(since: str | None, until: str | None, config_path: str, db: str, as
 @_since
 @_until
 @config_option
-@source_option
+@databases_option
 @json_option
 def simulate(
     drops: tuple[float, ...],
@@ -113,14 +127,15 @@ def simulate(
     since: str | None,
     until: str | None,
     config_path: str,
-    db: str,
+    db: tuple[str, ...],
     as_json: bool,
 ) -> int:
     """Simulate false alarms and delays of each monitor on its own history.
 
     The history of each group is resampled in blocks, which keeps the dependence of neighbours, and
     checked without a change and with a drop: by the monitor's rule, and by a threshold on the last
-    60 minutes. Exit status 3 if no history is long enough.
+    60 minutes. Several databases are simulated one by one. Exit status 3 if no history is long
+    enough.
     """
     config = configured(config_path)
     require_packages(config)
@@ -129,42 +144,50 @@ def simulate(
     from ..show.monitors import simulations_table
 
     period, now = _period(since, until), common.now_ns()
-    found = []
-    with progress("simulating", " streams") as update:
+    every: list[GroupSimulation] = []
+    for path, database in each_database(db):
+        found: list[GroupSimulation] = []
         for settings in config.monitors:
-            with open_store(db) as store:
+            with open_store(path) as store:
                 past = histories(store, settings, period, now)
             largest = sorted(past.items(), key=lambda entry: -len(entry[1]))[:groups]
             if len(past) > len(largest):
                 warn(f"{settings.title}: the {len(largest)} largest of {len(past):,} groups")
-            for group, observed in largest:
+            with progress("simulating", " streams") as update:
+                for group, observed in largest:
 
-                def report(done: int, title: str = settings.title) -> None:
-                    update(done, streams, title)
+                    def report(done: int, title: str = settings.title) -> None:
+                        update(done, streams, title)
 
-                found += simulate_group(
-                    settings,
-                    group,
-                    observed,
-                    groups=len(past),
-                    drops=drops,
-                    streams=streams,
-                    seed=seed,
-                    report=report,
-                )
-    simulated = [one for one in found if one.rules]
-    if as_json:
-        for one in found:
-            print_json(one.as_dict())
-    elif simulated:
-        out().print(simulations_table(simulated))
+                    found += simulate_group(
+                        settings,
+                        group,
+                        observed,
+                        groups=len(past),
+                        drops=drops,
+                        streams=streams,
+                        seed=seed,
+                        report=report,
+                    )
+        simulated = [one for one in found if one.rules]
+        if as_json:
+            for one in found:
+                print_json({**database, **one.as_dict()})
+        elif simulated:
+            out().print(simulations_table(simulated))
+        _warn_short(found)
+        every += found
+    return 0 if any(one.rules for one in every) else 3
+
+
+def _warn_short(found: Sequence[GroupSimulation]) -> None:
+    """Warn of histories that are too short to simulate."""
     short = [one for one in found if not one.rules]
     if short:
         least = f"{short[0].observations:,} observations, {short[0].reason}"
         warn(f"{counted(len(short), 'history', 'histories')} too short to simulate: {least}")
     if not found:
         warn("no history to simulate: nothing was observed")
-    return 0 if simulated else 3
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:

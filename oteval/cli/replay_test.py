@@ -37,8 +37,7 @@ from ..replays.written_tests import (
 )
 from ..selection import EVERYTHING
 from ..show.replay import replays_view
-from ..store import Store
-from .common import db_option, out, say, warn
+from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR
 from .replay import recordings_of
 
@@ -103,7 +102,7 @@ config_option = click.option(
 )
 @click.option("--no-run", is_flag=True, help="Do not run the agent to check the test.")
 @config_option
-@db_option
+@databases_option
 def make_test(
     session: str,
     target: str | None,
@@ -117,7 +116,7 @@ def make_test(
     freeze: str,
     no_run: bool,
     config_path: str | None,
-    db: str,
+    db: tuple[str, ...],
 ) -> int:
     """Write a recorded session as a test for pytest.
 
@@ -157,7 +156,7 @@ def make_test(
     return _report(files[0], found)
 
 
-def _recording(session: str, db: str) -> tuple[Recording, str]:
+def _recording(session: str, db: tuple[str, ...]) -> tuple[Recording, str]:
     """Return the recording of a session, and the name of its agent or "".
 
     Raises:
@@ -168,9 +167,9 @@ def _recording(session: str, db: str) -> tuple[Recording, str]:
     problem = unreplayable(recording)
     if problem:
         raise NothingEvaluated(f"{session}: {problem}")
-    if not recording.trajectory_ids or not Path(db).is_file():
+    if not recording.trajectory_ids or not all(Path(path).exists() for path in db):
         return recording, ""
-    with Store(db) as store:
+    with open_store(db) as store:
         found = store.trajectories.get(recording.trajectory_ids[0])
     return recording, found.agent or found.service
 

@@ -20,7 +20,7 @@ __all__ = ["Preview", "Previews", "previews_text"]
 
 _MOST = 100
 # Traces are reconstructed in groups of so many until a look has taken so many seconds.
-_GROUP, _PATIENCE = 10, 0.1
+_GROUP, _PATIENCE = 10, 0.05
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,14 +55,21 @@ class Previews:
         self._lock = threading.Lock()
         self._known: dict[JustEnded, Preview | None] = {}
 
-    def newest(self, store: Store) -> Sequence[Preview]:
-        """Return the previews, the one with the newest root first."""
+    def newest(self, store: Store, *, is_patient: bool = True) -> Sequence[Preview]:
+        """Return the previews, the one with the newest root first.
+
+        Args:
+            store: The store.
+            is_patient: Whether to reconstruct some traces even if many wait for it.
+        """
         if not self._is_on:
             return ()
         with self._lock:
             traces = store.live.just_ended(self._most)
             self._known = {one: self._known[one] for one in traces if one in self._known}
-            self._add([one for one in traces if one not in self._known], store)
+            waiting = [one for one in traces if one not in self._known]
+            if is_patient or len(waiting) <= _GROUP:
+                self._add(waiting, store)
             found = [self._known[one] if one in self._known else _pending(one) for one in traces]
         return [one for one in found if one is not None]
 

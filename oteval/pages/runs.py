@@ -240,11 +240,12 @@ def runs_page(
 def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
     """Return the newest page with the runs that just ended and match, which scores cannot.
 
-    They are read after the stored runs, so that no run is shown twice.
+    They are read after the stored runs, so that no run is shown twice. A search takes long enough:
+    where many traces just ended, `events` reconstructs them, and the list is then loaded again.
     """
     if after is not None:
         return found
-    previews = site.previews.newest(store)
+    previews = site.previews.newest(store, is_patient=not found.search.text)
     state = found.state + previews_text(previews)
     if found.search.verdict is not None:
         return replace(found, state=state, hides_ended=bool(previews))

@@ -7,6 +7,7 @@ the first one. Only the questions of the runs on a page are taken from their mes
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -49,6 +50,8 @@ _ROWS = f"""
 """  # noqa: S608
 
 
+# Runs with a score that are few enough to be looked up by their ids.
+_FEW_SCORED = 10_000
 # Few revisions are superseded: counting these is faster than leaving them out of all.
 _COUNT = """
     SELECT (SELECT count(*) FROM trajectories)
@@ -150,6 +153,20 @@ class StoreState(NamedTuple):
     scores: int
 
 
+class _Scored(NamedTuple):
+    """How a query is limited to the runs that have a score.
+
+    Attributes:
+        join: The join.
+        values: Its parameters.
+        is_rare: Whether they are few.
+    """
+
+    join: str
+    values: list[Any]
+    is_rare: bool = False
+
+
 class RunList:
     """Lists the current trajectories of a store."""
 
@@ -228,32 +245,55 @@ class RunList:
         if after is not None:
             clause += f" AND (start_ns, trajectory_id) {sign} (?, ?)"
             values += [*after]
-        join = ""
-        if verdict is not None:
-            scored = [outcome_condition(verdict.outcome)] if verdict.outcome else ["TRUE"]
-            if verdict.evaluators:
-                scored.append("list_contains(?::VARCHAR[], evaluator)")
-                values = [*values, list(verdict.evaluators)]
-            join = (
-                "SEMI JOIN (SELECT trajectory_id FROM scores "  # noqa: S608
-                f"WHERE {' AND '.join(scored)}) USING (trajectory_id)"
-            )
-        found: list[RunKey] = []
-        for stretch in self._stretches(selection, after, most, is_forward=is_forward):
-            query = (
-                "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
-                "ANTI JOIN superseded USING (trajectory_id, rev) "
-                f"WHERE start_ns BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {join} "
-                f"ORDER BY start_ns {order}, trajectory_id {order} LIMIT {int(most) - len(found)}"
-            )
-            rows = with_memory(
-                self._connection,
-                lambda query=query: self._connection.execute(query, values).fetchall(),  # type: ignore[misc]
-            )
-            found += [RunKey(*row) for row in rows]
-            if len(found) == most:
-                break
+        ordered = f"ORDER BY start_ns {order}, trajectory_id {order}"
+        stretches = self._stretches(selection, after, most, is_forward=is_forward)
+        with self._scored(verdict) as scored:
+            if scored.is_rare:
+                stretches = iter([EVERYWHERE])
+            found: list[RunKey] = []
+            for stretch in stretches:
+                query = (
+                    "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
+                    "ANTI JOIN superseded USING (trajectory_id, rev) WHERE start_ns "
+                    f"BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {scored.join} "
+                    f"{ordered} LIMIT {int(most) - len(found)}"
+                )
+                rows = with_memory(
+                    self._connection,
+                    lambda query=query: self._connection.execute(  # type: ignore[misc]
+                        query, [*values, *scored.values]
+                    ).fetchall(),
+                )
+                found += [RunKey(*row) for row in rows]
+                if len(found) == most:
+                    break
         return found
+
+    @contextmanager
+    def _scored(self, verdict: VerdictFilter | None) -> Iterator[_Scored]:
+        """Yield how a query is limited to the runs with a score, in a block that runs it.
+
+        The ids of few runs are read first: then no stretch needs to look at all scores.
+        """
+        if verdict is None:
+            yield _Scored("", [])
+            return
+        conditions, values = [], list[Any]()
+        if verdict.outcome:
+            conditions.append(outcome_condition(verdict.outcome))
+        if verdict.evaluators:
+            conditions.append("list_contains(?::VARCHAR[], evaluator)")
+            values.append(list(verdict.evaluators))
+        query = (
+            "SELECT trajectory_id FROM scores "  # noqa: S608
+            f"WHERE {' AND '.join(conditions) or 'TRUE'}"
+        )
+        rows = self._connection.execute(f"{query} LIMIT {_FEW_SCORED + 1}", values).fetchall()
+        if len(rows) > _FEW_SCORED:
+            yield _Scored(f"SEMI JOIN ({query}) USING (trajectory_id)", values)
+            return
+        with wanted(self._connection, "trajectory_id", [name for (name,) in rows]):
+            yield _Scored("SEMI JOIN wanted USING (trajectory_id)", [], is_rare=True)
 
     def _stretches(
         self, selection: Selection, after: RunKey | None, most: int, *, is_forward: bool

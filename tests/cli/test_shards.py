@@ -140,16 +140,67 @@ def test_sessions_of_any_shard_are_replayed(shards: Run, monkeypatch: pytest.Mon
 
 
 def test_monitors_of_each_database_are_shown(shards: Run):
-    """Each database has its own state, and its name; the past is read from one."""
+    """Each database has its own state, its own past, and its name."""
     Path("monitors.yaml").write_text(
         "evaluators: [{name: tools, type: tool_errors}]\nmonitors: [{evaluator: tools}]\n"
     )
     config = ("-c", "monitors.yaml")
     found = shards("monitor", "status", "--json", *config, "--db", "shards").rows
-    past = shards("monitor", "backtest", *config, "--db", "shards")
+    databases = ["shards/0.duckdb", "shards/1.duckdb"]
+    assert [row["database"] for row in found] == databases
+    for command in ("backtest", "simulate"):
+        past = shards("monitor", command, *config, "--db", "shards")
+        alone = [shards("monitor", command, *config, "--db", database) for database in databases]
+        named = [f"oteval: {name}:\n{one.err}" for name, one in zip(databases, alone, strict=True)]
+        assert (past.status, past.err) == (min(one.status for one in alone), "".join(named))
+    times = ("--before", "2100-01-01", "--json")
+    changes = shards("monitor", "compare", *config, *times, "--db", "shards").rows
+    assert {row["database"] for row in changes} <= set(databases)
 
-    assert [row["database"] for row in found] == ["shards/0.duckdb", "shards/1.duckdb"]
-    assert (past.status, "uses one database" in past.err) == (2, True)
+
+def test_marks_of_any_database_name_a_time(shards: Run):
+    """A mark that one server has noted is a time for all."""
+    Path("monitors.yaml").write_text(
+        "evaluators: [{name: tools, type: tool_errors}]\nmonitors: [{evaluator: tools}]\n"
+    )
+    assert shards("monitor", "mark", "v2", "--db", "shards/1.duckdb").status == 0
+    compare = ("monitor", "compare", "-c", "monitors.yaml", "--before", "v2")
+    assert shards(*compare, "--db", "shards").status == 3
+    assert "no mark has this name" in shards(*compare, "--db", "shards/0.duckdb").err
+
+
+def test_labels_experiments_and_the_audit_log_are_those_of_all_databases(shards: Run):
+    """A judge is compared with the labels of all shards; to add labels, one has to be named."""
+    runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
+    scored = shards("scores", "--json", "--db", "all.duckdb").rows
+    verdicts = {row["trajectory_id"]: row["passed"] for row in scored if row["passed"] is not None}
+    evaluator = next(row["evaluator"] for row in scored if row["passed"] is not None)
+    labelled = []
+    for database in ("shards/0.duckdb", "shards/1.duckdb"):
+        names = {
+            row["trajectory_id"] for row in shards("trajectories", "--json", "--db", database).rows
+        }
+        name = min(names & set(verdicts))
+        label = ("judge", "label", name, "pass", "--evaluator", evaluator)
+        assert shards(*label, "--db", database).status == 0
+        assert shards(*label, "--db", "all.duckdb").status == 0
+        labelled.append(name)
+    assert len(runs) > len(labelled) == 2
+
+    calibrate = ("judge", "calibrate", evaluator)
+    whole = shards(*calibrate, "--json", "--db", "all.duckdb")
+    parts = shards(*calibrate, "--json", "--db", "shards")
+    written = shards(
+        *calibrate, "--labels", "l.jsonl", "--db", "shards/0.duckdb", "--db", "shards/1.duckdb"
+    )
+    assert (parts.status, parts.rows) == (whole.status, whole.rows)
+    assert (written.status, "give one --db FILE" in written.err) == (2, True)
+
+    for database in ("shards/0.duckdb", "shards/1.duckdb"):
+        name = shards("trajectories", "--json", "--db", database).rows[0]["trace_ids"][0]
+        assert shards("delete", "--trace", name, "--yes", "--db", database).status == 0
+    assert len(shards("audit", "--json", "--db", "shards").rows) == 2
+    assert shards("experiments", "--json", "--db", "shards").rows == []
 
 
 def test_writing_commands_ask_for_one_database(shards: Run):

@@ -166,6 +166,18 @@ def test_each_look_reconstructs_some_of_many_traces(store: Store):
     assert len(set(states)) == 3
 
 
+def test_a_search_does_not_wait_for_many_traces_that_just_ended(store: Store):
+    """It shows those that are known; few are reconstructed at once."""
+    put_ended(store, 25)
+    previews = Previews(is_on=True, patience=60)
+    assert all(one.is_pending for one in previews.newest(store, is_patient=False))
+    assert not any(one.is_pending for one in previews.newest(store))
+    assert not any(one.is_pending for one in previews.newest(store, is_patient=False))
+
+    few = Previews(is_on=True, most=10)
+    assert not any(one.is_pending for one in few.newest(store, is_patient=False))
+
+
 def test_a_trace_without_an_agent_has_no_preview(store: Store, client: TestClient):
     """Requests alone give no run, and so no row."""
     request = Span(TRACE, "1" * 16, name="GET /", attributes={"http.request.method": "GET"})

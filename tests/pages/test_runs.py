@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from typing import Any
 
 import pytest
 
@@ -15,7 +16,7 @@ from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import parse_search
 from oteval.selection import Selection
-from oteval.store import Store
+from oteval.store import RunKey, Store, VerdictFilter
 
 from .conftest import ShowPages, put, run, score
 
@@ -156,6 +157,29 @@ def test_a_run_that_was_reconstructed_again_counts_once(store: Store):
     put(store, run(2, "another question"), run(3, "another question"))
     assert store.run_list.count(Selection(), 10) == 5
     assert store.run_list.count(Selection(agents=("shop",)), 10) == 5
+
+
+@pytest.mark.parametrize("few", [2, 10_000])
+def test_runs_with_a_verdict_are_the_same_however_many_have_it(
+    store: Store, monkeypatch: pytest.MonkeyPatch, few: int
+):
+    """Few are looked up by their ids, many are looked for among all; times and agents count."""
+    monkeypatch.setattr("oteval.store.run_list._FEW_SCORED", few)
+    runs = [run(at, agent="shop" if at % 2 else "desk") for at in range(1, 41)]
+    put(store, *runs)
+    store.scores.write([score(one, "calls", passed=at % 3 > 0) for at, one in enumerate(runs, 1)])
+    failing = VerdictFilter("fail", ("calls", "other"))
+
+    def found(**chosen: Any) -> list[int]:
+        after = chosen.pop("after", None)
+        keys = store.run_list.keys(Selection(**chosen), 5, after=after, verdict=failing)
+        return [int(key.id, 16) for key in keys]
+
+    assert found() == [39, 36, 33, 30, 27]
+    assert found(agents=("shop",)) == [39, 33, 27, 21, 15]
+    assert found(since_ns=runs[32].start_ns) == [39, 36, 33]
+    assert found(after=RunKey(runs[8].start_ns, runs[8].id)) == [6, 3]
+    assert found(agents=("nobody",)) == []
 
 
 def test_counting_ends_at_a_limit(store: Store):

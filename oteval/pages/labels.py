@@ -23,7 +23,8 @@ from ..show.text import one_line, shorten
 from ..store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
 from .access import VISITOR
 from .responses import page, with_query
-from .runs import RunItem, items_of, listed_scores
+from .run_search import ListedScores
+from .runs import RunItem, items_of
 from .site import Site
 
 __all__ = ["Agreement", "LabelsPage", "labels_routes", "next_link"]
@@ -218,10 +219,12 @@ def labels_page(
     # Both lists are read together, because one read looks at all runs.
     others = store.label_queue.keys([one.trajectory_id for one in differing])
     listed = list(dict.fromkeys([*keys[:_SHOWN], *others]))
-    given = listed_scores(store, listed)
+    given = ListedScores(store)
     items = {item.id: item for item in items_of(store, listed, site.prices, scores=given)}
     shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
-    reasons = _reasons(queue, evaluator, labels, _newest(given, evaluator))
+    reasons = _reasons(
+        queue, evaluator, labels, _newest(given.of([item.id for item in shown]), evaluator)
+    )
     return LabelsPage(
         evaluator=evaluator,
         evaluators=_evaluator_tabs(queue, evaluator, evaluators, counts),

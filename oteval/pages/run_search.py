@@ -17,11 +17,13 @@ from ..model import Score
 from ..store import RunKey, Store, VerdictFilter, is_exact
 from .search import RunSearch
 
-__all__ = ["FoundRuns", "find_runs"]
+__all__ = ["FoundRuns", "ListedScores", "find_runs"]
 
 # Seconds after which a search stops looking.
 _PATIENCE = 0.5
 _FIRST_BATCH, _LARGEST_BATCH = 200, 8000
+# Characters of the comments of scores in lists, and of how many runs scores are kept with them.
+_COMMENT, _KEPT = 4000, 200
 # How many runs are read at once, and how many are searched for words.
 _LARGEST_READ, _LARGEST_SCAN = 400, 4000
 
@@ -43,6 +45,27 @@ class FoundRuns:
     is_cut: bool = False
 
 
+class ListedScores:
+    """The newest scores of runs, with as much as lists show of them, each read once.
+
+    Args:
+        store: The store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, list[Score]] = {}
+
+    def of(self, ids: Sequence[str]) -> dict[str, list[Score]]:
+        """Return the newest score of each evaluator by run; of many runs, without comments."""
+        missing = [name for name in ids if name not in self._known]
+        if len(missing) > _KEPT:
+            return self._store.scores.of(ids, longest=0)
+        if missing:
+            self._known |= self._store.scores.of(missing, longest=_COMMENT)
+        return {name: self._known[name] for name in ids}
+
+
 def find_runs(
     store: Store,
     search: RunSearch,
@@ -50,6 +73,7 @@ def find_runs(
     *,
     after: RunKey | None = None,
     is_forward: bool = False,
+    scores: ListedScores | None = None,
     patience: float = _PATIENCE,
     clock: Callable[[], float] = time.monotonic,
 ) -> FoundRuns:
@@ -61,6 +85,7 @@ def find_runs(
         most: The most runs.
         after: Only runs after this one.
         is_forward: The oldest first instead.
+        scores: The scores that are read for the search, for the lines of its runs.
         patience: Seconds after which the search stops looking.
         clock: Returns the time in seconds.
     """
@@ -71,13 +96,14 @@ def find_runs(
         return FoundRuns(tuple(keys[:most]), keys[most - 1] if len(keys) > most else None)
     until, size, looked_at = clock() + patience, _FIRST_BATCH, 0
     found: list[RunKey] = []
+    given = scores or ListedScores(store)
     while True:
         batch = store.run_list.keys(
             selection, size, after=after, verdict=search.verdict, is_forward=is_forward
         )
         place = 0
         while place < len(batch):
-            part, kept = _looked_at(store, search, batch[place:], is_read=is_read)
+            part, kept = _looked_at(store, search, batch[place:], given, is_read=is_read)
             place += len(part)
             for key in part:
                 if key in kept and len(found) == most:
@@ -92,7 +118,12 @@ def find_runs(
 
 
 def _looked_at(
-    store: Store, search: RunSearch, keys: Sequence[RunKey], *, is_read: bool
+    store: Store,
+    search: RunSearch,
+    keys: Sequence[RunKey],
+    given: ListedScores,
+    *,
+    is_read: bool,
 ) -> tuple[Sequence[RunKey], set[RunKey]]:
     """Return the first of some runs, as many as can be tested at once, and those that match."""
     part = keys
@@ -103,7 +134,7 @@ def _looked_at(
         part = part[: part.index(kept[_LARGEST_READ])]
         kept = kept[:_LARGEST_READ]
     if search.verdict is not None:
-        scores = store.scores.of([key.id for key in kept], longest=0)
+        scores = given.of([key.id for key in kept])
         kept = [key for key in kept if _has_verdict(scores[key.id], search.verdict)]
     if is_read and kept:
         starts = pa.array([key.start_ns for key in kept], pa.int64())

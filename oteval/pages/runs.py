@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -20,7 +20,7 @@ from .events import state_text
 from .just_ended import Preview, previews_text
 from .responses import page, with_query
 from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
-from .run_search import FoundRuns, find_runs
+from .run_search import FoundRuns, ListedScores, find_runs
 from .search import RunSearch, parse_search, suggestions
 from .site import Site
 
@@ -31,7 +31,6 @@ __all__ = [
     "cost_text",
     "item_of",
     "items_of",
-    "listed_scores",
     "marks_of",
     "runs_routes",
 ]
@@ -219,9 +218,10 @@ def runs_page(
         most: The most runs.
     """
     state = store.run_list.state()
-    found = find_runs(store, search, most, after=after, patience=_PATIENCE)
+    scores = ListedScores(store)
+    found = find_runs(store, search, most, after=after, scores=scores, patience=_PATIENCE)
     kept, older = columns_text(columns), ""
-    items = items_of(store, found.keys, prices, search.text, kept)
+    items = items_of(store, found.keys, prices, search.text, kept, scores)
     if found.after:
         older = with_query("/runs", q=search.text, after=key_text(found.after), columns=kept)
     return RunsPage(
@@ -266,18 +266,13 @@ def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
 
-def listed_scores(store: Store, keys: Sequence[RunKey]) -> dict[str, list[Score]]:
-    """Return the newest score of each evaluator on some runs, by id, with as much as lists show."""
-    return store.scores.of([key.id for key in keys], longest=_LOOKED_AT)
-
-
 def items_of(
     store: Store,
     keys: Sequence[RunKey],
     prices: Prices,
     search: str = "",
     columns: str = "",
-    scores: Mapping[str, Sequence[Score]] | None = None,
+    scores: ListedScores | None = None,
 ) -> tuple[RunItem, ...]:
     """Return the lines of some runs.
 
@@ -287,11 +282,11 @@ def items_of(
         prices: The prices of models.
         search: The search that their pages continue.
         columns: The columns to which their pages lead back.
-        scores: Their `listed_scores`, if they were read already.
+        scores: Where their scores were read, if they were.
     """
-    scores = listed_scores(store, keys) if scores is None else scores
+    given = (scores or ListedScores(store)).of([key.id for key in keys])
     rows = store.run_list.rows(keys)
-    return tuple(_item(row, scores.get(row.id, ()), prices, search, columns) for row in rows)
+    return tuple(_item(row, given.get(row.id, ()), prices, search, columns) for row in rows)
 
 
 def item_of(

@@ -415,6 +415,8 @@ def _cost(run: ListedRun, prices: Prices) -> str:
 
 def cost_text(dollars: float) -> str:
     """Return an amount in US dollars with two significant digits, ``$0.0012``."""
+    if dollars < 0.000001:
+        return "< $0.000001" if dollars > 0 else "$0"
     if dollars >= 1:
         return f"${dollars:,.2f}"
     return f"${dollars:.6f}".rstrip("0") if dollars < 0.0001 else f"${dollars:.4f}"

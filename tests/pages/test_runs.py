@@ -14,6 +14,7 @@ from oteval.model import Message, ToolCall
 from oteval.pages.events import StoreChanges
 from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
+from oteval.pages.runs import cost_text
 from oteval.pages.search import parse_search
 from oteval.selection import Selection
 from oteval.store import RunKey, Store, VerdictFilter
@@ -263,6 +264,21 @@ def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
     text = pages(store).get("/runs").text
     assert "5 passed" in text
     assert "fail: </span>tone" in text
+
+
+@pytest.mark.parametrize(
+    ("dollars", "shown"),
+    [
+        (0.0, "$0"),
+        (2e-9, "< $0.000001"),
+        (0.00005, "$0.00005"),
+        (0.0123, "$0.0123"),
+        (1234.5, "$1,234.50"),
+    ],
+)
+def test_costs_have_a_few_digits(dollars: float, shown: str):
+    """Nothing is $0, and a tiny cost is not nothing."""
+    assert cost_text(dollars) == shown
 
 
 def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):

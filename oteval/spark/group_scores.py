@@ -32,7 +32,8 @@ _MOST = (1 << 63) - 1
 _KEY = pa.schema([("value", _BIG), ("role", pa.int32()), ("first", _BIG), ("last", _BIG)])
 _PARTS = {
     "trajectory": pa.struct(list(_RUN)),
-    "score": pa.struct(list(SCORE_ROWS)),
+    # With the start of its run, by which results are sorted.
+    "score": pa.struct([*SCORE_ROWS, ("start_ns", _BIG)]),
     "key": pa.struct(list(_KEY)),
 }
 OUTPUT: Final = pa.schema([("kind", pa.string()), ("group", _BIG), *_PARTS.items()])
@@ -90,17 +91,18 @@ class GroupScorer:
                     keys.append((_signed(key.value), key.role, _time(key.first), _time(key.last)))
                     groups_of_keys.append(group)
         groups = {run.id: group for group, members in runs.items() for run in members}
-        found = scored_runs(
-            [run for members in runs.values() for run in members],
-            self.prepared,
-            self.salt,
-            self.selection,
-            self.time_ns,
+        every = [run for members in runs.values() for run in members]
+        found = scored_runs(every, self.prepared, self.salt, self.selection, self.time_ns)
+        names, times = (
+            found.trajectories[one].to_pylist() for one in ("trajectory_id", "start_ns")
         )
+        starts = dict(zip(names, times, strict=True))
+        begun = [starts[name] for name in found.scores["trajectory_id"].to_pylist()]
+        scores = found.scores.append_column("start_ns", pa.array(begun, _BIG))
         parts = [OUTPUT.empty_table()]
         for kind, column, table in (
             ("run", "trajectory", found.trajectories),
-            ("score", "score", found.scores),
+            ("score", "score", scores),
         ):
             names = [groups[name] for name in table["trajectory_id"].to_pylist()]
             parts.append(_part(kind, column, names, table))

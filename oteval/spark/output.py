@@ -141,8 +141,7 @@ def write_results(scored: Scored, output: Output) -> None:
     """
     from pyspark.sql import functions as sql
 
-    runs = scored.trajectories.withColumn("date", sql.expr(_DAY))
-    scores = scored.scores.join(runs.select("trajectory_id", "start_ns", "date"), "trajectory_id")
+    runs, scores = (frame.withColumn("date", sql.expr(_DAY)) for frame in scored)
     _write_table(runs, ("start_ns", "trajectory_id"), output.data / "trajectories")
     _write_table(scores, _SCORE_ORDER, output.data / "scores", dropped=("start_ns",))
 

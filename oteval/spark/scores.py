@@ -42,7 +42,7 @@ class Scored(NamedTuple):
 
     Attributes:
         trajectories: Rows of the table ``trajectories``, without ``seq``.
-        scores: Rows of the table ``scores``.
+        scores: Rows of the table ``scores``, without ``seq``, and the ``start_ns`` of their runs.
     """
 
     trajectories: DataFrame

@@ -33,7 +33,14 @@ def of_spark(spark: Any, folder: Path, rules: str = RULES, **options: Any) -> tu
     frames = {kind: spark.read.parquet(str(folder / f"{kind}.parquet")) for kind in kinds}
     found = score(frames["spans"], parse_config(rules), frames.get("logs"), **options)
     runs, scores = (frame.toArrow().to_pylist() for frame in found)
-    return plain(runs), plain(scores)
+    return plain(runs), plain(without_starts(runs, scores))
+
+
+def without_starts(runs: Rows, scores: Rows) -> Rows:
+    """Return rows of scores without the starts of their runs, which must be right."""
+    starts = {row["trajectory_id"]: row["start_ns"] for row in runs}
+    assert [row["start_ns"] for row in scores] == [starts[row["trajectory_id"]] for row in scores]
+    return [{name: row[name] for name in row if name != "start_ns"} for row in scores]
 
 
 def on_spark(

@@ -19,7 +19,7 @@ from oteval.store.telemetry_rows import LOG_SCHEMA, log_table, span_table
 
 from ..make import capture
 from ..pipeline.test_trace_scores import plain
-from .rows import RULES, Rows, conversation, in_store
+from .rows import RULES, Rows, conversation, in_store, without_starts
 
 _MOST = 1 << 30
 
@@ -57,10 +57,9 @@ def rows(
 ) -> tuple[Rows, Rows]:
     """Return the rows of the runs and of the scores in an executor's output."""
     table = pa.Table.from_batches(found, OUTPUT).to_pylist()
-    return (
-        plain([row["trajectory"] for row in table if row["kind"] == "run"]),
-        plain([row["score"] for row in table if row["kind"] == "score"]),
-    )
+    runs = [row["trajectory"] for row in table if row["kind"] == "run"]
+    scores = [row["score"] for row in table if row["kind"] == "score"]
+    return plain(runs), plain(without_starts(runs, scores))
 
 
 def scorer(most_bytes: int = _MOST) -> GroupScorer:

@@ -218,10 +218,7 @@ def evaluators_routes(site: Site) -> list[Route]:
                 f"no evaluator {name[:200]!r}: it has no scores and is not in the configuration; "
                 "/evaluators lists all"
             )
-        found = await site.cached(
-            ("evaluator", name, search.text, period),
-            lambda store: evaluator_page(store, name, search, period, site.prices),
-        )
+        found = await site.cached(*_one(site, name, search, period))
         return page(
             "evaluator.html.j2",
             section="evaluators",
@@ -238,10 +235,30 @@ def evaluators_routes(site: Site) -> list[Route]:
     return [Route("/evaluators", evaluators), Route("/evaluators/{name:path}", evaluator)]
 
 
-def evaluators_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
-    """Return the keys of the list's periods, with the functions that read them."""
-    periods = sorted(_PERIODS, key=lambda one: one != _DEFAULT)
-    return [_all(parse_search(""), period) for period in periods]
+def evaluators_figures(
+    site: Site, names: Sequence[str]
+) -> list[tuple[Hashable, Callable[[Store], object]]]:
+    """Return the figures of the list and of some evaluators: their keys, and how they are read.
+
+    Args:
+        site: The site.
+        names: The evaluators.
+    """
+    periods, every = sorted(_PERIODS, key=lambda one: one != _DEFAULT), parse_search("")
+    found: list[tuple[Hashable, Callable[[Store], object]]] = [
+        _all(every, period) for period in periods
+    ]
+    return found + [_one(site, name, every, period) for name in names for period in periods]
+
+
+def _one(
+    site: Site, name: str, search: RunSearch, period: str
+) -> tuple[Hashable, Callable[[Store], EvaluatorPage]]:
+    """Return the key of the page of an evaluator, and the function that reads it."""
+    return (
+        ("evaluator", name, search.text, period),
+        lambda store: evaluator_page(store, name, search, period, site.prices),
+    )
 
 
 def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:

@@ -8,6 +8,7 @@ after the other, in a small part of the time.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Hashable, Sequence
 from contextlib import asynccontextmanager, suppress
 
@@ -19,24 +20,30 @@ from .variants import variants_figures
 
 __all__ = ["Figures", "keep_ready", "ready_figures"]
 
+_log = logging.getLogger(__name__)
+
 Figures = tuple[Hashable, Callable[[Store], object]]
 """Figures that `Site.cached` keeps: their key, and the function that reads them."""
 
 # The rest after figures were computed, times as long as they took: the first time, and later.
-_FIRST_REST, _REST = 1.0, 20.0
+_FIRST_REST, _REST = 1.0, 10.0
+# The evaluators whose pages are kept up to date: those with the newest scores.
+_MOST_EVALUATORS = 3
 # Seconds after which it is looked again whether the figures are out of date.
 _ROUND = 5.0
 
 
-def _figures(site: Site) -> list[Figures]:
+async def _figures(site: Site) -> list[Figures]:
     """Return the figures that are kept up to date, those first that people open first."""
-    return [*overview_figures(site), *evaluators_figures(), *variants_figures()]
+    scored = await site.read(lambda store: store.evaluator_figures.names())
+    names = sorted(scored, key=lambda name: (-scored[name], name))[:_MOST_EVALUATORS]
+    return [*overview_figures(site), *variants_figures(), *evaluators_figures(site, names)]
 
 
 @asynccontextmanager
 async def ready_figures(site: Site) -> AsyncIterator[None]:
     """Keep the figures of slow pages up to date during a block."""
-    task = asyncio.create_task(keep_ready(site, _figures(site)))
+    task = asyncio.create_task(keep_ready(site, lambda: _figures(site)))
     try:
         yield
     finally:
@@ -47,21 +54,24 @@ async def ready_figures(site: Site) -> AsyncIterator[None]:
 
 async def keep_ready(
     site: Site,
-    figures: Sequence[Figures],
+    figures: Callable[[], Awaitable[Sequence[Figures]]],
     sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
 ) -> None:
     """Keep figures up to date as long as somebody uses the pages, until cancelled.
 
     Args:
         site: The site.
-        figures: The figures.
+        figures: Returns the figures.
         sleep: Waits for so many seconds.
     """
     rest = _FIRST_REST
     while True:
-        for key, action in figures:
-            if site.is_used():
-                took = await site.refresh(key, action)
-                await sleep(rest * took)
-        rest = _REST
+        if site.is_used():
+            try:
+                for key, action in await figures():
+                    took = await site.refresh(key, action)
+                    await sleep(rest * took)
+            except Exception as error:
+                _log.warning("the figures of pages are not kept up to date: %s", error)
+            rest = _REST
         await sleep(_ROUND)

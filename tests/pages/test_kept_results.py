@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from oteval.errors import StoreError
 from oteval.pages.kept_results import KeptResults
 from oteval.pages.ready_figures import keep_ready
 
@@ -132,12 +133,36 @@ def test_figures_are_kept_ready_in_a_small_part_of_the_time() -> None:
         if len(rests) == 9:
             raise asyncio.CancelledError
 
-    site: Any = _Site(uses=5)
-    figures = [("overview", len), ("variants", len)]
+    site: Any = _Site(uses=2)
+
+    async def figures() -> list[Any]:
+        return [("overview", len), ("variants", len)]
+
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(keep_ready(site, figures, sleep))
-    assert site.refreshed == ["overview", "variants", "overview", "variants", "overview"]
-    assert rests == [2.0, 2.0, 5.0, 40.0, 40.0, 5.0, 40.0, 5.0, 5.0]
+    assert site.refreshed == ["overview", "variants", "overview", "variants"]
+    assert rests == [2.0, 2.0, 5.0, 20.0, 20.0, 5.0, 5.0, 5.0, 5.0]
+
+
+def test_figures_are_kept_ready_after_the_store_was_away(caplog: pytest.LogCaptureFixture) -> None:
+    """A database that cannot be read is warned of, and tried again."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        if len(rests) == 3:
+            raise asyncio.CancelledError
+
+    async def figures() -> list[Any]:
+        if not rests:
+            raise StoreError("away")
+        return [("overview", len)]
+
+    site: Any = _Site(uses=2)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keep_ready(site, figures, sleep))
+    assert site.refreshed == ["overview"]
+    assert "are not kept up to date: away" in caplog.text
 
 
 def test_a_slow_result_is_shown_once_more_while_it_is_renewed() -> None:

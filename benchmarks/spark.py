@@ -29,7 +29,7 @@ from typing import Any
 from . import histories, parts, traces
 from .clock import module, run, spent
 from .report import Row, below
-from .spark_cluster import SparkCluster, cpu_seconds
+from .spark_cluster import FamilyCpu, SparkCluster
 
 FULL = {"sizes": [1_000_000, 4_000_000, 10_000_000], "runs": 100}
 QUICK = {"sizes": [20_000, 80_000], "runs": 10}
@@ -134,16 +134,16 @@ def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
     ):
         session = cluster.session(spark__ui__showConsoleProgress="false")
         for number, source in enumerate((warm, warm, folder)):
-            cpu, wall = cpu_seconds([os.getpid()]), time.perf_counter()
-            found = score(session.read.parquet(source), parse_config(_RULES))
-            for kind, frame in found._asdict().items():
-                frame.write.parquet(f"{name}/out-{number}/{kind}")
-            cpu = cpu_seconds([os.getpid()]) - cpu
-            wall = time.perf_counter() - wall
+            start = time.perf_counter()
+            with FamilyCpu() as cpu:
+                found = score(session.read.parquet(source), parse_config(_RULES))
+                for kind, frame in found._asdict().items():
+                    frame.write.parquet(f"{name}/out-{number}/{kind}")
+            wall = time.perf_counter() - start
             session.catalog.clearCache()
         runs = session.read.parquet(f"{name}/out-2/trajectories").count()
         session.stop()
-    return {"cpu_s": cpu, "wall_s": wall, "runs": runs}
+    return {"cpu_s": cpu.seconds, "wall_s": wall, "runs": runs}
 
 
 def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:

@@ -12,14 +12,14 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Self
 
 from .clock import family
 from .served import ROOT
 
-__all__ = ["SparkCluster", "cpu_seconds"]
+__all__ = ["FamilyCpu", "SparkCluster"]
 
 _TICK = os.sysconf("SC_CLK_TCK")
 # A JVM takes a second to start, and a minute where others keep all cores busy.
@@ -153,26 +153,54 @@ class SparkCluster:
         found = (pid for worker in self.workers for pid in family(worker.pid))
         return [pid for pid in found if b"CoarseGrainedExecutorBackend" in _command(pid)]
 
-    def cpu_seconds(self) -> float:
-        """Return the CPU seconds of the master, the workers, and all that they started."""
-        return cpu_seconds([one.pid for one in (self._master, *self.workers)])
-
     def stop(self) -> None:
         """Stop all processes."""
         for process in (*self.workers, self._master):
             _ended(process)
 
 
-def cpu_seconds(processes: Sequence[int]) -> float:
-    """Return the CPU seconds of processes, their children, and children that have ended."""
-    ticks = 0
-    for pid in {member for process in processes for member in family(process)}:
-        try:
-            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        except OSError:
-            continue
-        ticks += sum(map(int, fields[11:15]))
-    return ticks / _TICK
+class FamilyCpu:
+    """The CPU seconds of this process and of all that descend from it, in a block.
+
+    All are looked at twice a second, because Linux counts a process nowhere whose parent does not
+    wait for its end. Spark lets Python workers end so that have been idle for a minute.
+
+    Attributes:
+        seconds: The CPU seconds, after the block.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[int, str], float] = {}
+        self._is_over = threading.Event()
+        self._thread = threading.Thread(target=self._watch, daemon=True)
+        self.seconds = 0.0
+
+    def __enter__(self) -> Self:
+        """Begin."""
+        self._look()
+        self.seconds = -sum(self._known.values())
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """End."""
+        self._is_over.set()
+        self._thread.join()
+        self._look()
+        self.seconds += sum(self._known.values())
+
+    def _watch(self) -> None:
+        while not self._is_over.wait(0.5):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in family(os.getpid()):
+            try:
+                fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            except OSError:
+                continue
+            # User and system time; a number is given to another process later.
+            self._known[pid, fields[19]] = (int(fields[11]) + int(fields[12])) / _TICK
 
 
 def _command(pid: int) -> bytes:

@@ -3,7 +3,7 @@
 The store is that of `large_store`: runs of five agents, with two scores each. `oteval view` serves
 it in another process. Each request is another one of its kind: another run, another search, or
 another place in the list, so that no answer is known before. Only the overview, the variants and
-the evaluators are kept until the store has grown; their first request is the p99.
+the evaluators are computed ahead, as for anybody who opens them after another page.
 
 Then `oteval serve` shows the same store, and the same requests are made again while another process
 sends it spans at a rate. Filling the store and starting the commands are not measured. A kind

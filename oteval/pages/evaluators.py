@@ -18,10 +18,10 @@ from ..show.html.histograms import plain, time_labels
 from ..show.html.model import Bars, Histogram
 from ..show.text import clock, one_line, shorten
 from ..store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
-from .overview import search_word
+from .overview import agent_words, search_word
 from .responses import named_link, page, with_query
 from .runs import RunItem, cost_text, items_of
-from .search import RunSearch, parse_search
+from .search import RunSearch, narrowed, parse_search
 from .site import Site
 
 __all__ = [
@@ -256,7 +256,7 @@ def _one(
 ) -> tuple[Hashable, Callable[[Store], EvaluatorPage]]:
     """Return the key of the page of an evaluator, and the function that reads it."""
     return (
-        ("evaluator", name, search.text, period),
+        ("evaluator", name, *search.key, period),
         lambda store: evaluator_page(store, name, search, period, site.prices),
     )
 
@@ -264,7 +264,7 @@ def _one(
 def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
     """Return the key of the list of evaluators, and the function that reads it."""
     return (
-        ("evaluators", search.text, period),
+        ("evaluators", *search.key, period),
         lambda store: _read_all(store, search.selection, period),
     )
 
@@ -381,8 +381,8 @@ def evaluator_page(
     first, last = extent or (0, 0)
     found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
     ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)
-    since = f" since={clock(first).replace(' ', 'T')}" if _PERIODS[period] and extent else ""
-    about = f"{search.text}{since} {search_word('evaluator', name)}".strip()
+    since = f"since={clock(first).replace(' ', 'T')}" if _PERIODS[period] and extent else ""
+    about = f"{_since(search.text, since)} {search_word('evaluator', name)}".strip()
     return EvaluatorPage(
         name=shorten(one_line(name), _NAME),
         figures=VerdictFigures.of(found.counts),
@@ -443,14 +443,19 @@ def _versions(found: EvaluatorVerdicts) -> list[VersionRow]:
     ]
 
 
+def _since(text: str, since: str) -> str:
+    """Return a search for its runs since the beginning of a period, if there is one."""
+    return narrowed(text, since) if since else text
+
+
 def _agents(
     found: EvaluatorVerdicts, name: str, search: RunSearch, period: str, since: str
 ) -> list[AgentRow]:
     rows = []
     for agent, service, counts in found.agents[:_MOST_AGENTS]:
-        word = search_word("agent", agent) if agent else search_word("service", service)
+        word = agent_words(agent, service)
         text = search.text if word in search.text else f"{search.text} {word}".strip()
-        words = f"{text}{since} {search_word('evaluator', name)} passed=false"
+        words = f"{_since(text, since)} {search_word('evaluator', name)} passed=false"
         rows.append(
             AgentRow(
                 name=shorten(one_line(agent or service), _NAME) or "(no name)",

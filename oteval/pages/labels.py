@@ -181,12 +181,15 @@ async def _runs(
     """Return the runs of a queue without those that have been labelled since it was found."""
     person = VISITOR.get().name
     labelled = counts.get(evaluator, 0) + counts.get("", 0)
-    found = await site.cached(
-        ("label queue", queue, evaluator, person, labelled // _REFRESH),
-        lambda store: store.label_queue.runs(queue, evaluator, person, _FOUND),
-    )
     labels = await site.read(lambda store: store.labels.of(evaluator))
     is_own = queue == "disagreements"
+    # Every label may be a new disagreement; the other queues only lose runs by labels.
+    given = hash(frozenset((one.trajectory_id, one.person, one.passed) for one in labels))
+    age = given if is_own else labelled // _REFRESH
+    found = await site.cached(
+        ("label queue", queue, evaluator, person, age),
+        lambda store: store.label_queue.runs(queue, evaluator, person, _FOUND),
+    )
     done = {one.trajectory_id for one in labels if not is_own or one.person == person}
     return [key for key in found if key.id not in done]
 
@@ -222,9 +225,11 @@ def labels_page(
     given = ListedScores(store)
     items = {item.id: item for item in items_of(store, listed, site.prices, scores=given)}
     shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
-    reasons = _reasons(
-        queue, evaluator, labels, _newest(given.of([item.id for item in shown]), evaluator)
-    )
+    judged = _newest(given.of([item.id for item in shown]), evaluator)
+    if queue == "failing":
+        # The queue is found by all scores, and a run may have been scored again.
+        shown = [item for item in shown if item.id in judged and judged[item.id].passed is False]
+    reasons = _reasons(queue, evaluator, labels, judged)
     return LabelsPage(
         evaluator=evaluator,
         evaluators=_evaluator_tabs(queue, evaluator, evaluators, counts),

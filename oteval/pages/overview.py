@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -20,7 +20,16 @@ from .responses import page, with_query
 from .runs import cost_text
 from .site import Site
 
-__all__ = ["AgentItem", "EvaluatorItem", "Overview", "overview", "overview_routes", "search_word"]
+__all__ = [
+    "AgentItem",
+    "EvaluatorItem",
+    "Overview",
+    "agent_words",
+    "overview",
+    "overview_figures",
+    "overview_routes",
+    "search_word",
+]
 
 _DAY_NS = 86_400 * 10**9
 _PERIODS = {"1d": _DAY_NS, "7d": 7 * _DAY_NS, "30d": 30 * _DAY_NS, "all": None}
@@ -109,7 +118,7 @@ class Overview:
 
     Attributes:
         agents: The agents, those with the most runs first.
-        alerts: The alerts that last.
+        alerts: The alerts that last, which the route adds.
         period: The chosen period.
         periods: The periods to choose from, with their links.
         since: When the period begins, as text.
@@ -138,6 +147,9 @@ def overview_routes(site: Site) -> list[Route]:
         if period not in _PERIODS:
             raise ConfigError(f"period={period[:40]}: write one of {', '.join(_PERIODS)}")
         found = await site.cached(*_read(site, period))
+        # Alerts come and go while the store is the same.
+        alerts = await site.read(lambda store: open_alerts(store)[:_MOST_ALERTS])
+        found = replace(found, alerts=alerts)
         return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=found)
 
     return [Route("/", show)]
@@ -173,7 +185,7 @@ def overview(store: Store, period: str, prices: Prices) -> Overview:
         agents=tuple(
             _agent(one, prices, clock(first) if length else "", deployments) for one in agents
         ),
-        alerts=open_alerts(store)[:_MOST_ALERTS],
+        alerts=(),
         period=period,
         periods=tuple((name, with_query("/", period=name)) for name in _PERIODS),
         since=clock(first) if extent else "",
@@ -190,10 +202,18 @@ def search_word(name: str, value: str, operator: str = "=") -> str:
     return f"{name}{operator}{value}"
 
 
+def agent_words(agent: str, service: str) -> str:
+    """Return the search for the runs of an agent, or for those of a service without an agent."""
+    if agent:
+        return search_word("agent", agent)
+    return f"{search_word('service', service)} {search_word('agent', '')}"
+
+
 def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployments) -> AgentItem:
     deployed = deployments.of(found.agent, found.service)
     kind, name = ("agent", found.agent) if found.agent else ("service", found.service)
-    words = [search_word(kind, name)] + ([f"since={since.replace(' ', 'T')}"] if since else [])
+    words = [agent_words(found.agent, found.service)]
+    words += [f"since={since.replace(' ', 'T')}"] if since else []
     cost, priced = 0.0, 0
     for one in found.tokens:
         if price := prices.of(one.model):

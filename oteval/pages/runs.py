@@ -21,7 +21,7 @@ from .just_ended import Preview, previews_text
 from .responses import page, with_query
 from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
 from .run_search import FoundRuns, ListedScores, find_runs
-from .search import RunSearch, parse_search, suggestions
+from .search import RunSearch, narrowed, parse_search, suggestions
 from .site import Site
 
 __all__ = [
@@ -172,7 +172,7 @@ def runs_routes(site: Site) -> list[Route]:
         if "rows" in request.query_params:
             # All browsers ask at the same moment, when a run has arrived.
             found = await site.cached(
-                ("rows", search.text, after, columns_text(columns)),
+                ("rows", *search.key, after, columns_text(columns)),
                 lambda store: runs_page(store, search, after, site.prices, columns=columns),
                 patience=0,
             )
@@ -193,6 +193,7 @@ def runs_routes(site: Site) -> list[Route]:
             runs=found,
             suggestions=suggestions(),
             every_column=COLUMNS,
+            narrowed=narrowed,
         )
 
     return [Route("/runs", runs)]

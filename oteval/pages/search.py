@@ -15,16 +15,25 @@ from ..selection import FIELDS, Condition, Selection, parse_condition, time_of
 from ..store import VerdictFilter
 from ..store.scores import Outcome
 
-__all__ = ["EVERY_RUN", "RunSearch", "parse_search", "suggestions"]
+__all__ = ["EVERY_RUN", "RunSearch", "narrowed", "parse_search", "suggestions"]
 
 _WORD = re.compile(r'(?:"(?:[^"]|"")*"|[^\s"])+|"[^"]*$')
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"?')
 _OPERATOR = re.compile(r"([\w.\-:/]+)(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 _PUNCTUATION = re.compile(r"[!-/:-@\[-^`{-~]")
 _TIMES = ("since", "until")
-_PASSED: dict[str, Outcome] = {"true": "pass", "false": "fail"}
-_STATUS: dict[str, Outcome] = {"error": "error", "not_evaluated": "not_evaluated"}
+_OUTCOMES: dict[str, dict[str, Outcome]] = {
+    "passed": {"true": "pass", "false": "fail"},
+    "status": {"error": "error", "not_evaluated": "not_evaluated"},
+}
+_KINDS = {
+    "since": "since=...",
+    "until": "until=...",
+    "passed": "outcome: passed=... or status=...",
+    "status": "outcome: passed=... or status=...",
+}
 _LONGEST = 2000
+_MINUTE = 60 * 10**9
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +52,12 @@ class RunSearch:
     verdict: VerdictFilter | None = None
     words: tuple[str, ...] = ()
 
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Identifies its results: its text, and the minutes that times such as ``1h`` mean now."""
+        times = (self.selection.since_ns, self.selection.until_ns)
+        return (self.text, *(one if one is None else one // _MINUTE for one in times))
+
     def failing(self) -> RunSearch:
         """Return the search for those of its runs that fail."""
         verdict = self.verdict or VerdictFilter()
@@ -50,6 +65,19 @@ class RunSearch:
 
 
 EVERY_RUN = RunSearch()
+
+
+def narrowed(text: str, word: str) -> str:
+    """Return a search with another filter, in place of one that cannot hold beside it.
+
+    Args:
+        text: The search.
+        word: The filter, such as ``passed=false``.
+    """
+    name = word.partition("=")[0]
+    replaced = (*_OUTCOMES,) if name in _OUTCOMES else (name,) if name in _TIMES else ()
+    kept = (one for one in _WORD.findall(text) if one.partition("=")[0] not in replaced)
+    return " ".join([*kept, word])
 
 
 def parse_search(text: str) -> RunSearch:
@@ -73,14 +101,14 @@ def parse_search(text: str) -> RunSearch:
             words += [said.lower()] if _is_plain(said) else []
             continue
         name, operator, value = found[1], found[2], _unquoted(found[3])
-        if name in (*_TIMES, "passed", "status", "evaluator") and operator != "=":
+        if name in (*_TIMES, *_OUTCOMES, "evaluator") and operator != "=":
             raise ConfigError(f"{name}{operator}{value}: write {name}=...")
+        if name in times or (name in _OUTCOMES and outcome is not None):
+            raise ConfigError(f"{name}={value}: a search has one {_KINDS[name]}")
         if name in _TIMES:
             times[name] = time_of(value, name)
-        elif name == "passed":
-            outcome = _one_of("passed", value, _PASSED)
-        elif name == "status":
-            outcome = _one_of("status", value, _STATUS)
+        elif name in _OUTCOMES:
+            outcome = _one_of(name, value, _OUTCOMES[name])
         elif name == "evaluator":
             evaluators.append(value)
         else:
@@ -101,7 +129,8 @@ def _unquoted(text: str) -> str:
 
 def _is_plain(text: str) -> bool:
     """Return whether JSON holds a text as it is, and upper case has one form in lower case."""
-    return text.isascii() and text.isprintable() and "\\" not in text and bool(text.strip())
+    escaped = "\\" in text or '"' in text
+    return text.isascii() and text.isprintable() and not escaped and bool(text.strip())
 
 
 def _one_of(name: str, value: str, known: dict[str, Outcome]) -> Outcome:

@@ -113,7 +113,7 @@ def variants_figures() -> list[tuple[Hashable, Callable[[Store], object]]]:
 
 def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPage]]:
     """Return the key of a page of variants, and the function that reads it."""
-    return ("variants", search.text), lambda store: variants_page(store, search)
+    return ("variants", *search.key), lambda store: variants_page(store, search)
 
 
 def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> VariantsPage:

@@ -142,15 +142,19 @@ class ListedRun:
 
 
 class StoreState(NamedTuple):
-    """How far a store has grown; a different value means that something new is shown.
+    """How far a store has changed; a different value means that something else is shown.
 
     Attributes:
         runs: The number of the newest row of a run.
         scores: The number of the newest score.
+        rows: How many rows of runs there are; fewer after some were deleted.
+        marks: How many marks were noted.
     """
 
     runs: int
     scores: int
+    rows: int = 0
+    marks: int = 0
 
 
 class _Scored(NamedTuple):
@@ -174,11 +178,12 @@ class RunList:
         self._connection = connection
 
     def state(self) -> StoreState:
-        """Return how far the store has grown."""
+        """Return how far the store has changed."""
         found = first_row(
             self._connection,
             "SELECT (SELECT coalesce(max(seq), 0) FROM trajectories), "
-            "(SELECT coalesce(max(seq), 0) FROM scores)",
+            "(SELECT coalesce(max(seq), 0) FROM scores), "
+            "(SELECT count(*) FROM trajectories), (SELECT count(*) FROM monitor_marks)",
         )
         assert found is not None
         return StoreState(*map(int, found))

@@ -89,6 +89,13 @@ def test_failing_runs_come_newest_first(judged: Store, enter: Enter):
     assert queue(client, "failing") == [5, 3, 2, 1, 0]
 
 
+def test_a_run_that_passes_by_now_does_not_fail(judged: Store, enter: Enter):
+    """A run that was scored again leaves the queue of failing runs."""
+    again = run(5, "Question 5")
+    judged.scores.write([score(again, "quality", score=0.9, passed=True, comment="better")])
+    assert queue(enter(judged), "failing") == [4, 3, 2, 1, 0]
+
+
 def test_scores_near_the_threshold_come_first(judged: Store, enter: Enter):
     """The threshold lies between the worst pass and the best fail."""
     assert queue(enter(judged), "threshold") == [6, 5, 7, 4]
@@ -111,6 +118,15 @@ def test_disagreements_are_shown_to_others_until_they_labelled_them(judged: Stor
     assert sorted(queue(client, "disagreements")) == [3, 7, 9]
     label(judged, 3, True, person=ME)
     assert sorted(queue(client, "disagreements")) == [7, 9]
+
+
+def test_a_new_disagreement_is_shown_at_once(judged: Store, enter: Enter):
+    """The queue does not wait for further labels, runs or scores."""
+    client = enter(judged)
+    label(judged, 3, passed=True)
+    assert queue(client, "disagreements") == [3]
+    label(judged, 7, passed=False)
+    assert sorted(queue(client, "disagreements")) == [3, 7]
 
 
 def test_new_variants_without_a_label_have_a_run_each(judged: Store, enter: Enter):

@@ -10,6 +10,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from oteval.model import Message, ToolCall
+from oteval.pages.app import create_app
 from oteval.pages.run_search import FoundRuns
 from oteval.pages.site import Site
 from oteval.store import Store, StoredEpisode, StoredMark
@@ -135,6 +136,33 @@ def test_alerts_have_their_evidence_and_runs(shop: Store, pages: ShowPages):
     assert f'href="/runs/{2:016x}"' in text
     assert "rates" in client.get("/").text.split("Alerts that last")[1]
     assert 'href="/alerts#e0"' not in client.get("/").text
+
+
+def test_changes_without_a_new_run_or_score_are_shown(shop: Store):
+    """An alert, a mark and the deletion of a run change the overview and the variants."""
+    site = Site("test", shop.sibling, patience=0)
+    client = TestClient(create_app(site), base_url="http://127.0.0.1")
+    assert "4 runs" in plain(client.get("/").text)
+    assert episode().monitor not in client.get("/").text
+    assert "4 runs" in plain(client.get("/variants").text)
+
+    shop.monitors.put_episodes([episode()])
+    assert episode().monitor in client.get("/").text
+    shop.monitors.add_mark(StoredMark(START + 2 * SECOND, "mark", "deploy-9", "web", "", START))
+    assert "deploy-9" in client.get("/").text
+    shop.deletion.delete([run(4).root_span.trace_id])
+    assert "3 runs" in plain(client.get("/").text)
+    assert "3 runs" in plain(client.get("/variants").text)
+    site.close()
+
+
+def test_the_link_of_a_service_leads_to_its_runs_without_an_agent(store: Store, pages: ShowPages):
+    """A row for a service has runs without an agent, and so have the lists it links to."""
+    put(store, run(1, agent=""), run(2), run(3, agent=""))
+    text = pages(store).get("/").text
+    link = next(one for one in re.findall(r'href="(/runs\?[^"]*service[^"]*)"', text))
+    listed = pages(store).get(link.replace("&amp;", "&")).text
+    assert set(re.findall(r'data-id="0*(\d)"', listed)) == {"1", "3"}
 
 
 def test_a_store_without_monitors_says_how_to_get_alerts(store: Store, pages: ShowPages):

@@ -15,11 +15,11 @@ from oteval.pages.events import StoreChanges
 from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
 from oteval.pages.runs import cost_text
-from oteval.pages.search import parse_search
+from oteval.pages.search import RunSearch, narrowed, parse_search
 from oteval.selection import Selection
 from oteval.store import RunKey, Store, VerdictFilter
 
-from .conftest import ShowPages, put, run, score
+from .conftest import SECOND, ShowPages, put, run, score
 
 
 def ids(text: str) -> list[int]:
@@ -88,6 +88,8 @@ def test_the_search_takes_the_filters_of_the_command_line(
         ("passed=maybe", "write passed=true or passed=false"),
         ("since=soon", "write a date"),
         ("since>1d", "write since=..."),
+        ("passed=false status=error", "a search has one outcome"),
+        ("since=1d since=2d", "a search has one since=..."),
         ("x" * 3000, "more than 2,000 characters"),
     ],
 )
@@ -219,6 +221,12 @@ def test_words_are_found_whatever_they_are(store: Store, pages: ShowPages):
     assert ids(client.get("/runs", params={"q": "get_order"}).text) == []
 
 
+def test_quotes_in_a_text_are_found(store: Store, pages: ShowPages):
+    """JSON escapes a quote, which the search does not have to know."""
+    put(store, run(1, 'Refund "my" headphones'), run(2, "Refund my headphones"))
+    assert ids(pages(store).get("/runs", params={"q": '"refund ""my"" head"'}).text) == [1]
+
+
 def test_a_word_that_most_runs_say_is_found_page_by_page(store: Store):
     """Runs that are left out by the store and those that are read come in one order."""
     put(store, *(run(n, "common" if n % 3 else "other") for n in range(1, 1501)))
@@ -241,6 +249,20 @@ def test_the_id_of_a_run_or_trace_leads_to_the_run(shop: Store, pages: ShowPages
     """A search of an id alone redirects to the page of the run."""
     answer = pages(shop).get("/runs", params={"q": f"{2:032x}"})
     assert (answer.status_code, answer.headers["location"]) == (303, f"/runs/{2:016x}")
+
+
+def test_links_of_filters_replace_one_that_cannot_hold_as_well():
+    """Another outcome or time takes the place of the one before; conditions are added."""
+    assert narrowed("agent=shop passed=false", "status=error") == "agent=shop status=error"
+    assert narrowed('since=2h "since=x" errors>0', "since=1d") == '"since=x" errors>0 since=1d'
+    assert narrowed("agent=shop", "errors>0") == "agent=shop errors>0"
+
+
+def test_a_relative_time_moves():
+    """Results of a search since an hour ago are other ones a minute later."""
+    now, later = (RunSearch("since=1h", Selection(since_ns=ns * SECOND)) for ns in (6000, 6060))
+    assert now.key != later.key
+    assert parse_search("since=2026-11-01").key == parse_search("since=2026-11-01").key
 
 
 def test_a_wrong_key_is_refused(shop: Store, pages: ShowPages):

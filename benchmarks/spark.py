@@ -2,7 +2,8 @@
 
 The spans are those of `traces`: runs of four spans. A standalone Spark has a master and workers
 with a core each, all on this machine. The clock covers a warm session, which has scored other spans
-twice: reading Parquet, grouping, reconstructing, two checks of each run, and writing both results
+twice, or the long histories eight times, because they take so short that the JVM still compiles: it
+covers reading Parquet, grouping, reconstructing, two checks of each run, and writing both results
 as Parquet. CPU seconds are those of the driver, the master, the workers, the executors and their
 Python processes; starting them is not measured.
 
@@ -41,6 +42,7 @@ MOST_TIMES_LINEAR = 1.25
 
 _CALLS = 40
 _WARM = 20_000
+_WARM_JOBS, _WARM_HISTORIES = 2, 8
 _RULES = """
 evaluators:
   - {name: errors, type: tool_errors}
@@ -115,13 +117,14 @@ def do_single(database: str) -> dict[str, float]:
     return {"cpu_s": cost.cpu, "wall_s": cost.wall}
 
 
-def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
+def do_spark(folder: str, cores: str, warm: str, jobs: str) -> dict[str, float]:
     """Score a folder of Parquet on a new cluster, after a warm-up.
 
     Args:
         folder: The folder.
         cores: The processors, and the workers.
-        warm: Another folder, which is scored twice before.
+        warm: The folder that is scored before.
+        jobs: How many times.
     """
     from oteval.config import parse_config
     from oteval.spark import score
@@ -133,7 +136,7 @@ def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
         SparkCluster(Path(name), len(processors)) as cluster,
     ):
         session = cluster.session(spark__ui__showConsoleProgress="false")
-        for number, source in enumerate((warm, warm, folder)):
+        for number, source in enumerate([*[warm] * int(jobs), folder]):
             start = time.perf_counter()
             with FamilyCpu() as cpu:
                 found = score(session.read.parquet(source), parse_config(_RULES))
@@ -141,7 +144,7 @@ def do_spark(folder: str, cores: str, warm: str) -> dict[str, float]:
                     frame.write.parquet(f"{name}/out-{number}/{kind}")
             wall = time.perf_counter() - start
             session.catalog.clearCache()
-        runs = session.read.parquet(f"{name}/out-2/trajectories").count()
+        runs = session.read.parquet(f"{name}/out-{jobs}/trajectories").count()
         session.stop()
     return {"cpu_s": cpu.seconds, "wall_s": wall, "runs": runs}
 
@@ -167,16 +170,17 @@ def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:
         write_spans(folder, sizes[-1] // least, least)
         found["single"] = {"spans": least, **_measured("single", folder.with_suffix(".duckdb"))}
         small = _first_parts(folder, 1)
-        found["one_core"] = {"spans": least, **_measured("spark", small, 1, warm)}
+        found["one_core"] = {"spans": least, **_measured("spark", small, 1, warm, _WARM_JOBS)}
         for spans in sizes:
             part = small if spans == least else _first_parts(folder, spans // least)
-            found["sizes"].append({"spans": spans, **_measured("spark", part, 2, warm)})
+            cost = _measured("spark", part, 2, warm, _WARM_JOBS)
+            found["sizes"].append({"spans": spans, **cost})
         folder = base / "histories"
         write_histories(folder, runs)
         spans = runs * 2 * _CALLS
         single = _measured("single", base / "histories.duckdb")
-        found["histories"] = {"spans": spans, **_measured("spark", folder, 2, folder)}
-        found["histories"]["single"] = {"spans": spans, **single}
+        cost = _measured("spark", folder, 2, folder, _WARM_HISTORIES)
+        found["histories"] = {"spans": spans, **cost, "single": {"spans": spans, **single}}
     return found
 
 
@@ -184,6 +188,8 @@ def _measured(work: str, *arguments: Any) -> dict[str, float]:
     result: dict[str, float] = json.loads(
         run(module("benchmarks.spark", "--do", work, *arguments)).output
     )
+    # The whole takes an hour, so each figure is shown when it is there.
+    print(work, *arguments, result, file=sys.stderr, flush=True)
     return result
 
 

@@ -81,6 +81,8 @@ def _head(request: Request) -> bytes:
         name + b": " + value for name, value in request.headers.raw if name not in _NOT_FORWARDED
     ]
     lines += [b"connection: close", b"x-forwarded-proto: " + request.url.scheme.encode()]
+    if request.client:
+        lines.append(b"x-forwarded-for: " + request.client.host.encode())
     if any(set(line) & {0, 10, 13} for line in lines):
         raise RequestRefused(400, "invalid", "the request has line ends in its headers")
     return b"\r\n".join(lines) + b"\r\n"

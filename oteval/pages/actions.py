@@ -70,7 +70,7 @@ def _route(site: Site, name: str, action: _Action) -> Route:
         path = with_query(
             f"/runs/{run_id}", q=form.get("q"), columns=form.get("columns"), done=done
         )
-        path += "#labels"
+        path += "#done"
         if name == "label" and form.get("next", "").startswith("/labels/next?"):
             path = form["next"]
         return RedirectResponse(path, 303)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from http import HTTPStatus
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,7 +27,7 @@ from .experiments import experiments_routes
 from .labels import labels_routes
 from .login import Doorkeeper, login_routes
 from .overview import overview_routes
-from .responses import POLICY, assets, page
+from .responses import POLICY, assets, error_page
 from .run import run_routes
 from .runs import runs_routes
 from .site import Site
@@ -44,6 +45,10 @@ _HEADERS = (
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"cross-origin-resource-policy", b"same-origin"),
 )
+_REASONS = {
+    404: "this address has no page",
+    405: "this address takes the form of a page, and is none itself",
+}
 _FOREVER = "public, max-age=31536000, immutable"
 _Endpoint = Callable[[Request], Awaitable[Response]]
 
@@ -72,6 +77,8 @@ def create_app(site: Site, access: PageAccess | None = None) -> ASGIApp:
         *labels_routes(site),
         *login_routes(access),
         Route("/static/{digest}/{name}", _static),
+        # Browsers ask for it beside a text, which cannot name another icon.
+        Route("/favicon.ico", _icon),
     ]
     safe = [Route(one.path, _guarded(one.endpoint, site), methods=one.methods) for one in routes]
     handlers = {HTTPException: _failed, OtevalError: _failed}
@@ -99,11 +106,17 @@ async def _static(request: Request) -> Response:
     return Response(asset.body, media_type=asset.kind, headers={"cache-control": _FOREVER})
 
 
+async def _icon(_: Request) -> Response:
+    return RedirectResponse(assets()["icon.svg"].path, 308)
+
+
 async def _failed(request: Request, error: Exception) -> Response:
     """Return the page for an error, with its reason."""
     status, reason = 500, "oteval failed on this page; the log has the details"
     if isinstance(error, HTTPException):
-        status, reason = error.status_code, error.detail
+        status = error.status_code
+        is_plain = error.detail == HTTPStatus(status).phrase
+        reason = _REASONS.get(status, error.detail) if is_plain else error.detail
     elif isinstance(error, NotFound):
         status, reason = 404, str(error)
     elif isinstance(error, ConfigError):
@@ -116,10 +129,7 @@ async def _failed(request: Request, error: Exception) -> Response:
         status, reason = 400, str(error)
     else:
         _log.error("cannot show %s", clean(request.url.path), exc_info=error)
-    search = request.query_params.get("q", "") if request.url.path == "/runs" else ""
-    return page(
-        "error.html.j2", status, section="", search=search, code=status, reason=clean(reason)
-    )
+    return error_page(request, status, reason)
 
 
 class _SafeHeaders:

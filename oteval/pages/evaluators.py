@@ -300,12 +300,25 @@ def _kinds(site: Site) -> Mapping[str, str] | None:
     return None if config is None else {one.name: one.type for one in config.evaluators}
 
 
-def _extent(store: Store, period: str) -> tuple[int, int] | None:
-    """Return when a period that ends with the newest run begins and ends; None without runs."""
+def _extent(store: Store, period: str, selection: Selection) -> tuple[int, int] | None:
+    """Return when a period that ends with the newest run begins and ends; None without runs.
+
+    Args:
+        store: The store.
+        period: The name of the period.
+        selection: The filter for runs, whose times narrow the period.
+    """
     extent, length = store.agent_figures.extent(), _PERIODS[period]
-    if extent is None or length is None:
-        return extent
-    return max(extent[0], extent[1] - length), extent[1]
+    if extent is None:
+        return None
+    first, last = extent
+    if length is not None:
+        first = max(first, last - length)
+    if selection.since_ns is not None:
+        first = max(first, selection.since_ns)
+    if selection.until_ns is not None:
+        last = min(last, selection.until_ns - 1)
+    return (first, last) if first <= last else None
 
 
 _Found = tuple[tuple[int, int] | None, Mapping[str, int], Sequence[EvaluatorVerdicts]]
@@ -313,7 +326,7 @@ _Found = tuple[tuple[int, int] | None, Mapping[str, int], Sequence[EvaluatorVerd
 
 def _read_all(store: Store, selection: Selection, period: str) -> _Found:
     """Return the period, the newest score of each evaluator, and the verdicts in the period."""
-    extent = _extent(store, period)
+    extent = _extent(store, period, selection)
     names = store.evaluator_figures.names()
     if extent is None:
         return None, names, ()
@@ -377,7 +390,8 @@ def evaluator_page(
         period: One of ``1d``, ``7d``, ``30d`` and ``all``.
         prices: The prices of models.
     """
-    extent, selection = _extent(store, period), search.selection
+    selection = search.selection
+    extent = _extent(store, period, selection)
     first, last = extent or (0, 0)
     found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
     ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)

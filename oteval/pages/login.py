@@ -3,26 +3,27 @@
 from __future__ import annotations
 
 import hmac
+from contextlib import suppress
 from http.cookies import CookieError, SimpleCookie
 from urllib.parse import parse_qsl
 
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from .access import VISITOR, PageAccess, cookie_name, is_own_origin
-from .responses import page, with_query
+from .responses import error_page, page, with_query
 
 __all__ = ["Doorkeeper", "acting_form", "login_routes"]
 
 _LONGEST_FORM = 256 * 1024  # bytes
 _MOST_FIELDS = 50
 _LONGEST_PATH = 2000
-# Paths that are open to everybody: the login page and its style.
-_OPEN = ("/login", "/static/")
+# Paths that are open to everybody: the login page, its style and the icon.
+_OPEN = ("/login", "/static/", "/favicon.ico")
 
 
 class Doorkeeper:
@@ -46,20 +47,28 @@ class Doorkeeper:
         try:
             application = self._application
             if not visitor.may_read and not scope["path"].startswith(_OPEN):
-                application = _refusal(scope)
+                application = _refuse
             await application(scope, receive, send)
         finally:
             VISITOR.reset(before)
 
 
-def _refusal(scope: Scope) -> Response:
-    """Return the way to the login page, or for other requests than for a page, a refusal."""
-    wanted = Headers(scope=scope).get("accept", "")
-    if scope["method"] == "GET" and "text/html" in wanted:
+async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
+    """Lead to the login page, or refuse a request that is not for a page.
+
+    The text of a form that is sent after the end of a session is shown, so that it is not lost.
+    """
+    request = Request(scope, receive)
+    if scope["method"] == "GET" and "text/html" in request.headers.get("accept", ""):
         query = scope["query_string"].decode("latin-1")
         path = scope["path"] + (f"?{query}" if query else "")
-        return RedirectResponse(with_query("/login", next=path[:_LONGEST_PATH]), 303)
-    return page("error.html.j2", 401, section="", search="", code=401, reason="log in to see this")
+        answer: Response = RedirectResponse(with_query("/login", next=path[:_LONGEST_PATH]), 303)
+    else:
+        if scope["method"] == "POST":
+            with suppress(HTTPException, ClientDisconnect):
+                await _own_form(request)
+        answer = error_page(request, 401, "log in to see this")
+    await answer(scope, receive, send)
 
 
 def _cookie(headers: Headers) -> str:
@@ -89,7 +98,10 @@ async def acting_form(request: Request) -> dict[str, str]:
 
 
 async def _own_form(request: Request) -> dict[str, str]:
-    """Return the fields of a form that a page of ours sent, without outer white space."""
+    """Return the fields of a form that a page of ours sent, without outer white space.
+
+    The text that a person wrote is noted for `error_page`.
+    """
     headers = request.headers
     if not is_own_origin(headers.get("origin", ""), headers.get("host", "")):
         raise HTTPException(403, "forms are accepted from these pages only")
@@ -105,7 +117,9 @@ async def _own_form(request: Request) -> dict[str, str]:
         pairs = parse_qsl(body.decode("ascii"), keep_blank_values=True, max_num_fields=_MOST_FIELDS)
     except ValueError:
         raise HTTPException(400, "the form cannot be read") from None
-    return {name: value.replace("\r\n", "\n").strip() for name, value in pairs}
+    fields = {name: value.replace("\r\n", "\n").strip() for name, value in pairs}
+    request.state.written = fields.get("note", "")
+    return fields
 
 
 def login_routes(access: PageAccess | None) -> list[Route]:
@@ -120,8 +134,7 @@ def login_routes(access: PageAccess | None) -> list[Route]:
             token = (await _own_form(request)).get("token", "")
         elif not given.accepts_links:
             token = ""
-        peer = request.client.host if request.client else ""
-        if token and (cookie := given.log_in(token, peer)):
+        if token and (cookie := given.log_in(token, _peer(request))):
             answer = _entrance(request)
             _set_cookie(request, answer, cookie)
             return answer
@@ -160,6 +173,14 @@ def _login_page(request: Request, access: PageAccess, *, is_refused: bool) -> Re
         is_link=access.accepts_links,
         action=with_query("/login", next=request.query_params.get("next")),
     )
+
+
+def _peer(request: Request) -> str:
+    """Return the address of the visitor.
+
+    Behind a Unix socket there is none; only the listening process can send there, and it names it.
+    """
+    return request.client.host if request.client else request.headers.get("x-forwarded-for", "")
 
 
 def _set_cookie(request: Request, answer: Response, value: str) -> None:

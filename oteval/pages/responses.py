@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote, urlencode
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader
+from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from ..jsontext import encodable
@@ -23,6 +24,7 @@ __all__ = [
     "Asset",
     "assets",
     "conversation_link",
+    "error_page",
     "named_link",
     "near_parts",
     "page",
@@ -100,6 +102,36 @@ def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
     """
     text = _environment().get_template(template).render(visitor=VISITOR.get(), **values)
     return HTMLResponse(encodable(text), status)
+
+
+def error_page(request: Request, status: int, reason: str) -> HTMLResponse:
+    """Return the page for an error. After a form it leads back, and has the text that was sent.
+
+    Args:
+        request: The request.
+        status: The HTTP status.
+        reason: The reason.
+    """
+    path = request.url.path
+    return page(
+        "error.html.j2",
+        status,
+        section="",
+        search=request.query_params.get("q", "") if path == "/runs" else "",
+        code=status,
+        reason=clean(reason),
+        back=_page_of_form(path) if request.method == "POST" or status == 405 else "",
+        written=clean(getattr(request.state, "written", "")),
+    )
+
+
+def _page_of_form(path: str) -> str:
+    """Return the path of the page with the form for an action, or "" for another path."""
+    parts = path.split("/")
+    if len(parts) != 4 or parts[1] not in ("runs", "alerts"):
+        return ""
+    name = quote(parts[2], safe="")
+    return f"/alerts#{name}" if parts[1] == "alerts" else f"/runs/{name}"
 
 
 def text_page(text: str) -> Response:

@@ -201,7 +201,7 @@ def run_routes(site: Site) -> list[Route]:
         if isinstance(given, Preview):
             return await _preview_page(site, given, query, columns)
         shown, actions = given
-        end = request.query_params.get("end", "")
+        end, done = (request.query_params.get(name, "") for name in ("end", "done"))
         return page(
             "run.html.j2",
             section="runs",
@@ -209,7 +209,9 @@ def run_routes(site: Site) -> list[Route]:
             query=query,
             columns=columns,
             now_ns=site.clock(),
-            end=_ENDS.get(end, "") or DONE.get(request.query_params.get("done", ""), ""),
+            end=_ENDS.get(end, ""),
+            labelled=DONE.get(done, "") if done == "label" else "",
+            done=DONE.get(done, "") if done != "label" else "",
             acts=actions,
             next_path=next_link(request, shown.id),
         )

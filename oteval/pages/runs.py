@@ -252,7 +252,9 @@ def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | No
         return replace(found, state=state, hides_ended=bool(previews))
     shown = [one for one in previews if found.search.selection.matches(one.run)]
     items = tuple(_preview_item(one, site.prices, found) for one in shown)
-    return replace(found, ended=items, state=state)
+    # Without a number, because only the newest of them are here.
+    count = f"{found.count} and runs that just ended" if items and found.count else found.count
+    return replace(found, ended=items, state=state, count=count)
 
 
 def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:

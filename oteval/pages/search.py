@@ -17,8 +17,8 @@ from ..store.scores import Outcome
 
 __all__ = ["EVERY_RUN", "RunSearch", "narrowed", "parse_search", "suggestions"]
 
-_WORD = re.compile(r'(?:"(?:[^"]|"")*"|[^\s"])+|"[^"]*$')
-_QUOTED = re.compile(r'"((?:[^"]|"")*)"?')
+_WORD = re.compile(r'(?:"(?:[^"]|"")*"|[^\s"])+')
+_QUOTED = re.compile(r'"((?:[^"]|"")*)"')
 _OPERATOR = re.compile(r"([\w.\-:/]+)(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 _PUNCTUATION = re.compile(r"[!-/:-@\[-^`{-~]")
 _TIMES = ("since", "until")
@@ -88,6 +88,10 @@ def parse_search(text: str) -> RunSearch:
     """
     if len(text) > _LONGEST:
         raise ConfigError(f"the search has more than {_LONGEST:,} characters")
+    if text.count('"') % 2:
+        raise ConfigError(
+            'a quote in the search has no end: close it with ", or write "" for a quote in quotes'
+        )
     times: dict[str, int | None] = {}
     conditions: list[Condition] = []
     outcome: Outcome | None = None

@@ -14,6 +14,7 @@ import duckdb
 from .memory import with_memory
 from .query import wanted
 from .run_list import RunKey
+from .variants import TOOL_SEQUENCE
 
 __all__ = ["QUEUES", "LabelQueue", "LabelledEvaluator", "Queue"]
 
@@ -31,7 +32,8 @@ _GIVEN = """
     )
 """
 # Only the newest 200,000 scores are searched for changes of a verdict. A score is near the
-# threshold if it is within 15% of the range of all scores.
+# threshold if it is within 15% of the range of all scores. Variants are those of `variants`: runs
+# with the same tools and different messages have the same one.
 _QUERIES: dict[Queue, str] = {
     "sample": """
         SELECT trajectory_id, min(number) AS place FROM (
@@ -83,19 +85,25 @@ _QUERIES: dict[Queue, str] = {
             ORDER BY distance LIMIT $wide
         ) GROUP BY trajectory_id
     """,
-    "variants": """
+    "variants": f"""
         WITH shapes AS (
-            SELECT strict_names AS shape, min(start_ns) AS first,
+            SELECT strict_names AS shape, min(start_ns) AS first, max(seq) AS seq,
                 max(struct_pack(start_ns := start_ns, id := trajectory_id)) AS newest
             FROM trajectories WHERE strict_names IS NOT NULL GROUP BY shape
         ),
+        sequences AS (
+            SELECT shape, first, newest, {TOOL_SEQUENCE} AS tools
+            FROM trajectories JOIN shapes USING (seq)
+        ),
         known AS (
-            SELECT strict_names AS shape
-            FROM trajectories SEMI JOIN labels USING (trajectory_id)
+            SELECT tools FROM sequences WHERE shape IN (
+                SELECT strict_names FROM trajectories SEMI JOIN labels USING (trajectory_id)
+            )
         )
-        SELECT newest.id AS trajectory_id, -first AS place FROM shapes ANTI JOIN known USING (shape)
+        SELECT max(newest).id AS trajectory_id, -min(first) AS place
+        FROM sequences ANTI JOIN known USING (tools) GROUP BY tools
         ORDER BY place LIMIT $wide
-    """,
+    """,  # noqa: S608
 }
 _FIND = """
     WITH {given}

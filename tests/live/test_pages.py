@@ -155,6 +155,8 @@ def test_readers_log_in_with_a_token(start: Start, tmp_path: Path) -> None:
             led.headers["location"], data={"token": "x"}, headers={"origin": base}
         )
         assert refused.status_code == 403
+        said = "127.0.0.1: token unknown on the login page"
+        assert until(lambda: any(said in line for line in served.log))
         foreign = {"origin": "http://evil.example"}
         assert client.post("/login", data={"token": "out"}, headers=foreign).status_code == 403
         entered = client.post(

@@ -79,8 +79,10 @@ def test_a_label_is_stored_with_the_name_of_the_token(shop: Store, enter: Enter)
     client = enter(shop)
     answer = send(client, "label", evaluator="calls", score="0,4", q="passed=false")
     assert answer.status_code == 303
-    assert answer.headers["location"] == f"/runs/{RUN}?q=passed%3Dfalse&done=label#labels"
-    assert "The label is stored" in client.get(answer.headers["location"]).text
+    assert answer.headers["location"] == f"/runs/{RUN}?q=passed%3Dfalse&done=label#done"
+    labels = client.get(answer.headers["location"]).text.partition('id="labels"')[2]
+    assert 'id="done"' in labels.partition("</section>")[0]
+    assert "The label is stored" in labels
 
     [label] = shop.labels.of("calls")
     assert (label.trajectory_id, label.passed, label.evaluator) == (RUN, False, "calls")
@@ -124,10 +126,48 @@ def test_a_label_that_cannot_be_read_is_refused(
     assert not shop.labels.on(RUN)
 
 
+def test_a_refused_form_leads_back_and_keeps_what_was_written(shop: Store, enter: Enter):
+    """The page of the refusal has the reason that a person wrote, as text, and a link."""
+    answer = send(enter(shop), "label", verdict="", note=f"a long thought {HOSTILE}")
+    assert answer.status_code == 400
+    assert f'href="/runs/{RUN}">Back to the form</a>' in answer.text
+    assert "a long thought" in answer.text
+    assert "<script>alert" not in answer.text
+
+
+def test_after_the_end_of_a_session_a_form_keeps_what_was_written(shop: Store, enter: Enter):
+    """A visitor who is not logged in any more gets the text back, and the way to the login."""
+    client = enter(shop)
+    data = {"form_token": form_token(client), "verdict": "fail", "note": "a long thought"}
+    client.cookies.clear()
+    answer = client.post(f"/runs/{RUN}/label", data=data, headers=ORIGIN)
+    assert answer.status_code == 401
+    assert "a long thought" in answer.text
+    assert f'href="/login?next=%2Fruns%2F{RUN}"' in answer.text
+    foreign = client.post(
+        f"/runs/{RUN}/label", data=data, headers={"origin": "http://evil.example"}
+    )
+    assert foreign.status_code == 401
+    assert "a long thought" not in foreign.text
+    assert not shop.labels.on(RUN)
+
+
+def test_the_address_of_a_form_leads_to_its_page(shop: Store, enter: Enter):
+    """Somebody who opens it is told that it is no page."""
+    answer = enter(shop).get(f"/runs/{RUN}/label")
+    assert answer.status_code == 405
+    assert "takes the form of a page" in answer.text
+    assert f'href="/runs/{RUN}"' in answer.text
+    assert 'href="/alerts#a%20b"' in enter(shop).get("/alerts/a%20b/snooze").text
+
+
 def test_a_run_becomes_a_reference(shop: Store, enter: Enter):
     """Its own messages are stored under the name, and the page names it."""
     client = enter(shop)
-    assert send(client, "reference").status_code == 303
+    answer = send(client, "reference")
+    assert answer.status_code == 303
+    kept = client.get(answer.headers["location"]).text.partition("Keep this run")[2]
+    assert "The run is a reference now" in kept
     reference = shop.references.get("refund")
     assert [message.role for message in reference.messages][:2] == ["user", "assistant"]
     assert "is refund</span>" in client.get(f"/runs/{RUN}").text

@@ -67,6 +67,14 @@ def test_an_unknown_page_says_so(shop: Store, pages: ShowPages):
     answer = pages(shop).get("/nowhere")
     assert answer.status_code == 404
     assert 'href="/runs"' in answer.text
+    assert "this address has no page" in answer.text
+
+
+def test_browsers_find_the_icon_beside_a_text(shop: Store, pages: ShowPages):
+    """A text cannot name it, so they ask for it by its usual name."""
+    client = pages(shop)
+    answer = client.get("/favicon.ico")
+    assert client.get(answer.headers["location"]).headers["content-type"] == "image/svg+xml"
 
 
 def test_a_failure_of_a_page_shows_no_details(

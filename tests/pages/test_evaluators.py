@@ -185,6 +185,11 @@ def test_the_period_and_the_search_choose_the_runs(store: Store, pages: ShowPage
     assert runs("?period=all") == 3
     assert runs("?q=since%3D2026-11-01") == 3
     assert runs("?q=agent%3Dgreeter") == 1
+    for path in ("/evaluators", "/evaluators/calls"):
+        text = plain(client.get(f"{path}?q=since%3D2026-11-15").text)
+        assert "matching since=2026-11-15 from 2026-11-15 00:00:00" in text
+        assert "· scores" not in text
+        assert client.get(f"{path}?q=since%3D2100-01-01").status_code == 200
     text = client.get("/evaluators/calls").text
     [link] = [one for one in links(text) if "greeter" in one and one.startswith("/evaluators")]
     assert "runs 1 passed" in plain(client.get(link).text)

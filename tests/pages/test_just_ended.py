@@ -146,7 +146,7 @@ def test_a_hundred_runs_that_end_at_once_are_listed(store: Store, client: TestCl
     """Each has its row at the first look already, and only the newest hundred have one."""
     put_ended(store, 110)
     text = client.get("/runs").text
-    assert text.count("just ended") == 100
+    assert text.count("just ended; scores follow") == 100
     assert "question 109<" in text
     assert "question 9<" not in text
 
@@ -199,3 +199,11 @@ def test_a_database_without_a_server_has_no_previews(store: Store, pages: Any):
     """Nothing completes the traces of a file later."""
     store.spans.write(spans())
     assert "just ended" not in pages(store).get("/runs").text
+
+
+def test_runs_that_just_ended_are_named_beside_the_count(store: Store, client: TestClient):
+    """The number of runs that match does not seem to miss them."""
+    store.spans.write(spans("Refund order 6", "cd" * 16))
+    complete(store, "cd" * 16)
+    store.spans.write(spans())
+    assert '<span id="count">1 and runs that just ended</span>' in client.get("/runs").text

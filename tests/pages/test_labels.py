@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 
 from oteval.cli import main
 from oteval.experiments.calibration import calibrate
-from oteval.model import Label
+from oteval.model import Label, Message
 from oteval.pages.access import PageAccess
 from oteval.store import Store
 
@@ -134,6 +134,9 @@ def test_new_variants_without_a_label_have_a_run_each(judged: Store, enter: Ente
     put(judged, run(20, "Hello", messages=run(20).messages[:1]), run(21, "x"))
     assert queue(enter(judged), "variants") == [20, 21]
     label(judged, 0, True)
+    assert queue(enter(judged), "variants") == [20]
+    asked_twice = (Message("user", "Hello?"), *run(22).messages)
+    put(judged, run(22, messages=asked_twice))
     assert queue(enter(judged), "variants") == [20]
 
 

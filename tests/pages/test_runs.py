@@ -8,6 +8,7 @@ import re
 from typing import Any
 
 import pytest
+from markupsafe import escape
 
 from oteval.errors import ConfigError
 from oteval.model import Message, ToolCall
@@ -90,6 +91,8 @@ def test_the_search_takes_the_filters_of_the_command_line(
         ("since>1d", "write since=..."),
         ("passed=false status=error", "a search has one outcome"),
         ("since=1d since=2d", "a search has one since=..."),
+        ('agent="shop', "a quote in the search has no end"),
+        ('5" screen', "a quote in the search has no end"),
         ("x" * 3000, "more than 2,000 characters"),
     ],
 )
@@ -100,7 +103,7 @@ def test_a_wrong_search_is_answered_with_its_reason(
     answer = pages(shop).get("/runs", params={"q": search})
     assert answer.status_code == 400
     assert reason in answer.text
-    assert f'value="{search[:5].replace(">", "&gt;")}' in answer.text
+    assert f'value="{escape(search[:5])}' in answer.text
     with pytest.raises(ConfigError):
         parse_search(search)
 

@@ -116,6 +116,13 @@ if (list && seen && window.EventSource) {
   window.addEventListener("pagehide", () => source.close());
 }
 
+// The message of an action is of this visit; a reload or a link to the page has no part in it.
+if (document.querySelector("#done")) {
+  const address = new URL(location.href);
+  address.searchParams.delete("done");
+  history.replaceState(null, "", address);
+}
+
 // A run that just ended: its page gives way to that of the stored run.
 const ended = document.body.dataset.preview;
 if (ended && window.EventSource) {

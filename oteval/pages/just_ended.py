@@ -20,7 +20,7 @@ __all__ = ["Preview", "Previews", "previews_text"]
 
 _MOST = 100
 # Traces are reconstructed in groups of so many until a look has taken so many seconds.
-_GROUP, _PATIENCE = 10, 0.05
+_GROUP, _PATIENCE = 10, 0.02
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,7 @@
 
 On a million runs, the overview of all of them takes more than a second. While people use the pages,
 its figures and those of the lists of evaluators and variants are therefore kept up to date, one
-after the other, in a small part of the time.
+after the other, in a small part of the time, and while nobody waits for another page if possible.
 """
 
 from __future__ import annotations
@@ -31,6 +31,8 @@ _FIRST_REST, _REST = 1.0, 10.0
 _MOST_EVALUATORS = 3
 # Seconds after which it is looked again whether the figures are out of date.
 _ROUND = 5.0
+# How often figures wait for people who look at pages, each time so many seconds.
+_WAITS, _WAIT = 15, 1.0
 
 
 async def _figures(site: Site) -> list[Figures]:
@@ -69,9 +71,18 @@ async def keep_ready(
         if site.is_used():
             try:
                 for key, action in await figures():
+                    await _wait_for_people(site, sleep)
                     took = await site.refresh(key, action)
                     await sleep(rest * took)
             except Exception as error:
                 _log.warning("the figures of pages are not kept up to date: %s", error)
             rest = _REST
         await sleep(_ROUND)
+
+
+async def _wait_for_people(site: Site, sleep: Callable[[float], Awaitable[None]]) -> None:
+    """Wait until nobody asks for pages, for a limited time."""
+    for _ in range(_WAITS):
+        if not site.is_busy():
+            return
+        await sleep(_WAIT)

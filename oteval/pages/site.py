@@ -22,6 +22,8 @@ __all__ = ["GC_AFTER", "Site"]
 T = TypeVar("T")
 # Seconds for which pages count as used after the last look.
 _IN_USE = 300.0
+# Seconds without a look after which nobody seems to wait for a page.
+_PAUSE = 1.0
 GC_AFTER = 100_000
 """How many new objects start a collection of garbage in a process that shows pages.
 
@@ -117,6 +119,10 @@ class Site:
     def is_used(self) -> bool:
         """Return whether somebody looked at a page in the last minutes, or the site is new."""
         return time.monotonic() - self._last_use < _IN_USE
+
+    def is_busy(self) -> bool:
+        """Return whether somebody looked at a page just now, and may look at the next one."""
+        return time.monotonic() - self._last_use < _PAUSE
 
     async def write(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that changes the store; one runs at a time."""

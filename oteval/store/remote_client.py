@@ -6,6 +6,9 @@ DuckDB's connection that the store calls, so every part of a `Store` works with 
 
 Requests and answers are frames: the length of a header, the header as JSON, and byte strings whose
 sizes the header has. A request names its operation (`OPERATIONS`); tables are Arrow streams.
+
+A request also has the tables to register before its operation (``tables``, with the first byte
+strings) and the names to forget (``dropped``): each frame to a busy server waits for its turn.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ __all__ = [
     "unpacked_table",
 ]
 
-OPERATIONS: Final = ("execute", "stream", "register", "unregister", "ask")
+OPERATIONS: Final = ("execute", "stream", "ask")
 _TIMEOUT = 5.0
 _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 64 << 20
@@ -94,6 +97,9 @@ class RemoteConnection:
             self._socket.close()
             raise
         self._result: pa.Table | None = None
+        # Tables to register, and names to forget, with the next request.
+        self._tables: dict[str, pa.Table] = {}
+        self._dropped: set[str] = set()
 
     def execute(self, query: str, params: Any = None) -> RemoteConnection:
         """Run a statement and fetch its result."""
@@ -116,11 +122,12 @@ class RemoteConnection:
 
     def register(self, name: str, table: pa.Table) -> None:
         """Give an Arrow table a name in queries."""
-        self._call({"op": "register", "name": name}, [packed_table(table)])
+        self._tables[name] = table
 
     def unregister(self, name: str) -> None:
         """Remove the name of a registered table."""
-        self._call({"op": "unregister", "name": name})
+        self._tables.pop(name, None)
+        self._dropped.add(name)
 
     def begin(self) -> None:
         """Begin a transaction."""
@@ -147,40 +154,39 @@ class RemoteConnection:
 
     def ask(self, question: Mapping[str, Any]) -> bytes:
         """Return the server's answer to a question that is not SQL; see `DatabaseServer`."""
-        _, blobs = self._call({"op": "ask", "question": dict(question)})
-        return blobs[0]
+        self._send({"op": "ask", "question": dict(question)})
+        return self._receive()[0]
 
     def _table(self, request: Mapping[str, Any]) -> pa.Table:
-        _, blobs = self._call({"op": "execute", **request})
+        self._send({"op": "execute", **request})
+        blobs = self._receive()
         return unpacked_table(blobs[0]) if blobs else pa.table({})
 
     def _reader(self, request: Mapping[str, Any]) -> pa.RecordBatchReader:
         self._send({"op": "stream", **request})
-        _, blobs = self._receive()
+        blobs = self._receive()
         schema = unpacked_table(blobs[0]).schema
         return pa.RecordBatchReader.from_batches(schema, self._batches())
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         while True:
-            _, blobs = self._receive()
+            blobs = self._receive()
             if not blobs:
                 return
             yield from unpacked_table(blobs[0]).to_batches()
 
-    def _call(
-        self, header: dict[str, Any], blobs: Sequence[Any] = ()
-    ) -> tuple[dict[str, Any], list[bytes]]:
-        self._send(header, blobs)
-        return self._receive()
-
-    def _send(self, header: dict[str, Any], blobs: Sequence[Any] = ()) -> None:
+    def _send(self, request: Mapping[str, Any]) -> None:
+        tables, dropped = self._tables, self._dropped
+        self._tables, self._dropped = {}, set()
+        header = {**request, "tables": [*tables], "dropped": [*dropped]}
         try:
-            for part in frame(header, blobs):
+            for part in frame(header, [packed_table(table) for table in tables.values()]):
                 self._socket.sendall(part)
         except OSError as error:
             raise self._lost(str(error)) from error
 
-    def _receive(self) -> tuple[dict[str, Any], list[bytes]]:
+    def _receive(self) -> list[bytes]:
+        """Return the byte strings of the next answer."""
         try:
             found = read_frame(self._socket)
         except OSError as error:
@@ -189,7 +195,7 @@ class RemoteConnection:
             raise self._lost("it closed the connection")
         if "error" in found[0]:
             raise duckdb.Error(found[0]["error"])
-        return found
+        return found[1]
 
     def _lost(self, reason: str) -> StoreError:
         return StoreError(f"{self._path}: lost the server that has the database ({reason}); retry")

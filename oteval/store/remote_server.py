@@ -9,7 +9,7 @@ import socket
 import tempfile
 import threading
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -172,16 +172,27 @@ class _ClientSession:
 
     def handle(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         try:
+            self._register(header["tables"], blobs, dropped=header["dropped"])
             if header["op"] == "stream":
                 self._stream(header)
                 return
-            answer = self._result(header, blobs)
+            answer = self._result(header)
         except (duckdb.Error, pa.ArrowException, OtevalError, KeyError, RuntimeError) as error:
             self._send({"error": str(error) or type(error).__name__}, [])
         else:
             self._send({}, answer)
 
-    def _result(self, header: Mapping[str, Any], blobs: list[bytes]) -> list[Any]:
+    def _register(
+        self, names: Sequence[str], blobs: Sequence[bytes], *, dropped: Sequence[str]
+    ) -> None:
+        for name in dropped:
+            # A transaction that failed refuses it until it is undone, which may be this request.
+            with suppress(duckdb.Error):
+                self._database.unregister(name)
+        for name, blob in zip(names, blobs, strict=True):
+            self._database.register(name, unpacked_table(blob))
+
+    def _result(self, header: Mapping[str, Any]) -> list[Any]:
         operation = header["op"]
         if operation == "execute":
             # DuckDB 2 warns of a copy, which does not matter for results of this size.
@@ -189,12 +200,6 @@ class _ClientSession:
             if header["query"].lstrip().startswith(("SELECT", "WITH", "(")):
                 return with_memory(self._database, lambda: self._executed(header))
             return self._executed(header)
-        if operation == "register":
-            self._database.register(header["name"], unpacked_table(blobs[0]))
-            return []
-        if operation == "unregister":
-            self._database.unregister(header["name"])
-            return []
         if operation == "ask":
             return [self._handler(header["question"])]
         raise KeyError(f"unknown operation {operation!r}")

@@ -222,3 +222,19 @@ def test_names_of_evaluators_are_hostile_as_well(store: Store, pages: ShowPages)
         shown = client.get(link)
         assert shown.status_code == 200, link
         assert "<script>document" not in shown.text
+
+
+def test_huge_scores_do_not_break_a_page(store: Store, pages: ShowPages):
+    """Sums beyond the largest double, and neighbours of it, are shown like any score."""
+    runs = [run(number) for number in range(1, 5)]
+    put(store, *runs)
+    largest = 1.7976931348623157e308
+    store.scores.write(
+        [
+            score(one, "size", score=value, passed=None)
+            for one, value in zip(runs, (largest, largest, -largest, 5e-324), strict=True)
+        ]
+    )
+    client = pages(store)
+    paths = ["/", "/runs", "/evaluators", "/evaluators/size", f"/runs/{runs[0].id}"]
+    assert [client.get(path).status_code for path in paths] == [200] * 5

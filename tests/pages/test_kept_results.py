@@ -112,12 +112,16 @@ def test_a_refresh_computes_figures_that_are_out_of_date_for_the_next_who_looks(
 class _Site:
     """A site that is used for some time, and notes the figures that are refreshed."""
 
-    def __init__(self, uses: int) -> None:
-        self.uses, self.refreshed = uses, list[Any]()
+    def __init__(self, uses: int, busy: int = 0) -> None:
+        self.uses, self.busy, self.refreshed = uses, busy, list[Any]()
 
     def is_used(self) -> bool:
         self.uses -= 1
         return self.uses >= 0
+
+    def is_busy(self) -> bool:
+        self.busy -= 1
+        return self.busy >= 0
 
     async def refresh(self, key: Any, _action: Any) -> float:
         self.refreshed.append(key)
@@ -142,6 +146,26 @@ def test_figures_are_kept_ready_in_a_small_part_of_the_time() -> None:
         asyncio.run(keep_ready(site, figures, sleep))
     assert site.refreshed == ["overview", "variants", "overview", "variants"]
     assert rests == [2.0, 2.0, 5.0, 20.0, 20.0, 5.0, 5.0, 5.0, 5.0]
+
+
+@pytest.mark.parametrize(("looks", "waits"), [(3, 3), (1000, 15)])
+def test_figures_wait_for_people_who_look_at_pages(looks: int, waits: int) -> None:
+    """They are computed once nobody looks, or after a while in which somebody always did."""
+    rests: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        rests.append(seconds)
+        if seconds == 2.0:
+            raise asyncio.CancelledError
+
+    async def figures() -> list[Any]:
+        return [("overview", len)]
+
+    site: Any = _Site(uses=1, busy=looks)
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(keep_ready(site, figures, sleep))
+    assert site.refreshed == ["overview"]
+    assert rests == [1.0] * waits + [2.0]
 
 
 def test_figures_are_kept_ready_after_the_store_was_away(caplog: pytest.LogCaptureFixture) -> None:

@@ -1,152 +1,87 @@
-"""A database that another process has open, used through its socket."""
+"""A database that another process has open: its connection behaves as DuckDB's does."""
 
 from __future__ import annotations
 
-import json
-import stat
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 import pytest
 
-from oteval.errors import NotFound, StoreError
-from oteval.pipeline import refresh
-from oteval.selection import Selection
-from oteval.store import Store
-
-from ..make import asks, call, chat, keep, run, score, span, told
+from oteval.store.query import registered, wanted
+from oteval.store.remote_client import RemoteConnection, connect_remote
+from oteval.store.remote_server import DatabaseServer
 
 
 @pytest.fixture
-def owner(tmp_path: Path) -> Iterator[Store]:
-    """Return a store that is served."""
-    with Store(tmp_path / "a.duckdb") as store:
-        serving = store.serve(lambda question: json.dumps(question).encode(), {"http": "x"})
-        yield store
-        serving.close()
+def remote(tmp_path: Path) -> Iterator[RemoteConnection]:
+    """Return a connection through the server of a database with one table."""
+    path = tmp_path / "traces.duckdb"
+    with duckdb.connect() as connection:
+        connection.execute(f"ATTACH '{path}' AS store")
+        connection.execute("USE store")
+        connection.execute(
+            "CREATE TABLE runs AS SELECT 'r' || number AS id FROM range(5) t(number)"
+        )
+        server = DatabaseServer(connection, path, lambda _: b"answer", {})
+        found = connect_remote(str(path))
+        assert found is not None
+        yield found
+        found.close()
+        server.close()
 
 
-@pytest.fixture
-def client(owner: Store) -> Iterator[Store]:
-    """Return the same store through the socket."""
-    with Store(owner.path) as store:
-        assert store.is_served
-        yield store
+def chosen(connection: RemoteConnection) -> list[str]:
+    """Return the runs that the registered table names."""
+    rows = connection.execute("SELECT id FROM runs SEMI JOIN wanted USING (id) ORDER BY id")
+    return [name for (name,) in rows.fetchall()]
 
 
-def test_every_part_reads_what_the_owner_wrote(owner: Store, client: Store) -> None:
-    """Spans, trajectories and scores are the same through the socket."""
-    owner.spans.write([chat(1, 1, [("user", "hi")], "hello"), span(2, 2)])
-    refresh(owner)
-    found = list(owner.trajectories.read())
-    owner.scores.write([score(7)])
-
-    assert client.spans.count() == (2, 0)
-    assert [told(t) for t in client.trajectories.read()] == [told(t) for t in found]
-    assert client.spans.of_traces([f"{1:032x}"]) == owner.spans.of_traces([f"{1:032x}"])
-    assert next(iter(client.scores.of([score(7).trajectory_id]).values()))[0].score == 1.0
-    assert client.trajectories.count() == 2
+def test_registered_tables_are_those_of_the_block(remote: RemoteConnection):
+    """A query in a block sees its table, also a second query, and the next block another one."""
+    with wanted(remote, "id", ["r1", "r3", "other"]):
+        assert chosen(remote) == ["r1", "r3"]
+        assert chosen(remote) == ["r1", "r3"]
+    with wanted(remote, "id", ["r2"]):
+        assert remote.sql("SELECT count(*) FROM wanted").fetchall() == [(1,)]
+        assert chosen(remote) == ["r2"]
+    with pytest.raises(duckdb.Error, match="wanted"):
+        chosen(remote)
 
 
-def test_the_owner_reads_what_a_client_wrote(owner: Store, client: Store) -> None:
-    """Scores, references and trajectories that a client writes are stored."""
-    keep(client, run(3, asks(call("f", {"a": 1}))))
-    client.scores.write([score(3)])
-    client.references.add("r", [asks(call("f"))], "test", 1)
-
-    assert owner.trajectories.count() == 1
-    assert [found.evaluator for found in owner.scores.read()] == ["e"]
-    assert [row["name"] for row in owner.references.list()] == ["r"]
-
-
-def test_a_long_result_comes_batch_by_batch(owner: Store, client: Store) -> None:
-    """An export is streamed, and the client may run other queries meanwhile."""
-    owner.spans.write([span(n, 1) for n in range(1, 20_001)])
-
-    sizes = []
-    for batch in client.spans.export():
-        sizes.append(batch.num_rows)
-        assert client.spans.count() == (20_000, 0)
-
-    assert sum(sizes) == 20_000
-    assert len(sizes) > 1
+def test_a_stream_reads_registered_tables(remote: RemoteConnection):
+    """Batches come from a query on the table of the block, and tables are not shared."""
+    table = pa.table({"id": [f"r{number}" for number in range(4)]})
+    with registered(remote, "wanted", table):
+        query = "SELECT id FROM runs SEMI JOIN wanted USING (id) ORDER BY id"
+        found = remote.sql(query).to_arrow_reader(2).read_all()
+        assert found["id"].to_pylist() == ["r0", "r1", "r2", "r3"]
+        with pytest.raises(duckdb.Error, match="wanted"):
+            chosen(remote.cursor())
 
 
-def test_a_streamed_query_sees_the_tables_of_its_client(owner: Store, client: Store) -> None:
-    """Calls of selected runs are streamed; the selection is a table that the client registers."""
-    keep(owner, run(1, asks(call("f"))), run(2, asks(call("g"))))
+def test_a_failed_transaction_can_be_undone(remote: RemoteConnection):
+    """An error within a block and a transaction leaves a connection that works."""
 
-    shapes = list(client.statistics.of(Selection(limit=1)).shapes())
+    def fail() -> None:
+        with wanted(remote, "id", ["r1"]):
+            remote.execute("INSERT INTO runs SELECT id FROM wanted")
+            remote.execute("SELECT * FROM nowhere")
 
-    assert shapes == list(owner.statistics.of(Selection(limit=1)).shapes())
-    assert len(shapes) == 1
-
-
-def test_errors_are_those_of_the_database(client: Store) -> None:
-    """A wrong statement is DuckDB's error, an unknown id is NotFound; both are survived."""
+    remote.begin()
     with pytest.raises(duckdb.Error, match="nowhere"):
-        client._connection.execute("SELECT * FROM nowhere")
-    with pytest.raises(NotFound):
-        client.trajectories.get("f" * 16)
-
-    assert client.spans.count() == (0, 0)
-
-
-def test_the_transaction_of_a_lost_client_is_undone(owner: Store) -> None:
-    """A client that disconnects in a transaction writes nothing."""
-    client = Store(owner.path)
-    client._connection.begin()
-    client.references.add("r", [asks(call("f"))], "test", 1)
-    client.close()
-
-    assert owner.references.list() == []
+        fail()
+    remote.rollback()
+    with wanted(remote, "id", ["r4"]):
+        assert chosen(remote) == ["r4"]
+    assert remote.sql("SELECT count(*) FROM runs").fetchall() == [(5,)]
 
 
-def test_a_database_can_be_reached_by_its_own_connection_only(client: Store) -> None:
-    """A client's statements can reach neither files nor settings."""
-    with pytest.raises(duckdb.Error):
-        client._connection.execute("SELECT * FROM read_text('/etc/hostname')")
-    with pytest.raises(duckdb.Error):
-        client._connection.execute("SET enable_external_access = true")
-
-
-def test_questions_are_answered_by_the_handler(client: Store) -> None:
-    """Questions that are not SQL go to the handler of the owner."""
-    assert json.loads(client.ask({"path": "status"})) == {"path": "status"}
-
-
-def test_only_the_owner_may_open_the_socket(owner: Store) -> None:
-    """Only users who may open the file may open the socket."""
-    notice = json.loads(Path(f"{owner.path}.server.json").read_text())
-
-    assert stat.S_IMODE(Path(notice["socket"]).stat().st_mode) == 0o600
-
-
-def test_a_socket_path_that_would_be_too_long(tmp_path: Path) -> None:
-    """The socket is in a temporary folder instead, and is found."""
-    folder = tmp_path / ("long" * 40)
-    folder.mkdir()
-    with Store(folder / "a.duckdb") as store:
-        serving = store.serve(lambda _: b"", {})
-        with Store(store.path) as client:
-            assert client.is_served
-        serving.close()
-
-
-def test_a_lost_server(tmp_path: Path) -> None:
-    """Its leftover files are ignored, and a connection to it raises an error."""
-    path = tmp_path / "a.duckdb"
-    with Store(path) as store:
-        serving = store.serve(lambda _: b"", {})
-        client = Store(path)
-        notice = Path(f"{path}.server.json").read_text()
-        serving.close()
-    client._connection._socket.shutdown(2)
-    with pytest.raises(StoreError, match="lost the server"):
-        client.spans.count()
-    client._connection.close()
-    Path(f"{path}.server.json").write_text(notice)
-
-    with Store(path) as store:
-        assert not store.is_served
+def test_a_table_that_no_query_used_is_forgotten(remote: RemoteConnection):
+    """Questions that are not SQL pass, and the next query does not see the table."""
+    with wanted(remote, "id", ["r1"]):
+        pass
+    assert remote.ask({"about": "anything"}) == b"answer"
+    with pytest.raises(duckdb.Error, match="wanted"):
+        chosen(remote)

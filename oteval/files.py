@@ -12,10 +12,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from .errors import StoreError
+
 __all__ = [
     "MEMORY",
+    "KeptFile",
     "append_shared",
     "exclusive_lock",
+    "file_identity",
     "file_stamp",
     "is_complete",
     "private_folder",
@@ -105,6 +109,40 @@ def file_stamp(path: Path) -> tuple[int, int, int] | None:
     except OSError:
         return None
     return found.st_mtime_ns, found.st_size, found.st_ino
+
+
+def file_identity(path: Path) -> tuple[int, int] | None:
+    """Return the device and the inode of a path, without following a link; None if missing."""
+    try:
+        found = path.lstat()
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+class KeptFile:
+    """An open file that must stay at its path: content written to another one would be lost.
+
+    Args:
+        path: Its path.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path.absolute()
+        self._target = self._path.resolve()
+        self._known = file_identity(self._target)
+
+    def require(self) -> None:
+        """Check that the file is still there.
+
+        Raises:
+            StoreError: It was deleted or replaced.
+        """
+        if self._known is not None and file_identity(self._path.resolve()) != self._known:
+            raise StoreError(
+                f"{self._path} was deleted, moved or replaced while this process had it open; "
+                "stop the process, and start it again"
+            )
 
 
 def append_shared(path: Path, data: bytes, *, are_lines: bool = False) -> None:

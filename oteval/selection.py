@@ -6,6 +6,7 @@ makes one of the filters of the command line, which other interfaces take by the
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -50,6 +51,8 @@ FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "seconds": lambda t: (t.end_ns - t.start_ns) / 1e9,
     "asked": lambda t: (t.question.content,) if t.question else (),
 }
+
+_NUMBERS = ("turn", "calls", "errors", "input_tokens", "output_tokens", "seconds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,11 +129,13 @@ def parse_condition(text: str) -> Condition:
             compile_pattern(value)
         except PatternError as error:
             raise ConfigError(f"--where {text!r}: invalid regular expression: {error}") from error
-    if operator[0] in "<>":
+    if operator[0] in "<>" or (operator != "~" and name in _NUMBERS):
         try:
-            float(value)
+            number = float(value)
         except ValueError:
-            raise ConfigError(f"--where {text!r}: {operator} compares with a number") from None
+            number = math.nan
+        if math.isnan(number):
+            raise ConfigError(f"--where {text!r}: {operator} compares with a number")
     return Condition(name, operator, value)
 
 

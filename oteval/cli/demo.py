@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import shlex
 import shutil
+import sys
 from importlib import resources
 from pathlib import Path
 
@@ -114,11 +117,17 @@ def _score(console: Console, store: Store, folder: Path) -> None:
 
 def _next_steps(console: Console, folder: Path, database: Path) -> None:
     _step(console, 5, "Go on", f"everything is in {folder}/")
+    # In an environment that is not activated, the command is found by its path only.
+    program = "oteval" if shutil.which("oteval") else shlex.quote(os.path.relpath(sys.argv[0]))
     for command, description in (
-        (f"oteval trajectories --db {database} --json", "messages and gaps, a run a line"),
-        (f"oteval score -c {folder}/oteval.yaml --db {database}", "with the gate: exit status 1"),
-        (f"oteval variants --db {database}", "the tool sequences the runs took"),
-        ("oteval ingest YOUR_TRACES.json && oteval trajectories", "your own"),
+        (f"{program} trajectories --db {database} --json", "messages and gaps, a run a line"),
+        (
+            f"{program} score -c {folder}/oteval.yaml --db {database}",
+            "with the gate: exit status 1",
+        ),
+        (f"{program} view --db {database}", "the runs in the browser"),
+        (f"{program} variants --db {database}", "the tool sequences the runs took"),
+        (f"{program} ingest YOUR_TRACES.json && {program} trajectories", "your own"),
     ):
         console.print(Text(f"   # {description}", style="dim"))
         console.print(Text(f"   {command}", style="bold blue"))

@@ -57,7 +57,7 @@ def configure_logging(log_format: str, process: str) -> None:
 
     Args:
         log_format: ``json`` or ``text``.
-        process: The name of the process: ``listener`` or ``storage``.
+        process: The name of the process: ``listener``, ``storage`` or ``pages``.
     """
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(_JsonFormatter() if log_format == "json" else _TextFormatter())

@@ -111,6 +111,7 @@ class PagesProcess:
                 "db": self._config.db,
                 "config": self._config.config,
                 "socket": self._socket,
+                "log_format": self._config.log_format,
                 "tokens": self._tokens(),
             }
         )

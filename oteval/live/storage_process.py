@@ -150,6 +150,7 @@ class StorageProcess:
         try:
             scored = 0.0
             while not self._stopping.is_set() and self._writer.error is None:
+                self._serving.file.require()
                 if self._writer.left() > _BACKLOG and time.monotonic() - scored < _MAX_WAIT:
                     self._stopping.wait(_MIN_PAUSE)
                     continue

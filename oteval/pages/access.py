@@ -70,6 +70,11 @@ class PageAccess:
         self._access, self._clock = access, clock
         self._key = secrets.token_bytes(32)
 
+    @property
+    def has_tokens(self) -> bool:
+        """Whether there is a token to log in with."""
+        return bool(self._access.tokens)
+
     @classmethod
     def for_one_user(cls, name: str, *, may_act: bool = True) -> tuple[PageAccess, str]:
         """Return the access of one person, and the token that the person's link has.

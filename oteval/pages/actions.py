@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import re
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
@@ -38,6 +39,9 @@ _log = logging.getLogger(__name__)
 _NAME, _NOTE = 100, 10_000  # characters
 # Seconds that a page waits for new scores, and runs that are scored one after the other.
 _PATIENCE, _MOST_WAITING = 20.0, 20
+
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
 
 _Form = Mapping[str, str]
 _Action = Callable[[Site, str, _Form, str], Awaitable[Response | str]]
@@ -72,7 +76,7 @@ def _route(site: Site, name: str, action: _Action) -> Route:
         )
         path += "#done"
         if name == "label" and form.get("next", "").startswith("/labels/next?"):
-            path = form["next"]
+            path = f"{form['next']}&done=label"
         return RedirectResponse(path, 303)
 
     return Route(f"/runs/{{name}}/{name}", act, methods=["POST"])
@@ -106,14 +110,26 @@ def label_of(form: _Form, run_id: str, person: str) -> Label:
     note = form.get("note", "")
     if len(note) > _NOTE:
         raise ConfigError(f"the reason is too long: write less than {_NOTE:,} characters")
-    try:
-        number = float(score.replace(",", ".")) if score else None
-    except ValueError:
-        raise ConfigError(f"score {clean(score[:60])}: write a number, such as 0.7") from None
-    if number is not None and not math.isfinite(number):
-        raise ConfigError(f"score {score[:60]}: write a finite number")
+    number = _number(score) if score else None
     evaluator = _name(form, "evaluator") if form.get("evaluator") else ""
     return Label(run_id, verdict == "pass", evaluator, person, note, number)
+
+
+def _number(text: str) -> float:
+    """Return the score that a person wrote, with a point or a comma before the decimals.
+
+    Raises:
+        ConfigError: The text is not a number, or its comma may separate thousands.
+    """
+    shown = clean(text[:60])
+    if not _NUMBER.fullmatch(text):
+        raise ConfigError(f"score {shown}: write a number, such as 0.7")
+    if _THOUSANDS.fullmatch(text):
+        raise ConfigError(f"score {shown}: write a point before decimals, and nothing in thousands")
+    number = float(text.replace(",", ".")) + 0.0  # not -0
+    if not math.isfinite(number):
+        raise ConfigError(f"score {shown}: write a finite number")
+    return number
 
 
 async def _reference(site: Site, run_id: str, form: _Form, actor: str) -> str:

@@ -27,10 +27,10 @@ from ..selection import Condition, Selection
 from ..show.html.details import message_details
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
-from ..store import RunKey, Store, VerdictFilter
+from ..store import ListedRun, RunKey, Store, VerdictFilter
 from .responses import page, with_query
 from .run import run_with_id
-from .run_search import find_runs
+from .run_search import ListedScores, find_runs
 from .runs import RunItem, item_of
 from .search import RunSearch
 from .shown_messages import compact
@@ -206,8 +206,9 @@ def _side(store: Store, site: Site, run: Trajectory) -> ComparedSide:
 def last_pass(store: Store, name: str) -> str:
     """Return the id of a run of the same agent that passes where another one fails.
 
-    The last one before it is preferred, and among the last ones one with the same question.
-    Later runs are looked at only if none before it passes.
+    The last one before it is preferred, and among the last ones one that passes wherever the other
+    fails, and then one with the same question. Later runs are looked at only if none before it
+    passes.
 
     Args:
         store: The store.
@@ -223,16 +224,22 @@ def last_pass(store: Store, name: str) -> str:
     verdict = VerdictFilter("pass", tuple(failing))
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
     key = RunKey(run.start_ns, run.id)
-    found = find_runs(store, passing, _PASSES, after=key)
+    given = ListedScores(store)
+    found = find_runs(store, passing, _PASSES, after=key, scores=given)
     is_cut = found.is_cut
     if not found.keys:
-        found = find_runs(store, passing, _PASSES, after=key, is_forward=True)
+        found = find_runs(store, passing, _PASSES, after=key, is_forward=True, scores=given)
         is_cut = is_cut or found.is_cut
     asked = question_line(run)[:200]
     rows = store.run_list.rows(list(found.keys))
-    same = [row.id for row in rows if asked and one_line(row.question).startswith(asked)]
-    chosen = same or [row.id for row in rows]
-    if not chosen:
+    verdicts = given.of([row.id for row in rows])
+
+    def likeness(row: ListedRun) -> tuple[bool, bool]:
+        passed = {score.evaluator for score in verdicts[row.id] if score.passed}
+        is_same = bool(asked) and one_line(row.question).startswith(asked)
+        return passed.issuperset(failing), is_same
+
+    if not rows:
         agent_name = shorten(run.agent, _TITLE) or "the same agent"
         if is_cut:
             raise NotFound(
@@ -240,7 +247,8 @@ def last_pass(store: Store, name: str) -> str:
                 "looked at all: choose a run in the list"
             )
         raise NotFound(f"no run of {agent_name} passes to compare with")
-    return chosen[0]
+    # The first of those that are most alike.
+    return max(rows, key=likeness).id
 
 
 def reference_of(

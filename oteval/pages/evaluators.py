@@ -19,6 +19,7 @@ from ..show.html.model import Bars, Histogram
 from ..show.text import clock, one_line, shorten
 from ..store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
 from .overview import agent_words, search_word
+from .periods import PERIODS, chosen_period, extent_of, periods_in_order
 from .responses import named_link, page, with_query
 from .runs import RunItem, cost_text, items_of
 from .search import RunSearch, narrowed, parse_search
@@ -37,9 +38,6 @@ __all__ = [
     "evaluators_routes",
 ]
 
-_DAY_NS = 86_400 * 10**9
-_PERIODS = {"1d": _DAY_NS, "7d": 7 * _DAY_NS, "30d": 30 * _DAY_NS, "all": None}
-_DEFAULT = "7d"
 _PLACES, _BINS = 12, 20
 # The runs with the worst scores that are shown, and those of which some may pass by now.
 _WORST, _CANDIDATES = 20, 80
@@ -203,7 +201,7 @@ def evaluators_routes(site: Site) -> list[Route]:
 
     async def evaluators(request: Request) -> Response:
         search, period = _filters(request)
-        extent, names, found = await site.cached(*_all(search, period))
+        extent, names, found = await site.cached(*_all(site, search, period))
         shown = evaluators_page(extent, names, found, _kinds(site), search=search, period=period)
         return page(
             "evaluators.html.j2", section="evaluators", now_ns=site.clock(), evaluators=shown
@@ -244,9 +242,9 @@ def evaluators_figures(
         site: The site.
         names: The evaluators.
     """
-    periods, every = sorted(_PERIODS, key=lambda one: one != _DEFAULT), parse_search("")
+    periods, every = periods_in_order(), parse_search("")
     found: list[tuple[Hashable, Callable[[Store], object]]] = [
-        _all(every, period) for period in periods
+        _all(site, every, period) for period in periods
     ]
     return found + [_one(site, name, every, period) for name in names for period in periods]
 
@@ -257,15 +255,15 @@ def _one(
     """Return the key of the page of an evaluator, and the function that reads it."""
     return (
         ("evaluator", name, *search.key, period),
-        lambda store: evaluator_page(store, name, search, period, site.prices),
+        lambda store: evaluator_page(store, name, search, period, site.prices, now_ns=site.clock()),
     )
 
 
-def _all(search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
+def _all(site: Site, search: RunSearch, period: str) -> tuple[Hashable, Callable[[Store], _Found]]:
     """Return the key of the list of evaluators, and the function that reads it."""
     return (
         ("evaluators", *search.key, period),
-        lambda store: _read_all(store, search.selection, period),
+        lambda store: _read_all(store, search.selection, period, site.clock()),
     )
 
 
@@ -283,15 +281,13 @@ def _filters(request: Request) -> tuple[RunSearch, str]:
             "evaluators cannot be searched by text, regular expressions or attributes; "
             "agent=, service=, model=, tool=, since= and until= can be used"
         )
-    period = request.query_params.get("period", _DEFAULT)
-    if period not in _PERIODS:
-        raise ConfigError(f"period={period[:40]}: write one of {', '.join(_PERIODS)}")
+    period = chosen_period(request)
     times = (search.selection.since_ns, search.selection.until_ns)
     return search, period if times == (None, None) else "all"
 
 
 def _periods(path: str, search: RunSearch) -> tuple[tuple[str, str], ...]:
-    return tuple((name, with_query(path, q=search.text, period=name)) for name in _PERIODS)
+    return tuple((name, with_query(path, q=search.text, period=name)) for name in PERIODS)
 
 
 def _kinds(site: Site) -> Mapping[str, str] | None:
@@ -300,33 +296,12 @@ def _kinds(site: Site) -> Mapping[str, str] | None:
     return None if config is None else {one.name: one.type for one in config.evaluators}
 
 
-def _extent(store: Store, period: str, selection: Selection) -> tuple[int, int] | None:
-    """Return when a period that ends with the newest run begins and ends; None without runs.
-
-    Args:
-        store: The store.
-        period: The name of the period.
-        selection: The filter for runs, whose times narrow the period.
-    """
-    extent, length = store.agent_figures.extent(), _PERIODS[period]
-    if extent is None:
-        return None
-    first, last = extent
-    if length is not None:
-        first = max(first, last - length)
-    if selection.since_ns is not None:
-        first = max(first, selection.since_ns)
-    if selection.until_ns is not None:
-        last = min(last, selection.until_ns - 1)
-    return (first, last) if first <= last else None
-
-
 _Found = tuple[tuple[int, int] | None, Mapping[str, int], Sequence[EvaluatorVerdicts]]
 
 
-def _read_all(store: Store, selection: Selection, period: str) -> _Found:
+def _read_all(store: Store, selection: Selection, period: str, now_ns: int) -> _Found:
     """Return the period, the newest score of each evaluator, and the verdicts in the period."""
-    extent = _extent(store, period, selection)
+    extent = extent_of(store, period, now_ns, selection)
     names = store.evaluator_figures.names()
     if extent is None:
         return None, names, ()
@@ -379,7 +354,7 @@ def evaluators_page(
 
 
 def evaluator_page(
-    store: Store, name: str, search: RunSearch, period: str, prices: Prices
+    store: Store, name: str, search: RunSearch, period: str, prices: Prices, *, now_ns: int
 ) -> EvaluatorPage:
     """Return the page of an evaluator.
 
@@ -389,13 +364,14 @@ def evaluator_page(
         search: The filter for runs.
         period: One of ``1d``, ``7d``, ``30d`` and ``all``.
         prices: The prices of models.
+        now_ns: The current time (ns since the epoch).
     """
     selection = search.selection
-    extent = _extent(store, period, selection)
+    extent = extent_of(store, period, now_ns, selection)
     first, last = extent or (0, 0)
     found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
     ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)
-    since = f"since={clock(first).replace(' ', 'T')}" if _PERIODS[period] and extent else ""
+    since = f"since={clock(first).replace(' ', 'T')}" if PERIODS[period] and extent else ""
     about = f"{_since(search.text, since)} {search_word('evaluator', name)}".strip()
     return EvaluatorPage(
         name=shorten(one_line(name), _NAME),

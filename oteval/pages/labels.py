@@ -147,7 +147,9 @@ def labels_routes(site: Site) -> list[Route]:
         after, at = request.query_params.get("after", ""), _place(request)
         place = ids.index(after) + 1 if after in ids else at
         back = with_query("/labels", evaluator=chosen, queue=queue)
-        path = _run_link(queue, chosen, place, ids[place]) if place < len(ids) else back
+        done = "labelled" if "done" in request.query_params else ""
+        is_end = place >= len(ids)
+        path = back if is_end else _run_link(queue, chosen, place, ids[place], done=done)
         return RedirectResponse(path, 303)
 
     return [Route("/labels", labels), Route("/labels/next", following)]
@@ -364,9 +366,9 @@ def _queue_tabs(chosen: Queue, evaluator: str) -> tuple[Tab, ...]:
     )
 
 
-def _run_link(queue: Queue, evaluator: str, place: int, run_id: str) -> str:
-    link = with_query(f"/runs/{run_id}", evaluator=evaluator, queue=queue, at=str(place))
-    return f"{link}#labels"
+def _run_link(queue: Queue, evaluator: str, place: int, run_id: str, *, done: str = "") -> str:
+    values = {"evaluator": evaluator, "queue": queue, "at": str(place), "done": done}
+    return with_query(f"/runs/{run_id}", **values) + "#labels"
 
 
 def _queue(request: Request) -> Queue:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from ..addresses import listening_socket
 from ..errors import ConfigError
+from ..files import KeptFile
 from ..ingest.receiver.http_server import HttpServer, LocalHosts
 from ..machine import infrequent_gc, user_name
 from ..store import Store
@@ -54,7 +55,9 @@ def serve_locally(
             f"--port {port}: cannot listen there ({reason}); give another --port"
         ) from error
     url = f"http://{_HOST}:{listener.getsockname()[1]}"
-    site = Site(store.path, store.sibling, config)
+    is_file = not store.is_served and Path(store.path).is_file()
+    check = KeptFile(Path(store.path)).require if is_file else lambda: None
+    site = Site(store.path, store.sibling, config, check=check)
     access, token = PageAccess.for_one_user(user_name(), may_act=not store.is_read_only)
     try:
         address = f"{url}/login?token={token}"

@@ -90,6 +90,8 @@ async def acting_form(request: Request) -> dict[str, str]:
     fields = await _own_form(request)
     visitor = VISITOR.get()
     if not visitor.may_act:
+        if visitor.name and not visitor.can_log_in:
+            raise HTTPException(403, "these pages can only be read")
         raise HTTPException(403, "this needs a token that may write")
     given = fields.pop("form_token", "")
     if not hmac.compare_digest(given.encode(), visitor.form_token.encode()):
@@ -171,6 +173,7 @@ def _login_page(request: Request, access: PageAccess, *, is_refused: bool) -> Re
         section="",
         is_refused=is_refused,
         is_link=access.accepts_links,
+        has_tokens=access.has_tokens,
         action=with_query("/login", next=request.query_params.get("next")),
     )
 

@@ -9,13 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
 from ..evaluators.judge.costs import Prices
 from ..evaluators.stats import wilson
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
 from .alerts import Alert, open_alerts
 from .deployments import DeploymentMark, Deployments, read_deployments
+from .periods import PERIODS, chosen_period, extent_of, latest_start, periods_in_order
 from .responses import page, with_query
 from .runs import cost_text
 from .site import Site
@@ -31,9 +31,6 @@ __all__ = [
     "search_word",
 ]
 
-_DAY_NS = 86_400 * 10**9
-_PERIODS = {"1d": _DAY_NS, "7d": 7 * _DAY_NS, "30d": 30 * _DAY_NS, "all": None}
-_DEFAULT = "7d"
 _PLACES, _MOST_AGENTS, _MOST_ALERTS = 28, 60, 8
 # The height of a drawing over time, and the width of one of its places.
 _HEIGHT, _STEP = 24, 6
@@ -124,6 +121,8 @@ class Overview:
         since: When the period begins, as text.
         until: When the newest run began, as text.
         runs: The number of runs.
+        untimed: The number of runs without a time, which are left out.
+        future: The number of runs in the future, which are left out.
         width: The width of drawings over time.
         height: Their height.
     """
@@ -135,6 +134,8 @@ class Overview:
     since: str
     until: str
     runs: int
+    untimed: int = 0
+    future: int = 0
     width: int = _PLACES * _STEP
     height: int = _HEIGHT
 
@@ -143,9 +144,7 @@ def overview_routes(site: Site) -> list[Route]:
     """Return the route of the overview."""
 
     async def show(request: Request) -> Response:
-        period = request.query_params.get("period", _DEFAULT)
-        if period not in _PERIODS:
-            raise ConfigError(f"period={period[:40]}: write one of {', '.join(_PERIODS)}")
+        period = chosen_period(request)
         found = await site.cached(*_read(site, period))
         # Alerts come and go while the store is the same.
         alerts = await site.read(lambda store: open_alerts(store)[:_MOST_ALERTS])
@@ -157,27 +156,27 @@ def overview_routes(site: Site) -> list[Route]:
 
 def overview_figures(site: Site) -> list[tuple[Hashable, Callable[[Store], Overview]]]:
     """Return the keys of the overview's periods, with the functions that read them."""
-    return [_read(site, period) for period in sorted(_PERIODS, key=lambda one: one != _DEFAULT)]
+    return [_read(site, period) for period in periods_in_order()]
 
 
 def _read(site: Site, period: str) -> tuple[Hashable, Callable[[Store], Overview]]:
-    return ("overview", period), lambda store: overview(store, period, site.prices)
+    return ("overview", period), lambda store: overview(store, period, site.prices, site.clock())
 
 
-def overview(store: Store, period: str, prices: Prices) -> Overview:
+def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview:
     """Return the overview of a period that ends with the newest run.
 
     Args:
         store: The store.
         period: One of ``1d``, ``7d``, ``30d`` and ``all``.
         prices: The prices of models.
+        now_ns: The current time (ns since the epoch).
     """
-    extent, length = store.agent_figures.extent(), _PERIODS[period]
+    extent, length = extent_of(store, period, now_ns), PERIODS[period]
+    untimed, future = store.agent_figures.outside(latest_start(now_ns))
     agents: tuple[AgentRuns, ...] = ()
     deployments = Deployments()
     first, last = extent or (0, 0)
-    if length is not None:
-        first = max(first, last - length)
     if extent:
         agents = store.agent_figures.of(first, last, _PLACES, _MOST_AGENTS)
         deployments = read_deployments(store, first, last)
@@ -187,10 +186,12 @@ def overview(store: Store, period: str, prices: Prices) -> Overview:
         ),
         alerts=(),
         period=period,
-        periods=tuple((name, with_query("/", period=name)) for name in _PERIODS),
+        periods=tuple((name, with_query("/", period=name)) for name in PERIODS),
         since=clock(first) if extent else "",
         until=clock(last) if extent else "",
         runs=sum(one.runs for one in agents),
+        untimed=untimed,
+        future=future if length else 0,
     )
 
 

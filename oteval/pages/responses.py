@@ -153,7 +153,8 @@ def conversation_link(name: str) -> str:
 
 def named_link(folder: str, name: str) -> str:
     """Return the path of a name's page in a folder; the folder for a name that no path can hold."""
-    can_be_path = 0 < len(name) < _LONGEST_VALUE // 2 and "\n" not in name
+    # Browsers take "." and ".." for folders, also where they are escaped.
+    can_be_path = 0 < len(name) < _LONGEST_VALUE // 2 and "\n" not in name and name.strip(".")
     return f"{folder}/{quote(name, safe='')}" if can_be_path else folder
 
 

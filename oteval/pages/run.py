@@ -202,6 +202,7 @@ def run_routes(site: Site) -> list[Route]:
             return await _preview_page(site, given, query, columns)
         shown, actions = given
         end, done = (request.query_params.get(name, "") for name in ("end", "done"))
+        said = DONE.get(done, "")
         return page(
             "run.html.j2",
             section="runs",
@@ -209,9 +210,9 @@ def run_routes(site: Site) -> list[Route]:
             query=query,
             columns=columns,
             now_ns=site.clock(),
-            end=_ENDS.get(end, ""),
-            labelled=DONE.get(done, "") if done == "label" else "",
-            done=DONE.get(done, "") if done != "label" else "",
+            end=_ENDS.get(end, "") or (said if done == "labelled" else ""),
+            labelled=said if done == "label" else "",
+            done=said if done not in ("label", "labelled") else "",
             acts=actions,
             next_path=next_link(request, shown.id),
         )

@@ -14,6 +14,7 @@ __all__ = ["DONE", "RunActions", "ShownLabel", "run_actions", "shown_label"]
 
 DONE = {
     "label": "The label is stored.",
+    "labelled": "The label of the run before is stored.",
     "reference": "The run is a reference now.",
     "dataset": "The run is an example of the dataset now.",
     "in-dataset": "The run is an example of the dataset already.",

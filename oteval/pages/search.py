@@ -109,6 +109,8 @@ def parse_search(text: str) -> RunSearch:
             raise ConfigError(f"{name}{operator}{value}: write {name}=...")
         if name in times or (name in _OUTCOMES and outcome is not None):
             raise ConfigError(f"{name}={value}: a search has one {_KINDS[name]}")
+        if name in _TIMES and not value:
+            raise ConfigError(f"{name}=: give a time, such as {name}=1d or {name}=2026-11-01")
         if name in _TIMES:
             times[name] = time_of(value, name)
         elif name in _OUTCOMES:

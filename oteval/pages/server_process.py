@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import logging
 import os
 import socket
 import sys
@@ -20,6 +19,7 @@ from typing import Any
 
 from ..ingest.receiver.auth import Access, Token
 from ..ingest.receiver.http_server import HttpServer
+from ..live.logs import configure_logging
 from ..machine import infrequent_gc
 from ..store import Store
 from .access import PageAccess
@@ -41,7 +41,8 @@ async def serve(config: Mapping[str, Any], lines: asyncio.StreamReader) -> None:
     """Serve until standard input ends.
 
     Args:
-        config: The keys ``db``, ``config`` (a path or ""), ``socket`` and ``tokens``.
+        config: The keys ``db``, ``config`` (a path or ""), ``socket``, ``log_format`` and
+            ``tokens``.
         lines: Standard input after its first line.
     """
     database, path = str(config["db"]), str(config["config"])
@@ -73,7 +74,7 @@ async def main() -> None:
     loop = asyncio.get_running_loop()
     await loop.connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin.buffer)
     config = json.loads(await lines.readline())
-    logging.basicConfig(format="pages: %(message)s", level=logging.WARNING)
+    configure_logging(str(config["log_format"]), "pages")
     await serve(config, lines)
 
 

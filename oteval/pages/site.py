@@ -51,6 +51,7 @@ class Site:
         patience: float = 20.0,
         *,
         is_served: bool = False,
+        check: Callable[[], None] = lambda: None,
     ) -> None:
         """Prepare a site.
 
@@ -61,8 +62,9 @@ class Site:
             clock: Returns the current time (ns).
             patience: While a store grows, a result is kept for so many times as long as it took.
             is_served: Whether a server stores and completes the traces.
+            check: Raises an error if the store must not be changed.
         """
-        self._patience = patience
+        self._patience, self._check = patience, check
         self.previews = Previews(is_served)
         self.at_stop: list[Callable[[], None]] = []
         self.name = name
@@ -126,6 +128,7 @@ class Site:
 
     async def write(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that changes the store; one runs at a time."""
+        self._check()
         await self._writer.run(lambda store: store.run_list.state())  # a lost connection is renewed
         try:
             return await self._writer.run(action, is_repeated=False)
@@ -134,6 +137,7 @@ class Site:
 
     async def score(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function that scores runs, which may take long."""
+        self._check()
         await self._scorer.run(lambda store: store.run_list.state())
         try:
             return await self._scorer.run(action, is_repeated=False)
@@ -141,7 +145,10 @@ class Site:
             self._kept.note_change()
 
     def config(self) -> tuple[Config | None, str]:
-        """Return the configuration as it is now, or None and the reason; "" without a file."""
+        """Return the configuration and the problem of its file, "" if there is none.
+
+        While the file is invalid, the configuration is the one from before, or None.
+        """
         if self._path is None:
             return None, ""
         with self._lock:
@@ -153,7 +160,8 @@ class Site:
                 try:
                     self._config, self._problem = load_config(self._path), ""
                 except ConfigError as error:
-                    self._config, self._problem = None, str(error)
+                    # As in `oteval serve`, the rules from before stay in force.
+                    self._problem = str(error)
             return self._config, self._problem
 
     @property

@@ -154,13 +154,29 @@ class AgentFigures:
     def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
         self._connection = connection
 
-    def extent(self) -> tuple[int, int] | None:
-        """Return when the first and the last run began (ns since the epoch), or None."""
+    def extent(self, now_ns: int | None = None) -> tuple[int, int] | None:
+        """Return when the first and the last run began (ns since the epoch), or None.
+
+        Args:
+            now_ns: The last run that began before this time, if there is one; None for the last.
+        """
         found = first_row(
             self._connection,
-            "SELECT min(start_ns), max(start_ns) FROM trajectories WHERE start_ns <> 0",
+            "SELECT min(start_ns), coalesce(max(start_ns) FILTER (start_ns <= ?), max(start_ns)) "
+            "FROM trajectories WHERE start_ns <> 0",
+            [now_ns],
         )
         return (found[0], found[1]) if found and found[0] is not None else None
+
+    def outside(self, now_ns: int) -> tuple[int, int]:
+        """Return how many runs have no start, and how many begin after a time (ns)."""
+        found = first_row(
+            self._connection,
+            "SELECT count(*) FILTER (start_ns = 0), count(*) FILTER (start_ns > ?) "
+            "FROM current_trajectories WHERE start_ns = 0 OR start_ns > ?",
+            [now_ns, now_ns],
+        )
+        return (int(found[0]), int(found[1])) if found else (0, 0)
 
     def services(self, first_ns: int, last_ns: int) -> dict[str, set[str]]:
         """Return the services of each agent's runs; "" has those of runs without an agent.

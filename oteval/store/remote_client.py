@@ -7,7 +7,7 @@ DuckDB's connection that the store calls, so every part of a `Store` works with 
 Requests and answers are frames: the length of a header, the header as JSON, and byte strings whose
 sizes the header has. A request names its operation (`OPERATIONS`); tables are Arrow streams.
 
-A request also has the tables to register before its operation (``tables``, with the first byte
+A request may also have the tables to register before its operation (``tables``, with the first byte
 strings) and the names to forget (``dropped``): each frame to a busy server waits for its turn.
 """
 

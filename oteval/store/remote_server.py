@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import OtevalError
+from ..files import KeptFile, file_identity
 from .memory import with_memory
 from .query import new_cursor
 from .remote_client import frame, notice_path, packed_table, read_frame, unpacked_table
@@ -37,6 +38,7 @@ class DatabaseServer:
 
     Attributes:
         path: The socket.
+        file: The file of the database.
     """
 
     def __init__(
@@ -65,6 +67,7 @@ class DatabaseServer:
         self._notice = {**notice, "socket": self.path, "pid": os.getpid()}
         self._lock = threading.Lock()
         self._is_closed = False
+        self.file = KeptFile(Path(database))
         self._listen()
 
     def repair(self) -> None:
@@ -76,7 +79,7 @@ class DatabaseServer:
         with self._lock:
             if self._is_closed:
                 return
-            if _identity(Path(self.path)) != self._bound:
+            if file_identity(Path(self.path)) != self._bound:
                 _log.warning("%s was deleted and is created again", self.path)
                 self._stop_listening()
                 self._listen()
@@ -103,7 +106,7 @@ class DatabaseServer:
             self._socket.bind(self.path)
         finally:
             os.umask(mask)
-        self._bound = _identity(Path(self.path))
+        self._bound = file_identity(Path(self.path))
         self._socket.listen(64)
         self._write_notice()
         args = (self._socket,)
@@ -128,7 +131,7 @@ class DatabaseServer:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        session = _ClientSession(self._connection, self._handler, client)
+        session = _ClientSession(self._connection, self._handler, client, self.file)
         try:
             while (frame := read_frame(client)) is not None:
                 session.handle(*frame)
@@ -141,21 +144,17 @@ class DatabaseServer:
             client.close()
 
 
-def _identity(path: Path) -> tuple[int, int] | None:
-    try:
-        found = path.lstat()
-    except OSError:
-        return None
-    return found.st_dev, found.st_ino
-
-
 class _ClientSession:
     """The requests of one client."""
 
     def __init__(
-        self, connection: duckdb.DuckDBPyConnection, handler: QuestionHandler, client: socket.socket
+        self,
+        connection: duckdb.DuckDBPyConnection,
+        handler: QuestionHandler,
+        client: socket.socket,
+        file: KeptFile,
     ) -> None:
-        self._parent = connection
+        self._parent, self._file = connection, file
         self._own: duckdb.DuckDBPyConnection | None = None
         self._handler = handler
         self._client = client
@@ -172,7 +171,7 @@ class _ClientSession:
 
     def handle(self, header: dict[str, Any], blobs: list[bytes]) -> None:
         try:
-            self._register(header["tables"], blobs, dropped=header["dropped"])
+            self._register(header.get("tables", ()), blobs, dropped=header.get("dropped", ()))
             if header["op"] == "stream":
                 self._stream(header)
                 return
@@ -199,6 +198,7 @@ class _ClientSession:
             warnings.filterwarnings("ignore", message="Arrow output on a DB-API result")
             if header["query"].lstrip().startswith(("SELECT", "WITH", "(")):
                 return with_memory(self._database, lambda: self._executed(header))
+            self._file.require()
             return self._executed(header)
         if operation == "ask":
             return [self._handler(header["question"])]

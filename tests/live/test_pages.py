@@ -135,6 +135,24 @@ def test_the_pages_wait_for_the_storage_process(served: Served) -> None:
     assert until(lambda: served.get("/runs")[0] == 200)
 
 
+def test_a_database_that_is_replaced_is_not_written_to_any_more(
+    start: Start, tmp_path: Path
+) -> None:
+    """The server notices, says so, and stores the next traces in the file at its path."""
+    (tmp_path / "oteval.yaml").write_text(RULES)
+    served = start(tmp_path)
+    first = send_run(served)
+    until(lambda: served.get(f"/api/trajectories/{first}")[0] == 200)
+    (tmp_path / "traces.duckdb").rename(tmp_path / "old.duckdb")
+    until(lambda: any("was deleted, moved or replaced" in line for line in served.log))
+    until(lambda: served.state()["is_storing"])
+    second = send_run(served)
+    until(lambda: served.get(f"/api/trajectories/{second}")[0] == 200)
+    assert served.stop() == 0
+    with Store(tmp_path / "traces.duckdb") as store:
+        assert store.trajectories.count()
+
+
 def test_a_long_form_and_a_wrong_header_are_refused(served: Served) -> None:
     """A body above half a megabyte is not forwarded."""
     status, _, _ = served.post("/login", b"a" * (600 << 10), FORM)

@@ -11,12 +11,15 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
+from oteval.files import KeptFile
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.pages.access import PageAccess
+from oteval.pages.app import create_app
+from oteval.pages.site import Site
 from oteval.pipeline import load, refresh
 from oteval.store import Store
 
-from .conftest import START, ShowPages
+from .conftest import START, ShowPages, put, run
 from .test_overview import episode
 
 READ, WRITE, OTHER = "a token to read with", "a token to write with", "another one to write with"
@@ -110,7 +113,10 @@ def test_the_newest_label_of_a_person_counts_beside_those_of_others(shop: Store,
     [
         ({"verdict": "maybe"}, "choose pass or fail"),
         ({"score": "much"}, "write a number"),
-        ({"score": "nan"}, "finite"),
+        ({"score": "nan"}, "write a number"),
+        ({"score": "1e999"}, "finite"),
+        ({"score": "1_0"}, "write a number"),
+        ({"score": "1,000"}, "nothing in thousands"),
         ({"note": "x" * 10_001}, "too long"),
         ({"evaluator": "a\0b"}, "control characters"),
         ({"evaluator": "x" * 101}, "at most 100"),
@@ -177,8 +183,8 @@ def test_runs_become_examples_of_a_dataset(shop: Store, enter: Enter):
     """Each run is added once, with a new version, and equal questions are separate examples."""
     client = enter(shop)
     first, third = f"{1:016x}", f"{3:016x}"
-    for run in (RUN, first, third):
-        assert "done=dataset" in send(client, "dataset", run).headers["location"]
+    for name in (RUN, first, third):
+        assert "done=dataset" in send(client, "dataset", name).headers["location"]
     assert "done=in-dataset" in send(client, "dataset", RUN).headers["location"]
 
     examples = shop.datasets.get("returns").examples
@@ -414,3 +420,50 @@ def test_an_alert_is_acted_on_by_those_who_may(shop: Store, pages: ShowPages, en
         answer = client.post(f"/alerts/e1/{action}", data=data, headers=ORIGIN)
         assert answer.status_code == 404
     assert not shop.audit.entries()
+
+
+def test_nothing_is_changed_in_a_database_that_is_gone(tmp_path: Path):
+    """After the file was replaced, a label is refused instead of being lost with the old file."""
+    path = tmp_path / "traces.duckdb"
+    with Store(path) as store:
+        put(store, run(2))
+        access, token = PageAccess.for_one_user("ada")
+        site = Site("test", store.sibling, check=KeptFile(path).require)
+        client = TestClient(create_app(site, access), base_url="http://127.0.0.1")
+        client.get(f"/login?token={token}")
+        assert send(client, "label").status_code == 200
+        path.rename(tmp_path / "old.duckdb")
+        path.touch()
+        answer = send(client, "label", note="a long thought")
+        assert answer.status_code == 503
+        assert "was deleted, moved or replaced" in answer.text
+        assert "a long thought" in answer.text
+        site.close()
+        assert len(store.labels.on(RUN)) == 1
+
+
+def test_pages_say_how_to_act(shop: Store, pages: ShowPages, access: PageAccess):
+    """Without tokens, with one for reading, and where nothing may be changed, the way differs."""
+    client = pages(shop, access=PageAccess(Access()))
+    for path in ("/labels", f"/runs/{RUN}", "/login"):
+        assert "OTEVAL_WRITE_TOKEN" in client.get(path).text
+    reader = pages(shop, access=access)
+    reader.post("/login", data={"token": READ}, headers=ORIGIN)
+    assert "Log in</a> with a token that may write" in reader.get("/labels").text
+    fixed, token = PageAccess.for_one_user("ada", may_act=False)
+    viewer = pages(shop, access=fixed)
+    viewer.get(f"/login?token={token}")
+    assert "can only be read" in viewer.get(f"/runs/{RUN}").text
+    refused = viewer.post(f"/runs/{RUN}/label", data=FORMS["label"], headers=ORIGIN)
+    assert "can only be read" in refused.text
+
+
+def test_rules_stay_in_force_while_their_file_is_invalid(shop: Store, enter: Enter, tmp_path: Path):
+    """A run is scored by the rules from before, and its page names the problem."""
+    config = tmp_path / "oteval.yaml"
+    config.write_text("evaluators:\n- {name: careful, type: tool_errors}\n")
+    client = enter(shop, config=config)
+    assert "Score it again" in client.get(f"/runs/{RUN}").text
+    config.write_text("evaluators: [")
+    assert "The configuration cannot be read" in client.get(f"/runs/{RUN}").text
+    assert "done=score" in send(client, "score").headers["location"]

@@ -16,6 +16,7 @@ import pytest
 from oteval.cli import main
 from oteval.errors import StoreError
 from oteval.model import Span
+from oteval.pages.responses import named_link
 from oteval.pages.store_threads import StoreThreads
 from oteval.pipeline import load, refresh
 from oteval.store import Store
@@ -68,6 +69,13 @@ def test_an_unknown_page_says_so(shop: Store, pages: ShowPages):
     assert answer.status_code == 404
     assert 'href="/runs"' in answer.text
     assert "this address has no page" in answer.text
+
+
+@pytest.mark.parametrize("name", ["..", ".", "", "a\nb", "x" * 1500])
+def test_a_name_that_no_path_can_hold_leads_to_the_list(name: str):
+    """Browsers would take two dots for the folder above."""
+    assert named_link("/conversations", name) == "/conversations"
+    assert named_link("/conversations", "..a/b") == "/conversations/..a%2Fb"
 
 
 def test_browsers_find_the_icon_beside_a_text(shop: Store, pages: ShowPages):

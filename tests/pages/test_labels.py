@@ -140,6 +140,14 @@ def test_new_variants_without_a_label_have_a_run_each(judged: Store, enter: Ente
     assert queue(enter(judged), "variants") == [20]
 
 
+def test_the_run_after_a_label_says_that_it_is_stored(judged: Store, enter: Enter):
+    """The message is about the run before, and not in the form of the next one."""
+    client = enter(judged)
+    path = "/labels/next?evaluator=quality&queue=failing&at=0&after=&done=label"
+    shown = client.get(client.get(path).headers["location"]).text
+    assert "The label of the run before is stored" in shown.partition('id="labels"')[0]
+
+
 def test_labelling_leads_through_the_queue(judged: Store, enter: Enter):
     """A label leads to the next run of the queue, skipping leads past a run, the end back."""
     client = enter(judged)

@@ -66,9 +66,32 @@ def test_a_period_ends_with_the_newest_run(store: Store, pages: ShowPages):
     """Runs before it do not count; an unknown period is refused."""
     put(store, run(1, start_ns=START - 240 * HOUR, end_ns=START), run(2))
     client = pages(store)
-    assert "1 runs from" in plain(client.get("/").text)
+    assert "1 run from" in plain(client.get("/").text)
     assert "2 runs from" in plain(client.get("/?period=30d").text)
     assert client.get("/?period=1y").status_code == 400
+
+
+def test_a_wrong_clock_does_not_empty_the_overview(store: Store, pages: ShowPages):
+    """A run in the future does not end the period, and those left out are counted."""
+    future = START + 876_000 * HOUR
+    timeless = run(4, start_ns=0, end_ns=0)
+    put(store, run(1), run(2), run(3, start_ns=future, end_ns=future), timeless)
+    store.scores.write([score(run(1), "calls")])
+    client = pages(store)
+    text = plain(client.get("/").text)
+    assert "2 runs from" in text
+    assert "Left out: 1 without a time, 1 that began in the future" in text
+    text = plain(client.get("/?period=all").text)
+    assert "3 runs from" in text
+    assert "Left out: 1 without a time." in text
+    assert "runs 1 passed 1" in plain(client.get("/evaluators/calls").text)
+
+
+def test_runs_that_are_all_in_the_future_are_shown(store: Store, pages: ShowPages):
+    """Where the clock of this machine is wrong, the overview is as full as ever."""
+    future = START + 876_000 * HOUR
+    put(store, run(1, start_ns=future, end_ns=future))
+    assert "1 run from" in plain(pages(store).get("/").text)
 
 
 def test_the_overview_of_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
@@ -335,6 +358,22 @@ def test_a_later_pass_is_compared_only_without_an_earlier_one(store: Store, page
     assert client.get(path + "pass").headers["location"] == path + runs[2].id
     store.scores.write([score(runs[0], "calls")])
     assert client.get(path + "pass").headers["location"] == path + runs[0].id
+
+
+def test_a_pass_wherever_a_run_failed_is_compared_first(store: Store, pages: ShowPages):
+    """A run that passes one of two evaluators gives way to an earlier one that passes both."""
+    runs = [run(1, "Other"), run(2), run(3)]
+    put(store, *runs)
+    store.scores.write(
+        [
+            *(score(runs[2], name, passed=False, score=0.0) for name in ("calls", "tone")),
+            *(score(runs[0], name) for name in ("calls", "tone")),
+            score(runs[1], "calls"),
+            score(runs[1], "tone", passed=False, score=0.0),
+        ]
+    )
+    path = f"/compare?a={runs[2].id}&b="
+    assert pages(store).get(path + "pass").headers["location"] == path + runs[0].id
 
 
 def test_deployments_are_marks_with_a_text(store: Store, pages: ShowPages):

@@ -50,6 +50,8 @@ class KeptResults:
     Args:
         state: Returns the state of the store.
         slow: A result that took so many seconds is computed anew in the background.
+        recent: For how many seconds the state of the store holds for results that may be out of
+            date: a store that grows all the time need not be asked by each part of a page.
         clock: Returns the current time (s), which never steps back.
     """
 
@@ -57,9 +59,11 @@ class KeptResults:
         self,
         state: Callable[[], Awaitable[StoreState]],
         slow: float = _SLOW,
+        recent: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._state, self._slow, self._clock = state, slow, clock
+        self._state, self._slow, self._recent, self._clock = state, slow, recent, clock
+        self._seen: tuple[float, StoreState] | None = None
         self._changes = 0
         self._kept: dict[Hashable, _Kept] = {}
         self._locks: dict[Hashable, asyncio.Lock] = {}
@@ -84,7 +88,8 @@ class KeptResults:
             Exception: ``compute`` raised it.
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
-            state, kept, now = await self._state(), self._kept.get(key), self._clock()
+            state = await (self._recent_state() if patience else self._state())
+            kept, now = self._kept.get(key), self._clock()
             if kept and (kept.state == state or now < kept.until):
                 return kept.value
             if kept and patience and self._is_shown_again(kept, now):
@@ -116,6 +121,12 @@ class KeptResults:
             self._renew(key, compute, patience)
         await asyncio.wait([self._renewals[key]])
         return self._clock() - begun
+
+    async def _recent_state(self) -> StoreState:
+        now = self._clock()
+        if self._seen is None or now - self._seen[0] >= self._recent:
+            self._seen = now, await self._state()
+        return self._seen[1]
 
     def _is_shown_again(self, kept: _Kept, now: float) -> bool:
         """Return whether an old result is shown while it is computed anew."""

@@ -32,7 +32,7 @@ _MOST_EVALUATORS = 3
 # Seconds after which it is looked again whether the figures are out of date.
 _ROUND = 5.0
 # How often figures wait for people who look at pages, each time so many seconds.
-_WAITS, _WAIT = 15, 1.0
+_WAITS, _WAIT = 5, 1.0
 
 
 async def _figures(site: Site) -> list[Figures]:

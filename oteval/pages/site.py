@@ -24,6 +24,8 @@ T = TypeVar("T")
 _IN_USE = 300.0
 # Seconds without a look after which nobody seems to wait for a page.
 _PAUSE = 1.0
+# Seconds for which the state of a store that a server fills is not asked again.
+_RECENT = 0.1
 GC_AFTER = 100_000
 """How many new objects start a collection of garbage in a process that shows pages.
 
@@ -78,7 +80,10 @@ class Site:
         self._stamp: object = None
         self._config: Config | None = None
         self._problem = ""
-        self._kept = KeptResults(lambda: self.read(lambda store: store.run_list.state()))
+        self._kept = KeptResults(
+            lambda: self.read(lambda store: store.run_list.state()),
+            recent=_RECENT if is_served else 0.0,
+        )
 
     async def read(self, action: Callable[[Store], T]) -> T:
         """Return the result of a function of the store, called in a thread."""

@@ -28,25 +28,24 @@ _QUESTION = 400  # characters
 # Where runs are looked for: first among so many times as many as are wanted, then in these shares
 # of the others, then in the rest. The shares are those of a sample, which is faster than sorting
 # more runs than so many.
-_FIRST_STRETCH, _SHARES, _SAMPLE, _MOST_SORTED = 10, (0.01, 0.1), 1000, 2000
+_FIRST_STRETCH, _SHARES, _SAMPLE, _MOST_SORTED = 10, (0.01, 0.03, 0.1, 0.3), 1000, 2000
 # `roles` has the run's own messages, which are the last ones of `messages`.
-_PLACE = (
-    "'$[' || (json_array_length(messages) - len(roles) + list_position(roles, 'user') - 1) "
-    "|| '].content'"
-)
+_PLACE = "'$[#-' || (len(roles) - list_position(roles, 'user') + 1) || '].content'"
 # DuckDB refuses JSON with half of a surrogate pair. (An escaped backslash before it stays one.)
-_READABLE = (
-    "CASE WHEN json_valid(messages) THEN messages ELSE regexp_replace(messages, "
-    r"'\\u[dD][89a-fA-F][0-9a-fA-F][0-9a-fA-F]', '\\ufffd', 'g') END"
+# Such messages are rare: only those that cannot be read are changed and read again.
+_READABLE = r"regexp_replace(messages, '\\u[dD][89a-fA-F][0-9a-fA-F][0-9a-fA-F]', '\\ufffd', 'g')"
+_ASKED = " ".join(
+    [
+        f"coalesce(TRY(json_extract_string(messages, {_PLACE})),",
+        f"TRY(json_extract_string({_READABLE}, {_PLACE})))",
+    ]
 )
 _ROWS = f"""
     SELECT trajectory_id, start_ns, end_ns, rev, trace_id, agent, service, conversation_id, turn,
         parent_id, models, input_tokens, output_tokens, cached_tokens, model_calls, gap_codes,
         len(call_names) AS calls, len(list_filter(call_errors, lambda e: e)) AS failures,
-        CASE WHEN list_contains(roles, 'user')
-            THEN left(json_extract_string(messages, {_PLACE}), {_QUESTION}) END AS question
-    FROM (SELECT * REPLACE ({_READABLE} AS messages) FROM trajectories SEMI JOIN wanted USING (seq)
-        WHERE seq BETWEEN {{first}} AND {{last}})
+        CASE WHEN list_contains(roles, 'user') THEN left({_ASKED}, {_QUESTION}) END AS question
+    FROM trajectories SEMI JOIN wanted USING (seq) WHERE seq BETWEEN {{first}} AND {{last}}
 """  # noqa: S608
 
 

@@ -56,7 +56,7 @@ def test_conditions_that_are_true(text: str):
 @pytest.mark.parametrize(
     "text",
     [
-        *("agent=des", "agent!=desk", "model!=m1", "tool=old", "gap=other", "turn=x", "turn>2"),
+        *("agent=des", "agent!=desk", "model!=m1", "tool=old", "gap=other", "turn=3", "turn>2"),
         *("errors>=2", "errors<1", "attributes.none=x", "attributes.none~x", "attributes.plan>1"),
         *("attributes.beta=1", "attributes.tier=gold", "agent~^esk", "agent=", "seconds<=1"),
     ],
@@ -96,7 +96,14 @@ def test_every_field_works_on_an_empty_trajectory():
     empty = Trajectory("x", SpanRef("t", "s"))
 
     for name in FIELDS:
-        assert parse_condition(f"{name}!=nothing").holds(empty)
+        assert parse_condition(f"{name}!=7").holds(empty)
+
+
+@pytest.mark.parametrize("text", ["turn=x", "calls!=many", "errors=nan", "seconds<", "turn>nan"])
+def test_a_number_is_compared_with_a_number(text: str):
+    """Another value would silently select nothing, or everything."""
+    with pytest.raises(ConfigError, match="compares with a number"):
+        parse_condition(text)
 
 
 @pytest.mark.parametrize(

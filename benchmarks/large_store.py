@@ -2,9 +2,10 @@
 
 The store holds runs of two to ten calls in some 280 sequences, of five agents, by three models,
 with two scores each: 2,000 runs written by the store, and copies of their rows with other ids and
-later times. One run in ten fails the first evaluator, with a comment; the second reports a cost.
-As many rows of experiments stand beside them: a hundred experiments on one dataset, each with a
-verdict and a score of each run. `compare` compares the last two. Filling the store is not measured.
+later times. The runs of one agent are turns of conversations, four in each on average. One run in
+ten fails the first evaluator, with a comment; the second reports a cost. As many rows of
+experiments stand beside them: a hundred experiments on one dataset, each with a verdict and a score
+of each run. `compare` compares the last two. Filling the store is not measured.
 
 Each command is one process, measured from its start to its end; the first screen is the
 first byte on its standard output, or the whole time where it writes a file. A command that prints
@@ -50,6 +51,8 @@ _WRITTEN = 2000
 _COPIES = 25
 _TOOLS = [f"tool_{at}" for at in range(20)]
 _AGENTS = ("shop", "travel", "support", "billing", "search")
+_TALKS, _TALK = "support", 20
+"""The agent with conversations, and how many runs of all agents begin during each."""
 _MODELS = ("gpt-4o", "gpt-4o-mini", "claude-sonnet-4-5")
 _SECOND = 10**9
 _STEP = 10 * _SECOND
@@ -112,13 +115,15 @@ def _run(at: int, chance: random.Random) -> Trajectory:
     messages.append(Message("assistant", "It arrives on Friday. " * 5))
     root = SpanRef(f"{at:032x}", f"{at:016x}")
     start = 1_700_000_000 * _SECOND + at * _STEP
+    agent = chance.choice(_AGENTS)
     return Trajectory(
         id=trajectory_id(root.trace_id, root.span_id),
         root_span=root,
         trace_ids=(root.trace_id,),
         tail=tuple(messages),
-        agent=chance.choice(_AGENTS),
+        agent=agent,
         service="desk",
+        conversation_id=f"talk-{at // _TALK}" if agent == _TALKS else "",
         models=(chance.choice(_MODELS),),
         usage=Usage(1000 + at, 200, 10, 4),
         start_ns=start,
@@ -153,6 +158,7 @@ def fill(store: Store, count: int) -> None:
         copies = f"range({first}, {min(first + _COPIES, count // _WRITTEN)}) AS copies(i)"
         store._connection.execute(
             f"INSERT INTO trajectories BY NAME SELECT t.* REPLACE ({ids}, "
+            "if(conversation_id = '', '', conversation_id || '-' || i) AS conversation_id, "
             f"[md5(trace_id || i)] AS trace_ids, start_ns + {shift} AS start_ns, "
             f"end_ns + {shift} AS end_ns, seq + i * {_WRITTEN} AS seq) "
             f"FROM trajectories t, {copies} WHERE t.seq <= {_WRITTEN} ORDER BY i, t.seq"

@@ -46,6 +46,8 @@ _AGENTS = ("shop", "travel", "support", "billing", "search")
 _KEY = re.compile(r'href="(/runs\?[^"]*after=[^"]+)"')
 _RUN = re.compile(r'href="/runs/([0-9a-f]{16})["?]')
 _SECOND = 10**9
+# As a browser: at the root, a server shows other clients where to send traces.
+_BROWSER = {"accept": "text/html"}
 
 Paths = Iterator[str]
 
@@ -72,7 +74,7 @@ def measure(
             shutil.copy(store, path)
         else:
             run([sys.executable, "-c", _FILL, str(path), str(runs)])
-        with _view(path) as link, httpx.Client(timeout=60) as client:
+        with _view(path) as link, httpx.Client(timeout=60, headers=_BROWSER) as client:
             client.base_url = httpx.URL(link).join("/")
             client.get(link)  # its token logs in
             text = client.get("/runs").text
@@ -123,7 +125,7 @@ def _under_load(
             sender = subprocess.Popen(command, stdout=written, cwd=ROOT)
             try:
                 base = f"http://127.0.0.1:{server.http}"
-                with httpx.Client(timeout=60, base_url=base) as client:
+                with httpx.Client(timeout=60, base_url=base, headers=_BROWSER) as client:
                     client.get("/runs")  # starts the process of the pages
                     found = _measured_kinds(client, names, most)
             finally:
@@ -216,6 +218,14 @@ def _kinds(names: Sequence[tuple[int, str]]) -> dict[str, Paths]:
             f"/evaluators/match?q=agent%3D{agent}" for agent in itertools.cycle(_AGENTS)
         ),
         "conversations": itertools.repeat("/conversations"),
+        "conversation": (f"/conversations/talk-{at % 100}-{at % 400 + 1}" for at in numbers),
+        "conversations, deep": (f"/conversations?after={key}" for key in itertools.cycle(keys)),
+        "conversations, a text": (
+            str(httpx.URL("/conversations", params={"q": f"order {at % 10}"})) for at in numbers
+        ),
+        "conversations, a failure, deep": (
+            f"/conversations?q=passed%3Dfalse&after={key}" for key in itertools.cycle(keys)
+        ),
         "alerts": itertools.repeat("/alerts"),
     }
 
@@ -252,6 +262,8 @@ def _measured(client: httpx.Client, paths: Paths, most: int) -> dict[str, float]
         answer = client.get(path)
         times.append(time.perf_counter() - start)
         assert answer.status_code in (200, 303, 404), (path, answer.status_code, answer.text[:300])
+        if answer.status_code != 303:
+            assert answer.headers["content-type"].startswith("text/html"), (path, answer.text[:300])
         size = max(size, len(answer.content))
     return {"median": _share(times, 0.5), "p99": _share(times, 0.99), "bytes": size}
 

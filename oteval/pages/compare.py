@@ -362,8 +362,10 @@ def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _place(row: ComparedRow) -> str:
-    numbers = [f"{side.at}" for side in (row.left, row.right) if side is not None]
-    return " and ".join(dict.fromkeys(numbers))
+    if row.left and row.right and row.left.at != row.right.at:
+        return f"{row.left.at} of the first and {row.right.at} of the second"
+    shown = row.left or row.right
+    return f"{shown.at}" if shown else ""
 
 
 def _parts(rows: Sequence[ComparedRow]) -> tuple[tuple[bool, tuple[ComparedRow, ...]], ...]:

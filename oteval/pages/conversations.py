@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+import time
+from collections.abc import Mapping, Sequence, Set
+from dataclasses import dataclass, replace
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -14,14 +15,22 @@ from ..evaluators.judge.costs import Prices
 from ..selection import Condition, Selection
 from ..show.html.model import State
 from ..show.text import duration, one_line, shorten
-from ..store import RunKey, Store
+from ..store import ConversationRuns, ListedRun, RunKey, Store
 from .responses import conversation_link, page, with_query
-from .runs import RunItem, items_of, key_of, key_text
+from .run_search import ListedScores, find_runs
+from .runs import RunItem, items_of, key_of, key_text, note_of
+from .search import RunSearch, parse_search, suggestions
 from .site import Site
 
-__all__ = ["ConversationItem", "conversation_items", "conversations_routes"]
+__all__ = ["ConversationItem", "ConversationsPage", "conversations_page", "conversations_routes"]
 
-_PAGE, _LOOKED_AT, _TURNS = 40, 400, 500
+_PAGE, _LOOKED_AT, _TURNS = 40, 200, 500
+# The latest runs of a conversation whose scores are looked at for the list.
+_SCORED = 200
+# More runs make a conversation long.
+_LONG = 50
+# Seconds after which a page stops looking.
+_PATIENCE = 0.15
 _NAME = 80
 
 
@@ -32,11 +41,12 @@ class ConversationItem:
     Attributes:
         name: Its id, shortened.
         link: The path of its page.
-        last: Its latest run.
+        last: Its latest run that matches the search.
         turns: The number of runs in it.
-        failing: The number of runs that fail.
-        state: ``fail`` if one of its runs fails, else the verdict on the latest.
+        failing: The number of runs that fail, of the latest 200.
+        state: ``fail`` if one of its runs fails, else the verdict on the latest that matches.
         lasted: From the start of the first run to that of the last.
+        scored: The number of runs that were looked at for `failing`.
     """
 
     name: str
@@ -46,6 +56,26 @@ class ConversationItem:
     failing: int
     state: State
     lasted: str
+    scored: int
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationsPage:
+    """Everything that the list shows.
+
+    Attributes:
+        search: The search.
+        items: The conversations.
+        older: The path of the next page, or "".
+        newest: The path of the first page, or "" if this is it.
+        note: How far the search looked if it stopped before its end, or "".
+    """
+
+    search: RunSearch
+    items: tuple[ConversationItem, ...]
+    older: str
+    newest: str
+    note: str
 
 
 def conversations_routes(site: Site) -> list[Route]:
@@ -53,18 +83,14 @@ def conversations_routes(site: Site) -> list[Route]:
 
     async def conversations(request: Request) -> Response:
         after = key_of(request.query_params.get("after", ""))
-
-        def read(store: Store) -> tuple[Sequence[ConversationItem], RunKey | None]:
-            return conversation_items(store, site.prices, after)
-
-        items, older = await site.read(read)
+        search = parse_search(request.query_params.get("q", ""))
+        found = await site.read(lambda store: conversations_page(store, search, after, site.prices))
         return page(
             "conversations.html.j2",
             section="conversations",
             now_ns=site.clock(),
-            conversations=items,
-            older=with_query("/conversations", after=key_text(older)) if older else "",
-            newest="/conversations" if after else "",
+            conversations=found,
+            suggestions=suggestions(),
         )
 
     async def conversation(request: Request) -> Response:
@@ -93,48 +119,133 @@ def conversations_routes(site: Site) -> list[Route]:
     ]
 
 
-def conversation_items(
-    store: Store, prices: Prices, after: RunKey | None = None
-) -> tuple[Sequence[ConversationItem], RunKey | None]:
-    """Return the conversations of the latest runs, and the key at which the next page begins.
+def conversations_page(
+    store: Store, search: RunSearch, after: RunKey | None, prices: Prices
+) -> ConversationsPage:
+    """Return a page of the conversations in which a run matches, the latest first.
 
-    A conversation is listed by its latest run, so that it is on one page only.
+    A conversation is listed by its latest run that matches, so that it is on one page only.
 
     Args:
         store: The store.
-        prices: The prices of models.
+        search: The search.
         after: The run after which the page begins, or None for the newest.
+        prices: The prices of models.
     """
-    selection = Selection(conditions=(Condition("conversation", "!=", ""),))
-    keys = store.run_list.keys(selection, _LOOKED_AT, after=after)
-    rows = store.run_list.rows(keys)
-    names = list(dict.fromkeys(row.conversation_id for row in rows if row.conversation_id))
-    members = store.run_list.of_conversations(names)
-    latest = {name: found[-1] for name, found in members.items()}
-    shown = [row for row in rows if latest.get(row.conversation_id) == row.key][:_PAGE]
-    older = None
-    if len(shown) == _PAGE:
-        older = shown[-1].key
-    elif len(keys) == _LOOKED_AT:
-        older = keys[-1]
-    every = [key for row in shown for key in members[row.conversation_id]]
-    scores = store.scores.of([key.id for key in every], longest=0)
-    failing = {name for name, found in scores.items() if any(s.passed is False for s in found)}
-    items = {item.id: item for item in items_of(store, [row.key for row in shown], prices)}
-    found = []
-    for row in shown:
-        runs = members[row.conversation_id]
-        fails = sum(key.id in failing for key in runs)
-        last = items[row.id]
-        found.append(
-            ConversationItem(
-                name=shorten(one_line(row.conversation_id), _NAME),
-                link=conversation_link(row.conversation_id),
-                last=last,
-                turns=len(runs),
-                failing=fails,
-                state="fail" if fails else last.state,
-                lasted=duration(runs[-1].start_ns - runs[0].start_ns) if len(runs) > 1 else "",
-            )
+    scores, until = ListedScores(store), time.monotonic() + _PATIENCE
+    members: dict[str, ConversationRuns] = {}
+    rows: list[ListedRun] = []
+    next_after = after
+    while True:
+        found = find_runs(
+            store,
+            _in_other_conversations(search, members),
+            _LOOKED_AT,
+            after=next_after,
+            scores=scores,
+            patience=_PATIENCE,
         )
-    return found, older
+        latest: dict[str, ListedRun] = {}
+        for row in store.run_list.rows(found.keys):
+            if row.conversation_id not in members:
+                latest.setdefault(row.conversation_id, row)
+        runs = store.run_list.of_conversations(list(latest), _SCORED)
+        listed = _on_earlier_pages(store, search, runs, after)
+        rows += [row for name, row in latest.items() if name in runs and name not in listed]
+        members |= runs
+        next_after = found.after
+        is_over = found.is_cut or time.monotonic() > until
+        if len(rows) > _PAGE or next_after is None or is_over:
+            break
+    shown = rows[:_PAGE]
+    if len(rows) > _PAGE:
+        next_after = shown[-1].key
+    older = ""
+    if next_after:
+        older = with_query("/conversations", q=search.text, after=key_text(next_after))
+    return ConversationsPage(
+        search=search,
+        items=_items(store, shown, members, prices, scores),
+        older=older,
+        newest=with_query("/conversations", q=search.text) if after else "",
+        note=note_of(found) if len(rows) <= _PAGE else "",
+    )
+
+
+def _in_other_conversations(search: RunSearch, seen: Mapping[str, ConversationRuns]) -> RunSearch:
+    """Return a search for runs in conversations, without those of long ones that were seen."""
+    # The runs of the others are too few to fill a page.
+    names = ["", *(name for name, runs in seen.items() if runs.count > _LONG)]
+    others = tuple(Condition("conversation", "!=", name) for name in names)
+    selection = search.selection
+    conditions = (*selection.conditions, *others)
+    return replace(search, selection=replace(selection, conditions=conditions))
+
+
+def _on_earlier_pages(
+    store: Store,
+    search: RunSearch,
+    members: Mapping[str, ConversationRuns],
+    after: RunKey | None,
+) -> set[str]:
+    """Return the conversations that are listed before this page, by a newer run that matches."""
+    if after is None:
+        return set()
+    newer = {name for name, runs in members.items() if runs.latest[0] >= after}
+    if not search.text:
+        return newer
+    listed = set[str]()
+    while newer:
+        # From the run `after` itself on: without an id, a key is before all runs of its time.
+        found = find_runs(
+            store,
+            replace(search, selection=replace(search.selection, conversations=tuple(newer))),
+            _LOOKED_AT,
+            after=RunKey(after.start_ns, ""),
+            is_forward=True,
+            patience=_PATIENCE,
+        )
+        rows = store.run_list.rows([key for key in found.keys if key >= after])
+        names = {row.conversation_id for row in rows}
+        listed |= names
+        # A long conversation may be all that was found: then the others are looked for.
+        newer = newer - names if names and found.after else set()
+    return listed
+
+
+def _items(
+    store: Store,
+    rows: Sequence[ListedRun],
+    members: Mapping[str, ConversationRuns],
+    prices: Prices,
+    scores: ListedScores,
+) -> tuple[ConversationItem, ...]:
+    """Return the lines of the conversations of some runs."""
+    every = [key for row in rows for key in members[row.conversation_id].latest]
+    given = scores.of([key.id for key in every])
+    failing = {name for name, found in given.items() if any(s.passed is False for s in found)}
+    listed = items_of(store, [row.key for row in rows], prices, scores=scores)
+    last = {item.id: item for item in listed}
+    # A run that was deleted since it was found has no line.
+    return tuple(
+        _item(row, last[row.id], members[row.conversation_id], failing)
+        for row in rows
+        if row.id in last
+    )
+
+
+def _item(
+    row: ListedRun, last: RunItem, runs: ConversationRuns, failing: Set[str]
+) -> ConversationItem:
+    fails = sum(key.id in failing for key in runs.latest)
+    lasted = runs.latest[0].start_ns - runs.first_ns
+    return ConversationItem(
+        name=shorten(one_line(row.conversation_id), _NAME),
+        link=conversation_link(row.conversation_id),
+        last=last,
+        turns=runs.count,
+        failing=fails,
+        state="fail" if fails else last.state,
+        lasted=duration(lasted) if runs.count > 1 else "",
+        scored=len(runs.latest),
+    )

@@ -94,7 +94,7 @@ def find_runs(
     if search.verdict is None and not is_read:
         keys = store.run_list.keys(selection, most + 1, after=after, is_forward=is_forward)
         return FoundRuns(tuple(keys[:most]), keys[most - 1] if len(keys) > most else None)
-    until, size, looked_at = clock() + patience, _FIRST_BATCH, 0
+    until, size, looked_at = clock() + patience, max(_FIRST_BATCH, most + 1), 0
     found: list[RunKey] = []
     given = scores or ListedScores(store)
     while True:

@@ -32,6 +32,7 @@ __all__ = [
     "item_of",
     "items_of",
     "marks_of",
+    "note_of",
     "runs_routes",
 ]
 
@@ -231,7 +232,7 @@ def runs_page(
         count=_count(store, search, found) if after is None else "",
         older=older,
         newest=with_query("/runs", q=search.text, columns=kept) if after else "",
-        note=_note(found),
+        note=note_of(found),
         state=state_text(state),
         columns=tuple((name, COLUMNS[name]) for name in columns),
         kept=kept,
@@ -435,7 +436,8 @@ def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:
     return f"{count:,}" if is_all else f"over {_COUNTED - 1:,}"
 
 
-def _note(found: FoundRuns) -> str:
+def note_of(found: FoundRuns) -> str:
+    """Return how far a search looked if it stopped before its end, or ""."""
     if not found.is_cut or found.after is None:
         return ""
     return f"searched back to {clock(found.after.start_ns)}; earlier runs may match too"

@@ -21,7 +21,7 @@ from .query import condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range
 from .scores import Outcome, outcome_condition
 
-__all__ = ["ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
+__all__ = ["ConversationRuns", "ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 
 _KEYS = pa.schema([("id", pa.string()), ("ns", pa.int64())])
 _QUESTION = 400  # characters
@@ -75,6 +75,21 @@ class RunKey(NamedTuple):
 
     start_ns: int
     id: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConversationRuns:
+    """The runs of a conversation.
+
+    Attributes:
+        count: How many there are.
+        first_ns: When the first began (ns since the epoch).
+        latest: The keys of the latest, the newest first.
+    """
+
+    count: int
+    first_ns: int
+    latest: tuple[RunKey, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,18 +213,24 @@ class RunList:
         )
         return RunKey(*found) if found else None
 
-    def of_conversations(self, names: Sequence[str]) -> dict[str, list[RunKey]]:
-        """Return the keys of the runs of some conversations, the oldest first, by conversation."""
-        found: dict[str, list[RunKey]] = {name: [] for name in names}
-        with wanted(self._connection, "conversation_id", found):
+    def of_conversations(self, names: Sequence[str], most: int) -> dict[str, ConversationRuns]:
+        """Return the runs of some conversations, those that have none left out.
+
+        Args:
+            names: The conversations.
+            most: The most keys of each.
+        """
+        with wanted(self._connection, "conversation_id", names):
             rows = self._connection.execute(
-                "SELECT conversation_id, start_ns, trajectory_id FROM trajectories "
+                "SELECT conversation_id, count(*), min(start_ns), "  # noqa: S608
+                f"max(row(start_ns, trajectory_id), {int(most)}) FROM trajectories "
                 "ANTI JOIN superseded USING (trajectory_id, rev) "
-                "SEMI JOIN wanted USING (conversation_id) ORDER BY start_ns, trajectory_id"
+                "SEMI JOIN wanted USING (conversation_id) GROUP BY conversation_id"
             ).fetchall()
-        for name, *key in rows:
-            found[name].append(RunKey(*key))
-        return found
+        return {
+            name: ConversationRuns(count, first_ns, tuple(RunKey(*key) for key in latest))
+            for name, count, first_ns, latest in rows
+        }
 
     def count(self, selection: Selection, most: int) -> int:
         """Return how many runs match the filters that have a column.

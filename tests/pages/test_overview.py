@@ -226,17 +226,78 @@ def test_conversations_are_listed_once_with_their_turns(store: Store, pages: Sho
     assert client.get("/conversations/none").status_code == 404
 
 
-def test_conversations_have_pages(store: Store, pages: ShowPages):
-    """Following the links shows each conversation once."""
-    put(store, *(run(n, conversation_id=f"c{n % 100}") for n in range(1, 501)))
-    client, address = pages(store), "/conversations"
+def listed_conversations(client: TestClient, address: str) -> list[str]:
+    """Return the conversations of a list, over all its pages."""
     seen: list[str] = []
     while address:
         text = client.get(address).text
         seen += re.findall(r'href="/conversations/(c\d+)"', text)
         link = re.search(r'rel="next" href="([^"]+)"', text)
         address = link[1].replace("&amp;", "&") if link else ""
+    return seen
+
+
+def test_conversations_have_pages(store: Store, pages: ShowPages):
+    """Following the links shows each conversation once."""
+    put(store, *(run(n, conversation_id=f"c{n % 100}") for n in range(1, 501)))
+    seen = listed_conversations(pages(store), "/conversations")
     assert sorted(seen) == sorted(f"c{n}" for n in range(100))
+
+
+@pytest.mark.parametrize("query", ["agent=two", "agent=two passed=false", "refund"])
+def test_a_search_lists_the_conversations_in_which_a_run_matches(
+    query: str, store: Store, pages: ShowPages
+):
+    """Each is listed once, over pages, even if newer runs of it do not match."""
+    runs = []
+    for n in range(1, 901):
+        is_found = n % 3 == 0
+        agent, question = ("two", "a refund") if is_found else ("one", "hello")
+        runs.append(run(n, question, agent=agent, conversation_id=f"c{n % 200}" if n < 800 else ""))
+    put(store, *runs)
+    store.scores.write([score(one, "calls", passed=False) for one in runs])
+    seen = listed_conversations(pages(store), f"/conversations?q={query}")
+    wanted = {one.conversation_id for one in runs if one.agent == "two"} - {""}
+    assert sorted(seen) == sorted(wanted)
+
+
+@pytest.mark.parametrize("query", ["", "?q=agent%3Dshop", "?q=turn"])
+def test_a_conversation_of_a_thousand_runs_hides_no_other(
+    query: str, store: Store, pages: ShowPages
+):
+    """A constant session id is one conversation; of its scores the latest are looked at."""
+    runs = [run(n, f"turn {n}", conversation_id="c0") for n in range(1, 1001)]
+    for n in range(1, 50):
+        start = START + n * 20 * SECOND + 1
+        runs.append(run(5000 + n, "turn", conversation_id=f"c{n}", start_ns=start))
+    put(store, *runs)
+    store.scores.write([score(one, "calls", passed=False) for one in runs])
+    client = pages(store)
+    assert sorted(listed_conversations(client, f"/conversations{query}")) == sorted(
+        f"c{n}" for n in range(50)
+    )
+    found = plain(client.get(f"/conversations{query}").text)
+    assert "1,000 turns" in found
+    assert "200 failing of the latest 200" in found
+
+
+def test_a_conversation_is_shown_by_its_latest_run_that_matches(store: Store, pages: ShowPages):
+    """Its turns and failures are those of the whole conversation."""
+    put(
+        store,
+        run(1, "about a refund", conversation_id="c1", turn=1),
+        run(2, "thanks", conversation_id="c1", turn=2),
+        run(3, "hello", conversation_id="c2"),
+        run(4, "a refund, and no conversation"),
+    )
+    client = pages(store)
+    text = client.get("/conversations?q=refund").text
+    assert text.count("data-id=") == 1
+    assert "about a refund" in text
+    assert "2 turns" in text
+    assert "in which a run matches refund" in plain(text)
+    assert "No run of a conversation matches." in plain(client.get("/conversations?q=parrot").text)
+    assert client.get("/conversations?q=nothing%3D1").status_code == 400
 
 
 def compared(client: TestClient, query: str) -> str:
@@ -322,7 +383,8 @@ def test_a_reference_of_calls_is_compared_with_the_calls_alone(
     ]
     put(store, run(1, messages=said))
     text = compared(pages(store, path), f"a={1:016x}&reference=calls")
-    assert "1 of 3 rows differs; the first divergence is at message 3 and 1" in plain(text)
+    assert "1 of 3 rows differs" in plain(text)
+    assert "the first divergence is at message 3 of the first and 1 of the second" in plain(text)
     assert "<mark>420</mark>" in text
     assert "not compared: text beside calls, tool results, answers." in plain(text)
 

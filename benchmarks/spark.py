@@ -41,7 +41,8 @@ MOST_TIMES_LINEAR = 1.25
 """The most CPU seconds a span at the largest size, times those at the smallest."""
 
 _CALLS = 40
-_WARM = 20_000
+_WARM_PART = 10
+"""The spans of a warm-up are the first size divided by this."""
 _WARM_JOBS, _WARM_HISTORIES = 2, 8
 _RULES = """
 evaluators:
@@ -166,7 +167,7 @@ def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
         warm, folder = base / "warm", base / "spans"
-        write_spans(warm, 1, _WARM)
+        write_spans(warm, 1, least // _WARM_PART)
         write_spans(folder, sizes[-1] // least, least)
         found["single"] = {"spans": least, **_measured("single", folder.with_suffix(".duckdb"))}
         small = _first_parts(folder, 1)

@@ -223,12 +223,12 @@ class RunList:
         with wanted(self._connection, "conversation_id", names):
             rows = self._connection.execute(
                 "SELECT conversation_id, count(*), min(start_ns), "  # noqa: S608
-                f"max(row(start_ns, trajectory_id), {int(most)}) FROM trajectories "
+                f"max({{'start_ns': start_ns, 'id': trajectory_id}}, {int(most)}) FROM trajectories "
                 "ANTI JOIN superseded USING (trajectory_id, rev) "
                 "SEMI JOIN wanted USING (conversation_id) GROUP BY conversation_id"
             ).fetchall()
         return {
-            name: ConversationRuns(count, first_ns, tuple(RunKey(*key) for key in latest))
+            name: ConversationRuns(count, first_ns, tuple(RunKey(**key) for key in latest))
             for name, count, first_ns, latest in rows
         }
 

@@ -18,19 +18,19 @@ from ..show.text import duration, one_line, shorten
 from ..store import ConversationRuns, ListedRun, RunKey, Store
 from .responses import conversation_link, page, with_query
 from .run_search import ListedScores, find_runs
-from .runs import RunItem, items_of, key_of, key_text, note_of
+from .runs import RunItem, items_of, key_of, key_text, listed_item, note_of
 from .search import RunSearch, parse_search, suggestions
 from .site import Site
 
 __all__ = ["ConversationItem", "ConversationsPage", "conversations_page", "conversations_routes"]
 
-_PAGE, _LOOKED_AT, _TURNS = 40, 200, 500
+_PAGE, _LOOKED_AT, _TURNS = 40, 160, 500
 # The latest runs of a conversation whose scores are looked at for the list.
 _SCORED = 200
 # More runs make a conversation long.
 _LONG = 50
 # Seconds after which a page stops looking.
-_PATIENCE = 0.15
+_PATIENCE = 0.1
 _NAME = 80
 
 
@@ -165,7 +165,7 @@ def conversations_page(
         older = with_query("/conversations", q=search.text, after=key_text(next_after))
     return ConversationsPage(
         search=search,
-        items=_items(store, shown, members, prices, scores),
+        items=_items(shown, members, prices, scores),
         older=older,
         newest=with_query("/conversations", q=search.text) if after else "",
         note=note_of(found) if len(rows) <= _PAGE else "",
@@ -214,7 +214,6 @@ def _on_earlier_pages(
 
 
 def _items(
-    store: Store,
     rows: Sequence[ListedRun],
     members: Mapping[str, ConversationRuns],
     prices: Prices,
@@ -224,13 +223,10 @@ def _items(
     every = [key for row in rows for key in members[row.conversation_id].latest]
     given = scores.of([key.id for key in every])
     failing = {name for name, found in given.items() if any(s.passed is False for s in found)}
-    listed = items_of(store, [row.key for row in rows], prices, scores=scores)
-    last = {item.id: item for item in listed}
-    # A run that was deleted since it was found has no line.
+    shown = scores.of([row.id for row in rows])
     return tuple(
-        _item(row, last[row.id], members[row.conversation_id], failing)
+        _item(row, listed_item(row, shown[row.id], prices), members[row.conversation_id], failing)
         for row in rows
-        if row.id in last
     )
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "cost_text",
     "item_of",
     "items_of",
+    "listed_item",
     "marks_of",
     "note_of",
     "runs_routes",
@@ -290,7 +291,7 @@ def items_of(
     """
     given = (scores or ListedScores(store)).of([key.id for key in keys])
     rows = store.run_list.rows(keys)
-    return tuple(_item(row, given.get(row.id, ()), prices, search, columns) for row in rows)
+    return tuple(listed_item(row, given.get(row.id, ()), prices, search, columns) for row in rows)
 
 
 def item_of(
@@ -333,12 +334,21 @@ def item_of(
         failures=sum(message.is_error for message in run.own_messages),
         question=(question or "")[:_LONGEST_QUESTION],
     )
-    return _item(listed, scores, prices, search, columns)
+    return listed_item(listed, scores, prices, search, columns)
 
 
-def _item(
-    run: ListedRun, scores: Sequence[Score], prices: Prices, search: str, columns: str
+def listed_item(
+    run: ListedRun, scores: Sequence[Score], prices: Prices, search: str = "", columns: str = ""
 ) -> RunItem:
+    """Return the line of a run of the list.
+
+    Args:
+        run: The run.
+        scores: The newest score of each evaluator.
+        prices: The prices of models.
+        search: The search that its page continues.
+        columns: The columns to which its page leads back.
+    """
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
     tokens = run.input_tokens + run.output_tokens
     return RunItem(

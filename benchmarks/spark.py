@@ -10,8 +10,10 @@ Python processes; starting them is not measured.
 The single machine reconstructs and scores the same spans in a database that holds them, in one
 process. Its storing of spans is not measured, as is writing the Parquet.
 
-For the ratio of two cores to one, all processes of a run are bound to so many processors. The wall
-time means nothing while other processes use them; CPU seconds hardly change.
+For the ratio of two cores to one, all processes of a run are bound to so many processors. The first
+size is measured on one core, twice on two, and on one again, and the means count, because machines
+that others share become faster and slower with time. The wall time means nothing while other
+processes use the cores; CPU seconds hardly change.
 
 ``histories`` is the file of the benchmark of that name: runs of 40 calls, each of which repeats all
 earlier messages.
@@ -25,6 +27,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from . import histories, parts, traces
@@ -171,9 +174,13 @@ def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:
         write_spans(folder, sizes[-1] // least, least)
         found["single"] = {"spans": least, **_measured("single", folder.with_suffix(".duckdb"))}
         small = _first_parts(folder, 1)
-        found["one_core"] = {"spans": least, **_measured("spark", small, 1, warm, _WARM_JOBS)}
-        for spans in sizes:
-            part = small if spans == least else _first_parts(folder, spans // least)
+        costs: dict[int, list[dict[str, float]]] = {1: [], 2: []}
+        for cores in (1, 2, 2, 1):
+            costs[cores].append(_measured("spark", small, cores, warm, _WARM_JOBS))
+        found["one_core"] = {"spans": least, **_mean(costs[1])}
+        found["sizes"].append({"spans": least, **_mean(costs[2])})
+        for spans in sizes[1:]:
+            part = _first_parts(folder, spans // least)
             cost = _measured("spark", part, 2, warm, _WARM_JOBS)
             found["sizes"].append({"spans": spans, **cost})
         folder = base / "histories"
@@ -189,9 +196,13 @@ def _measured(work: str, *arguments: Any) -> dict[str, float]:
     result: dict[str, float] = json.loads(
         run(module("benchmarks.spark", "--do", work, *arguments)).output
     )
-    # The whole takes an hour, so each figure is shown when it is there.
+    # The whole takes more than an hour, so each figure is shown when it is there.
     print(work, *arguments, result, file=sys.stderr, flush=True)
     return result
+
+
+def _mean(costs: list[dict[str, float]]) -> dict[str, float]:
+    return {name: fmean(cost[name] for cost in costs) for name in costs[0]}
 
 
 def _cost(one: dict[str, float]) -> float:

@@ -223,8 +223,8 @@ class RunList:
         with wanted(self._connection, "conversation_id", names):
             rows = self._connection.execute(
                 "SELECT conversation_id, count(*), min(start_ns), "  # noqa: S608
-                f"max({{'start_ns': start_ns, 'id': trajectory_id}}, {int(most)}) FROM trajectories "
-                "ANTI JOIN superseded USING (trajectory_id, rev) "
+                f"max({{'start_ns': start_ns, 'id': trajectory_id}}, {int(most)}) "
+                "FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev) "
                 "SEMI JOIN wanted USING (conversation_id) GROUP BY conversation_id"
             ).fetchall()
         return {

@@ -248,12 +248,13 @@ def test_conversations_have_pages(store: Store, pages: ShowPages):
 def test_a_search_lists_the_conversations_in_which_a_run_matches(
     query: str, store: Store, pages: ShowPages
 ):
-    """Each is listed once, over pages, even if newer runs of it do not match."""
+    """Each is on one page, also if newer runs of it do not match, and if runs begin together."""
     runs = []
     for n in range(1, 901):
         is_found = n % 3 == 0
         agent, question = ("two", "a refund") if is_found else ("one", "hello")
-        runs.append(run(n, question, agent=agent, conversation_id=f"c{n % 200}" if n < 800 else ""))
+        talk, begun = f"c{n % 200}" if n < 800 else "", START + n // 7 * SECOND
+        runs.append(run(n, question, agent=agent, conversation_id=talk, start_ns=begun))
     put(store, *runs)
     store.scores.write([score(one, "calls", passed=False) for one in runs])
     seen = listed_conversations(pages(store), f"/conversations?q={query}")

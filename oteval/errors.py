@@ -18,6 +18,7 @@
 
     BaseException
     └── ReplayDiverged      a replayed agent did something other than the recording shows
+        └── ReplayUnguarded a tool of the agent would have run, so that the replay has stopped
 
 `ReplayDiverged` stands outside the tree, so that an agent's ``except Exception`` cannot hide it.
 Every message is one line that names the file, line or key, and the remedy.
@@ -40,6 +41,7 @@ __all__ = [
     "NothingEvaluated",
     "OtevalError",
     "ReplayDiverged",
+    "ReplayUnguarded",
     "StoreError",
     "StoreLocked",
     "StoreTooNew",
@@ -137,3 +139,11 @@ class ReplayDiverged(BaseException):
 
     def __str__(self) -> str:
         return str(self.args[0])
+
+
+class ReplayUnguarded(ReplayDiverged):
+    """A replay has stopped, because a tool of the agent would have run for real.
+
+    The agent may behave as recorded: nobody knows. The message names the tool, and the option that
+    lets the replay answer it.
+    """

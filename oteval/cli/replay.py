@@ -10,12 +10,13 @@ from typing import Any, get_args
 
 import click
 
+from ..config import DEFAULT_PATH
 from ..errors import ConfigError, NothingEvaluated
 from ..model import Recording, Trajectory
 from ..replays.cassette_recordings import CASSETTE_FILES
 from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
-from ..replays.player import MISSES, Tools
+from ..replays.player import MISSES
 from ..replays.recording_files import load
 from ..replays.recordings import read_recordings
 from ..replays.target import InputForm
@@ -40,6 +41,7 @@ from .common import (
     write_report,
 )
 from .experiments import FUNCTION_METAVAR, report_options
+from .replay_tools import tool_options, tools_of, tools_option
 
 __all__ = [
     "CommandAfterDashes",
@@ -106,13 +108,8 @@ class CommandAfterDashes(click.Command):
     show_default=True,
     help="The answer to a request that differs: stop the agent, an error, or the recorded answer.",
 )
-@click.option(
-    "--tools",
-    type=click.Choice(get_args(Tools)),
-    default="recorded",
-    show_default=True,
-    help="Answer tools from the recording where possible, or run them.",
-)
+@tools_option
+@tool_options
 @click.option(
     "--normalize",
     multiple=True,
@@ -142,6 +139,13 @@ class CommandAfterDashes(click.Command):
     type=click.IntRange(min=1),
     help="The number of sessions at a time.  [default: the number of processors, at most 8]",
 )
+@click.option(
+    "-c",
+    "--config",
+    "config_path",
+    metavar="FILE",
+    help=f"The configuration with the functions of tools.  [default: {DEFAULT_PATH}, if it exists]",
+)
 @databases_option
 @filters
 @report_options
@@ -155,6 +159,10 @@ def verify(
     freeze: str,
     timeout: float,
     workers: int | None,
+    tool: tuple[str, ...],
+    run_tools: tuple[str, ...],
+    allow_processes: tuple[str, ...],
+    config_path: str | None,
     db: tuple[str, ...],
     junit: str | None,
     md: str | None,
@@ -171,12 +179,17 @@ def verify(
     Without one, all sessions that the filters select are verified. In the command, {input} is
     replaced by the user's message; otherwise it is the command's standard input.
 
+    A tool that the replay cannot answer never runs: the replay stops before the model's answer is
+    given, and says which option to add.
+
     Exit status: 0 all sessions passed, 1 a session failed, 2 an error, 3 nothing could be replayed,
-    or not every SESSION that was named.
+    or not every SESSION that was named, or something could not be guarded.
     """
     options = ReplayOptions(
         miss=given.pop("miss"),
-        tools=given.pop("tools"),
+        tools=tools_of(given.pop("tools"), tool, config_path),
+        run_tools=run_tools,
+        allow_processes=allow_processes,
         normalize=tuple(given.pop("normalize")),
         allow=tuple(given.pop("allow")),
         freeze=tuple(filter(None, (name.strip() for name in freeze.split(",")))),
@@ -294,6 +307,9 @@ def _status(found: Sequence[VerifiedSession], *, is_named: bool) -> int:
         raise NothingEvaluated("no session was selected; oteval trajectories lists them")
     warn(replay_summary(found))
     status = exit_status(found)
+    open_ended = next((one for one in found if one.status == "unverified"), None)
+    if status == 3 and open_ended is not None:
+        raise NothingEvaluated(f"{open_ended.session} is not verified: {open_ended.detail}")
     if status == 3:
         raise NothingEvaluated(f"no session could be replayed: {found[0].detail}")
     left = [one for one in found if one.status == "not_replayed"]

@@ -13,7 +13,7 @@ from typing import Any, get_args
 
 import click
 
-from ..config import DEFAULT_PATH, load_config
+from ..config import DEFAULT_PATH
 from ..errors import ConfigError, InputError, NothingEvaluated
 from ..evaluators.functions import load_function
 from ..model import Recording
@@ -40,6 +40,7 @@ from ..show.replay import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR
 from .replay import recordings_of
+from .replay_tools import default_config, tool_options, tools_of, tools_option
 
 __all__ = ["config_option", "make_test", "redaction_rules"]
 
@@ -84,13 +85,8 @@ config_option = click.option(
 )
 @click.option("--name", help="The name of the test.  [default: from the user's message]")
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
-@click.option(
-    "--tools",
-    type=click.Choice(get_args(Tools)),
-    default="recorded",
-    show_default=True,
-    help="Answer tools from the recording where possible, or run them.",
-)
+@tools_option
+@tool_options
 @click.option(
     "--normalize",
     multiple=True,
@@ -114,6 +110,9 @@ def make_test(
     tools: Tools,
     normalize: tuple[str, ...],
     freeze: str,
+    tool: tuple[str, ...],
+    run_tools: tuple[str, ...],
+    allow_processes: tuple[str, ...],
     no_run: bool,
     config_path: str | None,
     db: tuple[str, ...],
@@ -134,9 +133,11 @@ def make_test(
             "PKG.MODULE:FUNCTION or as --command 'python agent.py {input}'"
         )
     options = ReplayOptions(
-        tools=tools,
+        tools=tools_of(tools, tool, config_path),
         normalize=normalize,
         freeze=tuple(filter(None, (one.strip() for one in freeze.split(",")))),
+        run_tools=run_tools,
+        allow_processes=allow_processes,
     )
     recording, agent = _recording(session, db)
     recording = redacted_recording(recording, SecretRedactor(redaction_rules(config_path)))
@@ -183,10 +184,8 @@ def redaction_rules(config_path: str | None) -> list[RedactionRule]:
     Raises:
         ConfigError: It cannot be read.
     """
-    path = config_path or DEFAULT_PATH
-    if config_path is None and not Path(path).is_file():
-        return []
-    rules = load_config(path).redact
+    config = default_config(config_path)
+    rules = config.redact if config is not None else []
     return [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in rules]
 
 
@@ -239,6 +238,8 @@ def _shown_options(options: ReplayOptions) -> tuple[tuple[str, Any], ...]:
     """Return the options that the test gives to `oteval_replay`."""
     given: dict[str, Any] = {
         "tools": "" if options.tools == "recorded" else options.tools,
+        "run_tools": list(options.run_tools),
+        "allow_processes": list(options.allow_processes),
         "normalize": list(options.normalize),
         "freeze": list(options.freeze),
     }
@@ -305,5 +306,7 @@ def _report(path: Path, found: VerifiedSession | None) -> int:
         warn("the agent behaves as recorded: the test passes")
         return 0
     out().print(replays_view([found]))
+    if found.status == "unverified":
+        raise NothingEvaluated(f"the test is written, but cannot pass: {found.detail}")
     warn("the agent behaves differently from the recording: the test fails until it does not")
     return 1

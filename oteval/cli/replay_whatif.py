@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import secrets
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ from .common import (
 )
 from .experiments import experiment_progress, warn_regressed
 from .replay import CommandAfterDashes, input_option, recordings_in, runner_of, target_option
+from .replay_tools import tool_options, tools_of
 
 __all__ = ["what_if"]
 
@@ -71,6 +72,7 @@ _MOST_WORKERS = 8
     show_default=True,
     help="The answer to a tool call that is not recorded: an error, or the nearest result.",
 )
+@tool_options
 @click.option(
     "--normalize",
     multiple=True,
@@ -134,6 +136,9 @@ def what_if(
     repetitions: int,
     timeout: float,
     workers: int | None,
+    tool: tuple[str, ...],
+    run_tools: tuple[str, ...],
+    allow_processes: tuple[str, ...],
     db: str,
     as_json: bool,
     **given: Any,
@@ -161,6 +166,9 @@ def what_if(
         normalize=normalize,
         allow=allow,
         is_live=not answers,
+        tools=_functions(tool, config_path),
+        run_tools=run_tools,
+        allow_processes=allow_processes,
     )
     new_runner = runner_of(target, command, options, input_form, timeout)
     name = name or f"whatif-{secrets.token_hex(4)}"
@@ -184,6 +192,12 @@ def what_if(
             ).run(recordings)
     _show(results, as_json=as_json)
     return _status(results)
+
+
+def _functions(entries: Sequence[str], config_path: str | None) -> Mapping[str, str]:
+    """Return the functions of tools that options and the configuration name."""
+    tools = tools_of("recorded", entries, config_path)
+    return {} if isinstance(tools, str) else tools
 
 
 def _text(path: str) -> str:

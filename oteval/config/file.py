@@ -55,7 +55,9 @@ class Config(Strict):
     """The whole file."""
 
     model_config = ConfigDict(
-        json_schema_extra={"anyOf": [{"required": ["evaluators"]}, {"required": ["monitors"]}]}
+        json_schema_extra={
+            "anyOf": [{"required": [key]} for key in ("evaluators", "monitors", "tools")]
+        }
     )
 
     evaluators: list[EvaluatorEntry] = Field(
@@ -94,6 +96,11 @@ class Config(Strict):
     )
     notify: dict[str, NotifyDestination] = Field(
         default_factory=dict, description="Destinations of notifications, by name."
+    )
+    tools: dict[str, str] = Field(
+        default_factory=dict,
+        description="Replays: the functions that run the agent's tools, as module:function, where "
+        "a tool has another name than its function.",
     )
     _path: str | None = PrivateAttr(None)
 
@@ -147,7 +154,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         raise ConfigError(explain_error(error, root, source, Config, value)) from error
-    if not config.evaluators and not config.monitors:
+    if not config.evaluators and not config.monitors and not config.tools:
         raise ConfigError(f"{source}:1: 'evaluators' is missing in the file")
     _check_names(config, root, source)
     return config
@@ -160,7 +167,7 @@ def require_evaluators(config: Config, source: str | Path = DEFAULT_PATH) -> Con
         ConfigError: It has none.
     """
     if not config.evaluators:
-        raise ConfigError(f"{source}: only monitors; add 'evaluators:' to score runs")
+        raise ConfigError(f"{source}: no evaluators; add 'evaluators:' to score runs")
     return config
 
 

@@ -83,11 +83,14 @@ class ToolHook(Protocol):
 class SetHook:
     """A hook that was set; `reset_tool_hook` takes it back."""
 
-    __slots__ = ("hook", "previous")
+    __slots__ = ("afterwards", "hook", "previous")
 
-    def __init__(self, hook: ToolHook, previous: SetHook | None) -> None:
+    def __init__(
+        self, hook: ToolHook, previous: SetHook | None, afterwards: ToolHook | None
+    ) -> None:
         self.hook = hook
         self.previous = previous
+        self.afterwards = afterwards
 
 
 _current: ContextVar[SetHook | None] = ContextVar("oteval_tool_hook", default=None)
@@ -95,29 +98,36 @@ _set: list[SetHook] = []
 _lock = threading.Lock()
 
 
-def set_tool_hook(hook: ToolHook) -> SetHook:
+def set_tool_hook(hook: ToolHook, *, afterwards: ToolHook | None = None) -> SetHook:
     """Let a hook answer the tools that are called from this context.
 
     Args:
         hook: The hook.
+        afterwards: The hook of threads and tasks that began in this context and outlive
+            `reset_tool_hook`; without one, tools run there as ever.
 
     Returns:
         A token for `reset_tool_hook`.
     """
-    token = SetHook(hook, _current.get())
+    token = SetHook(hook, _current.get(), afterwards)
     with _lock:
         _set.append(token)
     _current.set(token)
     return token
 
 
-def adopt_tool_hook(token: SetHook) -> None:
+def adopt_tool_hook(token: SetHook | None) -> SetHook | None:
     """Let a hook that was set in another context answer the tools of this one as well.
 
     Args:
-        token: The token that `set_tool_hook` returned.
+        token: The token that `set_tool_hook` returned, or None for no hook.
+
+    Returns:
+        The token of this context before.
     """
+    before = _current.get()
     _current.set(token)
+    return before
 
 
 def reset_tool_hook(token: SetHook) -> None:
@@ -155,16 +165,18 @@ def current_tool_hook() -> ToolHook | None:
             tool must not run then: it may act for real in the middle of a replay.
     """
     active = _set
-    if not active:
+    own = token = _current.get()
+    if not active and own is None:
         return None
-    token = _current.get()
     with _lock:
         while token is not None and token not in active:
             token = token.previous
-        if token is None and len(active) == 1:
+        if own is None and len(active) == 1:
             token = active[0]
     if token is not None:
         return token.hook
+    if own is not None:
+        return own.afterwards
     raise ConfigError(
         "a tool was called in a thread that belongs to none of the replays in progress: start the "
         "thread with contextvars.copy_context().run, or replay one session at a time"

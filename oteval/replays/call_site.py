@@ -20,7 +20,7 @@ from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["CallSite", "call_site"]
+__all__ = ["CallSite", "call_site", "is_own_code", "shown_path"]
 
 _CLIENTS = (
     "boto3",
@@ -69,8 +69,8 @@ def call_site() -> CallSite:
     modules: list[str] = []
     line = ""
     for code, number, module in _frames():
-        if _is_agents(code.co_filename):
-            line = f"{_shown(code.co_filename)}:{number} in {code.co_qualname}"
+        if is_own_code(code.co_filename):
+            line = f"{shown_path(code.co_filename)}:{number} in {code.co_qualname}"
             break
         modules.append(module)
     exported = any(f"{module}.".startswith(_TELEMETRY) for module in modules)
@@ -147,7 +147,7 @@ def _enclosed_futures(callback: Any) -> list[Any]:
 
 
 @functools.cache
-def _is_agents(file: str) -> bool:
+def is_own_code(file: str) -> bool:
     """Return whether a file is part of the agent's code."""
     if file.startswith("<"):
         return file.startswith(("<stdin", "<ipython", "<string"))
@@ -167,7 +167,7 @@ def _foreign_folders() -> tuple[str, ...]:
     return tuple(f"{folder}{os.sep}" for folder in folders)
 
 
-def _shown(file: str) -> str:
+def shown_path(file: str) -> str:
     """Return a file's path, relative to the current directory if it is below it."""
     try:
         return str(Path(file).resolve().relative_to(Path.cwd()))

@@ -13,12 +13,10 @@ import sys
 import threading
 import time
 from collections.abc import Mapping
-from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import ReplayDiverged
 from .session import ReplaySession
 from .target import late_result, verified
 from .verified import VerifiedSession
@@ -81,8 +79,8 @@ class _ReplayedProcess:
         self._ended.set()
         # The interpreter sets it when an exception ends the program.
         raised: BaseException | None = getattr(sys, "last_value", None)
-        with suppress(ReplayDiverged):
-            self._session.__exit__(type(raised) if raised else None, raised, None)
+        # Later code, such as finalizers, stays guarded.
+        self._session.finish(is_complete=raised is None)
         self._write(verified(self._session, raised))
 
     def _write(self, found: VerifiedSession) -> None:

@@ -29,6 +29,8 @@ DivergenceKind = Literal[
     "extra_call",
     "missing_call",
     "network",
+    "process",
+    "late",
     "unsupported_client",
 ]
 
@@ -71,7 +73,7 @@ class Divergence:
     def _lines(self) -> Iterator[str]:
         yield f"{self.kind}: {self.summary}"
         has_values = self.recorded is not None or self.actual is not None
-        if has_values and self.kind != "network":
+        if has_values and self.kind not in ("network", "process"):
             yield from _compared(value_text(self.recorded), value_text(self.actual))
         if self.line:
             yield f"  at {self.line}"

@@ -9,7 +9,7 @@ A blocked attempt is a divergence of kind ``network``. It names the address, the
 of the agent's code. Exporters of telemetry only get a refused connection: they are not the agent.
 
 The guard belongs to the process and counts its users. The replay of the thread or task decides, see
-`oteval.replays.open_replays`. Child processes are not guarded.
+`oteval.replays.open_replays`. For child processes see `oteval.replays.child_processes`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from ..import_hook import ImportHook
 from .address_list import is_local_name, shown_address
 from .audited_calls import audit
 from .call_site import CallSite, call_site
+from .child_processes import PROCESS_EVENTS, guard_fork_exec, guard_uvloop_processes
 from .divergence import Divergence
 from .open_replays import OpenReplay, current_replay, has_context
 from .patches import Patches
@@ -72,6 +73,7 @@ class _Guard:
                 return
             _patch_sockets(self._patches)
             _patch_names(self._patches)
+            guard_fork_exec(self._patches)
             audit(_AUDITED)
             self._imports = ImportHook(_NATIVE_CLIENTS, self._patch_client)
             self._imports.install()
@@ -133,7 +135,6 @@ def _divergence(address: str, port: int | None, client: str, site: CallSite) -> 
         f"{who} tried to {did} {address}{how}",
         actual=address,
         line=site.line,
-        suggestion=f"to let it through: allow {address}",
     )
 
 
@@ -262,6 +263,7 @@ def _audited_address(address: Any, *_rest: Any) -> None:
 
 
 _AUDITED: dict[str, Callable[..., None]] = {
+    **PROCESS_EVENTS,
     "socket.connect": _check_address,
     "socket.sendto": _check_address,
     "socket.getaddrinfo": _audited_name,
@@ -346,6 +348,7 @@ def _loop_target(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tu
 def _patch_uvloop(patches: Patches, module: Any) -> None:
     names = ("create_connection", "create_datagram_endpoint", "getaddrinfo", "sock_connect")
     _patch_loop(patches, module.Loop, names)
+    guard_uvloop_processes(patches, module.Loop)
 
 
 def _patch_curl(patches: Patches, module: Any) -> None:

@@ -15,16 +15,24 @@ A **miss** is a request that the recording does not have. By ``miss``:
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-from ..errors import ConfigError
-from ..model import Fidelity, RecordedModelCall, RecordedRequest, RecordedToolCall, Recording
+from ..errors import ConfigError, ReplayUnguarded
+from ..model import (
+    Exchange,
+    Fidelity,
+    RecordedModelCall,
+    RecordedRequest,
+    RecordedToolCall,
+    Recording,
+)
 from ..patterns import Pattern, PatternError, compile_pattern
 from ..text import counted, shown_url
 from .apis import ModelApi, api_of
 from .call_site import call_site
+from .conversations import conversation_of
 from .divergence import Divergence, diverged
 from .executed_tools import ExecutedTools, ToolExecution
 from .http_answers import (
@@ -37,8 +45,11 @@ from .http_answers import (
     refusal,
 )
 from .recorded_exchanges import RecordedExchanges
+from .recorded_executions import asked_executions
 from .recorded_requests import RecordedEntry, RecordedRequests
 from .recorded_tools import RecordedTools
+from .tool_gate import ToolGate
+from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
 
 __all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled"]
 
@@ -68,6 +79,9 @@ class ReplayResult:
         live: The number of requests that were sent for real after a fork.
         executed: The tools that the agent ran, in order: names and arguments.
         missing: The names of recorded calls that the agent did not make, such as ``model call 2``.
+        unguarded: Actions that the replay could not guard, such as those of a program that was
+            let run. Such a replay gives no verdict, unless the agent has diverged.
+        tools: How each tool was answered that the model asked for: ``shop.py:41, answered``.
     """
 
     session: str
@@ -84,11 +98,13 @@ class ReplayResult:
     live: int = 0
     executed: tuple[ToolExecution, ...] = ()
     missing: tuple[str, ...] = ()
+    unguarded: tuple[str, ...] = ()
+    tools: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def passed(self) -> bool:
-        """Whether the agent did the same as in the recording."""
-        return not self.divergences
+        """Whether the agent did the same as in the recording, and could do nothing else."""
+        return not self.divergences and not self.unguarded
 
     @property
     def coverage(self) -> float:
@@ -110,6 +126,8 @@ class ReplayResult:
             "live": self.live,
             "executed": [list(one) for one in self.executed],
             "missing": list(self.missing),
+            "unguarded": list(self.unguarded),
+            "tools": dict(self.tools),
         }
 
 
@@ -125,6 +143,7 @@ class Player:
         in_process: Whether the agent runs in this process, so that its decorated tools and its
             other requests are intercepted as well.
         is_optional: Whether a recorded request to a URL need not be made.
+        gate: Decides whether tools can run that an answer asks for; None if they run elsewhere.
 
     Attributes:
         recording: The recording.
@@ -145,9 +164,11 @@ class Player:
         allow_live: bool = False,
         in_process: bool = True,
         is_optional: Callable[[str], bool] = lambda _url: False,
+        gate: ToolGate | None = None,
     ) -> None:
         _check(miss, tools, allow_live=allow_live)
         patterns = compiled(normalize)
+        recording = _with_asked_tools(recording)
         self.recording = recording
         self.miss: Miss = miss
         self.tools: Tools = tools
@@ -168,7 +189,12 @@ class Player:
             call.start_ns for call in recording.tool_calls
         )
         self._divergences: list[Divergence] = []
+        self._late: list[Divergence] = []
         self._notes: dict[str, None] = {}
+        self._unguarded: dict[str, None] = {}
+        self._stopped = ""
+        self._gate = gate
+        self._results = ToolResults()
         self._flagged = self._live = 0
         self._is_forked = False
 
@@ -199,8 +225,7 @@ class Player:
         with self._lock:
             self.check()
             if self._is_forked:
-                self._live += 1
-                return live_answer()
+                return self._live_answer(request)
             if api is None:
                 return self._exchange(request)
             return self._model_call(api, request)
@@ -236,10 +261,12 @@ class Player:
             self.check()
             match = self._tools.take(name, dict(arguments))
             self._executed.intercepted(name, dict(arguments), match.call)
+            self._results.answered(name)
             if match.divergence is not None and self._compares_tools:
                 self.diverge(match.divergence)
             # The model calls of an agent that is used as a tool are replayed themselves.
-            if self.tools == "run" or (match.call is not None and match.call.runs_agent):
+            is_run = self.tools == "run" or (self._gate is not None and self._gate.runs(name))
+            if is_run or (match.call is not None and match.call.runs_agent):
                 return None
             if match.call is not None and match.call.result is None and not match.call.is_error:
                 self.diverge(_no_result(name, arguments))
@@ -271,14 +298,61 @@ class Player:
             self.check()
             return known
 
-    def check(self) -> None:
-        """Raise the first divergence again if misses are ``strict``.
+    def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a recorded execution would answer a call of a tool."""
+        with self._lock:
+            return self._tools.has(name, arguments)
+
+    def require_answered(self, names: Iterable[str]) -> None:
+        """Stop the replay if a tool would run that an answer asks for.
+
+        Args:
+            names: The tools that the answer asks for.
 
         Raises:
-            ReplayDiverged: The replay has diverged.
+            ReplayUnguarded: A tool is neither intercepted nor allowed to run.
         """
+        if self._gate is None:
+            return
+        problem = self._gate.open_to(names)
+        if problem:
+            with self._lock:
+                self._stopped = self._stopped or problem
+                self._unguarded[problem] = None
+            self.check()
+
+    def unguarded(self, reason: str) -> None:
+        """Note an action that the replay can neither answer nor stop."""
+        with self._lock:
+            self._unguarded[reason] = None
+
+    def check(self) -> None:
+        """Raise again why the replay has ended: it was stopped, or diverged with ``strict``.
+
+        Raises:
+            ReplayUnguarded: A tool would have run.
+            ReplayDiverged: The replay has diverged, and misses are ``strict``.
+        """
+        if self._stopped:
+            raise ReplayUnguarded(self._stopped)
         if self.miss == "strict" and self._divergences:
             raise diverged(self._divergences[0])
+
+    def note_late(self, divergence: Divergence) -> Divergence:
+        """Note a divergence of a thread or task that has outlived the replay.
+
+        Returns:
+            The divergence.
+        """
+        with self._lock:
+            self._late.append(divergence)
+            return divergence
+
+    @property
+    def late(self) -> tuple[Divergence, ...]:
+        """The divergences of threads and tasks that have outlived the replay."""
+        with self._lock:
+            return tuple(self._late)
 
     def note(self, reason: str) -> None:
         """Add a line to the reasons of the result, once."""
@@ -292,7 +366,7 @@ class Player:
             is_complete: Whether the agent ran to its end. Calls after an exception are not missing.
         """
         with self._lock:
-            is_whole = is_complete and not self._divergences
+            is_whole = is_complete and not self._divergences and not self._stopped
             missing = dict(self._missing()) if is_whole else {}
             self._divergences += list(missing.values())[:1]
             return ReplayResult(
@@ -310,10 +384,13 @@ class Player:
                 live=self._live,
                 executed=tuple(self._executed.calls()),
                 missing=tuple(missing),
+                unguarded=tuple(self._unguarded),
+                tools=dict(self._gate.tools) if self._gate else {},
             )
 
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
         asked = parsed(api, request)
+        self._note_other_results(asked)
         key = self._requests.key_of(asked)
         entry = self._requests.take(key)
         if entry is not None:
@@ -334,12 +411,31 @@ class Player:
                     actual_messages=asked.messages,
                 )
             )
-        return self._missed(divergence, entry, lambda one: self._model_answer(one, asked, api))
+        return self._missed(
+            divergence, entry, request, lambda one: self._model_answer(one, asked, api)
+        )
+
+    def _note_other_results(self, request: RecordedRequest) -> None:
+        """Note tools whose results come from elsewhere than the function that was taken over."""
+        for name in self._results.given(request) if self._gate is not None else ():
+            if self._gate is not None and self._gate.is_taken_over(name):
+                self.unguarded(
+                    f"{name} gave a result, but {self._gate.tools[name].partition(',')[0]} was not "
+                    f"called: name the function that ran with --tool {name}=MODULE:FUNCTION"
+                )
+
+    def _live_answer(self, request: HttpRequest) -> HttpAnswer:
+        """Have a request sent for real; a model may ask for any of the tools that it offers."""
+        self.require_answered(offered_tools(request.body))
+        self._live += 1
+        return live_answer()
 
     def _model_answer(
         self, entry: RecordedEntry, asked: RecordedRequest, api: ModelApi
     ) -> HttpAnswer:
         """Return the answer of a recorded call, and note the request."""
+        self.require_answered(tools_asked_by(entry.call, self.recording))
+        self._results.asked(entry.call)
         self._executed.requested(replace(entry.call, request=asked))
         return model_answer(entry.call, asked, api)
 
@@ -347,6 +443,7 @@ class Player:
         self,
         divergence: Divergence,
         entry: RecordedEntry | None,
+        request: HttpRequest,
         answer: Callable[[RecordedEntry], HttpAnswer],
     ) -> HttpAnswer:
         """Return the answer to a request that differs from the recorded one.
@@ -354,6 +451,7 @@ class Player:
         Args:
             divergence: The difference.
             entry: The recorded call that the request stands for, or None.
+            request: The request.
             answer: Returns the answer of a recorded call.
         """
         noted = self.diverge(divergence)
@@ -361,8 +459,7 @@ class Player:
             entry.is_used = True
         if self.miss == "fork":
             self._is_forked = True
-            self._live += 1
-            return live_answer()
+            return self._live_answer(request)
         if self.miss == "ordinal" and entry is not None:
             self._flagged += 1
             return answer(entry)
@@ -371,17 +468,21 @@ class Player:
     def _exchange(self, request: HttpRequest) -> HttpAnswer:
         found = self._exchanges.take(request)
         if found is not None:
-            return exchange_answer(found)
+            return self._exchange_answer(found)
         intended = self._exchanges.intended(request)
         noted = self.diverge(self._exchanges.divergence(intended, request))
         if self.miss == "fork":
             self._is_forked = True
-            self._live += 1
-            return live_answer()
+            return self._live_answer(request)
         if self.miss == "ordinal" and intended is not None:
             self._flagged += 1
-            return exchange_answer(intended)
+            return self._exchange_answer(intended)
         return refusal(noted)
+
+    def _exchange_answer(self, exchange: Exchange) -> HttpAnswer:
+        """Return the answer of an exchange, which may be one with a model of an unknown API."""
+        self.require_answered(tools_asked_in(exchange))
+        return exchange_answer(exchange)
 
     def _missing(self) -> Iterator[tuple[str, Divergence]]:
         """Yield the recorded calls that the agent did not make: their names and divergences."""
@@ -442,6 +543,14 @@ class Player:
             return len(self._tools) > 0
         diverged = [found.call for found in self._divergences]
         return self._tools.began_before(self._requests.reached_ns(diverged))
+
+
+def _with_asked_tools(recording: Recording) -> Recording:
+    """Return a recording with the executions that only its messages show."""
+    conversation = conversation_of(recording.model_calls)
+    asked = asked_executions(recording.tool_calls, conversation)
+    known = tuple(call for call in asked if call.result is not None)
+    return replace(recording, tool_calls=(*recording.tool_calls, *known)) if known else recording
 
 
 def _check(miss: str, tools: str, *, allow_live: bool) -> None:

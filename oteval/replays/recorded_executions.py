@@ -8,15 +8,17 @@ Executions that no model asked for have the values of their span.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
+from ..jsontext import canonical
 from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import ToolRun
 
-__all__ = ["executions_in", "executions_of"]
+__all__ = ["asked_executions", "executions_in", "executions_of"]
 
 _DECORATOR_SCOPE = "oteval"  # of the spans of `@oteval.tool`
 
@@ -53,6 +55,32 @@ def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
         messages: The messages of a conversation.
     """
     return [_requested(message, call, result, None) for message, call, result in _asked(messages)]
+
+
+def asked_executions(
+    recorded: Sequence[RecordedToolCall], messages: Sequence[Message]
+) -> list[RecordedToolCall]:
+    """Return the executions that messages show, and that a recording of executions lacks.
+
+    Args:
+        recorded: The recorded executions.
+        messages: The messages of a conversation.
+    """
+    ids = {call.call_id for call in recorded} - {""}
+    without_id = Counter(_content_of(call) for call in recorded if not call.call_id)
+    missing = []
+    for call in executions_in(messages):
+        if call.call_id in ids:
+            continue
+        if without_id[_content_of(call)]:
+            without_id[_content_of(call)] -= 1
+            continue
+        missing.append(call)
+    return missing
+
+
+def _content_of(call: RecordedToolCall) -> tuple[str, str]:
+    return call.name, canonical({} if call.arguments is None else call.arguments)
 
 
 def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:

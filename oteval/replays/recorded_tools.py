@@ -104,6 +104,10 @@ class RecordedTools:
         """Return whether an execution, of which the start is known, began before a time."""
         return any(0 < each.call.start_ns < time_ns for each in self._executions)
 
+    def has(self, name: str, arguments: Any) -> bool:
+        """Return whether an unused execution answers a call."""
+        return self._find(name, arguments, self._key(name, arguments)) is not None
+
     def take(self, name: str, arguments: Any) -> ToolMatch:
         """Return the execution that answers a call, and use it up."""
         key = self._key(name, arguments)

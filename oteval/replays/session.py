@@ -14,15 +14,19 @@ it was opened. In one context they cannot be nested.
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+import traceback
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, nullcontext
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import ConfigError, NotFound, ReplayDiverged
+from ..errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
 from ..instrumentation.hooks import ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
 from ..model import Message, RecordedToolCall, Recording, Trajectory
 from ..patterns import Pattern
@@ -32,10 +36,19 @@ from .divergence import Divergence, diverged
 from .executed_tools import ToolExecution
 from .frozen import freezable, freeze
 from .network_guard import network_guard
-from .open_replays import OpenReplay, Timing, opened, require_no_replay
+from .open_replays import (
+    OpenReplay,
+    Timing,
+    Work,
+    carrying,
+    late_attempt,
+    opened,
+    require_no_replay,
+)
 from .player import Miss, Player, ReplayResult, Tools
 from .recording_files import load
-from .tool_adapters import install_tool_adapters
+from .tool_adapters import install_tool_adapters, intercepted_names
+from .tool_gate import ToolGate
 from .transport import answering, async_http_client, http_client
 
 if TYPE_CHECKING:
@@ -44,6 +57,8 @@ if TYPE_CHECKING:
 __all__ = ["ReplaySession", "replay"]
 
 DEFAULT_DATABASE = "oteval.duckdb"
+# Seconds that the end of a block waits for threads that began in it, and how often it looks.
+_PATIENCE, _MOMENT = 5.0, 0.01
 
 _ERROR_TYPE = re.compile(r"(?:[A-Za-z_]\w*\.)*([A-Z]\w*(?:Error|Exception|Interrupt)): (.*)", re.S)
 
@@ -54,6 +69,7 @@ class ReplaySession:
     Attributes:
         recording: The recording.
         player: The player, which answers from the recording.
+        gate: Decides whether the tools can run that an answer asks for.
     """
 
     def __init__(
@@ -61,29 +77,41 @@ class ReplaySession:
         recording: Recording,
         *,
         miss: Miss = "strict",
-        tools: Tools = "recorded",
+        tools: Tools | Mapping[str, str] = "recorded",
         normalize: Sequence[str | Pattern] = (),
         freeze: Collection[str] = (),
         allow: Collection[str] = (),
         timing: Timing = "none",
         allow_live: bool = False,
         capture: bool = True,
+        run_tools: Collection[str] = (),
+        allow_processes: Collection[str] = (),
     ) -> None:
         """Prepare a replay; see `replay` for the arguments."""
         if timing not in ("none", "recorded"):
             raise ConfigError(f"timing={timing!r}: choose none or recorded")
         self.recording = recording
         allowed = AddressList(allow)
+        functions = {} if isinstance(tools, str) else tools
+        self.gate = ToolGate(
+            intercepted_names,
+            run_tools=[run_tools] if isinstance(run_tools, str) else run_tools,
+            functions=functions,
+            runs_all=tools == "run",
+        )
         self.player = Player(
             recording,
             miss=miss,
-            tools=tools,
+            tools=tools if isinstance(tools, str) else "recorded",
             normalize=normalize,
             allow_live=allow_live,
             is_optional=allowed.allows_url,
+            gate=self.gate,
         )
         self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
-        self._open = OpenReplay(self.player, allowed=allowed, timing=timing)
+        self._open = OpenReplay(
+            self.player, allowed=allowed, timing=timing, programs=frozenset(allow_processes)
+        )
         self._capture = capture
         self._captured: Any = None
         self._result: ReplayResult | None = None
@@ -98,7 +126,8 @@ class ReplaySession:
     @property
     def result(self) -> ReplayResult:
         """The result; inside the block, as far as the agent has come."""
-        return self._result or self.player.finish(is_complete=False)
+        result = self._result or self.player.finish(is_complete=False)
+        return replace(result, divergences=(*result.divergences, *self.player.late))
 
     @property
     def tool_calls(self) -> list[ToolExecution]:
@@ -168,14 +197,40 @@ class ReplaySession:
 
             self._captured = undo.enter_context(capture())
         install_tool_adapters()
+        with ExitStack() as guards:
+            for guard in (carrying(), answering(), network_guard()):
+                guards.enter_context(guard)
+            guards.callback(self.gate.close)
+            undo.callback(self._open.work.when_ended, guards.pop_all().close)
         undo.enter_context(_tools_answered(self._open))
         undo.enter_context(opened(self._open))
-        undo.enter_context(answering())
-        undo.enter_context(network_guard())
         if self._freeze:
             session, start_ns = self.recording.session, _start_of(self.recording)
             sources = freeze(self._freeze, session=session, start_ns=start_ns)
             self._open.answered = undo.enter_context(sources).answered
+        self._older_tasks = _tasks()
+
+    def settle(self, seconds: float | None = None) -> None:
+        """End as a process does: run the exit functions, and wait for the threads.
+
+        Args:
+            seconds: The time limit for the threads; None for none.
+        """
+        while self._open.exit_functions:
+            function = self._open.exit_functions.pop()
+            atexit.unregister(function)
+            try:
+                function()
+            except ReplayDiverged:  # which the player has noted
+                continue
+            except Exception:
+                traceback.print_exc()
+        self._open.work.wait(seconds)
+
+    def finish(self, *, is_complete: bool) -> ReplayResult:
+        """Return the result at the end of a process; everything stays guarded until then."""
+        self._result = self.player.finish(is_complete=is_complete)
+        return self._result
 
     def __exit__(
         self,
@@ -183,13 +238,24 @@ class ReplaySession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
+        if error is None:
+            self._open.work.wait(_PATIENCE)
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
+        """End the replay, and raise its first divergence unless the agent shows it anyway."""
+        if self._open.work.is_waited_for:
+            self.player.note("a thread has outlived the replay: its requests and tools are refused")
+        _count_tasks(self._open.work, _tasks() - self._older_tasks)
         self._undo.close()
-        self._result = self.player.finish(is_complete=error is None)
-        if self._result.passed or self.player.miss != "strict":
-            return
+        result = self.finish(is_complete=error is None)
         is_known = isinstance(error, (ReplayDiverged, KeyboardInterrupt, asyncio.CancelledError))
-        if not is_known:
-            raise diverged(self._result.divergences[0]) from error
+        if result.passed or is_known:
+            return
+        if self.player.miss == "strict" and result.divergences:
+            raise diverged(result.divergences[0]) from error
+        if result.unguarded:
+            raise ReplayUnguarded(result.unguarded[0]) from error
 
     def keep(self, folder: Path) -> None:
         """Write files for the parent process, into a folder; the result needs none."""
@@ -203,7 +269,27 @@ class ReplaySession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        self.__exit__(kind, error, traceback)
+        work, waited = self._open.work, 0.0
+        # The event loop goes on meanwhile: a thread may wait for it.
+        while error is None and work.is_waited_for and waited < _PATIENCE:
+            await asyncio.sleep(_MOMENT)
+            waited += _MOMENT
+        self._end(error)
+
+
+def _tasks() -> set[asyncio.Task[Any]]:
+    """Return the tasks of the event loop that runs in this thread; none if none runs."""
+    try:
+        return asyncio.all_tasks()
+    except RuntimeError:
+        return set()
+
+
+def _count_tasks(work: Work, tasks: Iterable[asyncio.Task[Any]]) -> None:
+    """Count tasks that outlive a replay as its work."""
+    for task in tasks:
+        work.begin(is_daemon=True)
+        task.add_done_callback(lambda _task: work.end(is_daemon=True))
 
 
 class _RecordedTools:
@@ -217,6 +303,10 @@ class _RecordedTools:
         call = self._player.answer_tool(name, arguments)
         return None if call is None else _tool_answer(call)
 
+    def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a tool is to be called with these arguments."""
+        return self._player.expects_tool(name, arguments)
+
     def observe(
         self,
         name: str,
@@ -227,6 +317,23 @@ class _RecordedTools:
         end_ns: int,
     ) -> None:
         """Do nothing: the next request to the model has the result."""
+
+
+class _LateTools(_RecordedTools):
+    """The tool hook of threads and tasks that have outlived a replay: it refuses all calls."""
+
+    def __init__(self, replay: OpenReplay) -> None:
+        super().__init__(replay.player)
+        self._replay = replay
+
+    def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
+        """Refuse a call.
+
+        Raises:
+            ReplayDiverged: Always.
+        """
+        del arguments
+        raise late_attempt(self._replay, f"it called the tool {name}")
 
 
 def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
@@ -240,8 +347,8 @@ def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
 @contextmanager
 def _tools_answered(replay: OpenReplay) -> Iterator[None]:
     """Answer the tools of this context, and of the threads that it starts."""
-    token = set_tool_hook(_RecordedTools(replay.player))
-    replay.entered = lambda: adopt_tool_hook(token)
+    token = set_tool_hook(_RecordedTools(replay.player), afterwards=_LateTools(replay))
+    replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
     try:
         yield
     finally:
@@ -270,13 +377,15 @@ def replay(
     store: Store | None = None,
     recording: str | Path | Recording | None = None,
     miss: Miss = "strict",
-    tools: Tools = "recorded",
+    tools: Tools | Mapping[str, str] = "recorded",
     normalize: Sequence[str | Pattern] = (),
     freeze: Collection[str] = (),
     allow: Collection[str] = (),
     timing: Timing = "none",
     allow_live: bool = False,
     capture: bool = True,
+    run_tools: Collection[str] = (),
+    allow_processes: Collection[str] = (),
 ) -> ReplaySession:
     """Replay a recorded session: use the result as a context manager around the agent's code.
 
@@ -288,13 +397,18 @@ def replay(
         miss: The answer to a request that the recording does not have: ``strict`` raises
             `ReplayDiverged`, ``error`` answers with an error, ``ordinal`` gives the recorded
             answer nevertheless, ``fork`` goes on for real.
-        tools: ``recorded`` to answer tools from the recording, ``run`` to run them.
+        tools: ``recorded`` to answer tools from the recording, ``run`` to run them. A mapping
+            answers them, and names their functions as ``module:function`` by the tool's name. That
+            is needed only where a tool has another name than its function, or several fit.
         normalize: Patterns of text that varies in every run; it is ignored in comparisons.
         freeze: Sources to freeze: ``clock``, ``random``, ``uuid``.
         allow: Network addresses that the agent may reach, as ``host:port`` or ``host``.
         timing: ``recorded`` to send the chunks of answers at their recorded times.
         allow_live: Permission to send requests for real, which ``fork`` needs.
         capture: Whether to capture the spans of the replayed run, if the process is instrumented.
+        run_tools: The names of tools that run for real.
+        allow_processes: The names of programs that the agent may start. They are not guarded,
+            so that such a replay never passes.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -312,6 +426,8 @@ def replay(
         timing=timing,
         allow_live=allow_live,
         capture=capture,
+        run_tools=run_tools,
+        allow_processes=allow_processes,
     )
 
 

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any, Literal
 
+from ..errors import ReplayUnguarded
 from ..model import Recording
 from .session import ReplaySession
 from .verified import VerifiedSession, VerifyStatus
@@ -147,6 +148,7 @@ def replay_target(
             finally:
                 if loop is not None:
                     loop.run(_cancel_others())
+            session.settle()
     except (KeyboardInterrupt, GeneratorExit):
         raise
     except BaseException as error:
@@ -184,12 +186,17 @@ def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSe
             ends with an error as well.
     """
     name, result = session.recording.session, session.result
-    if not result.passed:
+    if result.divergences:
         return VerifiedSession(name, "diverged", result=result)
+    if isinstance(raised, ReplayUnguarded):
+        return VerifiedSession(name, "unverified", str(raised), result)
     if raised is None or (isinstance(raised, SystemExit) and not raised.code):
+        if result.unguarded:
+            return VerifiedSession(name, "unverified", result.unguarded[0], result)
         return VerifiedSession(name, "passed", result=result)
     text = f"the agent raised {type(raised).__name__}: {raised}".rstrip(": ")
     calls = session.recording.model_calls
-    if calls and result.served == result.model_calls and calls[-1].error:
+    is_recorded = calls and result.served == result.model_calls and calls[-1].error
+    if is_recorded and result.passed:
         return VerifiedSession(name, "passed", f"{text}, after a recorded error", result)
     return VerifiedSession(name, "error", text, result)

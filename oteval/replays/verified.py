@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Final, Literal, cast
@@ -16,8 +15,13 @@ __all__ = ["VerifiedSession", "VerifyStatus", "combined", "exit_status"]
 
 _MISSING: Final = "missing_call"
 
-VerifyStatus = Literal["passed", "diverged", "error", "timeout", "crashed", "not_replayed"]
-"""How a replay ended: ``error`` if the agent raised, ``not_replayed`` if it could not start."""
+VerifyStatus = Literal[
+    "passed", "diverged", "error", "timeout", "crashed", "unverified", "not_replayed"
+]
+"""How a replay ended: ``error`` if the agent raised, ``not_replayed`` if it could not start.
+
+``unverified`` is a replay that stopped before a tool ran, or that could not guard something.
+"""
 
 
 @dataclass(frozen=True)
@@ -53,7 +57,7 @@ class VerifiedSession:
     @property
     def failed(self) -> bool:
         """Whether the agent behaves differently from the recording."""
-        return self.status not in ("passed", "not_replayed")
+        return self.status not in ("passed", "not_replayed", "unverified")
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -72,6 +76,8 @@ class VerifiedSession:
             "live": result.get("live", 0),
             "executed": result.get("executed", []),
             "missing": result.get("missing", []),
+            "unguarded": result.get("unguarded", []),
+            "tools": result.get("tools", {}),
             "output": self.output,
             "seconds": round(self.seconds, 3),
         }
@@ -106,6 +112,8 @@ def _result(value: Mapping[str, Any]) -> ReplayResult:
         live=value["live"],
         executed=tuple((name, arguments) for name, arguments in value.get("executed", ())),
         missing=tuple(value.get("missing", ())),
+        unguarded=tuple(value.get("unguarded", ())),
+        tools=dict(value.get("tools", {})),
         **counts,
     )
 
@@ -147,9 +155,15 @@ def combined(processes: Iterable[VerifiedSession]) -> VerifiedSession | None:
         divergences=tuple(divergences),
         missing=missing,
         executed=max((each.executed for each in results), key=len),
+        unguarded=tuple(dict.fromkeys(line for each in results for line in each.unguarded)),
+        tools={name: line for each in results for name, line in each.tools.items()},
         reasons=(*results[0].reasons, note),
     )
-    problem = next((one for one in active if one.status not in ("passed", "diverged")), None)
+    problem = max(
+        (one for one in active if one.status not in ("passed", "diverged")),
+        key=lambda one: one.status != "unverified",
+        default=None,
+    )
     status: VerifyStatus = "diverged" if divergences else "passed"
     return replace(
         first,
@@ -167,15 +181,16 @@ def _missing_in_all(results: Sequence[ReplayResult]) -> tuple[str, ...]:
 
 def _took_part(one: VerifiedSession) -> bool:
     result = one.result
-    if result is None or one.status not in ("passed", "diverged"):
+    if result is None or result.unguarded or one.status not in ("passed", "diverged"):
         return True
     is_idle = not (result.served or result.served_tools or result.served_exchanges)
     return not is_idle or any(each.kind != "missing_call" for each in result.divergences)
 
 
 def exit_status(sessions: Iterable[VerifiedSession]) -> int:
-    """Return the exit status: 0 all passed, 1 one failed, 3 nothing was replayed."""
-    counts = Counter(one.failed for one in sessions if one.status != "not_replayed")
-    if not counts:
-        return 3
-    return 1 if counts[True] else 0
+    """Return the exit status: 0 all passed, 1 one failed, 3 one is unverified, or nothing ran."""
+    statuses = [(one.status, one.failed) for one in sessions if one.status != "not_replayed"]
+    if any(failed for _, failed in statuses):
+        return 1
+    is_passed = statuses and all(status == "passed" for status, _ in statuses)
+    return 0 if is_passed else 3

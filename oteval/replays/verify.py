@@ -57,19 +57,23 @@ class ReplayOptions:
 
     Attributes:
         miss: ``strict``, ``error`` or ``ordinal``.
-        tools: ``recorded`` or ``run``.
+        tools: ``recorded`` or ``run``, or the functions that run tools, as ``module:function``.
         normalize: Patterns of text that varies.
         freeze: Sources to freeze.
         allow: Addresses that the agent may reach.
         timing: ``none`` or ``recorded``.
+        run_tools: The names of tools that run for real.
+        allow_processes: The names of programs that the agent may start.
     """
 
     miss: Miss = "strict"
-    tools: Tools = "recorded"
+    tools: Tools | Mapping[str, str] = "recorded"
     normalize: tuple[str, ...] = ()
     freeze: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     timing: Timing = "none"
+    run_tools: tuple[str, ...] = ()
+    allow_processes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if self.miss not in MISSES or self.miss == "fork":

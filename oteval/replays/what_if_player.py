@@ -22,11 +22,13 @@ from .agent_threads import LEAD, AgentThreads
 from .apis import api_of
 from .coverage import Coverage
 from .divergence import Divergence
-from .http_answers import HttpAnswer, HttpRequest, exchange_answer, parsed, refusal
+from .http_answers import HttpAnswer, HttpRequest, parsed, refusal
 from .player import Player, ReplayResult, compiled
 from .request_edits import RequestEdits
 from .request_key import is_same_text
+from .tool_gate import ToolGate
 from .tool_ladder import ToolLadder, ToolPolicy
+from .tool_requests import offered_tools
 from .wire_calls import wire_call
 
 __all__ = ["WhatIfPlayer"]
@@ -41,6 +43,7 @@ class WhatIfPlayer(Player):
         tool_policy: The answer to a tool call that the recording does not have.
         normalize: Patterns of text that is ignored in arguments and requests.
         answers: The recording that answers model requests; None to send them for real.
+        gate: Decides whether tools can run that a request offers; None if they run elsewhere.
 
     Raises:
         ConfigError: An argument is invalid.
@@ -54,8 +57,10 @@ class WhatIfPlayer(Player):
         tool_policy: ToolPolicy = "error",
         normalize: Sequence[str | Pattern] = (),
         answers: Recording | None = None,
+        gate: ToolGate | None = None,
     ) -> None:
-        super().__init__(recording, miss="error", normalize=normalize)
+        super().__init__(recording, miss="error", normalize=normalize, gate=gate)
+        recording = self.recording
         patterns = compiled(normalize)
         self._edits = edits
         self._ladder = ToolLadder(recording.tool_calls, policy=tool_policy, normalize=patterns)
@@ -76,8 +81,11 @@ class WhatIfPlayer(Player):
         """Return the answer to a request, or the edited request to send for real."""
         api = api_of(request.method, request.url)
         with self._lock:
+            self.check()
             if api is None:
                 return self._other_request(request)
+            # The model may ask for any of them.
+            self.require_answered(offered_tools(request.body))
             asked = parsed(api, request)
             agent = self._threads.agent_of(asked)
             self._returned |= {each.tool_call_id for each in asked.messages if each.tool_call_id}
@@ -96,7 +104,7 @@ class WhatIfPlayer(Player):
     def _other_request(self, request: HttpRequest) -> HttpAnswer:
         found = self._exchanges.take(request)
         if found is not None:
-            return exchange_answer(found)
+            return self._exchange_answer(found)
         return refusal(self.diverge(self._exchanges.divergence(None, request)))
 
     def made(self, agent: int, exchange: Exchange) -> None:
@@ -120,7 +128,7 @@ class WhatIfPlayer(Player):
         """
         with self._lock:
             asked = self._take_asked(name, arguments)
-            if name in self._agent_tools:
+            if name in self._agent_tools or (self._gate is not None and self._gate.runs(name)):
                 return None
             # The recorded arguments are those that the model asked for, without defaults.
             looked_up = asked.arguments if asked is not None else dict(arguments)
@@ -137,6 +145,12 @@ class WhatIfPlayer(Player):
                 )
             )
             return answer
+
+    def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether the model has asked for a call of a tool."""
+        with self._lock:
+            same_name = (each for each in self._asked if each.name == name)
+            return any(_is_part(each.arguments, arguments) for each in same_name)
 
     def _take_asked(self, name: str, arguments: Mapping[str, Any]) -> ToolCall | None:
         """Take the model's request for a call of a tool, if it is known."""
@@ -198,6 +212,8 @@ class WhatIfPlayer(Player):
                 exchanges=len(self._exchanges),
                 served_exchanges=self._exchanges.used,
                 live=len(self._made),
+                unguarded=tuple(self._unguarded),
+                tools=dict(self._gate.tools) if self._gate else {},
             )
 
 

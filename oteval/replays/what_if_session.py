@@ -46,6 +46,9 @@ class WhatIfOptions:
         normalize: Patterns of text that varies.
         allow: Addresses that the agent may reach.
         is_live: Whether the model is live; otherwise another recording answers.
+        tools: The functions that run tools, as ``module:function``.
+        run_tools: The names of tools that run for real.
+        allow_processes: The names of programs that the agent may start.
     """
 
     model: str | None = None
@@ -55,6 +58,9 @@ class WhatIfOptions:
     normalize: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
     is_live: bool = True
+    tools: Mapping[str, str] = field(default_factory=dict)
+    run_tools: tuple[str, ...] = ()
+    allow_processes: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         compiled(self.normalize)
@@ -75,15 +81,27 @@ class WhatIfSession(ReplaySession):
     def __init__(
         self, recording: Recording, options: WhatIfOptions, answers: Recording | None = None
     ) -> None:
-        super().__init__(recording, miss="error", capture=False)
+        super().__init__(
+            recording,
+            miss="error",
+            capture=False,
+            tools=options.tools,
+            run_tools=options.run_tools,
+        )
         self.player = WhatIfPlayer(
             recording,
             RequestEdits(options.model, options.prompt, options.settings),
             tool_policy=options.tool_policy,
             normalize=options.normalize,
             answers=answers,
+            gate=self.gate,
         )
-        self._open = OpenReplay(self.player, allowed=AddressList(options.allow), models=_MODELS)
+        self._open = OpenReplay(
+            self.player,
+            allowed=AddressList(options.allow),
+            models=_MODELS,
+            programs=frozenset(options.allow_processes),
+        )
 
     def keep(self, folder: Path) -> None:
         """Write the new run of this process into a folder."""

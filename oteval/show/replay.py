@@ -20,7 +20,7 @@ from .text import clean, short_ids
 
 __all__ = ["replay_junit", "replay_markdown", "replay_summary", "replays_table", "replays_view"]
 
-_STYLES = {"passed": "green", "not_replayed": "yellow"}
+_STYLES = {"passed": "green", "not_replayed": "yellow", "unverified": "yellow"}
 _FAILED = "red"
 # How many sessions are shown with their divergences; --json has all of them.
 _SHOWN = 20
@@ -72,8 +72,10 @@ def _why(one: VerifiedSession) -> str:
 
 def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
     """Return the table of verified sessions, then the divergences of those that failed."""
-    failed = [one for one in sessions if one.failed]
+    failed = [one for one in sessions if one.failed or one.status == "unverified"]
     parts: list[RenderableType] = [replays_table(sessions)]
+    if lines := _answering_functions(sessions):
+        parts += [Text(""), *(Text(clean(line), style="dim") for line in lines)]
     ids = short_ids(one.session for one in sessions)
     for one in failed[:_SHOWN]:
         parts += [Text(""), *_details(one, ids[one.session])]
@@ -83,6 +85,18 @@ def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
     return Group(*parts)
 
 
+def _answering_functions(sessions: Sequence[VerifiedSession]) -> list[str]:
+    """Return a line for each tool that is answered in place of a function of the agent's own."""
+    tools = {
+        name: line
+        for one in sessions
+        if one.result
+        for name, line in one.result.tools.items()
+        if ".py:" in line
+    }
+    return [f"{name}: {line}" for name, line in tools.items()]
+
+
 def _details(one: VerifiedSession, name: str) -> Iterator[RenderableType]:
     fidelity = f" (fidelity {one.fidelity})" if one.fidelity else ""
     yield Text(f"{name} {one.status.replace('_', ' ')}{fidelity}", style=f"bold {_FAILED}")
@@ -90,7 +104,9 @@ def _details(one: VerifiedSession, name: str) -> Iterator[RenderableType]:
         yield Padding(divergence_view(divergence), (0, 0, 0, 2))
     if one.detail:
         yield Text(f"  {clean(one.detail)}")
-    for reason in one.result.reasons if one.result else ():
+    for reason in (*one.result.unguarded, *one.result.reasons) if one.result else ():
+        if reason == one.detail:
+            continue
         yield Text(f"  {clean(reason)}", style="dim")
     lines = one.output.splitlines()[-_OUTPUT_LINES:]
     if lines and one.status != "diverged":

@@ -140,7 +140,7 @@ def test_monitors_of_runs_need_no_evaluators(oteval: Run, tmp_path: Path):
     for command in (("score",), ("rescore",), ("run", "--score", "--", "true")):
         done = oteval(*command)
         assert done.status == 2
-        assert "oteval.yaml: only monitors; add 'evaluators:' to score runs" in done.err
+        assert "oteval.yaml: no evaluators; add 'evaluators:' to score runs" in done.err
 
 
 @pytest.mark.parametrize("missing", ["numpy", "apprise"])

@@ -10,8 +10,6 @@ from typing import Any
 import httpx2
 import openai
 
-from oteval.instrumentation.hooks import current_tool_hook
-
 from ..model_server import Body, Reply, completion
 from .recorded import tool_request
 
@@ -64,28 +62,24 @@ def async_client(url: str, **options: Any) -> openai.AsyncOpenAI:
     )
 
 
-def hooked(name: str, arguments: dict[str, Any], function: Callable[[], str]) -> str:
-    """Run a tool as `@oteval.tool` does: a replay may answer it."""
-    hook = current_tool_hook()
-    answer = hook.answer(name, arguments) if hook is not None else None
-    if answer is None:
-        return function()
-    if answer.error is not None:
-        return f"failed: {answer.error}"
-    return str(answer.result)
-
-
 def refund_agent(
     url: str,
     *,
     system: str = SYSTEM,
     results: Mapping[str, str] = RESULTS,
     order: Sequence[int] = (0, 1),
-    is_hooked: bool = False,
     tools: Sequence[Any] = TOOLS,
     model: str = "gpt-test",
 ) -> str:
     """Ask the model and run its tools until it answers; the order of tools can be changed."""
+
+    def lookup(order: int) -> str:
+        return results["lookup"]
+
+    def refund(order: int) -> str:
+        return results["refund"]
+
+    functions: dict[str, Callable[..., str]] = {"lookup": lookup, "refund": refund}
     messages: list[Any] = [
         {"role": "system", "content": system},
         {"role": "user", "content": "Refund order 17."},
@@ -99,10 +93,7 @@ def refund_agent(
             messages.append(message.to_dict())
             for index in order:
                 call: Any = message.tool_calls[index]
-                name, arguments = call.function.name, json.loads(call.function.arguments)
-                result = results[name]
-                if is_hooked:
-                    result = hooked(name, arguments, lambda result=result: result)
+                result = functions[call.function.name](**json.loads(call.function.arguments))
                 messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
 
 

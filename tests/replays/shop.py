@@ -19,6 +19,7 @@ START = 1_700_000_000_000_000_000
 
 SHOP = """
 import datetime
+import json
 import os
 import sys
 import threading
@@ -48,8 +49,14 @@ def run(messages):
         if not reply.get("tool_calls"):
             return reply["content"]
         for call in reply["tool_calls"]:
-            result = {"role": "tool", "tool_call_id": call["id"], "content": "refunded"}
-            messages.append(result)
+            content = refund(**json.loads(call["function"]["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
+def refund(order):
+    with open("refunds", "a") as file:
+        file.write(f"{order}\\n")
+    return "refunded"
 
 
 def target(question):

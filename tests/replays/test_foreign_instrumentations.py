@@ -110,7 +110,7 @@ def test_one_edit_is_one_divergence(
     _, api, recording = session
     tools = shop(edit.get("parcels", PARCELS))
 
-    with pytest.raises(ReplayDiverged), oteval.replay(recording) as replay:
+    with pytest.raises(ReplayDiverged), oteval.replay(recording, tools="run") as replay:
         ask(NOWHERE, api, tools, edit.get("system", SYSTEM))
 
     (found,) = replay.result.divergences

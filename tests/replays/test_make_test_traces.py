@@ -92,7 +92,7 @@ def test_the_fidelity_is_in_the_docstring(written: str) -> None:
 def test_a_trace_of_another_instrumentation_becomes_a_test(
     written: str, oteval_replay: Any
 ) -> None:
-    """The agent gets rebuilt answers; its plain functions run, and their results are compared."""
+    """The agent gets rebuilt answers, and its plain functions do not run."""
     replay(oteval_replay)
 
     assert '("lookup_order", {"order_id": "9999"})' in written
@@ -103,7 +103,6 @@ def test_a_trace_of_another_instrumentation_becomes_a_test(
     [
         ("Use tools when needed.", "Use tools.", "prompt: "),
         ("in message.tool_calls:", "in reversed(message.tool_calls):", "tool_order: "),
-        ('"sunny"', '"cloudy"', "tool_result: "),
     ],
 )
 def test_such_a_test_fails_when_the_agent_changes(

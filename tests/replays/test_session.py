@@ -230,7 +230,7 @@ def test_an_edited_prompt_is_one_divergence(refund: Recording) -> None:
 
 def test_a_changed_tool_result_is_one_divergence(refund: Recording) -> None:
     """The request with the result differs, and names the tool."""
-    with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund) as replay:
+    with pytest.raises(ReplayDiverged) as caught, oteval.replay(refund, tools="run") as replay:
         refund_agent(URL, results={**RESULTS, "lookup": "paid 31 EUR"})
 
     found = only(caught, replay)
@@ -500,13 +500,13 @@ def executed(name: str, start: int, end: int, **more: Any) -> RecordedToolCall:
 
 
 def test_tools_are_answered_from_the_recording() -> None:
-    """An intercepted tool does not run."""
+    """The plain functions of a loop do not run."""
     tools = [executed("lookup", 10, 20), executed("refund", 30, 40)]
     recording = record(refund_agent, refunds, tools)
 
     with oteval.replay(recording) as replay:
         wrong = {"lookup": "ran", "refund": "ran"}
-        assert refund_agent(URL, results=wrong, is_hooked=True) == "Refunded."
+        assert refund_agent(URL, results=wrong) == "Refunded."
 
     assert replay.result.served_tools == 2
 
@@ -517,7 +517,7 @@ def test_tools_run_if_asked_for() -> None:
     recording = record(refund_agent, refunds, tools)
 
     with pytest.raises(ReplayDiverged) as caught, oteval.replay(recording, tools="run") as replay:
-        refund_agent(URL, results={**RESULTS, "refund": "refused"}, is_hooked=True)
+        refund_agent(URL, results={**RESULTS, "refund": "refused"})
 
     assert only(caught, replay).kind == "tool_result"
 
@@ -532,7 +532,7 @@ def test_the_order_of_intercepted_tools(start: int, kinds: list[str]) -> None:
     recording = record(refund_agent, refunds, tools)
 
     with contextlib.suppress(ReplayDiverged), oteval.replay(recording) as replay:
-        refund_agent(URL, order=(1, 0), is_hooked=True)
+        refund_agent(URL, order=(1, 0))
 
     assert [one.kind for one in replay.result.divergences] == kinds
 

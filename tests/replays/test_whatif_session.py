@@ -104,11 +104,11 @@ def test_only_the_model_is_reachable() -> None:
     assert session.player.coverage.blocked == ("the agent tried to connect to 127.0.0.1:9",)
 
 
-def test_tools_that_are_not_intercepted_are_counted() -> None:
+def test_tools_that_the_user_lets_run_are_counted() -> None:
     """They ran; the coverage says so."""
     recording = record(refund_agent, refunds)
 
-    session, _ = repeat(recording, refund_agent, refunds)
+    session, _ = repeat(recording, refund_agent, refunds, run_tools=("lookup", "refund"))
 
     assert session.player.coverage.ran == 2
     assert session.player.coverage.text == "2 ran"

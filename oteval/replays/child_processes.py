@@ -1,0 +1,240 @@
+"""The programs that an agent starts during a replay: stopped, unless they are guarded or allowed.
+
+A replay guards its own process, and the Python processes of a command into which it is loaded. Any
+other program could do anything. So it is stopped before it starts, unless the user allows it by
+name; then the replay cannot vouch for the agent, and is not ``passed``. A few programs by which
+Python's own library reads facts about the machine run as ever.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from ..instrumentation.bootstrap import FOLDER, VARIABLE
+from .call_site import call_site
+from .divergence import Divergence
+from .open_replays import OpenReplay, late_attempt, replay_of_call
+from .patches import Patches
+
+__all__ = ["PROCESS_EVENTS", "guard_fork_exec", "guard_uvloop_processes"]
+
+# Programs that `platform`, `ctypes.util`, `uuid` and `locale` start to read facts.
+_READS_FACTS = frozenset(
+    {
+        *("uname", "file", "ldconfig", "gcc", "cc", "ld", "objdump", "ldd"),
+        *("ifconfig", "ip", "arp", "lanscan", "netstat", "locale", "sw_vers", "lsb_release"),
+    }
+)
+_FACT_READERS = frozenset({"platform", "ctypes.util", "uuid", "locale", "sysconfig"})
+# The helper of `multiprocessing` that removes shared memory; it runs nothing of the agent.
+_TRACKER = "from multiprocessing.resource_tracker import main"
+_PYTHON = re.compile(r"(?:python|pypy)[\d.]*$")
+_IGNORES_ENVIRONMENT = re.compile(r"-(?!-)[A-Za-z]*[IES]")
+_WITH_VALUE = ("-W", "-X", "--check-hash-based-pycs")
+
+
+def _started(program: str, arguments: Sequence[str], environment: Mapping[str, str] | None) -> None:
+    """Check that a program may start.
+
+    Raises:
+        ReplayDiverged: It may not, and misses are ``strict``.
+        PermissionError: It may not.
+    """
+    replay = replay_of_call()
+    if replay is None or _is_harmless(program, arguments):
+        return
+    if not replay.is_open:
+        raise late_attempt(replay, f"it started {_name(program)}")
+    if _is_guarded(program, arguments, os.environ if environment is None else environment):
+        return
+    name = _name(program)
+    if name in replay.programs or program in replay.programs:
+        replay.player.unguarded(f"{name} was allowed to run: its effects are not known")
+        return
+    _stop(replay, name)
+
+
+def _stop(replay: OpenReplay, name: str) -> None:
+    site = call_site()
+    replay.player.diverge(
+        Divergence(
+            "process",
+            f"the agent started {name}, which a replay cannot guard",
+            actual=name,
+            line=site.line,
+            suggestion=f"to let it act for real, without a verdict: --allow-processes {name}",
+        )
+    )
+    raise PermissionError(errno.EPERM, f"oteval replay: {name} was stopped")
+
+
+def _name(program: str) -> str:
+    return os.path.basename(program) or "a program"  # noqa: PTH119
+
+
+def _is_harmless(program: str, arguments: Sequence[str]) -> bool:
+    """Return whether Python's own library starts a program that only reads facts."""
+    if len(arguments) > 2 and any(each.startswith(_TRACKER) for each in arguments):
+        return _PYTHON.match(_name(program)) is not None
+    # `ctypes.util` asks a shell for the compiler.
+    is_listed = _name(program) in _READS_FACTS or _name(program) == "sh"
+    return is_listed and _starter() in _FACT_READERS
+
+
+def _starter() -> str:
+    """Return the module that starts the program, behind those that start programs."""
+    frame = sys._getframe(1)
+    passed = ("subprocess", "os", __name__, f"{__package__}.audited_calls")
+    while frame is not None:
+        module = str(frame.f_globals.get("__name__", ""))
+        if module not in passed:
+            file = frame.f_code.co_filename
+            return module if file.startswith((_library(), "<frozen")) else ""
+        frame = frame.f_back  # type: ignore[assignment]
+    return ""
+
+
+@functools.cache
+def _library() -> str:
+    return f"{sysconfig.get_path('stdlib')}{os.sep}"
+
+
+def _is_guarded(program: str, arguments: Sequence[str], environment: Mapping[str, str]) -> bool:
+    """Return whether a program is a Python process into which this replay is loaded."""
+    if VARIABLE not in environment or "command_child" not in environment[VARIABLE]:
+        return False
+    if str(FOLDER) not in environment.get("PYTHONPATH", "").split(os.pathsep):
+        return False
+    return _reads_environment([*_interpreter(program), *arguments[1:]])
+
+
+def _interpreter(program: str) -> list[str]:
+    """Return the command of the interpreter that runs a program; [] if it is not Python."""
+    if _PYTHON.match(_name(program)):
+        return [program]
+    path = _found(program)
+    try:
+        with path.open("rb") as file:
+            line = file.readline(500)
+    except OSError:
+        return []
+    words = line[2:].decode("utf-8", "replace").split() if line.startswith(b"#!") else []
+    if words and _name(words[0]) == "env":
+        words = words[1:]
+    return [*words, str(path)] if words and _PYTHON.match(_name(words[0])) else []
+
+
+def _found(program: str) -> Path:
+    if os.sep in program:
+        return Path(program)
+    folders = os.get_exec_path()
+    paths = (Path(folder, program) for folder in folders)
+    return next((path for path in paths if path.is_file()), Path(program))
+
+
+def _reads_environment(command: Sequence[str]) -> bool:
+    """Return whether a command of Python reads the environment when it starts."""
+    if not command or not _PYTHON.match(_name(command[0])):
+        return False
+    options = iter(command[1:])
+    for option in options:
+        if not option.startswith("-") or option in ("-c", "-m", "-"):
+            return True
+        if option in _WITH_VALUE:
+            next(options, None)
+        elif _IGNORES_ENVIRONMENT.match(option):
+            return False
+    return True
+
+
+def _text(value: Any) -> str:
+    return os.fsdecode(value) if isinstance(value, (str, bytes, os.PathLike)) else str(value)
+
+
+def _texts(values: Any) -> list[str]:
+    if isinstance(values, (str, bytes, os.PathLike)):
+        return [_text(values)]
+    return [_text(value) for value in values or ()]
+
+
+def _environment(values: Any) -> Mapping[str, str] | None:
+    if values is None:
+        return None
+    items = values.items() if isinstance(values, Mapping) else ()
+    return {_text(name): _text(value) for name, value in items}
+
+
+def _popen(executable: Any, arguments: Any, _folder: Any, environment: Any) -> None:
+    texts = _texts(arguments)
+    program = _text(executable) if executable else next(iter(texts), "")
+    _started(program, texts, _environment(environment))
+
+
+def _system(command: Any) -> None:
+    _started("sh", ["sh", "-c", _text(command)], None)
+
+
+def _posix(program: Any, arguments: Any, environment: Any = None) -> None:
+    _started(_text(program), _texts(arguments), _environment(environment))
+
+
+def _spawn(_mode: Any, program: Any, arguments: Any, environment: Any = None) -> None:
+    _posix(program, arguments, environment)
+
+
+PROCESS_EVENTS: dict[str, Callable[..., None]] = {
+    "subprocess.Popen": _popen,
+    "os.system": _system,
+    "os.posix_spawn": _posix,
+    "os.exec": _posix,
+    "os.spawn": _spawn,
+}
+"""The audit events of programs that start."""
+
+
+def guard_fork_exec(patches: Patches) -> None:
+    """Guard the function below `multiprocessing`, which Python does not audit."""
+    import _posixsubprocess
+
+    fork_exec = _posixsubprocess.fork_exec
+
+    @functools.wraps(fork_exec)
+    def guarded_fork_exec(args: Any, executables: Any, *rest: Any) -> Any:
+        program = next(iter(_texts(executables)), "")
+        environment = rest[3] if len(rest) > 3 else None
+        _started(program, _texts(args), _environment_list(environment))
+        return fork_exec(args, executables, *rest)
+
+    patches.set(_posixsubprocess, "fork_exec", guarded_fork_exec)
+
+
+def _environment_list(values: Any) -> Mapping[str, str] | None:
+    """Return the environment of ``NAME=value`` entries; None for this process's."""
+    if values is None:
+        return None
+    pairs = (entry.partition("=") for entry in _texts(values))
+    return {name: value for name, _, value in pairs}
+
+
+def guard_uvloop_processes(patches: Patches, loop: Any) -> None:
+    """Guard the processes of uvloop, which starts them without Python's functions."""
+    for name in ("subprocess_exec", "subprocess_shell"):
+        patches.set(loop, name, _guarded_start(getattr(loop, name), is_shell="shell" in name))
+
+
+def _guarded_start(start: Callable[..., Any], *, is_shell: bool) -> Callable[..., Any]:
+    @functools.wraps(start)
+    async def guarded(self: Any, protocol: Any, *command: Any, **options: Any) -> Any:
+        arguments = ["sh", "-c", *_texts(command)] if is_shell else _texts(command)
+        _started(arguments[0], arguments, _environment(options.get("env")))
+        return await start(self, protocol, *command, **options)
+
+    return guarded

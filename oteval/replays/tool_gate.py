@@ -1,0 +1,279 @@
+"""The gate of a replay: an answer that asks for a tool is given only if that tool cannot run.
+
+A recorded answer that asks for ``refund`` makes the agent refund. So the gate first finds out who
+would run it, in this order:
+
+1. The user lets it run (``--run-tool refund``, ``--tools run``).
+2. The user has named its function (``--tool refund=shop:do_refund``).
+3. An interceptor has it: `@oteval.tool`, or the tools of a framework.
+4. Exactly one function of the agent's own code is that of the tool.
+
+The functions of 2 and 4 are taken over. Otherwise the replay stops before the answer is given, and
+says which functions it found, and which option to add.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any, ClassVar, Protocol
+
+from ..errors import ConfigError
+from ..instrumentation.hooks import ToolAnswer, current_tool_hook
+from ..jsontext import loads
+from ..serialization import to_jsonable
+from .call_site import is_own_code
+from .function_results import give_result
+from .tool_functions import RUN, ToolFunction, functions_of_tools, named_function
+
+__all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]
+
+Interceptors = Callable[[Collection[str]], Mapping[str, str]]
+"""Returns the descriptions of the interceptors of tools, by the names of those that have one."""
+
+
+class ToolCallHook(Protocol):
+    """A hook of tools that knows which calls a model has asked for."""
+
+    def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
+        """Return whether a tool is to be called with these arguments."""
+
+
+class ToolGate:
+    """Decides whether the tools that a model asks for can run.
+
+    Args:
+        interceptors: Tells which tools are intercepted in this process.
+        run_tools: The tools that the user lets run.
+        functions: The functions that the user has named, by tool, as ``module:function``.
+        runs_all: Whether all tools may run.
+
+    Attributes:
+        tools: How each tool is answered that was asked for, such as ``shop.py:41, answered``.
+
+    Raises:
+        ConfigError: A function that the user has named does not exist.
+    """
+
+    def __init__(
+        self,
+        interceptors: Interceptors,
+        *,
+        run_tools: Collection[str] = (),
+        functions: Mapping[str, str] | None = None,
+        runs_all: bool = False,
+    ) -> None:
+        self._interceptors = interceptors
+        self._run_tools = frozenset(run_tools)
+        self._functions = dict(functions or {})
+        self._runs_all = runs_all
+        self._lock = threading.RLock()
+        self._taken: list[_TakenFunction] = []
+        self.tools: dict[str, str] = {}
+
+    def runs(self, name: str) -> bool:
+        """Return whether the user lets a tool run."""
+        return self._runs_all or name in self._run_tools
+
+    def open_to(self, names: Iterable[str]) -> str:
+        """Return why an answer that asks for tools cannot be given, or "".
+
+        Args:
+            names: The names of the tools.
+        """
+        with self._lock:
+            unknown = [name for name in dict.fromkeys(names) if name not in self.tools]
+            for name in unknown:
+                if self.runs(name):
+                    self.tools[name] = "runs, as you said"
+            unknown = [name for name in unknown if name not in self.tools]
+            named = [name for name in unknown if name in self._functions]
+            problems = [self._take_named(name) for name in named]
+            unknown = [name for name in unknown if name not in named]
+            if unknown:
+                intercepted = self._interceptors(unknown)
+                self.tools.update(intercepted)
+                unknown = [name for name in unknown if name not in intercepted]
+            problems += self._take_found(unknown) if unknown else []
+            return next(filter(None, problems), "")
+
+    def is_taken_over(self, name: str) -> bool:
+        """Return whether a function of the agent's own code is answered for a tool."""
+        with self._lock:
+            return any(function.runs(name) for function in self._taken)
+
+    def close(self) -> None:
+        """Give the functions that were taken over their own code back."""
+        with self._lock:
+            taken, self._taken = self._taken, []
+            for function in taken:
+                function.release()
+
+    def _take_named(self, name: str) -> str:
+        path = self._functions[name]
+        try:
+            return self._take(name, named_function(path))
+        except ConfigError as error:
+            return str(error)
+
+    def _take_found(self, names: Collection[str]) -> list[str]:
+        functions = functions_of_tools(names)
+        problems: list[str] = []
+        for name in names:
+            candidates = functions[name]
+            # Functions that are yet to be made are taken over beside the one that exists.
+            existing = [function for function in candidates if function.instances]
+            if len(candidates) == 1 or len(existing) == 1:
+                problems += [self._take(name, function) for function in candidates]
+                if existing and not any(problems):
+                    self.tools[name] = f"{existing[0].line}, answered"
+            elif not candidates and (line := _data_type(name)):
+                self.tools[name] = f"{line}, a type of data"
+            else:
+                problems.append(_refusal(name, candidates))
+        return problems
+
+    def _take(self, name: str, function: ToolFunction) -> str:
+        """Take a function over for a tool, and return why that is not possible, or ""."""
+        if function.problem:
+            return f"the model asks for {name}, and {function.problem}"
+        self._taken.append(_TakenFunction.shared(function, name))
+        self.tools[name] = f"{function.line}, answered"
+        return ""
+
+
+class _TakenFunction:
+    """A function whose calls replays answer, and the names of its tools.
+
+    Replays in several threads share it: each call goes to the replay of its thread or task.
+    """
+
+    _all: ClassVar[dict[tuple[str, int, str], _TakenFunction]] = {}
+    _lock: ClassVar[threading.RLock] = threading.RLock()
+
+    def __init__(self, key: tuple[str, int, str]) -> None:
+        self._names: Counter[str] = Counter()
+        self._uses = 0
+        self._key = key
+        self._undo = ExitStack()
+
+    def _take(self, function: ToolFunction) -> None:
+        """Take over the objects of the function that are not taken over yet."""
+        self._undo.callback(function.take_over(self._answer))
+
+    @classmethod
+    def shared(cls, function: ToolFunction, name: str) -> _TakenFunction:
+        """Take a function over for a tool; one that is taken over already is used again."""
+        with cls._lock:
+            taken = cls._all.get(function.key)
+            if taken is None:
+                taken = cls._all[function.key] = cls(function.key)
+            taken._take(function)
+            taken._uses += 1
+            taken._names[name] += 1
+            return taken
+
+    def runs(self, name: str) -> bool:
+        """Return whether the function runs a tool."""
+        return self._names[name] > 0
+
+    def release(self) -> None:
+        """Give the function its own code back if no other replay needs it."""
+        with self._lock:
+            self._uses -= 1
+            if not self._uses:
+                del self._all[self._key]
+                self._undo.close()
+
+    def _answer(self, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+        """Return the recorded result of a call, or `RUN` outside of a replay."""
+        hook: Any = current_tool_hook()
+        if hook is None:
+            return RUN
+        name, plain = self._tool_call(hook, arguments)
+        answer: ToolAnswer | None = hook.answer(name, plain)
+        return RUN if answer is None else give_result(answer, function)
+
+    def _tool_call(
+        self, hook: ToolCallHook, arguments: Mapping[str, Any]
+    ) -> tuple[str, dict[str, Any]]:
+        """Return the tool and the arguments that a call of the function stands for."""
+        forms = list(_forms(arguments))
+        texts = [value for value in arguments.values() if isinstance(value, str)]
+        names = [text for text in texts if text in self._names] or list(self._names)
+        for form in forms:
+            for name in names:
+                if hook.expects(name, form):
+                    return name, form
+        return names[0], forms[0]
+
+
+def _forms(arguments: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
+    """Yield the arguments of a call, then those that one of them holds as an object or as JSON."""
+    plain: dict[str, Any] = to_jsonable(dict(arguments))
+    yield plain
+    for value in plain.values():
+        if isinstance(value, dict):
+            yield value
+        elif isinstance(value, str) and value.lstrip()[:1] == "{":
+            try:
+                parsed = loads(value)
+            except ValueError:
+                continue
+            if isinstance(parsed, dict):
+                yield parsed
+
+
+def _data_type(name: str) -> str:
+    """Return where a class of that name is defined which only holds data, or "".
+
+    A model that is asked for structured output calls such a class as if it were a tool.
+    """
+    pydantic = sys.modules.get("pydantic")
+    if pydantic is None:
+        return ""
+    for module in list(sys.modules.values()):
+        value = getattr(module, "__dict__", {}).get(name)
+        if not (isinstance(value, type) and issubclass(value, pydantic.BaseModel)):
+            continue
+        file = getattr(sys.modules.get(value.__module__), "__file__", None) or ""
+        if is_own_code(file) and "__call__" not in vars(value):
+            return f"{value.__module__}.{value.__qualname__}"
+    return ""
+
+
+def _refusal(name: str, candidates: Collection[ToolFunction]) -> str:
+    """Return why a tool cannot be answered, and the option to add."""
+    if not candidates:
+        return (
+            f"the model asks for {name}, and no function of the agent's code has that name: name "
+            f"it with --tool {name}=MODULE:FUNCTION, decorate it with @oteval.tool, or let it run "
+            f"with --run-tool {name}"
+        )
+    lines = " and ".join(sorted(function.line for function in candidates))
+    first = min(candidates, key=lambda function: function.line)
+    return (
+        f"the model asks for {name}, and {len(candidates)} functions fit: {lines}; name the one "
+        f"that runs it: --tool {name}={first.path}"
+    )
+
+
+def tool_functions(entries: Iterable[str]) -> dict[str, str]:
+    """Return the functions of tools that options name.
+
+    Args:
+        entries: The options, as ``TOOL=MODULE:FUNCTION``.
+
+    Raises:
+        ConfigError: An entry has another form.
+    """
+    functions = {}
+    for entry in entries:
+        name, _, path = entry.partition("=")
+        if not name.strip() or ":" not in path:
+            raise ConfigError(f"--tool {entry}: write --tool TOOL=MODULE:FUNCTION")
+        functions[name.strip()] = path.strip()
+    return functions

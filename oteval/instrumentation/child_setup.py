@@ -34,6 +34,7 @@ def start(settings: Mapping[str, Any]) -> None:
     Raises:
         OtevalError: Nothing is recorded; the message says why.
     """
+    _join_invocation(settings.get("invocation", ""))
     recordings: list[Instrumentation] = []
     # Functions run in reverse order: this one after that by which the recording ends its export.
     atexit.register(_report_losses, recordings, Path(settings["losses"]))
@@ -49,6 +50,14 @@ def start(settings: Mapping[str, Any]) -> None:
         if recording.problem:
             raise OtevalError(recording.problem)
         recordings.append(recording)
+
+
+def _join_invocation(invocation: str) -> None:
+    # Without the SDK nothing is recorded, which `instrument` says.
+    with suppress(ImportError):
+        from .invocation_id import join_invocation
+
+        join_invocation(invocation)
 
 
 def _report_losses(recordings: Sequence[Instrumentation], file: Path) -> None:

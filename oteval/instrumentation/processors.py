@@ -17,6 +17,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 
 from ..redaction import ValueRedactor
 from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
+from .invocation_id import InvocationMarker
 from .span_redaction import TelemetryRedactor
 
 __all__ = ["LogExportProcessor", "RedactingExporter", "SpanExportProcessor"]
@@ -95,7 +96,7 @@ class LogExportProcessor(_Queueing, LogRecordProcessor):
 
 
 class RedactingExporter:
-    """Redacts batches before another exporter sends them.
+    """Redacts batches, and marks them with their invocation, before another exporter sends them.
 
     A span that cannot be redacted is not sent.
     """
@@ -103,6 +104,7 @@ class RedactingExporter:
     def __init__(self, exporter: BatchExporter, values: ValueRedactor) -> None:
         self._exporter = exporter
         self._redactor = TelemetryRedactor(values)
+        self._marker = InvocationMarker()
 
     def use(self, values: ValueRedactor) -> None:
         """Use other rules from the next batch on."""
@@ -124,7 +126,7 @@ class RedactingExporter:
         for one in batch:
             try:
                 redact = self._redactor.log_record if one.is_log else self._redactor.span
-                redacted.append(one._replace(item=redact(one.item)))
+                redacted.append(self._marker.marked(one._replace(item=redact(one.item))))
             except Exception as error:
                 failed, reason = failed + 1, f"it cannot be redacted: {error}"
         if redacted:

@@ -19,6 +19,8 @@ from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider
 
+from .invocation_id import INVOCATION_ID, current_invocation
+
 __all__ = ["Providers"]
 
 _ADD = ("add_span_processor", "add_log_record_processor")
@@ -141,7 +143,9 @@ class Providers:
         return True
 
     def _resource(self) -> Resource:
-        given = {SERVICE_NAME: self._service} if self._service else {}
+        given = {INVOCATION_ID: current_invocation()}
+        if self._service:
+            given[SERVICE_NAME] = self._service
         resource = Resource.create(given)
         named = str(resource.attributes.get(SERVICE_NAME, ""))
         if not named or named.startswith(_UNKNOWN_SERVICE):

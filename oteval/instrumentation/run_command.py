@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import secrets
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -47,6 +48,7 @@ class ChildSettings:
         redact: Globs for the keys of values that are replaced.
         libraries: The libraries that are instrumented; all that are known if empty.
         outer_trace: The variable TRACEPARENT with which the command was started, or "".
+        invocation: The id that everything these processes record carries, see `invocation_id`.
     """
 
     to: str = ""
@@ -58,6 +60,7 @@ class ChildSettings:
     redact: tuple[str, ...] = ()
     libraries: tuple[str, ...] = ()
     outer_trace: str = ""
+    invocation: str = field(default_factory=lambda: secrets.token_hex(8))
 
 
 @dataclass(frozen=True, slots=True)

@@ -98,7 +98,7 @@ def alone(folder: Path, sessions: int) -> float:
 def fill(folder: Path, sessions: int) -> None:
     """Write a file for each recorded session."""
     from oteval.model import Chunk, Exchange, RecordedModelCall, Recording
-    from oteval.replays.apis import api_of
+    from oteval.reconstruct.apis import api_of
     from oteval.replays.recording_files import save
 
     api = api_of("POST", URL)

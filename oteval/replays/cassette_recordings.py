@@ -13,7 +13,7 @@ from pathlib import Path
 from ..errors import InputError
 from ..jsontext import dumps
 from ..model import Chunk, Exchange, Message, RecordedModelCall, RecordedRequest, Recording
-from .apis import ModelApi, api_named
+from ..reconstruct.apis import ModelApi, api_named
 from .cassettes import read_cassette
 from .conversations import conversation_of
 from .rebuilt_calls import call_name
@@ -103,7 +103,7 @@ def cassette_exchanges(
 
 def _rebuilt(call: RecordedModelCall, name: str, base_url: str) -> Exchange:
     api = api_named(name)
-    if api is None:
+    if api is None or name not in _PATHS:
         raise InputError(f"{name}: unknown API; choose {', '.join(_PATHS)}")
     url = _PATHS[name]
     if base_url:

@@ -13,14 +13,15 @@ from dataclasses import dataclass, field, replace
 from ..errors import InputError
 from ..jsontext import dumps
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
+from ..reconstruct.apis import ModelApi, api_of
 from ..wire.recorder import ExchangeRecorder
-from .apis import ModelApi
 from .divergence import Divergence
 
 __all__ = [
     "HttpAnswer",
     "HttpRequest",
     "exchange_answer",
+    "has_whole_answer",
     "live_answer",
     "model_answer",
     "parsed",
@@ -35,14 +36,6 @@ _ABOUT_THE_BODY = ("content-encoding", "content-length", "transfer-encoding", "c
 # Clients wait for these times before they try again. Those that know it prefer milliseconds, and
 # take 0 for "not said".
 _NO_WAIT = {"retry-after-ms": "1", "retry-after": "0"}
-# How the stream of an API that was read to its last event ends.
-_LAST_EVENTS = (
-    b"[DONE]",
-    b'"response.completed"',
-    b'"response.failed"',
-    b'"response.incomplete"',
-    b'"message_stop"',
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,9 +108,15 @@ def exchange_answer(exchange: Exchange) -> HttpAnswer:
     )
 
 
+def has_whole_answer(exchange: Exchange) -> bool:
+    """Return whether an exchange has a model's whole answer, though it was not read to its end."""
+    api = api_of(exchange.method, exchange.url)
+    return api is not None and api.is_finished(exchange.response_body)
+
+
 def _end_of(exchange: Exchange) -> str:
     """Return the error of reading on where the recorded agent stopped, or ""."""
-    if exchange.is_complete or any(end in exchange.response_body for end in _LAST_EVENTS):
+    if exchange.is_complete or has_whole_answer(exchange):
         return ""
     return (
         "RemoteProtocolError: the recorded response ends here, because the recorded agent read no "
@@ -144,7 +143,7 @@ def model_answer(call: RecordedModelCall, request: RecordedRequest, api: ModelAp
         headers = {**error.headers, **_NO_WAIT}
         return _answer(error.status, headers, (error.body,), call.end_ns)
     if request.is_stream:
-        headers = {"content-type": "text/event-stream; charset=utf-8"}
+        headers = {"content-type": api.stream_type}
         return _answer(200, headers, api.write_stream(call, request), call.end_ns)
     body = api.write_response(call, request)
     return _answer(200, {"content-type": "application/json"}, (body,), call.end_ns)

@@ -29,8 +29,8 @@ from ..model import (
     Recording,
 )
 from ..patterns import Pattern, PatternError, compile_pattern
+from ..reconstruct.apis import ModelApi, api_of
 from ..text import counted, shown_url
-from .apis import ModelApi, api_of
 from .call_site import call_site
 from .conversations import conversation_of
 from .divergence import Divergence, diverged

@@ -24,8 +24,8 @@ from .request_key import is_same_text
 __all__ = ["RecordedExchanges"]
 
 _SERVED = (
-    "only requests to /chat/completions, /responses and /v1/messages are answered without a "
-    "recorded HTTP exchange"
+    "only requests to /chat/completions, /responses, /v1/messages, :generateContent and "
+    "/converse are answered without a recorded HTTP exchange"
 )
 
 

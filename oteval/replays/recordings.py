@@ -18,6 +18,7 @@ from ..model import LogRecord, Span
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from ..wire.events import EVENT_NAME, UnreadableExchange, from_log
+from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
 from .recorded_executions import executions_of
 from .recording_files import load, save
@@ -263,5 +264,7 @@ def _reasons(
         if one.problem:
             yield f"{name}: {one.problem}"
         exchange = one.call.exchange
-        if exchange is not None and not (exchange.is_complete or exchange.error):
+        if exchange is None or exchange.is_complete or exchange.error:
+            continue
+        if not has_whole_answer(exchange):
             yield f"{name}: the agent did not read the response to its end"

@@ -13,12 +13,23 @@ from typing import Any
 from urllib.parse import quote
 
 from ..jsontext import dumps
-from .apis.model_api import json_object
+from ..reconstruct.apis.model_api import json_object
 
 __all__ = ["RequestEdits"]
 
 _SYSTEM_ROLES = ("system", "developer")
-_DEPLOYMENT = re.compile(r"(?<=/deployments/)[^/?]+")
+# Of Azure, Gemini and Bedrock, whose URLs name the model.
+_MODEL_IN_URL = re.compile(
+    r"(?<=/deployments/)[^/?]+|(?<=/models/)[^/:?]+(?=:\w+)|(?<=/model/)[^/?]+(?=/converse)"
+)
+# The field of the system prompt where it is no message, and the field of the options.
+_PROMPT_FIELDS = {
+    "anthropic_messages": "system",
+    "bedrock_converse": "system",
+    "gemini": "systemInstruction",
+    "responses": "instructions",
+}
+_OPTION_FIELDS = {"bedrock_converse": "inferenceConfig", "gemini": "generationConfig"}
 
 
 @dataclass
@@ -52,16 +63,19 @@ class RequestEdits:
             request["model"] = self.model
         if self.prompt is not None and is_lead:
             self._edit_prompt(api, request, self.prompt)
-        for name, value in self.settings.items():
-            if value is None:
-                request.pop(name, None)
-            else:
-                request[name] = value
+        if self.settings:
+            field_name = _OPTION_FIELDS.get(api)
+            options = request.setdefault(field_name, {}) if field_name else request
+            for name, value in self.settings.items():
+                if value is None:
+                    options.pop(name, None)
+                else:
+                    options[name] = value
         return dumps(request).encode()
 
     def url(self, url: str) -> str:
-        """Return the URL of a request with the model, where Azure's URLs name a deployment."""
-        return url if self.model is None else _DEPLOYMENT.sub(quote(self.model, safe=""), url)
+        """Return the URL of a request with the model, where the API's URLs name it."""
+        return url if self.model is None else _MODEL_IN_URL.sub(quote(self.model, safe=""), url)
 
     def _edit_prompt(self, api: str, request: dict[str, Any], prompt: str) -> None:
         """Replace the system prompt, or add one if the agent's first request has none."""
@@ -70,14 +84,14 @@ class RequestEdits:
             self._adds_prompt = place is None
         if place is not None:
             holder, key = place
-            holder[key] = prompt
+            holder[key] = _prompt_value(api, prompt)
         elif self._adds_prompt:
             _add_system(api, request, prompt)
 
 
 def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], str] | None:
     """Return the object and the key that hold the system prompt, or None without one."""
-    top = {"anthropic_messages": "system", "responses": "instructions"}.get(api)
+    top = _PROMPT_FIELDS.get(api)
     if top is not None and request.get(top):
         return request, top
     items = request.get("messages" if api != "responses" else "input")
@@ -89,9 +103,14 @@ def _system_place(api: str, request: dict[str, Any]) -> tuple[dict[str, Any], st
 
 
 def _add_system(api: str, request: dict[str, Any], prompt: str) -> None:
-    if api == "anthropic_messages":
-        request["system"] = prompt
-    elif api == "responses":
-        request["instructions"] = prompt
+    if api in _PROMPT_FIELDS:
+        request[_PROMPT_FIELDS[api]] = _prompt_value(api, prompt)
     elif isinstance(request.get("messages"), list):
         request["messages"].insert(0, {"role": "system", "content": prompt})
+
+
+def _prompt_value(api: str, prompt: str) -> Any:
+    """Return a system prompt in the form of an API."""
+    if api == "gemini":
+        return {"parts": [{"text": prompt}]}
+    return [{"text": prompt}] if api == "bedrock_converse" else prompt

@@ -1,6 +1,6 @@
 """An HTTP endpoint that answers model requests from recordings, for agents in any language.
 
-It speaks the APIs of `oteval.replays.apis` (chat completions, responses and others) at any path
+It speaks the APIs of `oteval.reconstruct.apis` (chat completions, responses and others) at any path
 prefix, as JSON and as streams. With several sessions, a request belongs to the session that its
 path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/sessions/ID/mcp``
 and ``/mcp`` answer recorded tools, where the package `mcp` is installed.

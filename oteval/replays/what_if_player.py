@@ -16,10 +16,10 @@ from ..errors import InputError
 from ..jsontext import canonical
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
 from ..patterns import Pattern
+from ..reconstruct.apis import api_of
 from ..redaction.secrets import SecretRedactor
 from ..wire.recorder import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
-from .apis import api_of
 from .coverage import Coverage
 from .divergence import Divergence
 from .http_answers import HttpAnswer, HttpRequest, parsed, refusal

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ..errors import InputError
 from ..model import Message
 from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
-from .apis import api_of
+from ..reconstruct.apis import api_of
 from .rebuilt_calls import RebuiltCall
 
 __all__ = ["JoinedCalls", "distinct", "join_exchanges", "wire_call"]

@@ -14,7 +14,7 @@ from oteval.model import (
     RecordedToolCall,
     Recording,
 )
-from oteval.replays.apis import api_of
+from oteval.reconstruct.apis import api_of
 from oteval.wire.interception import add, library_of
 
 from ..model_server import Reply, Script, Server, serving

@@ -13,10 +13,10 @@ import pytest
 
 from oteval.model import Message, Recording, ToolCall
 from oteval.patterns import compile_pattern
+from oteval.reconstruct.apis import api_of
+from oteval.reconstruct.apis.model_api import NO_SPAN
+from oteval.reconstruct.apis.repeated_messages import repeated_messages
 from oteval.reconstruct.readers.messages import from_messages
-from oteval.replays.apis import api_of
-from oteval.replays.apis.model_api import NO_SPAN
-from oteval.replays.apis.repeated_messages import repeated_messages
 from oteval.replays.canonical_messages import CanonicalReader
 from oteval.replays.conversations import Conversation
 from oteval.replays.recording_files import load, save

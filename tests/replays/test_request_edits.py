@@ -109,6 +109,38 @@ def test_azure_names_the_model_in_the_url():
     assert RequestEdits(model="m").url("https://api.openai.com/v1/responses").endswith("responses")
 
 
+@pytest.mark.parametrize(
+    ("url", "edited_url"),
+    [
+        ("https://g/v1beta/models/old:streamGenerateContent?alt=sse", "models/new:stream"),
+        ("https://b/model/eu.old%3A0/converse-stream", "model/new/converse-stream"),
+    ],
+)
+def test_gemini_and_bedrock_name_the_model_in_the_url(url, edited_url):
+    """Their bodies do not have it."""
+    assert edited_url in RequestEdits(model="new").url(url)
+
+
+@pytest.mark.parametrize(
+    ("api", "request_fields", "field", "prompt", "options"),
+    [
+        (
+            "gemini",
+            {"contents": []},
+            "systemInstruction",
+            {"parts": [{"text": "New"}]},
+            "generation",
+        ),
+        ("bedrock_converse", {"messages": []}, "system", [{"text": "New"}], "inference"),
+    ],
+)
+def test_gemini_and_bedrock_have_their_own_fields(api, request_fields, field, prompt, options):
+    """The prompt and the options are set where these APIs read them."""
+    body = edited(RequestEdits(prompt="New", settings={"temperature": 0}), api, **request_fields)
+
+    assert body == {**request_fields, field: prompt, f"{options}Config": {"temperature": 0}}
+
+
 def test_settings_are_set_and_removed():
     """None removes an option that a model does not accept."""
     edits = RequestEdits(settings={"temperature": 0, "seed": None})

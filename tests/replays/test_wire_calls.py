@@ -10,6 +10,7 @@ from oteval.model import LogRecord, Span
 from oteval.model.recording import Chunk, Exchange, Recording
 from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct
+from oteval.reconstruct.apis.event_stream import event
 from oteval.replays.recordings import read_recording, recording_of
 from oteval.store import Store, StoredSession
 from oteval.wire.events import to_event
@@ -146,7 +147,7 @@ def test_an_exchange_that_was_sent_twice_counts_once() -> None:
 
 def test_damaged_and_unfinished_exchanges_are_named() -> None:
     """Such a recording is not whole, and says why."""
-    unfinished = exchange(20, "two", is_complete=False)
+    unfinished = exchange(20, "two", is_complete=False, chunks=(Chunk(b'{"choices": ['),))
     logs = [log(exchange(10, "one"), omitted="the body is too large"), log(unfinished)]
 
     recording = recorded(SPANS, logs)
@@ -168,10 +169,19 @@ def test_requests_that_failed_are_whole() -> None:
 
 def test_a_stream_that_the_agent_stopped_is_no_rebuilt_call() -> None:
     """The request is compared as a whole; a reason says that the answer ends early."""
-    stopped = exchange(10, "one", is_complete=False)
+    piece = {"choices": [{"index": 0, "delta": {"content": "one"}}]}
+    stopped = exchange(10, is_complete=False, chunks=(Chunk(event(piece)),))
     recording = recorded(SPANS, [log(stopped), log(exchange(20, "two"))])
     assert recording.fidelity == "wire"
     assert "the agent did not read the response to its end" in recording.reasons[0]
+
+
+def test_a_stream_that_the_agent_left_at_its_reason_is_whole() -> None:
+    """The answer is complete there; only the stream's last events were not read."""
+    last = {"choices": [{"index": 0, "delta": {"content": "one"}, "finish_reason": "stop"}]}
+    left = exchange(10, is_complete=False, chunks=(Chunk(event(last)),))
+    recording = recorded(SPANS, [log(left), log(exchange(20, "two"))])
+    assert (recording.fidelity, recording.reasons) == ("wire", ())
 
 
 def test_calls_of_an_unknown_api_are_kept_as_exchanges() -> None:

@@ -10,13 +10,21 @@ from __future__ import annotations
 from urllib.parse import urlsplit
 
 from .anthropic_messages import AnthropicMessages
+from .bedrock_converse import BedrockConverse
 from .chat_completions import ChatCompletions
+from .gemini import Gemini
 from .model_api import ApiAnswer, ErrorAnswer, ModelApi
 from .responses import Responses
 
 __all__ = ["APIS", "ApiAnswer", "ErrorAnswer", "ModelApi", "api_named", "api_of"]
 
-APIS: tuple[ModelApi, ...] = (ChatCompletions(), Responses(), AnthropicMessages())
+APIS: tuple[ModelApi, ...] = (
+    ChatCompletions(),
+    Responses(),
+    AnthropicMessages(),
+    Gemini(),
+    BedrockConverse(),
+)
 
 
 def api_of(method: str, url: str) -> ModelApi | None:

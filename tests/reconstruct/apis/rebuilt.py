@@ -10,7 +10,7 @@ import openai
 
 from oteval.model import Message, ToolCall
 from oteval.model.recording import RecordedModelCall, RecordedRequest
-from oteval.replays.apis import api_of
+from oteval.reconstruct.apis import api_of
 
 
 def recorded(answer: Message | None, **fields: Any) -> RecordedModelCall:

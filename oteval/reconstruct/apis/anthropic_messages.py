@@ -12,8 +12,8 @@ from typing import Any
 from ...jsontext import dumps, dumps_exact, loads
 from ...model import Message, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ...reconstruct.readers.messages import from_messages
-from ...reconstruct.readers.parts import is_reasoning
+from ..readers.messages import from_messages
+from ..readers.parts import is_reasoning
 from .event_stream import event
 from .model_api import (
     NO_SPAN,

@@ -83,9 +83,11 @@ class ModelApi(ABC):
 
     Attributes:
         name: The name in `RecordedRequest.api`.
+        stream_type: The content type of answers that are streams.
     """
 
     name: ClassVar[str]
+    stream_type: ClassVar[str] = "text/event-stream; charset=utf-8"
 
     @abstractmethod
     def has_path(self, path: str) -> bool:
@@ -119,6 +121,17 @@ class ModelApi(ABC):
             response = json_object(body)
         error = text_of_error(response)
         return ApiAnswer(error=error) if error else self._answer(response)
+
+    def is_finished(self, body: bytes) -> bool:
+        """Return whether a body, which may be cut, has the whole answer: it says why it ends.
+
+        Clients leave a stream there, without reading its last events.
+        """
+        try:
+            answer = self.parse_response(body)
+        except InputError:
+            return False
+        return bool(answer.error or answer.finish_reason)
 
     @abstractmethod
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:

@@ -12,9 +12,9 @@ from typing import Any
 from ...jsontext import dumps, dumps_exact
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ...reconstruct.readers.messages import from_messages
-from ...reconstruct.readers.parts import is_reasoning
-from .event_stream import event
+from ..readers.messages import from_messages
+from ..readers.parts import is_reasoning
+from .event_stream import event, is_event_stream, read_events
 from .model_api import (
     NO_SPAN,
     ApiAnswer,
@@ -109,6 +109,12 @@ class Responses(ModelApi):
             model=str(response.get("model") or ""),
             response_id=str(response.get("id") or ""),
         )
+
+    def is_finished(self, body: bytes) -> bool:
+        """Return whether a body has the whole answer: a stream's last event repeats it."""
+        if is_event_stream(body):
+            return any(event.get("type") in _LAST for event in read_events(body))
+        return super().is_finished(body)
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
         """Return a complete ``response``."""

@@ -10,8 +10,8 @@ import pytest
 from pydantic import BaseModel
 
 from oteval.model import Message, ToolCall, Usage
-from oteval.replays.apis import api_of
-from oteval.replays.apis.responses import Responses
+from oteval.reconstruct.apis import api_of
+from oteval.reconstruct.apis.responses import Responses
 
 from .rebuilt import Rebuilt, asks, recorded, says
 

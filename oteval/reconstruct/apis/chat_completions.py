@@ -14,7 +14,7 @@ from urllib.parse import unquote, urlsplit
 from ...jsontext import dumps, dumps_exact
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ...reconstruct.readers.parts import is_reasoning
+from ..readers.parts import is_reasoning
 from .event_stream import DONE, event
 from .model_api import (
     ApiAnswer,

@@ -12,8 +12,8 @@ from pydantic import BaseModel
 from oteval.errors import InputError
 from oteval.model import Message, ToolCall, Usage
 from oteval.model.recording import Exchange
-from oteval.replays.apis import api_named, api_of
-from oteval.replays.apis.chat_completions import ChatCompletions
+from oteval.reconstruct.apis import api_named, api_of
+from oteval.reconstruct.apis.chat_completions import ChatCompletions
 
 from .rebuilt import Rebuilt, asks, recorded, says
 

@@ -14,7 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from ...model import Message
-from ...reconstruct.readers.messages import from_messages
+from ..readers.messages import from_messages
 from .model_api import NO_SPAN
 
 __all__ = ["repeated_messages"]

@@ -1,0 +1,279 @@
+"""Amazon Bedrock's Converse: ``converse`` and ``converse-stream``.
+
+Facts from AWS's API reference. The model's id and the wish for a stream are in the URL. Streams are
+AWS's binary event streams. Requests of ``invoke`` have the form of each model's provider; they are
+answered as any other recorded request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, ClassVar
+from urllib.parse import unquote, urlsplit
+
+from ...jsontext import dumps, dumps_exact, loads
+from ...model import Message, Usage
+from ...model.recording import RecordedModelCall, RecordedRequest
+from ..readers.bedrock import from_blocks
+from ..readers.parts import is_reasoning
+from .aws_event_stream import encoded, is_aws_event_stream, read_messages
+from .model_api import (
+    NO_SPAN,
+    ApiAnswer,
+    ErrorAnswer,
+    ModelApi,
+    call_id,
+    json_object,
+    pieces,
+    reasoning_of,
+    text_of_error,
+    without,
+)
+
+__all__ = ["BedrockConverse"]
+
+_METHOD, _STREAM_METHOD = "/converse", "/converse-stream"
+_OWN_FIELDS = ("messages", "system", "toolConfig", "modelId", "inferenceConfig")
+# In other providers' words for the same reasons.
+_REASONS = {
+    "completed": "end_turn",
+    "stop": "end_turn",
+    "content_filter": "content_filtered",
+    "refusal": "content_filtered",
+    "length": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "tool_call": "tool_use",
+    "tool_calls": "tool_use",
+}
+_ERRORS = {
+    400: "ValidationException",
+    403: "AccessDeniedException",
+    404: "ResourceNotFoundException",
+    408: "ModelTimeoutException",
+    424: "ModelErrorException",
+    429: "ThrottlingException",
+    503: "ServiceUnavailableException",
+}
+
+
+class BedrockConverse(ModelApi):
+    """The API ``POST .../model/ID/converse`` and ``/converse-stream``."""
+
+    name = "bedrock_converse"
+    stream_type: ClassVar[str] = "application/vnd.amazon.eventstream"
+
+    def has_path(self, path: str) -> bool:
+        """Return whether a path is one of the two of a model, after any prefix."""
+        return "/model/" in path and path.endswith((_METHOD, _STREAM_METHOD))
+
+    def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
+        """Return the request in a body; the URL names the model and says whether to stream."""
+        fields = json_object(body)
+        path = urlsplit(url).path.rstrip("/")
+        config = fields.get("toolConfig") or {}
+        settings = {**without(fields, *_OWN_FIELDS), **(fields.get("inferenceConfig") or {})}
+        if choice := config.get("toolChoice"):
+            settings["toolChoice"] = choice
+        return RecordedRequest(
+            api=self.name,
+            model=_model_in(path),
+            messages=tuple(_messages(fields)),
+            tools=tuple(_tool(tool) for tool in config.get("tools") or () if _is_tool(tool)),
+            settings=settings,
+            is_stream=path.endswith(_STREAM_METHOD),
+        )
+
+    def parse_response(self, body: bytes, is_stream: bool | None = None) -> ApiAnswer:
+        """Return the answer in a body: JSON, or the messages of an event stream."""
+        if is_stream is False or not is_aws_event_stream(body):
+            response: Mapping[str, Any] = json_object(body)
+            if "output" not in response and isinstance(response.get("message"), str):
+                response = {"error": response["message"]}
+        else:
+            events = []
+            for message in read_messages(body):
+                if message.is_error:
+                    return ApiAnswer(error=str(message.fields.get("message") or message.name))
+                events.append({message.name: message.fields})
+            response = self._assembled(events)
+        error = text_of_error(response)
+        return ApiAnswer(error=error) if error else self._answer(response)
+
+    def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        response: dict[str, Any] = {}
+        blocks: dict[int, dict[str, Any]] = {}
+        for event in events:
+            for name, fields in event.items():
+                block = blocks.setdefault(fields.get("contentBlockIndex") or 0, {})
+                if name == "contentBlockStart":
+                    block.update(fields.get("start") or {})
+                elif name == "contentBlockDelta":
+                    _grow(block, fields.get("delta") or {})
+                elif name in ("messageStop", "metadata"):
+                    response.update(fields)
+        content = [_finished(blocks[index]) for index in sorted(blocks) if blocks[index]]
+        return {**response, "output": {"message": {"role": "assistant", "content": content}}}
+
+    def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
+        usage = response.get("usage") or {}
+        cached = usage.get("cacheReadInputTokens") or 0
+        written = usage.get("cacheWriteInputTokens") or 0
+        output = (response.get("output") or {}).get("message") or {}
+        answers = from_blocks("assistant", output.get("content") or [], NO_SPAN)
+        answers = [message for message in answers if message.role == "assistant"]
+        return ApiAnswer(
+            message=answers[-1] if answers else Message("assistant", ""),
+            finish_reason=str(response.get("stopReason") or ""),
+            usage=Usage(
+                (usage.get("inputTokens") or 0) + cached + written,
+                usage.get("outputTokens") or 0,
+                cached,
+                1,
+            ),
+        )
+
+    def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
+        """Return the answer of ``converse``."""
+        del request
+        message = {"role": "assistant", "content": list(_blocks(call))}
+        return dumps(
+            {
+                "metrics": {"latencyMs": _latency(call)},
+                "output": {"message": message},
+                "stopReason": _stop_reason(call),
+                "usage": _usage(call),
+            }
+        ).encode()
+
+    def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
+        """Return the messages from ``messageStart`` to ``metadata``."""
+        del request
+        events = [encoded("messageStart", {"role": "assistant"})]
+        for index, block in enumerate(_blocks(call)):
+            events += [encoded(name, fields) for name, fields in _block_events(block, index)]
+        metadata = {"metrics": {"latencyMs": _latency(call)}, "usage": _usage(call)}
+        stop = encoded("messageStop", {"stopReason": _stop_reason(call)})
+        return [*events, stop, encoded("metadata", metadata)]
+
+    def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
+        """Return the response of a failed call; its header names the exception."""
+        answer = super().write_error(call)
+        kind = _ERRORS.get(answer.status, "InternalServerException")
+        return ErrorAnswer(answer.status, answer.body, {"x-amzn-errortype": kind, **answer.headers})
+
+    def _error_body(self, error: str, status: int) -> bytes:
+        del status
+        return dumps({"message": error}).encode()
+
+
+def _model_in(path: str) -> str:
+    _, _, rest = path.rpartition("/model/")
+    return unquote(rest.rpartition("/")[0])
+
+
+def _messages(fields: Mapping[str, Any]) -> Iterator[Message]:
+    if system := fields.get("system"):
+        yield from from_blocks("system", system, NO_SPAN)
+    for message in fields.get("messages") or ():
+        yield from from_blocks(str(message.get("role")), message.get("content"), NO_SPAN)
+
+
+def _is_tool(tool: Any) -> bool:
+    return isinstance(tool, Mapping) and "cachePoint" not in tool
+
+
+def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a definition in the form of chat completions."""
+    spec = tool.get("toolSpec")
+    if not isinstance(spec, Mapping):
+        return tool  # One that the provider runs.
+    function = {key: spec[key] for key in ("name", "description") if key in spec}
+    schema = (spec.get("inputSchema") or {}).get("json")
+    return {"type": "function", "function": {**function, "parameters": schema}}
+
+
+def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
+    """Add a delta to a block; the input of a tool grows as JSON text."""
+    if isinstance(delta.get("text"), str):
+        block["text"] = block.get("text", "") + delta["text"]
+    tool = delta.get("toolUse")
+    if isinstance(tool, Mapping):
+        use = dict(block.get("toolUse") or {})
+        use["input"] = str(use.get("input") or "") + str(tool.get("input") or "")
+        block["toolUse"] = use
+    thought = delta.get("reasoningContent")
+    if isinstance(thought, Mapping):
+        content = block.setdefault("reasoningContent", {})
+        text = content.setdefault("reasoningText", {})
+        for key in ("text", "signature"):
+            if isinstance(thought.get(key), str):
+                text[key] = text.get(key, "") + thought[key]
+        if "redactedContent" in thought:
+            block["reasoningContent"] = {"redactedContent": thought["redactedContent"]}
+
+
+def _finished(block: dict[str, Any]) -> dict[str, Any]:
+    tool = block.get("toolUse")
+    if isinstance(tool, Mapping) and isinstance(tool.get("input"), str):
+        try:
+            arguments = loads(tool["input"]) if tool["input"] else {}
+        except ValueError:
+            arguments = tool["input"]
+        return {**block, "toolUse": {**tool, "input": arguments}}
+    return block
+
+
+def _stop_reason(call: RecordedModelCall) -> str:
+    reason = _REASONS.get(call.finish_reason.lower(), call.finish_reason.lower())
+    if call.answer and call.answer.tool_calls and reason in ("", "end_turn"):
+        return "tool_use"
+    return reason or "end_turn"
+
+
+def _latency(call: RecordedModelCall) -> int:
+    return max(call.end_ns - call.start_ns, 0) // 10**6
+
+
+def _usage(call: RecordedModelCall) -> dict[str, int]:
+    sent, received = call.input_tokens, call.output_tokens
+    return {"inputTokens": sent, "outputTokens": received, "totalTokens": sent + received}
+
+
+def _blocks(call: RecordedModelCall) -> Iterator[dict[str, Any]]:
+    """Yield the blocks of an answer: reasoning, text, calls."""
+    message = call.answer or Message("assistant")
+    for part in message.parts:
+        if isinstance(part.get("reasoningContent"), Mapping):
+            yield {"reasoningContent": part["reasoningContent"]}
+        elif is_reasoning(part) and (thought := reasoning_of(part)):
+            yield {"reasoningContent": {"reasoningText": {"text": thought}}}
+    if message.content or not message.tool_calls:
+        yield {"text": message.content or ""}
+    for index, asked in enumerate(message.tool_calls):
+        arguments = asked.arguments
+        if not isinstance(arguments, Mapping):
+            arguments = {} if arguments is None else {"input": arguments}
+        use_id = call_id(call, index, "tooluse_")
+        yield {"toolUse": {"toolUseId": use_id, "name": asked.name, "input": arguments}}
+
+
+def _block_events(block: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield the events that stream one block."""
+    at = {"contentBlockIndex": index}
+    deltas: list[dict[str, Any]]
+    if "toolUse" in block:
+        use = block["toolUse"]
+        start = {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
+        yield "contentBlockStart", {"start": start, **at}
+        texts = pieces(dumps_exact(use["input"]))
+        deltas = [{"toolUse": {"input": piece}} for piece in texts]
+    elif "reasoningContent" in block:
+        content = block["reasoningContent"]
+        text = content.get("reasoningText")
+        parts = {key: {key: value} for key, value in (text or content).items()}
+        deltas = [{"reasoningContent": part} for part in parts.values()]
+    else:
+        deltas = [{"text": piece} for piece in pieces(block["text"])]
+    for delta in deltas:
+        yield "contentBlockDelta", {"delta": delta, **at}
+    yield "contentBlockStop", at

@@ -14,6 +14,7 @@ __all__ = [
     "CALL_ID",
     "CONVERSATION_ID",
     "EVENT_NAME",
+    "FINISH_REASONS",
     "INPUT",
     "OPERATION",
     "OUTPUT",
@@ -59,6 +60,12 @@ REQUEST_MODEL = ("gen_ai.request.model",)
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
 # The name of a log event, from emitters that do not set OTLP's ``eventName``.
 EVENT_NAME = ("event.name", "otel.event.name")
+FINISH_REASONS = (
+    "gen_ai.response.finish_reasons",
+    "ai.response.finishReason",
+    "llm.finish_reason",
+    "gen_ai.completion.0.finish_reason",
+)
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")
 CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id", "tool_use_id")
 TOKENS_IN = (

@@ -17,7 +17,6 @@ from dataclasses import dataclass, replace
 from ..jsontext import canonical
 from ..model import Gap, Message, Span
 from .entries import key_of, keys_of
-from .gaps import gap
 from .operations import ModelCall, ToolRun
 from .runs import TracedRun
 from .tree import order
@@ -67,7 +66,6 @@ def fold_nested(run: TracedRun) -> None:
     for outer, inner in run.nested:
         if _is_within(outer, inner):
             inside[id(outer)].append(inner)
-    counts: dict[str, int] = defaultdict(int)
     changes: _Changes = {}
     for key, inner_calls in inside.items():
         outer = outers[key]
@@ -76,11 +74,9 @@ def fold_nested(run: TracedRun) -> None:
             continue
         for call in inner_calls:
             changes[id(call)] = None
-            counts[call.span.scope] += call.span.scope != outer.span.scope
         changes[key] = _completed(outer, inner_calls)
     run.nested = []
     _change(run, changes)
-    _note(run, counts)
 
 
 def _is_within(outer: ModelCall, inner: ModelCall) -> bool:
@@ -190,14 +186,6 @@ def _change(run: TracedRun, changes: _Changes) -> None:
     if lost:
         still = {found for call in kept for found in call.gaps}
         run.gaps = [found for found in run.gaps if found not in lost or found in still]
-
-
-def _note(run: TracedRun, counts: dict[str, int]) -> None:
-    found = {scope: count for scope, count in sorted(counts.items()) if count}
-    if found:
-        names = ", ".join(scope or "an unnamed scope" for scope in found)
-        span_id = run.root.span.span_id
-        run.gaps.append(gap("duplicate_call", span_id, count=sum(found.values()), scopes=names))
 
 
 @dataclass(eq=False, slots=True)
@@ -328,7 +316,6 @@ def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
     runs: dict[int, TracedRun] = {}
     holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)
-    counts: dict[int, dict[str, int]] = defaultdict(lambda: defaultdict(int))
     others: dict[int, tuple[_Recording, list[ModelCall]]] = {}
     for member in doubles:
         kept, call = member.kept, member.call
@@ -336,7 +323,6 @@ def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
         runs.update({id(member.run): member.run, id(kept.run): kept.run})
         holders[id(member.run)] = kept.run
         changes[id(member.run)][id(call)] = None
-        counts[id(kept.run)][call.span.scope] += 1
         others.setdefault(id(kept), (kept, []))[1].append(call)
         _keep_trace(kept.run, call)
     for kept, calls in others.values():
@@ -344,7 +330,6 @@ def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
         changes[id(kept.run)][id(kept.call)] = _completed(kept.call, calls)
     for key, found in changes.items():
         _change(runs[key], found)
-        _note(runs[key], counts[key])
     return holders
 
 

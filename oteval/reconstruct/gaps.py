@@ -32,7 +32,6 @@ CODES: dict[str, str] = {
     ),
     "content_unreadable": "{key} could not be read: {reason}",
     "cyclic_parents": "the span's parents form a circle; the span was taken as a root",
-    "duplicate_call": "{count} model calls were recorded again by {scopes}; each is counted once",
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
     "history_missing": (
         "the conversation begins with a tool's result; load the trace before it, unless the "
@@ -70,7 +69,6 @@ _OF_ONE = {
     "calls_left_out": (
         "the emitter left a tool call out of the history; load the earlier traces, which hold it"
     ),
-    "duplicate_call": "1 model call was recorded again by {scopes}; it is counted once",
     "history_rewritten": (
         "this model call no longer held 1 earlier message; both versions are kept"
     ),

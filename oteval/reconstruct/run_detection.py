@@ -21,6 +21,7 @@ from .. import semconv
 from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
 from .duplicates import fold_nested, join_streams
+from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from .runs import TracedRun, Visit
@@ -74,8 +75,10 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         logs: The trace's log records by span id, in order of time.
     """
     roots = adopted(build(spans), logs)
-    found = [run for root in roots for run in _runs_of_tree(root, logs)]
+    exchanges = ExchangeIndex(roots, logs)
+    found = [run for root in roots for run in _runs_of_tree(root, exchanges)]
     found.sort(key=_order_of_run)
+    _drop_repeated(found, exchanges)
     runs = _without_empty(found)
     for run in runs:
         join_streams(run)
@@ -105,14 +108,33 @@ def _without_empty(found: list[TracedRun]) -> list[TracedRun]:
     return kept
 
 
-def _runs_of_tree(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> list[TracedRun]:
+def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
+    """Take out calls in exchanges that other spans record, though they are not around them."""
+    calls = [call for run in runs for call in run.model_calls]
+    of_exchanges = [call for call in calls if id(call) in exchanges.calls]
+    if not of_exchanges:
+        return
+    others = [call for call in calls if id(call) not in exchanges.calls]
+    repeated = exchanges.repeated(others, of_exchanges)
+    for run in runs:
+        kept = [call for call in run.model_calls if id(call) not in repeated]
+        if len(kept) < len(run.model_calls):
+            lost = {found for call in run.model_calls for found in call.gaps}
+            lost -= {found for call in kept for found in call.gaps}
+            run.model_calls = kept
+            run.gaps = [found for found in run.gaps if found not in lost]
+
+
+def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
     top = TracedRun(root)
     found = [top]
     places: dict[int, _Place] = {}
     nodes = list(root.walk())
     for node in nodes:
         above = places[id(node.parent)] if node is not root else _Place(top)
-        dialect, operation = read_span(node.span, logs.get(node.span.span_id, ()))
+        dialect, operation = read_span(node.span, exchanges.logs_of(node.span.span_id, above.call))
+        if isinstance(operation, ModelCall) and dialect == EXCHANGE_DIALECT:
+            exchanges.calls.add(id(operation))
         place = places[id(node)] = _place(node, operation, above, found)
         run = place.run
         run.spans.append(node.span)

@@ -32,7 +32,6 @@ _SETTINGS = {
     "top_p": "gen_ai.request.top_p",
 }
 _PARAMETERS = "llm.invocation_parameters"  # OpenInference's: the options as JSON.
-_REASONS = ("gen_ai.response.finish_reasons", "ai.response.finishReason", "llm.finish_reason")
 _STATUSES = ("http.response.status_code", "http.status_code", "error.type")
 
 
@@ -163,7 +162,7 @@ def _settings(attributes: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _finish_reason(attributes: Mapping[str, Any]) -> str:
-    found = semconv.first(attributes, _REASONS)
+    found = semconv.first(attributes, semconv.FINISH_REASONS)
     if isinstance(found, (list, tuple)):
         found = found[0] if found else ""
     return found if isinstance(found, str) else ""

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..model import LogRecord, Span
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
-from ..wire.events import EVENT_NAME, UnreadableExchange, from_log
+from ..wire.events import UnreadableExchange, from_log
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
 from .recorded_executions import executions_of
@@ -89,7 +89,7 @@ def recording_of(
         logs: The log records of its traces, with those of HTTP exchanges.
     """
     members = set(session.trajectory_ids)
-    found = reconstruct_with_runs(spans, [r for r in logs if r.event_name != EVENT_NAME])
+    found = reconstruct_with_runs(spans, logs)
     family = [one for one in found if one.trajectory.id in members]
     around = _around(family, [one for one in found if one.trajectory.id not in members])
     exchanges, damaged = _exchanges(logs)

@@ -8,12 +8,11 @@ last one. All of them are kept, since an agent makes them again.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
-from ..errors import InputError
 from ..model import Message
-from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
-from ..reconstruct.apis import api_of
+from ..model.recording import Exchange, RecordedModelCall
+from ..reconstruct.exchange_calls import recorded_call
 from .rebuilt_calls import RebuiltCall
 
 __all__ = ["JoinedCalls", "distinct", "join_exchanges", "wire_call"]
@@ -34,45 +33,8 @@ class JoinedCalls:
 
 def wire_call(exchange: Exchange) -> RebuiltCall | None:
     """Return the model call that an exchange is, or None if it is not one."""
-    api = api_of(exchange.method, exchange.url)
-    if api is None:
-        return None
-    call = RecordedModelCall(
-        request=RecordedRequest(api=api.name),
-        exchange=exchange,
-        error=exchange.error,
-        start_ns=exchange.start_ns,
-        end_ns=exchange.end_ns,
-        trace_id=exchange.trace_id,
-        span_id=exchange.span_id,
-    )
-    try:
-        call = replace(call, request=api.parse_request(exchange.request_body, exchange.url))
-    except InputError as error:
-        return RebuiltCall(call, f"its request cannot be read: {error}")
-    if exchange.status == 0:
-        return RebuiltCall(call)
-    try:
-        answer = api.parse_response(exchange.response_body)
-    except InputError as error:
-        if exchange.status >= 400:
-            failed = replace(call, error=f"HTTP {exchange.status}", status=exchange.status)
-            return RebuiltCall(failed)
-        return RebuiltCall(call, f"its response cannot be read: {error}")
-    is_error = exchange.status >= 400 or bool(answer.error)
-    call = replace(
-        call,
-        answer=None if is_error else answer.message,
-        error=(answer.error or f"HTTP {exchange.status}") if is_error else exchange.error,
-        status=exchange.status if is_error else 0,
-        choices=answer.choices,
-        finish_reason=answer.finish_reason,
-        model=answer.model,
-        response_id=answer.response_id,
-        input_tokens=answer.usage.input_tokens,
-        output_tokens=answer.usage.output_tokens,
-    )
-    return RebuiltCall(call)
+    recorded = recorded_call(exchange)
+    return None if recorded is None else RebuiltCall(*recorded)
 
 
 def distinct(exchanges: Sequence[Exchange]) -> list[Exchange]:

@@ -87,7 +87,7 @@ def test_what_counts_once_says_so():
     notes = {account.span.span_id: account.note for account in found.accounts}
     told_twice = "another span records the same call; it is counted once"
     assert (notes["inner"], notes["u"]) == (told_twice, told_twice)
-    assert [code for code, _ in found.gaps] == ["duplicate_call", "unmatched_tool_span"]
+    assert [code for code, _ in found.gaps] == ["unmatched_tool_span"]
 
 
 def test_spans_are_listed_as_a_tree():

@@ -44,7 +44,7 @@ FAILED = "model_call_failed"  # plain clients end with a call whose connection f
 TABLE = {
     "adot_agentcore_strands": Row("adot"),
     "crewai_openinference": Row("crewai+openinference"),
-    "dup_openinference_langchain_and_openai": Row("openinference", gaps="duplicate_call"),
+    "dup_openinference_langchain_and_openai": Row("openinference"),
     "fastmcp_native": Row("mcp", None, "content_not_captured no_model_spans"),
     "genai_openai_chat": Row("genai", gaps=FAILED),
     "genai_openai_chat_eventonly": Row("genai", gaps=FAILED),

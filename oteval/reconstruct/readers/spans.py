@@ -30,6 +30,14 @@ __all__ = [
     "without_placeholders",
 ]
 
+# Why a model ends an answer of its own accord, in the words of all providers.
+_FINISHED = frozenset(
+    {
+        *("completed", "content_filter", "end_turn", "finish_reason_stop", "function_call"),
+        *("length", "max_output_tokens", "max_tokens", "pause_turn", "refusal", "stop"),
+        *("stop_sequence", "tool_call", "tool_calls", "tool_use"),
+    }
+)
 # More than any count can be; sums of it still are 64-bit numbers.
 _MAX_COUNT = 1 << 48
 
@@ -79,10 +87,25 @@ def is_whole(gaps: Sequence[Gap]) -> bool:
 
 
 def model_failure(span: Span) -> list[Gap]:
-    """Return the gap of a model call that failed."""
-    if not span.is_error:
+    """Return the gap of a model call that failed.
+
+    A client may leave a stream once it has the reason why the model finished. Instrumentations end
+    such a span with an error, but the model has answered.
+    """
+    if not span.is_error or _has_finished(span):
         return []
     return [gap("model_call_failed", span.span_id, reason=error_text(span))]
+
+
+def _has_finished(span: Span) -> bool:
+    """Return whether a span says that the model finished its answer."""
+    reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
+    if isinstance(reasons, str):
+        reasons = [reasons]
+    if not isinstance(reasons, Sequence):
+        return False
+    finished = [str(reason).lower() in _FINISHED for reason in reasons if reason]
+    return bool(finished) and all(finished)
 
 
 def without_placeholders(

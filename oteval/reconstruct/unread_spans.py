@@ -1,6 +1,7 @@
 """Spans of requests, database calls and the like, beside those of an application's agents.
 
-A trace of nothing else has no agent, and so no trajectory.
+A trace of nothing else has no agent, and so no trajectory. Web frameworks may
+write their own steps inside the span of a request that they serve; these are of the same kind.
 """
 
 from __future__ import annotations
@@ -38,6 +39,7 @@ _KINDS = (
     ("an HTTP request", ("http.", "asgi.", "url.")),
     ("a network call", ("dns.", "net.", "network.", "server.address", "tls.")),
 )
+_SERVED_KINDS = (2, 5)  # of servers and of consumers
 _PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 
@@ -73,11 +75,14 @@ def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogReco
         spans: The trace's spans.
         logs: The trace's log records by span id.
     """
+    servers = {
+        span.scope for span in spans if span.kind in _SERVED_KINDS and infrastructure_of(span)
+    }
     return all(
         _creates_agent(span)
         or (
             dialect_of(span, logs.get(span.span_id, ())) is None
-            and infrastructure_of(span)
+            and (infrastructure_of(span) or (span.scope and span.scope in servers))
             and not foreign_marks(span)
         )
         for span in spans

@@ -46,6 +46,28 @@ def test_a_trace_with_anything_else_is_not_passed_over(attributes: dict[str, str
     assert codes(found)[0] in ("no_model_spans", "unknown_dialect")
 
 
+@pytest.mark.parametrize("kind", [2, 5])
+def test_the_steps_of_a_web_framework_are_of_the_request(kind: int):
+    """FastAPI writes them by itself; a request without a model call is no run."""
+    step = {"code.function.name": "app.endpoint"}
+    spans = [
+        span("a", 1, attributes=REQUEST, end=9, kind=kind, scope="fastapi"),
+        span("b", 2, parent="a", attributes=step, scope="fastapi"),
+    ]
+
+    assert reconstruct(spans) == []
+
+
+def test_the_spans_of_an_application_in_a_request_are_not_passed_over():
+    """They may be an agent's."""
+    found = only(
+        span("a", 1, attributes=REQUEST, end=9, kind=2, scope="fastapi"),
+        span("b", 2, parent="a", attributes={"app.step": "plan"}, scope="app"),
+    )
+
+    assert codes(found) == ["no_model_spans"]
+
+
 def test_requests_around_an_agent_are_of_its_trace():
     """An agent behind a web server is a run as ever."""
     found = only(

@@ -228,7 +228,10 @@ def _record_http(providers: Any) -> None:
     rules = dict.fromkeys(rule for handle in _ACTIVE.values() for rule in handle._rules)
     before = _RECORDING
     redactor = SecretRedactor(rules)
-    _RECORDING = add(WireRecorder(providers.logger, redactor=redactor, worker=_WORKER))
+    recorder = WireRecorder(
+        providers.logger, redactor=redactor, worker=_WORKER, tracer_provider=providers.tracer
+    )
+    _RECORDING = add(recorder)
     if before is not None:
         before.remove()
 

@@ -30,6 +30,7 @@ from weakref import WeakSet
 
 from ..errors import ReplayDiverged
 from ..import_hook import ImportHook
+from ..wire.interception import CLIENTS
 from .address_list import is_local_name, shown_address
 from .audited_calls import audit
 from .call_site import CallSite, call_site
@@ -41,7 +42,6 @@ from .patches import Patches
 __all__ = ["network_guard"]
 
 _INTERNET = (socket.AF_INET, socket.AF_INET6)
-_INTERCEPTED = ("httpx", "httpx2", "requests")
 _RESOLVERS = ("gethostbyname", "gethostbyname_ex", "gethostbyaddr")
 _Function = Callable[..., Any]
 
@@ -126,7 +126,7 @@ def _is_allowed(replay: OpenReplay, host: str, port: int | None) -> bool:
 def _divergence(address: str, port: int | None, client: str, site: CallSite) -> Divergence:
     who = client if client and client != "socket" else "the agent"
     did = "connect to" if port is not None else "resolve the name"
-    if client in _INTERCEPTED:
+    if client in CLIENTS:
         how = f"; {client} did not send it by its usual transport"
     else:
         how = "" if who == "the agent" else f"; requests of {client} are not intercepted"

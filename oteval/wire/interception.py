@@ -1,11 +1,12 @@
-"""Interception of the HTTP requests that httpx, httpx2 and requests send.
+"""Interception of the HTTP requests that httpx, httpx2, requests, urllib3 and aiohttp send.
 
 An `Interceptor` gets every request at the transport, where it is about to be sent, and decides how
 to answer it. The hooks are set on the classes ``HTTPTransport`` and ``AsyncHTTPTransport``. They
 therefore also apply to clients that exist already, to subclasses, and to transports that wrap
 others: such a transport is passed by, and the request is intercepted once, where it would reach
-the network. Retries are separate requests. For requests, ``HTTPAdapter`` is hooked, and its
-requests are described by those of httpx, see `requests_adapter`.
+the network. Retries are separate requests. For requests, ``HTTPAdapter`` is hooked, for urllib3
+(and so for botocore) its pools, for aiohttp its sessions: their requests are described by those of
+httpx, see `requests_adapter`, `urllib3_adapter` and `aiohttp_adapter`.
 
 Libraries that are not imported yet are hooked when they are imported. The hooks lie below the
 wrappers of wrapt, which OpenTelemetry's instrumentation uses: the current span is then the span of
@@ -28,20 +29,25 @@ from types import ModuleType
 from typing import Any, Protocol, Self
 
 from ..import_hook import ImportHook
+from .aiohttp_adapter import intercepted_request, is_supported
 from .requests_adapter import intercepted_send
+from .urllib3_adapter import intercepted_urlopen
 
-__all__ = ["LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
+__all__ = ["CLIENTS", "LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
 
 LIBRARIES = ("httpx", "httpx2")
 """The libraries whose requests and responses an interceptor gets."""
 
-_CLIENTS = (*LIBRARIES, "requests")
+CLIENTS = (*LIBRARIES, "aiohttp", "requests", "urllib3")
+"""The libraries whose requests are intercepted."""
 
 Send = Callable[[Any], Any]
 SendAsync = Callable[[Any], Awaitable[Any]]
 
 _METHODS = (
     ("HTTPAdapter", "send"),
+    ("HTTPConnectionPool", "urlopen"),
+    ("ClientSession", "_request"),
     ("HTTPTransport", "handle_request"),
     ("AsyncHTTPTransport", "handle_async_request"),
     ("MockTransport", "handle_request"),
@@ -121,6 +127,8 @@ def library_of(request: Any) -> ModuleType:
 
 
 _handled: ContextVar[Any] = ContextVar("oteval_handled_request", default=None)
+# requests sends by urllib3, which calls itself for a retry.
+_is_below_urllib3: ContextVar[bool] = ContextVar("oteval_below_urllib3", default=False)
 
 
 class _Handling:
@@ -130,16 +138,20 @@ class _Handling:
     two hooks: the interceptors must not get it again.
     """
 
-    def __init__(self, request: Any) -> None:
-        self._request = request
+    def __init__(self, request: Any, *, sends_by_urllib3: bool = False) -> None:
+        self._request, self._sends_by_urllib3 = request, sends_by_urllib3
 
     def __enter__(self) -> None:
         self._token = _handled.set(self._request)
+        if self._sends_by_urllib3:
+            self._urllib3_token = _is_below_urllib3.set(True)
 
     def __exit__(self, *_exception: object) -> None:
         # A coroutine that nobody awaits any more is closed in another context.
         with contextlib.suppress(ValueError):
             _handled.reset(self._token)
+            if self._sends_by_urllib3:
+                _is_below_urllib3.reset(self._urllib3_token)
 
 
 class _Hooks:
@@ -148,7 +160,7 @@ class _Hooks:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._active: tuple[Interception, ...] = ()
-        self._importer = ImportHook(_CLIENTS, self.hook)
+        self._importer = ImportHook(CLIENTS, self.hook)
 
     def chain(self, *, is_mock: bool) -> tuple[Interceptor, ...]:
         """Return the interceptors for a request, the first added first."""
@@ -162,7 +174,7 @@ class _Hooks:
             self._active = (*self._active, interception)
             if self._importer not in sys.meta_path:
                 sys.meta_path.insert(0, self._importer)
-        for name in _CLIENTS:
+        for name in CLIENTS:
             module = sys.modules.get(name)
             # Another thread may be importing it now: importing it here waits for that.
             if module is not None and getattr(module.__spec__, "_initializing", False):
@@ -177,7 +189,7 @@ class _Hooks:
                 return
             if self._importer in sys.meta_path:
                 sys.meta_path.remove(self._importer)
-            for name in _CLIENTS:
+            for name in CLIENTS:
                 for owner, method in _owners(sys.modules.get(name)):
                     _unhook(owner, method)
 
@@ -195,7 +207,9 @@ def _owners(module: ModuleType | None) -> Iterator[tuple[type, str]]:
     module = getattr(module, "adapters", module)
     for name, method in _METHODS:
         owner = getattr(module, name, None)
-        if isinstance(owner, type) and method in vars(owner):
+        if not isinstance(owner, type) or method not in vars(owner):
+            continue
+        if method != "_request" or is_supported(owner):
             yield owner, method
 
 
@@ -223,8 +237,8 @@ def _hook(owner: type, method: str) -> None:
         below = getattr(below, "__wrapped__", None)
     is_mock = owner.__name__ == "MockTransport"
     hooked: Any
-    if method == "send":
-        hooked = _requests_hook(function)
+    if method in _OTHER_HOOKS:
+        hooked = _OTHER_HOOKS[method](function)
     else:
         hooked = (_async_hook if "async" in method else _sync_hook)(function, is_mock)
     setattr(hooked, _MARK, function)
@@ -271,10 +285,36 @@ def _requests_hook(original: Callable[..., Any]) -> Callable[..., Any]:
         def sent(prepared: Any) -> Any:
             return original(self, prepared, *args, **options)
 
-        with _Handling(request):
+        with _Handling(request, sends_by_urllib3=True):
             return intercepted_send(sent, self, request, functools.partial(_handled_by, chain))
 
     return send
+
+
+def _urllib3_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def urlopen(self: Any, *args: Any, **options: Any) -> Any:
+        chain = _hooks.chain(is_mock=False)
+        if not chain or _is_below_urllib3.get():
+            return original(self, *args, **options)
+
+        with _Handling(None, sends_by_urllib3=True):
+            handled = functools.partial(_handled_by, chain)
+            return intercepted_urlopen(original, self, args, options, handled)
+
+    return urlopen
+
+
+def _aiohttp_hook(original: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    async def _request(self: Any, *args: Any, **options: Any) -> Any:
+        chain = _hooks.chain(is_mock=False)
+        if not chain:
+            return await original(self, *args, **options)
+        handled = functools.partial(_handled_async, chain)
+        return await intercepted_request(original, self, args, options, handled)
+
+    return _request
 
 
 def _handled_by(chain: tuple[Interceptor, ...], request: Any, send: Send) -> Any:
@@ -298,15 +338,28 @@ def _async_hook(
         if not chain or _handled.get() is request:
             return await original(self, request)
 
-        def sender(index: int) -> SendAsync:
-            if index < 0:
-                return functools.partial(original, self)
-            return lambda sent: chain[index].handle_async(sent, sender(index - 1))
-
         with _Handling(request):
-            return await sender(len(chain) - 1)(request)
+            return await _handled_async(chain, request, functools.partial(original, self))
 
     return handle_async_request
+
+
+async def _handled_async(chain: tuple[Interceptor, ...], request: Any, send: SendAsync) -> Any:
+    """Return the response that the interceptors give, the last one first."""
+    for interceptor in chain:
+        send = functools.partial(_passed_async, interceptor, send)
+    return await send(request)
+
+
+async def _passed_async(interceptor: Interceptor, send: SendAsync, request: Any) -> Any:
+    return await interceptor.handle_async(request, send)
+
+
+_OTHER_HOOKS: dict[str, Callable[[Callable[..., Any]], Callable[..., Any]]] = {
+    "_request": _aiohttp_hook,
+    "send": _requests_hook,
+    "urlopen": _urllib3_hook,
+}
 
 
 _hooks = _Hooks()

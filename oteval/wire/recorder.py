@@ -5,6 +5,9 @@ of its response. The agent gets each piece of a response as soon as it arrives. 
 has been read, has failed or is closed, the exchange is emitted as an OpenTelemetry log event in the
 context in which the request was made, so it lies beside the spans of the trace.
 
+Clients that no instrumentation gives a span for their requests, aiohttp and urllib3, get one here:
+an exchange without a span could not be placed in its trace.
+
 With a `RecordingWorker`, the agent's thread only keeps the pieces: a separate thread removes the
 secrets and emits the event.
 
@@ -31,7 +34,7 @@ from ..redaction.secrets import SecretRedactor, credentials, request_secrets, re
 from .events import to_event
 from .interception import library_of
 from .recording_worker import OpenResponse, RecordingWorker
-from .requests_adapter import TELEMETRY_PATHS
+from .requests_adapter import CLIENT_EXTENSION, TELEMETRY_PATHS
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
 
@@ -48,6 +51,8 @@ _LAST_EVENTS = (
     b"event: response.failed",
     b"event: response.incomplete",
 )
+_CLIENTS_WITHOUT_SPANS = ("aiohttp", "urllib3")
+_METHOD_KEYS = ("http.request.method", "http.method")
 _TAIL = 4096
 _CHUNK_BYTES = 150  # the memory of a piece, besides its data
 _NO_ROOM = "too many exchanges were waiting to be recorded: the bodies were not kept"
@@ -168,12 +173,16 @@ class ExchangeRecorder(ABC):
         """Return the record of a request; None if it is not to be recorded."""
         with self.guarded():
             if self._is_wanted(request):
-                context = self._current_context()
-                return _OpenExchange(self, request, self._redactor, self._max_body, context)
+                span, context = self._span_and_context(request)
+                call = _OpenExchange(self, request, self._redactor, self._max_body, context)
+                call.span = span
+                return call
         return None
 
-    def _current_context(self) -> Any:
-        return None
+    def _span_and_context(self, request: Any) -> tuple[Any, Any]:
+        """Return the span to end with an exchange, or None, and the context of the exchange."""
+        del request
+        return None, None
 
     def _is_wanted(self, request: Any) -> bool:
         del request
@@ -195,6 +204,7 @@ class WireRecorder(ExchangeRecorder):
         include_hosts: Iterable[str] = (),
         exclude_hosts: Iterable[str] = (),
         worker: RecordingWorker | None = None,
+        tracer_provider: Any = None,
     ) -> None:
         """Prepare to record.
 
@@ -207,13 +217,15 @@ class WireRecorder(ExchangeRecorder):
                 ``localhost:8000``; empty for all.
             exclude_hosts: Globs of hosts not to record.
             worker: Redacts and emits the exchanges; None to do so in the agent's thread.
+            tracer_provider: OpenTelemetry's tracer provider; None for the global one.
         """
-        from opentelemetry import context
+        from opentelemetry import context, trace
         from opentelemetry._logs import get_logger
 
         super().__init__(redactor, max_body)
         self._worker = worker
-        self._context = context
+        self._context, self._trace = context, trace
+        self._tracer = trace.get_tracer("oteval.wire", tracer_provider=tracer_provider)
         self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
         self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
 
@@ -230,8 +242,24 @@ class WireRecorder(ExchangeRecorder):
         with self._lock:
             self.recorded += 1
 
-    def _current_context(self) -> Any:
-        return self._context.get_current()
+    def _span_and_context(self, request: Any) -> tuple[Any, Any]:
+        context = self._context.get_current()
+        if request.extensions.get(CLIENT_EXTENSION) not in _CLIENTS_WITHOUT_SPANS:
+            return None, context
+        around = getattr(self._trace.get_current_span(context), "attributes", None) or {}
+        if any(key in around for key in _METHOD_KEYS):
+            return None, context
+        url = request.url
+        attributes = {
+            "http.request.method": request.method,
+            "server.address": url.host,
+            "url.full": str(url.copy_with(query=None, fragment=None, userinfo=b"")),
+        }
+        kind = self._trace.SpanKind.CLIENT
+        span = self._tracer.start_span(request.method, context, kind, attributes)
+        if not span.get_span_context().is_valid:
+            return None, context
+        return span, self._trace.set_span_in_context(span, context)
 
     def _is_wanted(self, request: Any) -> bool:
         url = request.url
@@ -253,7 +281,11 @@ def _matches(names: Sequence[str], globs: Sequence[str]) -> bool:
 
 
 class _OpenExchange:
-    """One request and its response, while they are being recorded."""
+    """One request and its response, while they are being recorded.
+
+    Attributes:
+        span: The span that ends with the exchange, or None.
+    """
 
     def __init__(
         self,
@@ -264,6 +296,7 @@ class _OpenExchange:
         context: Any,
     ) -> None:
         self._recorder = recorder
+        self.span: Any = None
         self._context = context
         self._library = library_of(request)
         self._request = request
@@ -328,6 +361,7 @@ class _OpenExchange:
             self._is_finished = True
         self._recorder.finished(self)
         with self._recorder.guarded():
+            self._end_span(error)
             end_ns = self._start_ns + time.perf_counter_ns() - self._started
             size = self._sent.memory() + self._received.memory()
             if not self._recorder.has_room(size):
@@ -341,6 +375,18 @@ class _OpenExchange:
                 self._recorder.emit(exchange, self._omitted(), self._context)
 
             self._recorder.later(record, size)
+
+    def _end_span(self, error: str) -> None:
+        if self.span is None:
+            return
+        if self._status:
+            self.span.set_attribute("http.response.status_code", self._status)
+        if error or self._status >= 400:
+            from opentelemetry.trace import StatusCode
+
+            self.span.set_attribute("error.type", error.partition(":")[0] or str(self._status))
+            self.span.set_status(StatusCode.ERROR)
+        self.span.end()
 
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
         secrets = request_secrets(self._headers, self._url) | PROCESS_SECRETS.secrets

@@ -25,10 +25,19 @@ from typing import Any
 
 from .requests_responses import FAULTS, StreamCopy, copied_stream, response_of, watched
 
-__all__ = ["TELEMETRY_PATHS", "intercepted_send"]
+__all__ = [
+    "CLIENT_EXTENSION",
+    "TELEMETRY_PATHS",
+    "Chain",
+    "description_library",
+    "intercepted_send",
+]
 
 TELEMETRY_PATHS = ("/v1/traces", "/v1/logs", "/v1/metrics", "/v1/traces/ingest")
 """Paths of telemetry: of OTLP, and of the tracing of the OpenAI Agents SDK."""
+
+CLIENT_EXTENSION = "oteval.client"
+"""The extension of a description that names the client of the agent's request."""
 
 Chain = Callable[[Any, Callable[[Any], Any]], Any]
 
@@ -48,7 +57,14 @@ _ERRORS = {
 }
 
 
-def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, chain: Chain) -> Any:
+def intercepted_send(
+    send: Callable[[Any], Any],
+    adapter: Any,
+    prepared: Any,
+    chain: Chain,
+    *,
+    error_of: Callable[[Any, Any], Exception] | None = None,
+) -> Any:
     """Return the ``requests.Response`` to a request, after it has passed the interceptors.
 
     Args:
@@ -56,6 +72,8 @@ def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, ch
         adapter: The adapter.
         prepared: The agent's request.
         chain: Gives a request to the interceptors, with the function that sends it.
+        error_of: Returns the exception to raise for one of httpx and the agent's request; None for
+            those of requests.
 
     Raises:
         requests.RequestException: The request failed, or an interceptor says so.
@@ -64,7 +82,7 @@ def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, ch
         # OpenTelemetry's exporters use requests. Where httpx is not used, it is not imported.
         return send(prepared)
     try:
-        library = _library()
+        library = description_library()
         call = _InterceptedCall(library, send, prepared)
     except Exception as error:
         FAULTS.add(error)
@@ -72,8 +90,10 @@ def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, ch
     try:
         response = chain(call.request, call.send)
     except library.RequestError as error:
-        raise _requests_error(error, prepared) from error
+        raise (error_of or _requests_error)(error, prepared) from error
     except _NotDescribed:
+        return call.native
+    if response is call.response and call.body is None:
         return call.native
     if response is call.response and not call.body.was_read:
         return watched(call.native, response, call.body)
@@ -83,7 +103,7 @@ def intercepted_send(send: Callable[[Any], Any], adapter: Any, prepared: Any, ch
     return response_of(library, adapter, prepared, response, is_read=is_read)
 
 
-def _library() -> Any:
+def description_library() -> Any:
     """Return httpx2 or httpx: the one that is imported already, if it is only one."""
     if "httpx" in sys.modules and "httpx2" not in sys.modules:
         import httpx
@@ -125,7 +145,11 @@ class _InterceptedCall:
         headers = [(_bytes(name), _bytes(value)) for name, value in prepared.headers.items()]
         self._has_host = any(name.lower() == b"host" for name, _ in headers)
         self.request = library.Request(
-            prepared.method, library.URL(prepared.url), headers=headers, **options
+            prepared.method,
+            library.URL(prepared.url),
+            headers=headers,
+            extensions={CLIENT_EXTENSION: getattr(prepared, "client", "requests")},
+            **options,
         )
         self.native: Any = None
         self.response: Any = None
@@ -136,8 +160,14 @@ class _InterceptedCall:
         self.native = self._sent(asked)
         try:
             raw = self.native.raw
-            self.body = copied_stream(self._library, raw.stream(_BLOCK, decode_content=False))
             headers = [(_bytes(name), _bytes(value)) for name, value in raw.headers.items()]
+            if isinstance(content := getattr(raw, "_body", None), bytes):
+                # urllib3 has read and decoded it already.
+                self.response = self._library.Response(
+                    raw.status, headers=_decoded_headers(headers), content=content, request=asked
+                )
+                return self.response
+            self.body = copied_stream(self._library, raw.stream(_BLOCK, decode_content=False))
             self.response = self._library.Response(
                 raw.status, headers=headers, stream=self.body, request=asked
             )
@@ -176,6 +206,11 @@ class _InterceptedCall:
             if self._has_host or name.lower() != "host":
                 edited.headers[name] = value
         return edited
+
+
+def _decoded_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
+    """Return the headers of a response whose body is decoded."""
+    return [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
 
 
 def _bytes(text: Any) -> bytes:

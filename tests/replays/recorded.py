@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -95,7 +96,7 @@ def model_call(exchange: Exchange) -> RecordedModelCall:
     """Return the model call that an exchange is."""
     api = api_of(exchange.method, exchange.url)
     assert api is not None
-    request = api.parse_request(exchange.request_body)
+    request = replace(api.parse_request(exchange.request_body, exchange.url), api=api.name)
     times = {"start_ns": exchange.start_ns, "end_ns": exchange.end_ns}
     if exchange.status != 200:
         error = exchange.error or f"status {exchange.status}"

@@ -19,7 +19,6 @@ import grpc
 import httpx
 import pytest
 import requests
-import urllib3
 
 import oteval
 from oteval.errors import ConfigError, ReplayDiverged
@@ -85,7 +84,6 @@ def with_connect_ex(host: str, port: int) -> None:
     [
         (with_http_client, "http.client"),
         (lambda host, port: urllib.request.urlopen(f"http://{host}:{port}/"), "urllib.request"),
-        (lambda host, port: urllib3.request("GET", f"http://{host}:{port}/"), "urllib3"),
         (with_a_text_file, "requests"),
         (lambda host, port: socket.create_connection((host, port)), ""),
         (lambda host, port: asyncio.run(connect_on_the_loop(host, port)), ""),
@@ -108,7 +106,7 @@ def test_no_client_reaches_the_network(
 @pytest.mark.parametrize(
     "work",
     [
-        lambda name: urllib3.request("GET", f"https://{name}/"),
+        lambda name: http.client.HTTPSConnection(name).request("GET", "/"),
         lambda name: socket.getaddrinfo(name, 443),
         lambda name: socket.gethostbyname(name),
         lambda name: asyncio.run(look_up(name)),
@@ -164,8 +162,8 @@ def test_misses_that_are_errors_are_refused_connections(address: tuple[str, int]
     with oteval.replay(EMPTY, miss="error") as replay:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
-        with pytest.raises(urllib3.exceptions.MaxRetryError):
-            urllib3.request("GET", "https://api.example.com/")
+        with pytest.raises(ConnectionRefusedError):
+            http.client.HTTPSConnection("api.example.com").request("GET", "/")
         with pytest.raises(grpc.RpcError):
             grpc.insecure_channel(f"{address[0]}:{address[1]}")
 

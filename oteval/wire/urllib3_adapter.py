@@ -1,0 +1,193 @@
+"""Interception of the requests that urllib3 sends: of botocore, and of programs that use it alone.
+
+The hook on ``HTTPConnectionPool.urlopen`` describes each request as those of requests are, see
+`requests_adapter`, which sends by urllib3 too: its requests are intercepted there, and pass here.
+
+A redirect that a pool follows by itself, and a retry, are below the hook: of those, only the last
+response is seen. botocore and ``PoolManager`` follow and retry above it.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+from .requests_adapter import Chain, intercepted_send
+
+__all__ = ["intercepted_urlopen"]
+
+_DEFAULT_PORTS = {"http": 80, "https": 443}
+
+
+def intercepted_urlopen(
+    urlopen: Callable[..., Any], pool: Any, args: tuple[Any, ...], options: Any, chain: Chain
+) -> Any:
+    """Return urllib3's response to a request, after it has passed the interceptors.
+
+    Args:
+        urlopen: The original method.
+        pool: The pool of connections.
+        args: The arguments of the method.
+        options: Its arguments by name.
+        chain: Gives a request to the interceptors, with the function that sends it.
+
+    Raises:
+        urllib3.exceptions.HTTPError: The request failed, or an interceptor says so.
+    """
+    call = _Call(urlopen, pool, _signature(urlopen).bind(pool, *args, **options))
+    request = call.described()
+    native = intercepted_send(call.send, call, request, chain, error_of=call.error_of)
+    return call.finished(native.raw)
+
+
+@functools.cache
+def _signature(function: Any) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+@dataclass
+class _Request:
+    """A request, with the attributes by which `requests_adapter` describes it."""
+
+    method: str
+    url: str
+    headers: dict[Any, Any]
+    body: Any
+    client: str = "urllib3"
+
+    def copy(self) -> _Request:
+        """Return a copy with headers of its own."""
+        return replace(self, headers=dict(self.headers))
+
+
+@dataclass
+class _Native:
+    """A response of urllib3, as requests has it in its own."""
+
+    raw: Any
+
+    def close(self) -> None:
+        """Close the response."""
+        self.raw.close()
+
+
+class _Call:
+    """One call of ``urlopen``; as an adapter of requests, it builds responses that are answers.
+
+    Args:
+        urlopen: The original method.
+        pool: The pool.
+        bound: The arguments.
+    """
+
+    def __init__(
+        self, urlopen: Callable[..., Any], pool: Any, bound: inspect.BoundArguments
+    ) -> None:
+        self._urlopen, self._pool, self._bound = urlopen, pool, bound
+        bound.apply_defaults()
+        self._arguments = bound.arguments
+        self._url = _absolute(pool, str(self._arguments["url"]))
+        # A body that is read at once is described afterwards: a retry may follow its error.
+        self._is_preloaded = self._arguments.get("preload_content", True)
+        self._is_native = False
+
+    def described(self) -> _Request:
+        """Return the request."""
+        headers = self._arguments["headers"]
+        headers = self._pool.headers if headers is None else headers
+        return _Request(
+            str(self._arguments["method"]),
+            self._url,
+            dict(headers or {}),
+            self._arguments["body"],
+        )
+
+    def send(self, request: _Request) -> _Native:
+        """Send a request for real."""
+        arguments, pool = self._arguments, self._pool
+        arguments["method"], arguments["body"] = request.method, request.body
+        if arguments["headers"] is not None or request.headers != dict(pool.headers or {}):
+            arguments["headers"] = request.headers
+        if request.url != self._url:
+            arguments["url"] = _relative(request.url)
+            if urlsplit(request.url).netloc != urlsplit(self._url).netloc:
+                from urllib3 import connection_from_url
+
+                arguments["self"] = connection_from_url(request.url)
+        self._is_native = True
+        return _Native(self._urlopen(*self._bound.args, **self._bound.kwargs))
+
+    def build_response(self, _request: Any, raw: Any) -> _Native:
+        """Return a response that is an interceptor's answer."""
+        self._is_native = False
+        raw._request_url = self._arguments["url"]
+        return _Native(raw)
+
+    def finished(self, raw: Any) -> Any:
+        """Return a response as the caller wants it: with its body, if that is read at once."""
+        if self._is_preloaded and not self._is_native:
+            raw._body = raw.read(decode_content=self._arguments.get("decode_content", True))
+        return raw
+
+    def error_of(self, error: Any, request: _Request) -> Exception:
+        """Return the exception of urllib3 for one of httpx; a recorded one is named in its text."""
+        from urllib3 import exceptions
+
+        text = str(error)
+        name, _, message = text.partition(": ")
+        kind = getattr(exceptions, name, None)
+        if not (isinstance(kind, type) and issubclass(kind, exceptions.HTTPError)):
+            name = _ERRORS.get(type(error).__name__, "ProtocolError")
+            kind, message = getattr(exceptions, name), text
+        return _exception(kind, self._pool, request.url, message)
+
+
+_ERRORS = {
+    "ConnectError": "NewConnectionError",
+    "ConnectTimeout": "ConnectTimeoutError",
+    "DecodingError": "DecodeError",
+    "PoolTimeout": "ConnectTimeoutError",
+    "ProxyError": "ProxyError",
+    "ReadTimeout": "ReadTimeoutError",
+    "WriteTimeout": "ReadTimeoutError",
+}
+
+
+def _exception(kind: Any, pool: Any, url: str, message: str) -> Exception:
+    from urllib3 import exceptions
+
+    made: Exception
+    if issubclass(kind, exceptions.MaxRetryError):
+        made = kind(pool, url, exceptions.ProtocolError(message))
+    elif issubclass(kind, exceptions.RequestError):
+        made = kind(pool, url, message)
+    elif issubclass(kind, exceptions.ProxyError):
+        made = kind(message, OSError(message))
+    elif issubclass(kind, (exceptions.PoolError, exceptions.NewConnectionError)):
+        made = kind(pool, message)
+    else:
+        try:
+            made = kind(message)
+        except TypeError:
+            made = exceptions.ProtocolError(message)
+    # The recorded text has what the constructors put in front of a message.
+    made.args = (message,)
+    return made
+
+
+def _absolute(pool: Any, url: str) -> str:
+    """Return the whole URL of a request, of which a pool gets the path."""
+    if url.startswith(("http://", "https://")):
+        return url
+    host = f"[{pool.host}]" if ":" in str(pool.host) else pool.host
+    is_default = pool.port in (None, _DEFAULT_PORTS.get(pool.scheme))
+    return f"{pool.scheme}://{host}{'' if is_default else f':{pool.port}'}{url}"
+
+
+def _relative(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(("", "", parts.path or "/", parts.query, ""))

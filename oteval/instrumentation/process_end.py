@@ -5,15 +5,19 @@
   first and then lets the default action happen, so that the exit status is the same. A handler of
   the agent is called as before; spans are not kept waiting from then on, because servers such as
   uvicorn kill themselves by the same signal once their requests are done.
-- A child of `multiprocessing` ends by ``os._exit``, but runs the finalizers of `multiprocessing`.
+- ``os._exit``, by which forks usually end, and ``os.exec*`` run nothing of Python: the functions
+  are wrapped, and export first.
+- A child of `multiprocessing` ends by ``os._exit`` too, after the finalizers of `multiprocessing`.
 - A forked child starts anew: the parent exports the spans that it had queued.
 
-``os._exit`` and SIGKILL lose the spans that still wait, at most those of the last half second.
+SIGKILL, and an ``os._exit`` that was imported by name before, lose the spans that still wait, at
+most those of the last half second.
 """
 
 from __future__ import annotations
 
 import atexit
+import functools
 import os
 import signal
 import sys
@@ -24,11 +28,15 @@ from weakref import WeakSet
 
 from .critical_section import SECTION
 from .export_pipeline import ExportPipeline
+from .faults import guarded
 
 if TYPE_CHECKING:
     from ..wire.recording_worker import RecordingWorker
 
 __all__ = ["renew_in_forks", "watch_process"]
+
+# The others of the family of exec call these.
+_ABRUPT_ENDS = ("_exit", "execv", "execve")
 
 
 class _ProcessWatcher:
@@ -52,6 +60,8 @@ class _ProcessWatcher:
             return
         self._is_watching = True
         atexit.register(self._close)
+        for name in _ABRUPT_ENDS:
+            self._flush_before(name)
         os.register_at_fork(
             before=self._before_fork,
             after_in_parent=self._after_in_parent,
@@ -63,6 +73,20 @@ class _ProcessWatcher:
         self._finish_responses()
         for pipeline in tuple(self._pipelines):
             pipeline.end()
+
+    def _flush_before(self, name: str) -> None:
+        """Export before a function of `os` that ends the program without `atexit`."""
+        original = getattr(os, name, None)
+        if original is None:
+            return
+
+        @functools.wraps(original)
+        def flushed(*args: Any, **options: Any) -> Any:
+            with guarded("exporting at the end of the process"):
+                self.flush()
+            return original(*args, **options)
+
+        setattr(os, name, flushed)
 
     def _finish_responses(self) -> None:
         for worker in tuple(self.workers):

@@ -1,10 +1,10 @@
 """Network clients whose requests are neither recorded nor replayed.
 
-Only the clients of `interception.CLIENTS` are intercepted. Other clients are named, so that nobody
-takes a recording for whole that is not. A client that is imported or installed has not necessarily been
-used: OpenTelemetry's own exporters import grpc. During a replay, the network guard stops them all
-the same. ``http.client`` and ``urllib.request`` of Python's library are not intercepted either, and
-not named: everybody imports them.
+Only the clients of `interception.CLIENTS` are intercepted. Other clients are named, so that
+nobody takes a recording for whole that is not. A client that is imported or installed has not
+necessarily been used: OpenTelemetry's own exporters import grpc. During a replay, the network
+guard stops them all the same. ``http.client`` and ``urllib.request`` of Python's library are not
+intercepted either, and not named: everybody imports them.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from .readers.message_facts import facts_of, stamped
 from .readers.message_forms import ROLES, SYSTEM_ROLES
 from .readers.parts import unknown_kind
 from .readers.read_cache import named
-from .readers.spans import missing_side
+from .readers.spans import missing_side, was_cut
 
 __all__ = ["attach_logs", "dialect_of", "read_span"]
 
@@ -194,6 +194,8 @@ def _checked(operation: Operation, switch: str) -> Operation:
 
 
 def _checked_call(call: ModelCall, switch: str) -> ModelCall:
+    if call.output and was_cut(call.span):
+        call = replace(call, output=(), choices=())
     if call.whole and call.input and call.output and not call.gaps:
         sides = (call.input, call.output, call.choices)
         if not any(facts_of(messages).has_odd for messages in sides if messages):

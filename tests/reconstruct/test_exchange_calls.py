@@ -13,7 +13,7 @@ from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.apis import APIS, ModelApi
 from oteval.wire.events import to_event
 
-from .builders import TRACE, agent, asks, brief, chat, codes, only, said, span, user
+from .builders import TRACE, agent, asks, brief, chat, codes, gives, only, said, span, user
 
 URLS = {
     "chat_completions": "https://m/v1/chat/completions",
@@ -237,6 +237,37 @@ def test_a_stream_that_is_left_at_its_reason_has_not_failed(reasons: Any, key: s
 
     assert codes(run) == []
     assert brief(run.messages) == [("user", "q"), ("assistant", "a")]
+
+
+def test_an_answer_that_an_error_cut_is_asked_for_again() -> None:
+    """The piece that arrived is in no later request, and its call has no result."""
+    cut = chat(
+        "c1",
+        20,
+        [user("q"), asks(("look", {"x": 1}, "c1")), gives("7", "c1")],
+        asks(("pay", None, "c2")),
+        end=25,
+        status_code=2,
+        trace="b" * 32,
+        attributes={"gen_ai.response.finish_reasons": ["error"]},
+    )
+    spans = [
+        chat("c0", 1, [user("q")], asks(("look", {"x": 1}, "c1")), end=9),
+        cut,
+        chat(
+            "c2",
+            30,
+            [user("q"), asks(("look", {"x": 1}, "c1")), gives("7", "c1")],
+            said("done"),
+            end=39,
+            trace="c" * 32,
+        ),
+    ]
+
+    (run,) = reconstruct(spans)
+
+    assert brief(run.messages) == WHOLE
+    assert codes(run) == ["model_call_failed"]
 
 
 @pytest.mark.parametrize("reasons", [["error"], [], ["stop", "error"], None])

@@ -27,6 +27,7 @@ __all__ = [
     "parsed_unless_cut",
     "result_text",
     "usage",
+    "was_cut",
     "without_placeholders",
 ]
 
@@ -38,6 +39,7 @@ _FINISHED = frozenset(
         *("stop_sequence", "tool_call", "tool_calls", "tool_use"),
     }
 )
+_CUT = "error"
 # More than any count can be; sums of it still are 64-bit numbers.
 _MAX_COUNT = 1 << 48
 
@@ -99,13 +101,23 @@ def model_failure(span: Span) -> list[Gap]:
 
 def _has_finished(span: Span) -> bool:
     """Return whether a span says that the model finished its answer."""
+    reasons = _finish_reasons(span)
+    return bool(reasons) and all(reason in _FINISHED for reason in reasons)
+
+
+def was_cut(span: Span) -> bool:
+    """Return whether a span says that an error ended the model's answer.
+
+    What came before it is no part of the conversation: the client asks again, or gives up.
+    """
+    return span.is_error and _CUT in _finish_reasons(span)
+
+
+def _finish_reasons(span: Span) -> list[str]:
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
         reasons = [reasons]
-    if not isinstance(reasons, Sequence):
-        return False
-    finished = [str(reason).lower() in _FINISHED for reason in reasons if reason]
-    return bool(finished) and all(finished)
+    return [str(one).lower() for one in reasons if one] if isinstance(reasons, Sequence) else []
 
 
 def without_placeholders(

@@ -16,6 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor
 
 from ..redaction import ValueRedactor
+from ..wire.events import EVENT_NAME
 from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
 from .invocation_id import InvocationMarker
 from .span_redaction import TelemetryRedactor
@@ -82,7 +83,11 @@ class LogExportProcessor(_Queueing, LogRecordProcessor):
             record = copy.copy(log_record.log_record)
             # A context may hold large objects of the agent.
             record.context = None
-            record.body, size = _copied(record.body)
+            if record.event_name == EVENT_NAME:
+                # The recorder made the body for this record; to copy it costs as much as to redact.
+                size = _exchange_size(record.body)
+            else:
+                record.body, size = _copied(record.body)
             size += _OBJECT_BYTES + _attributes_size(record.attributes)
             readable = ReadableLogRecord(
                 record,
@@ -172,6 +177,12 @@ def _size(value: Any) -> int:
     if isinstance(value, Mapping):
         return _attributes_size(value)
     return _OBJECT_BYTES
+
+
+def _exchange_size(body: Mapping[str, Any]) -> int:
+    """Return the size of the body of a recorded HTTP exchange."""
+    sides = (body.get("request"), body.get("response"))
+    return _SPAN_BYTES + sum(_attributes_size(side) for side in sides if side)
 
 
 def _copied(value: Any) -> tuple[Any, int]:

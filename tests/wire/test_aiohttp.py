@@ -17,10 +17,12 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 
 import oteval
 from oteval.model import Exchange
+from oteval.wire import interception
 
 from ..replays.recorded import recording_of
 from .recordings import recording
 from .test_requests import EVENTS, serve
+from .test_urllib3 import Editing
 from .web_server import Answer, Web, answering
 
 aiohttp = pytest.importorskip("aiohttp", "3.12")
@@ -277,3 +279,18 @@ def test_an_instrumentation_of_the_client_writes_the_span(web: Web) -> None:
 
     assert len(memory.get_finished_spans()) == 1
     assert int(made.span_id, 16) == span.get_span_context().span_id
+
+
+def test_an_interceptor_may_send_another_request(web: Web) -> None:
+    """As a what-if does: another path and another body, with its length."""
+
+    async def work() -> bytes:
+        async with aiohttp.ClientSession() as session:
+            response = await session.post(f"{web.url}/old", data=b"x")
+            body: bytes = await response.read()
+            return body
+
+    with interception.add(Editing()):
+        assert asyncio.run(work()) == b"edited body"
+
+    assert web.arrived[-1].path == "/echo"

@@ -15,6 +15,7 @@ from urllib3.util.retry import Retry
 import oteval
 from oteval.model import Exchange
 from oteval.reconstruct.apis.aws_event_stream import encoded
+from oteval.wire import interception
 
 from ..replays.recorded import recording_of
 from .recordings import recording
@@ -218,3 +219,37 @@ def test_bedrock_is_recorded_and_replayed() -> None:
         assert ask_bedrock(url) == plain
 
     assert replayed.result.passed
+
+
+class Editing:
+    """An interceptor that sends another body."""
+
+    def handle(self, request: Any, send: Any) -> Any:
+        """Send the request with the body of a what-if."""
+        return send(self._edited(request))
+
+    async def handle_async(self, request: Any, send: Any) -> Any:
+        """Do the same."""
+        return await send(self._edited(request))
+
+    def _edited(self, request: Any) -> Any:
+        library = interception.library_of(request)
+        headers = [
+            (name, value)
+            for name, value in request.headers.multi_items()
+            if name.lower() != "content-length"
+        ]
+        url = str(request.url).replace("/old", "/echo")
+        return library.Request(request.method, url, headers=headers, content=b"edited body")
+
+
+@pytest.mark.parametrize("is_preloaded", [True, False])
+def test_an_interceptor_may_send_another_request(is_preloaded: bool, web: Web) -> None:
+    """As a what-if does: another path and another body, with its length."""
+    with interception.add(Editing()):
+        response = urllib3.request(
+            "POST", f"{web.url}/old", body=b"x", preload_content=is_preloaded
+        )
+        assert response.data == b"edited body"
+
+    assert web.arrived[-1].path == "/echo"

@@ -2,8 +2,8 @@
 
 Everything that an invocation records carries the id as the resource attribute
 ``oteval.invocation.id``: the spans and HTTP exchanges of all its processes, in whatever trace they
-are, and of whichever tracer provider. What an agent did outside of its trace, such as a request at
-import, can so be found beside the rest.
+are, and of whichever tracer provider. Requests that an agent made outside of its trace, such as one
+at import, can so be found beside the rest.
 
 `oteval run` makes the id and hands it to its children. Without it, the process makes one; forks of
 the process inherit it.
@@ -31,7 +31,7 @@ _current = ""
 
 
 def join_invocation(invocation_id: str) -> None:
-    """Let what this process records from now on belong to an invocation.
+    """Let the records of this process belong to an invocation from now on.
 
     Args:
         invocation_id: The id that `oteval run` gave to its children; "" is ignored.
@@ -53,7 +53,7 @@ class InvocationMarker:
     """Adds the id to the resources of spans and log records that are exported.
 
     Resources of a provider that oteval sets up have it already. Those of an agent's own provider
-    have it in the export only: what other exporters of the agent send stays as it is.
+    have it in the export only: other exporters of the agent do not see it.
     """
 
     def __init__(self) -> None:

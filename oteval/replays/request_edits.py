@@ -22,7 +22,7 @@ _SYSTEM_ROLES = ("system", "developer")
 _MODEL_IN_URL = re.compile(
     r"(?<=/deployments/)[^/?]+|(?<=/models/)[^/:?]+(?=:\w+)|(?<=/model/)[^/?]+(?=/converse)"
 )
-# The field of the system prompt where it is no message, and the field of the options.
+# The fields of a system prompt that is not a message, and of the options.
 _PROMPT_FIELDS = {
     "anthropic_messages": "system",
     "bedrock_converse": "system",

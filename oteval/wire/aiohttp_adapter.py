@@ -5,9 +5,9 @@ The hook on ``ClientSession._request`` adds one below those of the agent. It des
 by one of httpx, lets that pass the interceptors, and gives the agent a ``ClientResponse``. Needs
 aiohttp 3.12 or later, see `is_supported`.
 
-A response from the network stays what it is, but its ``content`` is a reader that takes each piece
+A response from the network is not replaced, only its ``content``: by a reader that takes each piece
 from the interceptors' stream, which takes it from the original reader. aiohttp decompresses bodies
-as they arrive; what is recorded is the decompressed body.
+as they arrive; the decompressed body is recorded.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ async def _intercepted(
         return await handler(native)
     try:
         library = description_library()
-        call = _Call(library, native, handler, await _description(library, native))
+        call = _AiohttpCall(library, native, handler, await _description(library, native))
     except Exception as error:
         FAULTS.add(error)
         return await handler(native)
@@ -126,7 +126,7 @@ async def _description(library: Any, native: Any) -> Any:
     )
 
 
-class _Call:
+class _AiohttpCall:
     """A request of aiohttp that passes the interceptors.
 
     Attributes:
@@ -145,7 +145,7 @@ class _Call:
         self._stream: Any = None
 
     async def send(self, asked: Any) -> Any:
-        """Send the request for real, and return the description of the response."""
+        """Send the request by aiohttp, and return a description of its response."""
         if asked is not self.request:
             await self._edit(asked)
         native = self.native_response = await self._handler(self._native)
@@ -238,7 +238,7 @@ def _reader_class() -> Any:
                 await self._wait("wait_eof")
 
         def set_exception(self, exc: Any, *cause: Any) -> None:
-            # The response is closed. What holds the stream notices that nobody reads on.
+            # The response is closed: the recorder notices that nobody holds the stream any more.
             self._oteval_pieces = None
             super().set_exception(exc, *cause)
 

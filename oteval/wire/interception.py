@@ -345,7 +345,7 @@ def _async_hook(
 
 
 async def _handled_async(chain: tuple[Interceptor, ...], request: Any, send: SendAsync) -> Any:
-    """Return the response that the interceptors give, the last one first."""
+    """Do the same for the request of an asynchronous client."""
     for interceptor in chain:
         send = functools.partial(_passed_async, interceptor, send)
     return await send(request)

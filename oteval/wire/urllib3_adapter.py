@@ -38,7 +38,7 @@ def intercepted_urlopen(
     Raises:
         urllib3.exceptions.HTTPError: The request failed, or an interceptor says so.
     """
-    call = _Call(urlopen, pool, _signature(urlopen).bind(pool, *args, **options))
+    call = _UrlopenCall(urlopen, pool, _signature(urlopen).bind(pool, *args, **options))
     request = call.described()
     native = intercepted_send(call.send, call, request, chain, error_of=call.error_of)
     return call.finished(native.raw)
@@ -60,7 +60,7 @@ class _Request:
     client: str = "urllib3"
 
     def copy(self) -> _Request:
-        """Return a copy with headers of its own."""
+        """Return a copy, with a copy of the headers."""
         return replace(self, headers=dict(self.headers))
 
 
@@ -75,7 +75,7 @@ class _Native:
         self.raw.close()
 
 
-class _Call:
+class _UrlopenCall:
     """One call of ``urlopen``; as an adapter of requests, it builds responses that are answers.
 
     Args:
@@ -174,7 +174,7 @@ def _exception(kind: Any, pool: Any, url: str, message: str) -> Exception:
             made = kind(message)
         except TypeError:
             made = exceptions.ProtocolError(message)
-    # The recorded text has what the constructors put in front of a message.
+    # The recorded text already begins as the constructors begin it.
     made.args = (message,)
     return made
 

@@ -67,7 +67,7 @@ class BedrockConverse(ModelApi):
         return "/model/" in path and path.endswith((_METHOD, _STREAM_METHOD))
 
     def parse_request(self, body: bytes, url: str = "", /) -> RecordedRequest:
-        """Return the request in a body; the URL names the model and says whether to stream."""
+        """Return the request in a body; its model, and whether to stream, are in the URL."""
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
         config = fields.get("toolConfig") or {}
@@ -193,7 +193,7 @@ def _tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _grow(block: dict[str, Any], delta: Mapping[str, Any]) -> None:
-    """Add a delta to a block; the input of a tool grows as JSON text."""
+    """Add the delta of an event; the text of a tool's input is parsed once it is whole."""
     if isinstance(delta.get("text"), str):
         block["text"] = block.get("text", "") + delta["text"]
     tool = delta.get("toolUse")

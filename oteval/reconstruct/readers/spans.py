@@ -31,7 +31,7 @@ __all__ = [
     "without_placeholders",
 ]
 
-# Why a model ends an answer of its own accord, in the words of all providers.
+# The reasons for which a model ends an answer by itself, in the words of all providers.
 _FINISHED = frozenset(
     {
         *("completed", "content_filter", "end_turn", "finish_reason_stop", "function_call"),
@@ -108,7 +108,7 @@ def _has_finished(span: Span) -> bool:
 def was_cut(span: Span) -> bool:
     """Return whether a span says that an error ended the model's answer.
 
-    What came before it is no part of the conversation: the client asks again, or gives up.
+    The piece before it does not belong to the conversation: the client asks again, or gives up.
     """
     return span.is_error and _CUT in _finish_reasons(span)
 

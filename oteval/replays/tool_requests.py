@@ -12,7 +12,7 @@ from typing import Any
 
 from ..jsontext import loads
 from ..model import Exchange, RecordedModelCall, RecordedRequest, Recording
-from .apis.event_stream import is_event_stream, read_events
+from ..reconstruct.apis.event_stream import is_event_stream, read_events
 
 __all__ = ["ToolResults", "offered_tools", "tools_asked_by", "tools_asked_in"]
 

@@ -16,6 +16,7 @@ __all__ = [
     "EVENT_NAME",
     "FINISH_REASONS",
     "INPUT",
+    "INVOCATION_ID",
     "OPERATION",
     "OUTPUT",
     "PROVIDER",
@@ -27,6 +28,9 @@ __all__ = [
     "first",
     "named_event",
 ]
+
+INVOCATION_ID = "oteval.invocation.id"
+"""The resource attribute with the id of an `oteval run`, or of a process with `instrument()`."""
 
 OPERATION = (
     "gen_ai.operation.name",

@@ -18,7 +18,7 @@ from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
 from ..replays.player import MISSES
 from ..replays.recording_files import load
-from ..replays.recordings import read_recordings
+from ..replays.recordings import recordings_in as stored_recordings
 from ..replays.target import InputForm
 from ..replays.verified import VerifiedSession, exit_status
 from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
@@ -26,7 +26,7 @@ from ..replays.verify import verify as verify_sessions
 from ..replays.what_if_session import WhatIfOptions
 from ..selection import Selection
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
-from ..store import Store
+from ..store import Store, StoredSession
 from ..text import counted
 from .common import (
     databases_option,
@@ -199,7 +199,10 @@ def verify(
     count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
     found: list[VerifiedSession] = []
     with (
-        recordings_of(sessions, db, select(**given)) as (recordings, total),
+        recordings_of(sessions, db, select(**given), whole_invocations=bool(command)) as (
+            recordings,
+            total,
+        ),
         progress("replaying", " sessions") as update,
     ):
         try:
@@ -240,7 +243,11 @@ def runner_of(
 
 @contextmanager
 def recordings_of(
-    sessions: Sequence[str], db: str | Sequence[str], selection: Selection
+    sessions: Sequence[str],
+    db: str | Sequence[str],
+    selection: Selection,
+    *,
+    whole_invocations: bool = False,
 ) -> Iterator[tuple[Iterator[Recording], int]]:
     """Open the recordings of sessions, from files or the database, and count them.
 
@@ -248,17 +255,23 @@ def recordings_of(
         sessions: Ids or files; all that the selection has if there are none.
         db: The database, or several.
         selection: The selection.
+        whole_invocations: Whether all runs of one `oteval run` are one session, since a command
+            makes all of them.
     """
     files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
     if files and len(files) == len(sessions):
         yield (load(name) for name in files), len(files)
         return
     with open_store(db) as store:
-        yield recordings_in(store, sessions, selection)
+        yield recordings_in(store, sessions, selection, whole_invocations=whole_invocations)
 
 
 def recordings_in(
-    store: Store, sessions: Sequence[str], selection: Selection
+    store: Store,
+    sessions: Sequence[str],
+    selection: Selection,
+    *,
+    whole_invocations: bool = False,
 ) -> tuple[Iterator[Recording], int]:
     """Return the recordings of sessions, from files or a store, and count them.
 
@@ -266,19 +279,24 @@ def recordings_in(
         store: The store.
         sessions: Ids or files; all that the selection has if there are none.
         selection: The selection.
+        whole_invocations: Whether all runs of one `oteval run` are one session.
     """
     files = [name for name in sessions if name.endswith(_RECORDING_FILES) and Path(name).is_file()]
     ids = [name for name in sessions if name not in files]
     if not sessions:
         ids = _sessions(store.trajectories.read(selection))
-    return _all(files, store, ids), len(files) + len(ids)
+    stored = store.sessions.find(ids) if ids else []
+    if whole_invocations:
+        stored = store.sessions.whole_invocations(stored)
+    return _all(files, store, stored), len(files) + len(stored)
 
 
-def _all(files: Sequence[str], store: Store, ids: Sequence[str]) -> Iterator[Recording]:
+def _all(
+    files: Sequence[str], store: Store, stored: Sequence[StoredSession]
+) -> Iterator[Recording]:
     for name in files:
         yield load(name)
-    if ids:
-        yield from read_recordings(store, ids)
+    yield from stored_recordings(store, stored)
 
 
 def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:

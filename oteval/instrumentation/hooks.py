@@ -171,11 +171,12 @@ def current_tool_hook() -> ToolHook | None:
     with _lock:
         while token is not None and token not in active:
             token = token.previous
-        if own is None and len(active) == 1:
+        has_ended = own is None or own.afterwards is None
+        if token is None and has_ended and len(active) == 1:
             token = active[0]
     if token is not None:
         return token.hook
-    if own is not None:
+    if own is not None and (own.afterwards is not None or not active):
         return own.afterwards
     raise ConfigError(
         "a tool was called in a thread that belongs to none of the replays in progress: start the "

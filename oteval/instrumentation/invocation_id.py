@@ -18,12 +18,10 @@ from typing import Any
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 
+from ..semconv import INVOCATION_ID
 from .export_pipeline import Exportable
 
 __all__ = ["INVOCATION_ID", "InvocationMarker", "current_invocation", "join_invocation"]
-
-INVOCATION_ID = "oteval.invocation.id"
-"""The resource attribute."""
 
 # Processes have few resources; more are not remembered.
 _MAX_CACHED = 256

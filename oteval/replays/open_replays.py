@@ -108,6 +108,7 @@ class OpenReplay:
         answered: Called with the recorded end (ns) of each exchange that was answered.
         entered: Called in each thread that joins the replay; returns a function to leave it.
         older_threads: The threads that were running when it began.
+        is_import: Whether modules are imported in it, whose threads serve later replays.
         is_open: Whether it is still in progress.
         work: The threads and jobs that began in it.
         exit_functions: The functions that the agent has registered for the end of the process.
@@ -121,6 +122,7 @@ class OpenReplay:
     answered: Callable[[int], None] | None = None
     entered: Callable[[], Callable[[], object]] | None = None
     older_threads: frozenset[threading.Thread] = frozenset()
+    is_import: bool = False
     is_open: bool = True
     work: Work = field(default_factory=Work)
     exit_functions: list[ExitFunction] = field(default_factory=list)
@@ -156,7 +158,7 @@ def current_replay() -> OpenReplay | None:
         ReplayDiverged: Several replays are open and this thread belongs to none, or it belongs to a
             replay that has ended.
     """
-    mine = _current.get()
+    mine = _own_replay()
     if mine is not None:
         if mine.is_open:
             return mine
@@ -175,6 +177,12 @@ def current_replay() -> OpenReplay | None:
     raise diverged(Divergence("network", reason))
 
 
+def _own_replay() -> OpenReplay | None:
+    """Return the replay of this context; None if it has none, or the end of an import."""
+    mine = _current.get()
+    return None if mine is not None and mine.is_import and not mine.is_open else mine
+
+
 def late_attempt(replay: OpenReplay, attempt: str) -> ReplayDiverged:
     """Note an attempt of a thread or task that has outlived its replay; return its exception.
 
@@ -191,12 +199,12 @@ def late_attempt(replay: OpenReplay, attempt: str) -> ReplayDiverged:
 
 def has_open_replay() -> bool:
     """Return whether a replay is in progress in this process, or this thread has outlived one."""
-    return bool(_open) or _current.get() is not None
+    return bool(_open) or _own_replay() is not None
 
 
 def replay_of_call() -> OpenReplay | None:
     """Return the replay of this thread or task, which may have ended; else the only open one."""
-    mine = _current.get()
+    mine = _own_replay()
     if mine is not None:
         return mine
     running = list(_open)
@@ -205,7 +213,7 @@ def replay_of_call() -> OpenReplay | None:
 
 def has_context() -> bool:
     """Return whether this thread or task has the context of a replay."""
-    return _current.get() is not None
+    return _own_replay() is not None
 
 
 def require_no_replay() -> None:
@@ -269,7 +277,7 @@ def _carry_into_threads() -> None:
 
     @functools.wraps(start)
     def start_carrying(self: threading.Thread) -> None:
-        replay, has_own = _current.get(), "run" in vars(self)
+        replay, has_own = _own_replay(), "run" in vars(self)
         # The threads of a pool wait for jobs; each job counts for itself.
         is_pool = getattr(self, "_target", None) is _pool_worker
         if replay is None or has_own or is_pool:
@@ -287,7 +295,7 @@ def _carry_into_threads() -> None:
     def submit_carrying(
         self: ThreadPoolExecutor, function: Callable[..., Any], /, *args: Any, **kwargs: Any
     ) -> Any:
-        work = _CarriedCall(_current.get(), function, is_daemon=False)
+        work = _CarriedCall(_own_replay(), function, is_daemon=False)
         try:
             future = submit(self, work, *args, **kwargs)
         except BaseException:
@@ -298,7 +306,7 @@ def _carry_into_threads() -> None:
 
     @functools.wraps(register)
     def register_carrying(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-        replay = _current.get()
+        replay = _own_replay()
         if replay is None or not is_own_code(sys._getframe(1).f_code.co_filename):
             return register(function, *args, **kwargs)
         carried = ExitFunction(functools.partial(function, *args, **kwargs), copy_context())

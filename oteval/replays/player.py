@@ -504,10 +504,13 @@ class Player:
 
     def _missing_requests(self) -> Iterator[tuple[str, Divergence]]:
         """Yield the recorded requests with effects that the agent did not make."""
+        answered = self._times_of_answered_functions()
         for number, one in self._exchanges.unused:
             is_due = one.is_in_agent and one.method not in _READING
             if is_due and not (
-                self._is_optional(one.url) or self._tools.covers(one.start_ns, one.end_ns)
+                self._is_optional(one.url)
+                or self._tools.covers(one.start_ns, one.end_ns)
+                or any(start <= one.start_ns and one.end_ns <= end for start, end in answered)
             ):
                 yield (
                     f"the request {number}, {one.method} {shown_url(one.url)}",
@@ -515,9 +518,28 @@ class Player:
                         "missing_call",
                         f"the agent did not send {one.method} {shown_url(one.url)}",
                         recorded=one.request_body.decode(errors="replace"),
-                        suggestion="if it is not sent in every run: --allow HOST:PORT",
                     ),
                 )
+
+    def _times_of_answered_functions(self) -> list[tuple[int, int]]:
+        """Return when functions ran that are answered: they have no span, and no time of theirs.
+
+        They ran after the model had asked for them, and before it was given their results.
+        """
+        calls = self.recording.model_calls
+        times = []
+        for asked in calls:
+            names = asked.answer.tool_calls if asked.answer is not None else ()
+            ids = {one.id for one in names if self._gate and self._gate.is_taken_over(one.name)}
+            given = (
+                later.start_ns
+                for later in calls
+                if later.start_ns > asked.end_ns
+                and ids & {message.tool_call_id for message in later.request.messages} - {""}
+            )
+            if ids and (end_ns := min(given, default=0)):
+                times.append((asked.end_ns, end_ns))
+        return times
 
     def _coverage(self) -> list[str]:
         """Return lines about the recorded calls that were not replayed."""

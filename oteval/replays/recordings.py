@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 from ..model import LogRecord, Span
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
+from ..text import counted
 from ..wire.events import UnreadableExchange, from_log
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
@@ -27,7 +28,14 @@ from .wire_calls import join_exchanges
 if TYPE_CHECKING:  # A replay from a file needs no database.
     from ..store import Store, StoredSession
 
-__all__ = ["load", "read_recording", "read_recordings", "recording_of", "save"]
+__all__ = [
+    "load",
+    "read_recording",
+    "read_recordings",
+    "recording_of",
+    "recordings_in",
+    "save",
+]
 
 _Row = TypeVar("_Row", Span, LogRecord)
 # How many sessions are read together; a long one may have 100 MB.
@@ -57,18 +65,31 @@ def read_recordings(store: Store, sessions: Sequence[str]) -> Iterator[Recording
     Raises:
         NotFound: The session does not exist, or the name stands for several.
     """
-    found = store.sessions.find(sessions)
-    for start in range(0, len(found), _PAGE):
-        page = found[start : start + _PAGE]
-        traces = sorted({trace for session in page for trace in session.trace_ids})
+    yield from recordings_in(store, store.sessions.find(sessions))
+
+
+def recordings_in(store: Store, sessions: Sequence[StoredSession]) -> Iterator[Recording]:
+    """Yield the recordings of stored sessions, in their order.
+
+    Args:
+        store: The store. Its trajectories are up to date.
+        sessions: The sessions.
+    """
+    for start in range(0, len(sessions), _PAGE):
+        page = store.sessions.with_loose_traces(sessions[start : start + _PAGE])
+        traces = sorted({trace for session in page for trace in _traces(session)})
         spans, logs = store.spans.of_traces(traces)
         spans_of, logs_of = _by_trace(spans), _by_trace(logs)
         for session in page:
             yield recording_of(
                 session,
-                [span for trace in session.trace_ids for span in spans_of[trace]],
-                [record for trace in session.trace_ids for record in logs_of[trace]],
+                [span for trace in _traces(session) for span in spans_of[trace]],
+                [record for trace in _traces(session) for record in logs_of[trace]],
             )
+
+
+def _traces(session: StoredSession) -> tuple[str, ...]:
+    return (*session.trace_ids, *session.loose_trace_ids)
 
 
 def _by_trace(rows: Iterable[_Row]) -> Mapping[str, list[_Row]]:
@@ -88,8 +109,9 @@ def recording_of(
         spans: The spans of its traces.
         logs: The log records of its traces, with those of HTTP exchanges.
     """
-    members = set(session.trajectory_ids)
     found = reconstruct_with_runs(spans, logs)
+    is_whole = session.kind == "invocation"
+    members = {one.trajectory.id for one in found} if is_whole else set(session.trajectory_ids)
     family = [one for one in found if one.trajectory.id in members]
     around = _around(family, [one for one in found if one.trajectory.id not in members])
     exchanges, damaged = _exchanges(logs)
@@ -105,6 +127,7 @@ def recording_of(
         reasons=(
             *_reasons(joined.calls, family, [span_id for span_id, _ in damaged], parents),
             *dict.fromkeys(problem for _, problem in damaged),
+            *([f"{counted(len(tops), 'run')} of one oteval run, verified together"] * is_whole),
         ),
         inputs=tuple(text for text in map(_input, tops) if text),
         model_calls=tuple(calls),
@@ -187,12 +210,20 @@ def _own_exchanges(
     foreign = [one for one in found if one.trajectory.id not in members]
     shared = {name for one in foreign for name in one.trajectory.trace_ids}
     own = {span.span_id for one in family for run in one.runs for span in run.spans}
-    return [
-        one
-        for one in exchanges
-        if one.trace_id in traces
-        if one.trace_id not in shared or _is_below(one.span_id, own, parents)
-    ]
+    with_run = traces | shared
+    first_ns = min((one.trajectory.start_ns for one in found), default=0)
+    start_ns = min((one.trajectory.start_ns for one in family), default=0)
+    end_ns = max((one.trajectory.end_ns for one in family), default=0)
+
+    def is_own(one: Exchange) -> bool:
+        if one.trace_id not in with_run:
+            # Made outside of any run: at import, or while this session ran.
+            return one.start_ns < first_ns or start_ns <= one.start_ns <= end_ns
+        if one.trace_id not in traces:
+            return False
+        return one.trace_id not in shared or _is_below(one.span_id, own, parents)
+
+    return [one for one in exchanges if is_own(one)]
 
 
 def _placed(

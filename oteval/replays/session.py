@@ -86,8 +86,12 @@ class ReplaySession:
         capture: bool = True,
         run_tools: Collection[str] = (),
         allow_processes: Collection[str] = (),
+        is_import: bool = False,
     ) -> None:
-        """Prepare a replay; see `replay` for the arguments."""
+        """Prepare a replay; see `replay` for the arguments.
+
+        With `is_import`, modules are imported in it, whose threads belong to later replays.
+        """
         if timing not in ("none", "recorded"):
             raise ConfigError(f"timing={timing!r}: choose none or recorded")
         self.recording = recording
@@ -110,7 +114,11 @@ class ReplaySession:
         )
         self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
         self._open = OpenReplay(
-            self.player, allowed=allowed, timing=timing, programs=frozenset(allow_processes)
+            self.player,
+            allowed=allowed,
+            timing=timing,
+            programs=frozenset(allow_processes),
+            is_import=is_import,
         )
         self._capture = capture
         self._captured: Any = None
@@ -238,13 +246,13 @@ class ReplaySession:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if error is None:
+        if error is None and not self._open.is_import:
             self._open.work.wait(_PATIENCE)
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
         """End the replay, and raise its first divergence unless the agent shows it anyway."""
-        if self._open.work.is_waited_for:
+        if self._open.work.is_waited_for and not self._open.is_import:
             self.player.note("a thread has outlived the replay: its requests and tools are refused")
         _count_tasks(self._open.work, _tasks() - self._older_tasks)
         self._undo.close()
@@ -347,7 +355,8 @@ def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
 @contextmanager
 def _tools_answered(replay: OpenReplay) -> Iterator[None]:
     """Answer the tools of this context, and of the threads that it starts."""
-    token = set_tool_hook(_RecordedTools(replay.player), afterwards=_LateTools(replay))
+    afterwards = None if replay.is_import else _LateTools(replay)
+    token = set_tool_hook(_RecordedTools(replay.player), afterwards=afterwards)
     replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
     try:
         yield

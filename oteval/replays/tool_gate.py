@@ -72,6 +72,7 @@ class ToolGate:
         self._runs_all = runs_all
         self._lock = threading.RLock()
         self._taken: list[_TakenFunction] = []
+        self._taken_names: set[str] = set()
         self.tools: dict[str, str] = {}
 
     def runs(self, name: str) -> bool:
@@ -102,8 +103,7 @@ class ToolGate:
 
     def is_taken_over(self, name: str) -> bool:
         """Return whether a function of the agent's own code is answered for a tool."""
-        with self._lock:
-            return any(function.runs(name) for function in self._taken)
+        return name in self._taken_names
 
     def close(self) -> None:
         """Give the functions that were taken over their own code back."""
@@ -141,6 +141,7 @@ class ToolGate:
         if function.problem:
             return f"the model asks for {name}, and {function.problem}"
         self._taken.append(_TakenFunction.shared(function, name))
+        self._taken_names.add(name)
         self.tools[name] = f"{function.line}, answered"
         return ""
 
@@ -175,10 +176,6 @@ class _TakenFunction:
             taken._uses += 1
             taken._names[name] += 1
             return taken
-
-    def runs(self, name: str) -> bool:
-        """Return whether the function runs a tool."""
-        return self._names[name] > 0
 
     def release(self) -> None:
         """Give the function its own code back if no other replay needs it."""

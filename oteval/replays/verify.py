@@ -235,14 +235,12 @@ class TargetRunner:
         input_form: InputForm,
         timeout: float,
     ) -> None:
-        self._settings = dumps(
-            {
-                "target": target,
-                "options": asdict(options),
-                "input": input_form,
-                "timeout": timeout,
-            }
-        )
+        self._settings = {
+            "target": target,
+            "options": asdict(options),
+            "input": input_form,
+            "timeout": timeout,
+        }
         self._timeout = timeout
         self._process: ChildProcess | None = None
         self._sessions = 0
@@ -250,7 +248,7 @@ class TargetRunner:
 
     def run(self, job: ReplayJob) -> VerifiedSession:
         """Replay a session in the worker process, which is started if need be."""
-        process = self._started()
+        process = self._started(job)
         files = {"recording": str(job.recording), "output": str(job.output)}
         try:
             process.send({"session": job.session, **files})
@@ -263,14 +261,16 @@ class TargetRunner:
             self._end()
         return found
 
-    def _started(self) -> ChildProcess:
+    def _started(self, job: ReplayJob) -> ChildProcess:
+        """Return the worker process, which imports the target while a recording answers it."""
         if self._process is not None:
             return self._process
         if self._is_stopped:
             raise ConfigError("the verification was interrupted")
         self._sessions = 0
         module = "oteval.replays.verify_worker"
-        process = ChildProcess(module, self._settings, waits_with_interrupts=True)
+        settings = dumps({**self._settings, "recording": str(job.recording)})
+        process = ChildProcess(module, settings, waits_with_interrupts=True)
         self._process = process
         try:
             answer = _answer(process, _IMPORT)

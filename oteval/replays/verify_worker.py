@@ -2,10 +2,10 @@
 
     python -m oteval.replays.verify_worker SETTINGS
 
-It imports the target, prints ``{"ready": true}`` or ``{"problem": "..."}``, and then answers each
-line on standard input (a `ReplayJob`) with a line (a `VerifiedSession`). The agent's own output
-goes to a file. A session that does not end in time is reported, and ends the process: its threads
-cannot be stopped.
+It imports the target in a replay of the requests that the recorded import sent, and prints
+``{"ready": true}`` or ``{"problem": "..."}``. Then it answers each line on standard input (a
+`ReplayJob`) with a line (a `VerifiedSession`). The agent's own output goes to a file. A session
+that does not end in time is reported, and ends the process: its threads cannot be stopped.
 
 Each session runs in a copy of the context. The state of the agent's modules stays: an agent that
 keeps conversations in a global variable sees those of earlier sessions.
@@ -29,11 +29,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..child_process import ignore_interrupts
-from ..errors import OtevalError
+from ..errors import ConfigError, OtevalError, ReplayDiverged
 from ..evaluators.functions import load_function
 from .target import late_result, replay_target
 from .verified import VerifiedSession
-from .what_if_session import session_of
+from .what_if_session import import_session, session_of
 
 __all__ = ["KEYS", "default_keys", "end_of", "main", "waits_at", "watchdog"]
 
@@ -52,9 +52,9 @@ def main() -> None:
         default_keys(os.environ)
     sys.path.insert(0, str(Path.cwd()))
     try:
-        target = load_function(settings["target"])
-    except OtevalError as error:
-        _send(answers, {"problem": str(error)})
+        target = _imported(settings)
+    except (OtevalError, ReplayDiverged) as error:
+        _send(answers, {"problem": str(error).partition("\n")[0]})
         return
     _send(answers, {"ready": True})
     # One event loop for all sessions: clients in modules keep connections that belong to it.
@@ -62,6 +62,23 @@ def main() -> None:
         for line in sys.stdin:
             found = _replayed(json.loads(line), target, settings, answers, loop)
             _send(answers, found.as_dict())
+
+
+def _imported(settings: Mapping[str, Any]) -> Callable[..., Any]:
+    """Import the target; requests outside of agents are answered as recorded, others are refused.
+
+    Raises:
+        OtevalError: It cannot be imported.
+        ReplayDiverged: It sends a request that is not recorded, or starts a program.
+    """
+    target = str(settings["target"])
+    if "recording" not in settings:
+        return load_function(target)
+    with import_session(settings["recording"], settings["options"]) as session:
+        function = load_function(target)
+    if session.divergences:
+        raise ConfigError(f"call {target!r}: the import: {session.divergences[0].summary}")
+    return function
 
 
 def default_keys(environ: Any) -> None:

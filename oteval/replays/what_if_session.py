@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,15 @@ from .session import ReplaySession
 from .tool_ladder import ToolPolicy
 from .what_if_player import WhatIfPlayer
 
-__all__ = ["ANSWERS_FILE", "NewRun", "WhatIfOptions", "WhatIfSession", "new_run", "session_of"]
+__all__ = [
+    "ANSWERS_FILE",
+    "NewRun",
+    "WhatIfOptions",
+    "WhatIfSession",
+    "import_session",
+    "new_run",
+    "session_of",
+]
 
 ANSWERS_FILE = "answers.jsonl"
 """The file beside a session's recording with the recording that answers model requests."""
@@ -129,6 +137,25 @@ def session_of(recording: str | Path, options: Mapping[str, Any]) -> ReplaySessi
     answers = Path(recording).with_name(ANSWERS_FILE)
     known = WhatIfOptions(**options)
     return WhatIfSession(found, known, None if known.is_live else load(answers))
+
+
+def import_session(recording: str | Path, options: Mapping[str, Any]) -> ReplaySession:
+    """Return the replay in which the module of a target is imported.
+
+    Args:
+        recording: The file of the recording that it is imported for.
+        options: The fields of `ReplayOptions`, or of `WhatIfOptions`.
+
+    Raises:
+        InputError: The recording cannot be read.
+    """
+    session = load(recording)
+    outside = tuple(one for one in session.exchanges if not one.is_in_agent)
+    session = replace(session, model_calls=(), tool_calls=(), exchanges=outside)
+    names = ("allow", "allow_processes", "normalize")
+    return ReplaySession(
+        session, capture=False, is_import=True, **{name: options[name] for name in names}
+    )
 
 
 @dataclass(frozen=True)

@@ -13,11 +13,14 @@ from typing import NamedTuple
 import duckdb
 
 from ..errors import NotFound
+from ..semconv import INVOCATION_ID
 from ..text import listed
 from .query import wanted
 
 __all__ = ["Sessions", "StoredSession"]
 
+# The id of an invocation in the JSON text of a resource.
+_INVOCATION = f'"{INVOCATION_ID}":"([^"]+)"'
 # The kinds of ids, in the order in which a name is looked up.
 _IDS = {
     "trajectory": "SELECT trajectory_id AS name, trajectory_id FROM current_trajectories",
@@ -47,15 +50,27 @@ class StoredSession(NamedTuple):
 
     Attributes:
         name: The whole id.
-        kind: The kind of the id: ``trajectory``, ``trace`` or ``conversation``.
+        kind: The kind of the id: ``trajectory``, ``trace`` or ``conversation``; ``invocation`` for
+            all runs that one `oteval run` has recorded.
         trajectory_ids: The ids of its trajectories, by start.
         trace_ids: The ids of the traces with their spans, and with those of their histories.
+        loose_trace_ids: The ids of traces of the same invocation that have no trajectory, such as
+            that of a request at import.
     """
 
     name: str
     kind: str
     trajectory_ids: tuple[str, ...]
     trace_ids: tuple[str, ...]
+    loose_trace_ids: tuple[str, ...] = ()
+
+
+class _Invocation(NamedTuple):
+    """The traces of an invocation."""
+
+    trajectory_ids: tuple[str, ...]
+    trace_ids: tuple[str, ...]
+    loose_trace_ids: tuple[str, ...]
 
 
 class _Row(NamedTuple):
@@ -92,6 +107,80 @@ class Sessions:
             StoredSession(whole, kind, *families.of(ids))
             for whole, kind, ids in (found[name] for name in names)
         ]
+
+    def with_loose_traces(self, sessions: Sequence[StoredSession]) -> list[StoredSession]:
+        """Return sessions with the traces of their invocation that have no trajectory.
+
+        Args:
+            sessions: The sessions.
+        """
+        return [
+            session._replace(loose_trace_ids=invocation.loose_trace_ids) if invocation else session
+            for session, invocation in zip(sessions, self._invocations(sessions), strict=True)
+        ]
+
+    def whole_invocations(self, sessions: Sequence[StoredSession]) -> list[StoredSession]:
+        """Return sessions widened to all runs of their invocation, each invocation once.
+
+        A session that several invocations have recorded, or none, stays as it is.
+
+        Args:
+            sessions: The sessions.
+        """
+        widened: dict[object, StoredSession] = {}
+        for session, invocation in zip(sessions, self._invocations(sessions), strict=True):
+            if invocation is None:
+                widened[session] = session
+            elif invocation not in widened:
+                is_whole = set(invocation.trajectory_ids) <= set(session.trajectory_ids)
+                kind = session.kind if is_whole else "invocation"
+                widened[invocation] = StoredSession(session.name, kind, *invocation)
+        return list(widened.values())
+
+    def _invocations(self, sessions: Sequence[StoredSession]) -> list[_Invocation | None]:
+        """Return the invocation of each session; None if it has none, or several."""
+        traces = {trace for session in sessions for trace in session.trace_ids}
+        with wanted(self._connection, "trace_id", sorted(traces)):
+            rows = self._connection.execute(
+                "SELECT DISTINCT trace_id, regexp_extract(resource, ?, 1) AS id FROM spans "
+                "SEMI JOIN wanted USING (trace_id)",
+                [_INVOCATION],
+            ).fetchall()
+        ids_of: dict[str, set[str]] = defaultdict(set)
+        for trace, invocation_id in rows:
+            ids_of[trace].add(invocation_id)
+        invocations: dict[str, _Invocation] = {}
+        found: list[_Invocation | None] = []
+        for session in sessions:
+            ids = {each for trace in session.trace_ids for each in ids_of[trace]}
+            invocation_id = next(iter(ids)) if len(ids) == 1 else ""
+            if invocation_id and invocation_id not in invocations:
+                invocations[invocation_id] = self._invocation(invocation_id)
+            found.append(invocations.get(invocation_id))
+        return found
+
+    def _invocation(self, invocation_id: str) -> _Invocation:
+        marked = f'"{INVOCATION_ID}":"{invocation_id}"'
+        rows = self._connection.execute(
+            "SELECT trace_id, min(start_ns) FROM ("
+            "SELECT trace_id, start_ns FROM spans WHERE contains(resource, ?) UNION ALL "
+            "SELECT trace_id, time_ns FROM logs WHERE contains(resource, ?)"
+            ") WHERE trace_id <> '' GROUP BY trace_id ORDER BY 2, 1",
+            [marked, marked],
+        ).fetchall()
+        traces = [trace for trace, _ in rows]
+        with wanted(self._connection, "trace", traces):
+            linked = self._connection.execute(
+                "SELECT trajectory_id, trace_id FROM (SELECT trajectory_id, start_ns, "
+                "unnest(trace_ids) AS trace_id FROM current_trajectories) "
+                "SEMI JOIN wanted ON trace = trace_id ORDER BY start_ns, trajectory_id"
+            ).fetchall()
+        with_run = {trace for _, trace in linked}
+        return _Invocation(
+            tuple(dict.fromkeys(name for name, _ in linked)),
+            tuple(trace for trace in traces if trace in with_run),
+            tuple(trace for trace in traces if trace not in with_run),
+        )
 
     def _exact(self, names: Sequence[str]) -> dict[str, tuple[str, str, list[str]]]:
         """Return the whole id, the kind and the trajectories of each name that is an id."""

@@ -19,7 +19,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 
 from ..jsontext import loads
 from ..text import shown_url
-from .otlp_client import MAX_RETRY_AFTER, ExportResult, basic_authorization
+from .credentials import Credentials, basic_authorization
+from .otlp_client import MAX_RETRY_AFTER, ExportResult
 
 __all__ = ["GrpcClient"]
 
@@ -82,6 +83,7 @@ class GrpcClient:
         if basic := basic_authorization(url):
             metadata.setdefault("authorization", basic)
         self._metadata = tuple(metadata.items())
+        self._credentials = Credentials(metadata)
         self._timeout = timeout
 
     def export(self, signal: str, body: bytes, encoding: str = "protobuf") -> ExportResult:
@@ -97,30 +99,30 @@ class GrpcClient:
         try:
             response = call(message, timeout=self._timeout, metadata=self._metadata)
         except grpc.RpcError as error:
-            return _failure(error)
-        return ExportResult(200, "OK", 0.0, response)
+            return self._failure(error)
+        return ExportResult(200, "OK", 0.0, response, credentials=self._credentials)
 
     def close(self) -> None:
         """Close the connection."""
         self._channel.close()
+
+    def _failure(self, error: Any) -> ExportResult:
+        name = error.code().name
+        metadata = dict(error.trailing_metadata() or ())
+        retry_after = _retry_delay(metadata.get("grpc-status-details-bin", b""))
+        if name == "RESOURCE_EXHAUSTED":
+            # OTLP: retry only if the endpoint says when; otherwise the request may be too large.
+            status = _TOO_LARGE if retry_after is None else _BUSY
+        else:
+            status = _STATUS.get(name, 503)
+        reason = self._credentials.removed_from(f"{name}: {error.details()}")
+        return ExportResult(status, reason, retry_after or 0.0)
 
 
 def _credentials() -> grpc.ChannelCredentials:
     """Return credentials that trust the same certificates as HTTPS requests."""
     trusted = ssl.get_default_verify_paths().cafile
     return grpc.ssl_channel_credentials(Path(trusted).read_bytes() if trusted else None)
-
-
-def _failure(error: Any) -> ExportResult:
-    name = error.code().name
-    metadata = dict(error.trailing_metadata() or ())
-    retry_after = _retry_delay(metadata.get("grpc-status-details-bin", b""))
-    if name == "RESOURCE_EXHAUSTED":
-        # OTLP: retry only if the endpoint says when; otherwise the request may be too large.
-        status = _TOO_LARGE if retry_after is None else _BUSY
-    else:
-        status = _STATUS.get(name, 503)
-    return ExportResult(status, f"{name}: {error.details()}", retry_after or 0.0)
 
 
 def _retry_delay(details: bytes) -> float | None:

@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import base64
-import contextlib
 import gzip
 import http.client
-import socket
-import ssl
 from collections.abc import Mapping
 from email.utils import parsedate_to_datetime
 from typing import NamedTuple, Protocol
-from urllib.parse import unquote, urlsplit
 
 from google.protobuf import json_format
 from google.protobuf.message import DecodeError
@@ -22,20 +17,21 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceResponse
 
 from ..text import shown_url
+from .credentials import Credentials
+from .http_connection import HttpConnection
 
 __all__ = [
     "MAX_RETRY_AFTER",
     "ExportResult",
     "HttpClient",
     "OtlpClient",
-    "basic_authorization",
     "open_client",
 ]
 
 _CONTENT_TYPES = {"protobuf": "application/x-protobuf", "json": "application/json"}
 # A retry may succeed: the endpoint is busy or away, or its settings have to be corrected.
 _RETRYABLE = frozenset({401, 403, 404, 405, 407, 408, 425, 429, 500, 502, 503, 504})
-_INTERNAL_ERROR = 500
+_FIRST_FAILURE, _INTERNAL_ERROR = 300, 500
 # Seconds for which an endpoint may ask to wait.
 MAX_RETRY_AFTER = 300.0
 # Bytes of a response that are read.
@@ -67,6 +63,7 @@ class ExportResult(NamedTuple):
         retry_after: Seconds that the endpoint asks to wait; 0 if it does not.
         body: The response body.
         encoding: The encoding of the body, ``protobuf`` or ``json``.
+        credentials: The credentials of the request, which are removed from messages in the body.
     """
 
     status: int
@@ -74,6 +71,7 @@ class ExportResult(NamedTuple):
     retry_after: float = 0.0
     body: bytes = b""
     encoding: str = "protobuf"
+    credentials: Credentials = Credentials({})
 
     @property
     def is_accepted(self) -> bool:
@@ -109,7 +107,8 @@ class ExportResult(NamedTuple):
         except (DecodeError, json_format.ParseError, ValueError, RecursionError):
             return 0, ""
         partial = response.partial_success
-        return max(0, getattr(partial, _REJECTED[signal])), partial.error_message
+        rejected = max(0, getattr(partial, _REJECTED[signal]))
+        return rejected, self.credentials.removed_from(partial.error_message)
 
 
 class OtlpClient(Protocol):
@@ -164,7 +163,7 @@ class HttpClient:
         url: The base URL. A user and password in it are sent as basic authorization.
         headers: Headers of every request.
         compress: Whether to compress bodies with gzip.
-        timeout: Seconds to wait for a response.
+        timeout: Seconds that a request with its whole response may take.
         max_retry_after: Seconds for which the endpoint may ask to wait.
     """
 
@@ -177,28 +176,18 @@ class HttpClient:
         timeout: float = 10.0,
         max_retry_after: float = MAX_RETRY_AFTER,
     ) -> None:
-        parts = urlsplit(url)
-        self._max_retry_after = max_retry_after
+        self._connection = HttpConnection(url, headers or {}, timeout=timeout, most_bytes=_MAX_BODY)
+        self._max_retry_after, self._compress = max_retry_after, compress
         self.url = shown_url(url)
-        self._is_secure = parts.scheme == "https"
-        self._host = parts.hostname or ""
-        self._port = parts.port
-        self._path = parts.path.rstrip("/")
-        self._headers = {"User-Agent": "oteval", **(headers or {})}
-        basic = basic_authorization(url)
-        if basic and "authorization" not in map(str.lower, self._headers):
-            self._headers["Authorization"] = basic
-        self._compress, self._timeout = compress, timeout
-        self._connection: http.client.HTTPConnection | None = None
 
     def export(self, signal: str, body: bytes, encoding: str = "protobuf") -> ExportResult:
         """Send a request; see `OtlpClient.export`."""
-        headers = {**self._headers, "Content-Type": _CONTENT_TYPES[encoding]}
+        headers = {**self._connection.headers, "Content-Type": _CONTENT_TYPES[encoding]}
         if self._compress:
             body = gzip.compress(body, 1)
             headers["Content-Encoding"] = "gzip"
-        is_reused = self._connection is not None
-        target = f"{self._path}/v1/{signal}"
+        is_reused = self._connection.is_open
+        target = f"{self._connection.path}/v1/{signal}"
         result = self.post(target, body, headers)
         if result.status == 0 and is_reused:
             # The endpoint may just have closed the idle connection.
@@ -216,42 +205,26 @@ class HttpClient:
             headers: All headers; by default those of the client.
         """
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            self._connection.request("POST", target, body, dict(headers or self._headers))
-            response = self._connection.getresponse()
-            content = response.read(_MAX_BODY)
+            answer = self._connection.exchange(
+                "POST", target, body, headers or self._connection.headers
+            )
         except (OSError, http.client.HTTPException) as error:
-            self.close()
-            return ExportResult(0, f"{type(error).__name__}: {error}")
-        if response.will_close or not response.isclosed():
-            self.close()
-        wait = _seconds(response.getheader("Retry-After"), response.getheader("Date"))
+            text = self._connection.credentials.removed_from(f"{type(error).__name__}: {error}")
+            return ExportResult(0, text)
+        wait = _seconds(answer.headers.get("retry-after"), answer.headers.get("date"))
         retry_after = min(wait, self._max_retry_after)
-        return ExportResult(response.status, response.reason, retry_after, content)
-
-    def interrupt(self) -> None:
-        """End a request that another thread waits for; it gives an error."""
-        connection = self._connection
-        held = None if connection is None else connection.sock
-        if held is not None:
-            with contextlib.suppress(OSError):
-                # Of the plain socket: that of TLS would change under the other thread.
-                socket.socket.shutdown(held, socket.SHUT_RDWR)
+        credentials = self._connection.credentials
+        return ExportResult(
+            answer.status,
+            credentials.removed_from(answer.reason) if answer.status >= _FIRST_FAILURE else "OK",
+            retry_after,
+            answer.body,
+            credentials=credentials,
+        )
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
-
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._is_secure:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout, context=context
-            )
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+        self._connection.close()
 
 
 def _seconds(value: str | None, date: str | None) -> float:
@@ -270,12 +243,3 @@ def _seconds(value: str | None, date: str | None) -> float:
     except (ValueError, TypeError):
         return 0.0
     return max(0.0, wait.total_seconds())
-
-
-def basic_authorization(url: str) -> str:
-    """Return the authorization header for a URL's user and password, "" if it has no user."""
-    parts = urlsplit(url)
-    if parts.username is None:
-        return ""
-    pair = f"{unquote(parts.username)}:{unquote(parts.password or '')}"
-    return f"Basic {base64.b64encode(pair.encode()).decode()}"

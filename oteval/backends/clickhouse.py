@@ -15,6 +15,7 @@ from ..ingest import Decoded
 from ..ingest.clickhouse import decode_span, is_span
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
+from .paging import PageGuard, objects_of, text_of
 from .times import begin_ns, position_at
 
 __all__ = ["ClickHouse"]
@@ -59,12 +60,15 @@ class ClickHouse:
         if position.get("after") and not position.get("is_complete"):
             time, trace_id, span_id = position["after"]
             key = (time, trace_id, span_id)
+        guard = PageGuard(self._api)
         while True:
             rows, is_complete = self._rows(project, columns, key)
-            key = max(map(self._key, rows), default=key)
-            decoded = Decoded()
-            for row in rows:
-                decode_span(row, decoded)
+            with self._api.reading():
+                key = max(map(_key, rows), default=key)
+                decoded = Decoded()
+                for row in rows:
+                    decode_span(row, decoded)
+            guard.check(rows, "" if is_complete else " ".join(map(str, key)))
             after = position_at(position, key[0], is_complete=is_complete)
             yield SpanPage(decoded.spans, {**after, "after": list(key)}, decoded.problems)
             if is_complete:
@@ -115,18 +119,10 @@ class ClickHouse:
         settings = [("query", f"{query} FORMAT JSON"), *parameters]
         answer = self._api.get("/", settings, once=_SMALLER if self._page > 1 else ())
         if isinstance(answer, dict) and answer.get("exception"):
-            raise BackendError(f"{self.url}: {str(answer['exception'])[:200]}", 500)
-        rows = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
-            raise BackendError(
-                f"{self.url}: the answer is not one of ClickHouse; is this the right URL?"
-            )
-        return rows
+            raise self._api.error(self._api.quoted(str(answer["exception"])), 500)
+        with self._api.reading():
+            return objects_of(answer["data"])
 
-    def _key(self, row: Row) -> Key:
-        try:
-            return int(row["Timestamp"]), str(row["TraceId"]), str(row["SpanId"])
-        except (LookupError, TypeError, ValueError):
-            raise BackendError(
-                f"{self.url}: the answer is not one of ClickHouse; is this the right URL?"
-            ) from None
+
+def _key(row: Row) -> Key:
+    return int(row["Timestamp"]), text_of(row["TraceId"]), text_of(row["SpanId"])

@@ -14,9 +14,12 @@ from ..errors import BackendError
 from ..model import Span
 from ..text import counted
 from .interface import PullPosition
+from .json_api import JsonApi
+from .paging import Listed, PageGuard
+from .span_checks import require_valid
 from .times import OVERLAP_NS, begin_ns, position_at
 
-__all__ = ["CursorRequest", "Listed", "cursor_pages", "spans_of"]
+__all__ = ["CursorRequest", "cursor_pages", "spans_of"]
 
 # A smaller page may succeed: the answer is too large, or takes too long.
 _SMALLER = frozenset({408, 413, 500, 504})
@@ -42,23 +45,25 @@ class CursorRequest(NamedTuple):
     once: Collection[int] = ()
 
 
-Listed = tuple[Sequence[Mapping[str, Any]], str]
-"""The elements of a page, and the cursor of the next one; "" for the last."""
-
-
 def cursor_pages(
-    position: PullPosition, now_ns: int, limit: int, asked: Callable[[CursorRequest], Listed]
+    api: JsonApi,
+    position: PullPosition,
+    *,
+    now_ns: int,
+    limit: int,
+    asked: Callable[[CursorRequest], Listed],
 ) -> Iterator[tuple[Sequence[Mapping[str, Any]], PullPosition]]:
     """Yield the pages from a position to the present, each with the position after it.
 
     Args:
+        api: The API, for errors.
         position: That of an earlier page, or only ``since_ns``.
         now_ns: The end of the newest range.
         limit: Elements of a page; halved while the backend cannot answer.
         asked: Returns a page.
 
     Raises:
-        BackendError: The backend refuses a request.
+        BackendError: The backend refuses a request, or its list does not end.
     """
     while True:
         cursor = str(position.get("cursor") or "")
@@ -67,6 +72,7 @@ def cursor_pages(
         if begin >= end:
             return
         has_restarted = False
+        guard = PageGuard(api)
         while True:
             once = _SMALLER if limit > 1 else frozenset()
             try:
@@ -75,11 +81,12 @@ def cursor_pages(
                 if error.status in once:
                     limit //= 2
                 elif error.status == _BAD_REQUEST and cursor and not has_restarted:
-                    cursor, has_restarted = "", True
+                    cursor, has_restarted, guard = "", True, PageGuard(api)
                 else:
                     raise
                 continue
             cursor = following
+            guard.check(found, cursor)
             after = position_at(position, begin if cursor else end, is_complete=not cursor)
             position = {**after, "to_ns": end, "cursor": cursor} if cursor else after
             yield found, position
@@ -113,6 +120,7 @@ def spans_of(
         name = f"{noun} {value.get('id')}"
         try:
             span, has_ended = read(value)
+            require_valid(span)
         except ValueError as error:
             problems.append(f"{name} cannot be read ({error}); skipped")
             continue

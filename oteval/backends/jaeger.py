@@ -16,6 +16,7 @@ from ..ingest.jaeger import decode_trace, is_trace
 from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
+from .paging import text_of
 from .times import begin_ns, halved_ranges, position_at
 
 __all__ = ["Jaeger"]
@@ -49,7 +50,8 @@ class Jaeger:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the services to read; see `TraceSource`."""
         answer = self._api.get("/api/services")
-        services = sorted(map(str, self._data(answer)))
+        with self._api.reading():
+            services = sorted(map(text_of, self._data(answer)))
         for name in names:
             if name not in services:
                 raise BackendError(f"{self.url}: no service {name!r}; it has {listed(services)}")
@@ -87,7 +89,7 @@ class Jaeger:
             return None
         found = self._data(answer)
         if not all(isinstance(one, dict) and is_trace(one) for one in found):
-            raise self._foreign()
+            raise self._api.foreign()
         if len(found) >= self._limit:
             if can_halve:
                 return None
@@ -97,12 +99,10 @@ class Jaeger:
         return found
 
     def _data(self, answer: Any) -> list[Any]:
-        data = answer.get("data", ()) if isinstance(answer, dict) else ()
-        if data is None:  # Go's empty list
-            return []
-        if not isinstance(data, list):
-            raise self._foreign()
-        return data
-
-    def _foreign(self) -> BackendError:
-        return BackendError(f"{self.url}: the answer is not one of Jaeger; is this the right URL?")
+        with self._api.reading():
+            data = answer["data"]
+            if data is None:  # Go's empty list
+                return []
+            if isinstance(data, list):
+                return data
+        raise self._api.foreign()

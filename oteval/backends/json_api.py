@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import http.client
-import ssl
+import math
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import urlencode
 
-from ..attach.otlp_client import basic_authorization
+from ..attach.http_connection import HttpAnswer, HttpConnection, SlowAnswer
 from ..errors import BackendError
 from ..jsontext import dumps, loads
-from ..text import shown_name, shown_url
+from ..text import printable, shown_name, shown_url
 
 __all__ = ["JsonApi", "Query"]
 
@@ -25,6 +26,10 @@ _TOO_LARGE = 413
 _FIRST_WAIT, _LONGEST_WAIT = 0.5, 30.0
 # Bytes of an answer that are read.
 MAX_ANSWER = 256 << 20
+# An answer that arrives at a reasonable rate may take this many times the timeout.
+_LONG_ANSWER = 10
+# Characters of an error that are searched for credentials, and that are shown.
+_ERROR_READ, _ERROR_SHOWN = 4000, 200
 
 
 class JsonApi:
@@ -37,7 +42,8 @@ class JsonApi:
         product: The backend's name, for messages.
         headers: Headers of every request, perhaps with a key.
         key_hint: The remedy when the key is missing or wrong.
-        timeout: Seconds to wait for an answer.
+        timeout: Seconds in which an answer has to come; up to ten times as long for a long answer,
+            while it arrives at a reasonable rate.
         patience: Seconds for which a request is retried while the backend is busy or away.
         sleep: Waits a number of seconds.
 
@@ -57,19 +63,17 @@ class JsonApi:
         patience: float = 120.0,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        parts = urlsplit(url)
-        self.url = shown_url(url).rstrip("/")
+        self._connection = HttpConnection(
+            url,
+            {"Accept": "application/json", **headers},
+            timeout=timeout,
+            longest=_LONG_ANSWER * timeout,
+            most_bytes=MAX_ANSWER + 1,
+        )
+        self.url = self._connection.url
         self.last_headers: Mapping[str, str] = {}
         self._product, self._key_hint = product, key_hint
-        self._is_secure = parts.scheme == "https"
-        self._host, self._port = parts.hostname or "", parts.port
-        self._base = parts.path.rstrip("/")
-        self._headers = {"User-Agent": "oteval", "Accept": "application/json", **headers}
-        basic = basic_authorization(url)
-        if basic and "authorization" not in map(str.lower, self._headers):
-            self._headers["Authorization"] = basic
-        self._timeout, self._patience, self._sleep = timeout, patience, sleep
-        self._connection: http.client.HTTPConnection | None = None
+        self._patience, self._sleep = patience, sleep
 
     def get(self, path: str, query: Query = (), *, once: Collection[int] = ()) -> Any:
         """Return the parsed answer to a GET request; see `request`."""
@@ -101,9 +105,10 @@ class JsonApi:
             BackendError: The backend refuses the request, or its answer is not JSON. The status is
                 0 without an answer.
         """
-        target = f"{self._base}{path}" + (f"?{urlencode(query)}" if query else "")
-        waited, wait = 0.0, _FIRST_WAIT
+        target = f"{self._connection.path}{path}" + (f"?{urlencode(query)}" if query else "")
+        spent, wait = 0.0, _FIRST_WAIT
         while True:
+            started = time.monotonic()
             try:
                 return self._once(method, target, body)
             except BackendError as error:
@@ -114,87 +119,110 @@ class JsonApi:
                 )
                 if not is_retryable or error.status in once:
                     raise
-                if waited + pause > self._patience:
+                spent += time.monotonic() - started
+                if spent + pause > self._patience:
                     raise
             self._sleep(pause)
-            waited += pause
+            spent += pause
             wait = min(wait * 2, _LONGEST_WAIT)
+
+    def error(self, text: str, status: int = 0, *, retry_after: float = 0.0) -> BackendError:
+        """Return an error of one line, which begins with the URL.
+
+        Args:
+            text: What happened. Texts of the backend in it come from `quoted`.
+            status: The HTTP status.
+            retry_after: Seconds that the backend asks to wait.
+        """
+        line = " ".join(printable(text).split())
+        return BackendError(f"{self.url}: {line}", status, retry_after=retry_after)
+
+    def quoted(self, text: str) -> str:
+        """Return text of the backend for a message: without credentials, short, on one line."""
+        safe = self._connection.credentials.removed_from(text[:_ERROR_READ])
+        return shown_name(safe[: 2 * _ERROR_SHOWN], _ERROR_SHOWN)
+
+    def foreign(self, detail: str = "") -> BackendError:
+        """Return the error for an answer that the backend's API does not give.
+
+        Args:
+            detail: What is wrong with it.
+        """
+        wrong = f" ({self.quoted(detail)})" if detail else ""
+        return self.error(
+            f"the answer is not one of {self._product}{wrong}; is this the right URL?"
+        )
+
+    @contextmanager
+    def reading(self) -> Iterator[None]:
+        """Turn what an answer of another form raises in a block into an error of one line.
+
+        Raises:
+            BackendError: A value is missing, or has another type or form than the API gives it.
+        """
+        try:
+            yield
+        except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+            is_missing = isinstance(error, KeyError) and bool(error.args)
+            raise self.foreign(f"it has no {error.args[0]}" if is_missing else str(error)) from None
 
     def close(self) -> None:
         """Close the connection."""
-        if self._connection is not None:
-            self._connection.close()
-            self._connection = None
+        self._connection.close()
 
     def _once(self, method: str, target: str, body: Any) -> Any:
         data = None if body is None else dumps(body).encode()
-        headers = self._headers if data is None else {
-            **self._headers, "Content-Type": "application/json"
+        headers = self._connection.headers if data is None else {
+            **self._connection.headers, "Content-Type": "application/json"
         }  # fmt: skip
         try:
-            if self._connection is None:
-                self._connection = self._connect()
-            self._connection.request(method, target, data, headers)
-            response = self._connection.getresponse()
-            content = response.read(MAX_ANSWER + 1)
+            answer = self._connection.exchange(method, target, data, headers)
         except (OSError, http.client.HTTPException) as error:
-            self.close()
-            reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
-            raise BackendError(
-                f"{self.url}: no answer ({reason}); is {self._product} running there?",
-                _TIMEOUT if isinstance(error, TimeoutError) else 0,
-            ) from None
-        if response.will_close or not response.isclosed():
-            self.close()
-        self.last_headers = {name.lower(): value for name, value in response.getheaders()}
-        if len(content) > MAX_ANSWER:
-            raise BackendError(f"{self.url}: the answer is too large", _TOO_LARGE)
-        if not 200 <= response.status < 300:
-            raise self._refusal(response.status, response.reason, content)
+            raise self._silence(error) from None
+        self.last_headers = answer.headers
+        if len(answer.body) > MAX_ANSWER:
+            raise self.error("the answer is too large", _TOO_LARGE)
+        if not 200 <= answer.status < 300:
+            raise self._refusal(answer)
         try:
-            return loads(content) if content.strip() else None
+            return loads(answer.body) if answer.body.strip() else None
         except ValueError:
-            raise BackendError(
-                f"{self.url}: the answer is not JSON; is this the URL of {self._product}?",
-                response.status,
+            raise self.error(
+                f"the answer is not JSON; is this the URL of {self._product}?", answer.status
             ) from None
 
-    def _refusal(self, status: int, reason: str, content: bytes) -> BackendError:
-        if status in (401, 403):
-            hint = f"; {self._key_hint}" if self._key_hint else ""
-            return BackendError(
-                f"{self.url}: {status} {reason}: key missing or invalid{hint}", status
-            )
-        if status == _RATE_LIMIT:
-            wait = _seconds(self.last_headers.get("retry-after", ""))
-            later = f" in {wait:,.0f} s" if wait else " later"
-            return BackendError(
-                f"{self.url}: rate limit; run this again{later}, finished work is kept",
-                status,
-                retry_after=wait,
-            )
-        if 300 <= status < 400:
-            place = shown_url(self.last_headers.get("location", "elsewhere"))
-            return BackendError(f"{self.url}: redirects to {place}; give that URL", status)
-        text = shown_name(content[:400].decode("utf-8", "replace"), 200)
-        return BackendError(
-            f"{self.url}: {status} {reason}: {text}",
-            status,
-            retry_after=_seconds(self.last_headers.get("retry-after", "")),
+    def _silence(self, error: Exception) -> BackendError:
+        """Return the error for a request without a whole answer."""
+        if isinstance(error, SlowAnswer):
+            # A smaller page would be as slow.
+            return self.error(f"the answer comes too slowly ({error})")
+        reason = getattr(error, "strerror", None) or str(error) or type(error).__name__
+        return self.error(
+            f"no answer ({self.quoted(reason)}); is {self._product} running there?",
+            _TIMEOUT if isinstance(error, TimeoutError) else 0,
         )
 
-    def _connect(self) -> http.client.HTTPConnection:
-        if self._is_secure:
-            context = ssl.create_default_context()
-            return http.client.HTTPSConnection(
-                self._host, self._port, timeout=self._timeout, context=context
-            )
-        return http.client.HTTPConnection(self._host, self._port, timeout=self._timeout)
+    def _refusal(self, answer: HttpAnswer) -> BackendError:
+        status, reason = answer.status, self.quoted(answer.reason)
+        wait = _seconds(answer.headers.get("retry-after", ""))
+        if status in (401, 403):
+            hint = f"; {self._key_hint}" if self._key_hint else ""
+            return self.error(f"{status} {reason}: key missing or invalid{hint}", status)
+        if status == _RATE_LIMIT:
+            later = f" in {wait:,.0f} s" if wait else " later"
+            text = f"rate limit; run this again{later}, finished work is kept"
+            return self.error(text, status, retry_after=wait)
+        if 300 <= status < 400:
+            place = self.quoted(shown_url(answer.headers.get("location", "elsewhere")))
+            return self.error(f"redirects to {place}; give that URL", status)
+        text = self.quoted(answer.body[:_ERROR_READ].decode("utf-8", "replace"))
+        return self.error(f"{status} {reason}: {text}", status, retry_after=wait)
 
 
 def _seconds(value: str) -> float:
     """Parse a Retry-After header with seconds; a date or anything else is 0."""
     try:
-        return max(0.0, float(value))
+        seconds = float(value)
     except ValueError:
         return 0.0
+    return seconds if 0 < seconds < math.inf else 0.0

@@ -14,11 +14,12 @@ from typing import Any
 
 from ..errors import BackendError
 from ..text import counted, listed
-from .cursor_pages import CursorRequest, Listed, cursor_pages, spans_of
+from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid, span_id_of
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
 from .langfuse_spans import METADATA, has_ended, read_observation
+from .paging import Listed, all_elements, cursor_of, objects_of, text_of
 from .times import iso_of
 
 __all__ = ["Langfuse"]
@@ -56,7 +57,8 @@ class Langfuse:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the project of the keys; see `TraceSource`."""
         found, _ = self._objects(self._api.get("/api/public/projects"))
-        known = sorted(str(one.get("name")) for one in found)
+        with self._api.reading():
+            known = sorted(text_of(project["name"]) for project in found)
         for name in names:
             if name not in known:
                 raise BackendError(
@@ -67,7 +69,10 @@ class Langfuse:
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of the project; see `TraceSource`."""
         now = self._clock()
-        for found, after in cursor_pages(position, now, self._page, self._observations):
+        pages = cursor_pages(
+            self._api, position, now_ns=now, limit=self._page, asked=self._observations
+        )
+        for found, after in pages:
             spans, problems = spans_of(
                 found,
                 "observation",
@@ -134,7 +139,7 @@ class Langfuse:
         # SDKs from before OpenTelemetry named traces by UUIDs.
         for name in (trace_id, dashed_uuid(trace_id)):
             found: dict[str, Object] = {}
-            query = [("traceId", name), ("fields", "core"), ("limit", str(_IDS))]
+            query = [("traceId", name), ("fields", "core,basic"), ("limit", str(_IDS))]
             for one in self._all_of("/api/public/v2/observations", query):
                 found[span_id_of(str(one.get("id")))] = one
             if found:
@@ -146,36 +151,28 @@ class Langfuse:
         return {str(one.get("id")): one for one in self._all_of("/api/public/v3/scores", query)}
 
     def _all_of(self, path: str, query: Sequence[tuple[str, str]]) -> Iterator[Object]:
-        cursor = ""
-        while True:
+        def page(cursor: str) -> Listed:
             asked = [*query, ("cursor", cursor)] if cursor else query
-            found, cursor = self._objects(self._api.get(path, asked))
-            yield from found
-            if not cursor:
-                return
+            return self._objects(self._api.get(path, asked))
+
+        return all_elements(self._api, page)
 
     def _send(self, bodies: Sequence[Object], report: PushReport) -> None:
         if not bodies:
             return
         answer = self._api.post("/api/public/scores", bodies)
-        rejected = answer.get("rejected", 0) if isinstance(answer, dict) else 0
+        with self._api.reading():
+            rejected = int(answer.get("rejected") or 0)
+            errors = objects_of(answer.get("errors") or [])
         report.written += len(bodies) - rejected
         if rejected:
-            errors = answer.get("errors") or [{}]
-            raise BackendError(
-                f"{self.url}: {counted(rejected, 'score')} refused: {errors[0].get('message')}",
-                _REFUSED,
-            )
+            reason = self._api.quoted(str(errors[0].get("message") if errors else None))
+            raise self._api.error(f"{counted(rejected, 'score')} refused: {reason}", _REFUSED)
 
     def _objects(self, answer: Any) -> Listed:
-        data = answer.get("data") if isinstance(answer, dict) else None
-        if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-            raise BackendError(
-                f"{self.url}: the answer is not one of Langfuse; is this the right URL?"
-            )
-        meta = answer.get("meta")
-        cursor = meta.get("cursor") if isinstance(meta, dict) else None
-        return data, str(cursor or "")
+        with self._api.reading():
+            meta = answer.get("meta") or {}
+            return objects_of(answer["data"]), cursor_of(meta.get("cursor"))
 
 
 def _score_id(one: Annotation) -> str:
@@ -184,7 +181,11 @@ def _score_id(one: Annotation) -> str:
 
 
 def _place(observation: Object) -> dict[str, Any]:
+    environment = observation.get("environment")
+    # Langfuse keeps names that begin so for itself, and refuses them.
+    is_own = isinstance(environment, str) and not environment.startswith("langfuse")
     return {
+        **({"environment": environment} if is_own and environment else {}),
         "traceId": observation.get("traceId"),
         "observationId": observation.get("id"),
         "timestamp": observation.get("startTime"),

@@ -10,15 +10,17 @@ from __future__ import annotations
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 from ..errors import BackendError
 from ..text import listed
-from .cursor_pages import CursorRequest, Listed, cursor_pages, spans_of
+from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
 from .langsmith_spans import SELECTED, read_run, span_ids_of
+from .paging import Listed, all_elements, cursor_of, objects_of, text_of
 from .times import iso_of
 
 __all__ = ["LangSmith"]
@@ -32,12 +34,20 @@ _SEARCHED = 20
 _ASKED = 25
 _FEEDBACK = 100
 _MISSING, _CONFLICT = 404, 409
+_EXPERIMENT = "EXPERIMENT"
 # LangSmith refuses scores with more decimal places.
 _DECIMALS = 4
 _EPOCH = "1970-01-02T00:00:00Z"
 _NAMESPACE = uuid.UUID("0f6fd6f2-1f0b-4b53-b0a4-5f4f8f6a2d35")
 
 Object = Mapping[str, Any]
+
+
+class _Project(NamedTuple):
+    """A tracing project, or an experiment."""
+
+    id: str
+    is_experiment: bool
 
 
 class LangSmith:
@@ -57,22 +67,27 @@ class LangSmith:
     ) -> None:
         self.url = api.url
         self._api, self._page, self._clock = api, page, clock
-        self._projects: Mapping[str, str] | None = None
+        self._projects: Mapping[str, _Project] | None = None
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
-        """Return the tracing projects to read; see `TraceSource`."""
+        """Return the tracing projects to read; see `TraceSource`.
+
+        Experiments are projects of LangSmith, too. They are read only by their names.
+        """
         known = self._known()
         for name in names:
             if name not in known:
                 raise BackendError(
                     f"{self.url}: no project {name!r}; it has {listed(sorted(known))}"
                 )
-        return list(names) or sorted(known)
+        return list(names) or sorted(
+            name for name, project in known.items() if not project.is_experiment
+        )
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of a project; see `TraceSource`."""
         self.projects([project])
-        number, now = self._known()[project], self._clock()
+        number, now = self._known()[project].id, self._clock()
 
         def asked(request: CursorRequest) -> Listed:
             return self._runs(
@@ -87,7 +102,8 @@ class LangSmith:
                 once=request.once,
             )
 
-        for found, after in cursor_pages(position, now, self._page, asked):
+        pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, asked=asked)
+        for found, after in pages:
             spans, problems = spans_of(
                 found, "run", now, lambda one: (read_run(one, project), bool(one.get("end_time")))
             )
@@ -112,7 +128,7 @@ class LangSmith:
                 found.append((one, run))
         for start in range(0, len(found), _ASKED):
             some = found[start : start + _ASKED]
-            stored = self._stored(sorted({str(run["id"]) for _, run in some}))
+            stored = self._stored(sorted({run["id"] for _, run in some}))
             for one, run in some:
                 self._write(_body(one, run), stored, report)
         report.unknown += len(missing)
@@ -122,22 +138,16 @@ class LangSmith:
         """Close the connection."""
         self._api.close()
 
-    def _known(self) -> Mapping[str, str]:
+    def _known(self) -> Mapping[str, _Project]:
         if self._projects is None:
-            self._projects = {str(one["name"]): str(one["id"]) for one in self._sessions()}
+            sessions = list(all_elements(self._api, self._sessions))
+            with self._api.reading():
+                self._projects = {text_of(one["name"]): _project(one) for one in sessions}
         return self._projects
 
-    def _sessions(self) -> Iterator[Object]:
-        cursor = ""
-        while True:
-            query = [("page_size", str(_PROJECTS)), *([("cursor", cursor)] if cursor else [])]
-            found, cursor = self._items(self._asked("GET", "/api/v2/sessions", query))
-            for one in found:
-                if "name" not in one or "id" not in one:
-                    raise self._foreign()
-                yield one
-            if not cursor:
-                return
+    def _sessions(self, cursor: str) -> Listed:
+        query = [("page_size", str(_PROJECTS)), *([("cursor", cursor)] if cursor else [])]
+        return self._items(self._asked("GET", "/api/v2/sessions", query))
 
     def _runs(self, body: Object, *, once: Any = ()) -> Listed:
         return self._items(self._asked("POST", "/api/v2/runs/query", (), body, once=once))
@@ -156,9 +166,9 @@ class LangSmith:
 
     def _runs_of(self, trace_id: str) -> Mapping[str, Object]:
         """Return the runs of a trace by the span ids that they may have; none if it is unknown."""
-        numbers = list(self._known().values())
+        numbers = [project.id for project in self._known().values()]
         for start in range(0, len(numbers), _SEARCHED):
-            body: dict[str, Any] = {
+            body = {
                 "project_ids": numbers[start : start + _SEARCHED],
                 "trace_id": dashed_uuid(trace_id),
                 "min_start_time": _EPOCH,
@@ -166,16 +176,15 @@ class LangSmith:
                 "selects": ["ID", "TRACE_ID", "PROJECT_ID", "START_TIME"],
             }
             found: dict[str, Object] = {}
-            while True:
-                runs, cursor = self._runs(body)
-                for run in runs:
-                    found |= dict.fromkeys(span_ids_of(str(run.get("id"))), run)
-                if not cursor:
-                    break
-                body["cursor"] = cursor
+            for run in all_elements(self._api, partial(self._runs_page, body)):
+                with self._api.reading():
+                    found |= dict.fromkeys(span_ids_of(text_of(run["id"])), run)
             if found:
                 return found
         return {}
+
+    def _runs_page(self, body: Object, cursor: str) -> Listed:
+        return self._runs({**body, "cursor": cursor} if cursor else body)
 
     def _stored(self, runs: Sequence[str]) -> dict[str, Object]:
         """Return the feedback of runs by its id."""
@@ -183,9 +192,8 @@ class LangSmith:
         while True:
             query = [*(("run", one) for one in runs)]
             query += [("limit", str(_FEEDBACK)), ("offset", str(len(found)))]
-            page = self._api.get("/api/v1/feedback", query)
-            if not isinstance(page, list) or not all(isinstance(one, dict) for one in page):
-                raise self._foreign()
+            with self._api.reading():
+                page = objects_of(self._api.get("/api/v1/feedback", query))
             before = len(found)
             found |= {str(one.get("id")): one for one in page}
             if len(page) < _FEEDBACK or len(found) == before:
@@ -213,15 +221,13 @@ class LangSmith:
         self._api.request("PATCH", f"/api/v1/feedback/{body['id']}", body=changed)
 
     def _items(self, answer: Any) -> Listed:
-        items = answer.get("items") if isinstance(answer, dict) else None
-        if not isinstance(items, list) or not all(isinstance(one, dict) for one in items):
-            raise self._foreign()
-        return items, str(answer.get("next_cursor") or "")
+        with self._api.reading():
+            return objects_of(answer["items"]), cursor_of(answer.get("next_cursor"))
 
-    def _foreign(self) -> BackendError:
-        return BackendError(
-            f"{self.url}: the answer is not one of LangSmith; is this the right URL?"
-        )
+
+def _project(session: Object) -> _Project:
+    is_experiment = session.get("type") == _EXPERIMENT or bool(session.get("reference_dataset_id"))
+    return _Project(text_of(session["id"]), is_experiment)
 
 
 def _body(one: Annotation, run: Object) -> dict[str, Any]:
@@ -240,6 +246,8 @@ def _body(one: Annotation, run: Object) -> dict[str, Any]:
             "type": "model" if one.kind == "LLM" else "api",
             "metadata": {**one.metadata, "identifier": one.identifier},
         },
+        # By default, feedback moves a trace to a longer and dearer retention.
+        "extend_trace_retention": False,
     }
 
 

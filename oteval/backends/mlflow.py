@@ -15,6 +15,7 @@ from ..model import Span
 from ..text import listed
 from .interface import IDENTIFIER, Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
+from .paging import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .times import begin_ns, ns_of, position_at
 
 __all__ = ["MLflow"]
@@ -54,7 +55,11 @@ class MLflow:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the experiments to read; see `TraceSource`."""
         if not self._experiments:
-            self._experiments = dict(self._listed_experiments())
+            found = list(all_elements(self._api, self._experiments_page))
+            with self._api.reading():
+                self._experiments = {
+                    text_of(one["name"]): text_of(one["experiment_id"]) for one in found
+                }
         for name in names:
             if name not in self._experiments:
                 known = listed(sorted(self._experiments))
@@ -67,9 +72,11 @@ class MLflow:
         begin = begin_ns(position) // _MS
         seen: set[str] = set()
         token = ""
+        guard = PageGuard(self._api)
         while True:
             found, token = self._search(self._experiments[project], begin, token)
             new = [_id(one) for one in found if _id(one) not in seen]
+            guard.check([{"id": name} for name in new], token and f"{begin} {token}")
             last = max(map(_began_ms, found), default=begin)
             spans, problems = self._spans_of(new, project)
             after = position_at(position, last * _MS, is_complete=not token)
@@ -103,23 +110,17 @@ class MLflow:
         """Close the connection."""
         self._api.close()
 
-    def _listed_experiments(self) -> Iterator[tuple[str, str]]:
-        token = ""
-        while True:
-            answer = self._api.post(
-                "/api/2.0/mlflow/experiments/search",
-                {"max_results": _EXPERIMENTS, **({"page_token": token} if token else {})},
-            )
+    def _experiments_page(self, token: str) -> Listed:
+        answer = self._api.post(
+            "/api/2.0/mlflow/experiments/search",
+            {"max_results": _EXPERIMENTS, **({"page_token": token} if token else {})},
+        )
+        with self._api.reading():
             # MLflow leaves out empty lists.
-            if not isinstance(answer, dict) or (answer and "experiments" not in answer):
-                raise self._foreign()
-            for one in answer.get("experiments", ()):
-                yield str(one["name"]), str(one["experiment_id"])
-            token = answer.get("next_page_token") or ""
-            if not token:
-                return
+            found = objects_of([] if answer == {} else answer["experiments"])
+            return found, cursor_of(answer.get("next_page_token"))
 
-    def _search(self, experiment: str, begin: int, token: str) -> tuple[list[Object], str]:
+    def _search(self, experiment: str, begin: int, token: str) -> Listed:
         place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
         answer = self._api.post(
             f"{_TRACES}/search",
@@ -131,14 +132,11 @@ class MLflow:
                 **({"page_token": token} if token else {}),
             },
         )
-        found = answer.get("traces", []) if isinstance(answer, dict) else None
-        if not isinstance(found, list):
-            raise self._foreign()
-        try:
-            list(map(_began_ms, found))
-        except (LookupError, TypeError, ValueError):
-            raise self._foreign() from None
-        return found, answer.get("next_page_token") or ""
+        with self._api.reading():
+            found = objects_of(answer.get("traces", []))
+            for one in found:
+                _id(one), _began_ms(one)
+            return found, cursor_of(answer.get("next_page_token"))
 
     def _spans_of(self, ids: Sequence[str], project: str) -> tuple[list[Span], list[str]]:
         """Return the spans of traces, and the problems."""
@@ -146,7 +144,8 @@ class MLflow:
         problems: list[str] = []
         for start in range(0, len(ids), _ASKED):
             for trace in self._traces(ids[start : start + _ASKED], problems):
-                _decode(trace, project, spans, problems)
+                with self._api.reading():
+                    _decode(trace, project, spans, problems)
         return spans, problems
 
     def _traces(self, ids: Sequence[str], problems: list[str]) -> Iterator[Object]:
@@ -163,8 +162,9 @@ class MLflow:
             yield from self._traces(ids[:half], problems)
             yield from self._traces(ids[half:], problems)
             return
-        found = answer.get("traces", []) if isinstance(answer, dict) else []
-        missing = set(ids) - {_id(one.get("trace_info") or {}) for one in found}
+        with self._api.reading():
+            found = objects_of(answer.get("traces", []))
+            missing = set(ids) - {_id(one["trace_info"]) for one in found}
         problems += (f"trace {one} has no spans in MLflow; skipped" for one in sorted(missing))
         yield from found
 
@@ -176,18 +176,17 @@ class MLflow:
         if not ids:
             return {}
         answer = self._api.post(f"{_TRACES}/batchGetInfos", {"trace_ids": list(ids)})
-        found = answer.get("trace_infos", []) if isinstance(answer, dict) else None
-        if not isinstance(found, list):
-            raise self._foreign()
-        return {_id(info): self._by_key(info) for info in found}
+        with self._api.reading():
+            found = objects_of(answer.get("trace_infos", []))
+            return {_id(info): self._by_key(info) for info in found}
 
     def _by_key(self, info: Object) -> dict[Key, Object]:
         kept: dict[Key, Object] = {}
-        for one in sorted(info.get("assessments") or (), key=_age):
+        for one in sorted(objects_of(info.get("assessments") or []), key=_age):
             if _key(one) not in kept:
                 kept[_key(one)] = one
             elif _key(one)[2].startswith(IDENTIFIER):
-                self._remove(_id(info), str(one["assessment_id"]))
+                self._remove(_id(info), text_of(one["assessment_id"]))
         return kept
 
     def _remove(self, trace_id: str, name: str) -> None:
@@ -205,8 +204,9 @@ class MLflow:
         known = stored.get(_key(wanted))
         if known is None:
             self._api.post(f"{_TRACES}/{trace_id}/assessments", {"assessment": wanted})
-        elif _content(known) != _content(wanted):
-            name = str(known["assessment_id"])
+        elif not self._is_same(known, wanted):
+            with self._api.reading():
+                name = text_of(known["assessment_id"])
             changed = {key: wanted[key] for key in ("feedback", "rationale", "metadata")}
             self._api.request(
                 "PATCH",
@@ -222,14 +222,13 @@ class MLflow:
         report.written += 1
         return known is None
 
-    def _foreign(self) -> BackendError:
-        return BackendError(
-            f"{self.url}: the answer is not one of MLflow 3; is this the right URL?"
-        )
+    def _is_same(self, known: Object, wanted: Object) -> bool:
+        with self._api.reading():
+            return _content(known) == _content(wanted)
 
 
 def _id(info: Object) -> str:
-    return str(info.get("trace_id"))
+    return text_of(info["trace_id"])
 
 
 def _began_ms(info: Object) -> int:

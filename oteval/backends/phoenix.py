@@ -18,7 +18,9 @@ from ..model import Span
 from ..text import listed
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi, Query
+from .paging import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .phoenix_spans import read_span
+from .span_checks import require_valid
 
 __all__ = ["Phoenix"]
 
@@ -54,7 +56,9 @@ class Phoenix:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the projects to read; see `TraceSource`."""
         if self._projects is None:
-            self._projects = [str(one["name"]) for one in self._listed("/v1/projects", ())]
+            projects = list(self._listed("/v1/projects", ()))
+            with self._api.reading():
+                self._projects = [text_of(project["name"]) for project in projects]
         for name in names:
             if name not in self._projects:
                 raise BackendError(
@@ -66,14 +70,16 @@ class Phoenix:
         """Yield the pages of a project; see `TraceSource`."""
         since = datetime.fromtimestamp(position["since_ns"] // 1_000_000_000, UTC).isoformat()
         cursor, seen = position.get("cursor"), position.get("seen")
+        guard = PageGuard(self._api)
         while True:
             query = [("sort", "id"), ("order", "asc"), ("start_time", since)]
             answer = self._page_of(project, [*query, ("cursor", cursor)] if cursor else query)
-            found = _objects(answer, self.url)
+            found, following = self._listed_page(answer)
             self._check_order(found)
             # The cursor is inclusive: the last span of the page before comes again.
-            spans, problems = _spans([one for one in found if one.get("id") != seen], project)
-            following = answer.get("next_cursor")
+            new = [one for one in found if one.get("id") != seen]
+            guard.check(new, following)
+            spans, problems = _spans(new, project)
             seen = found[-1].get("id") if found else seen
             cursor = following or seen
             if spans or problems:
@@ -82,18 +88,16 @@ class Phoenix:
             if not following:
                 return
 
-    def _page_of(self, project: str, query: Query) -> Mapping[str, Any]:
+    def _page_of(self, project: str, query: Query) -> Any:
         path = f"/v1/projects/{quote(project, safe='')}/spans"
         while True:
             try:
                 asked = [*query, ("limit", str(self._page))]
-                answer = self._api.get(path, asked, once=_SMALLER if self._page > 1 else ())
+                return self._api.get(path, asked, once=_SMALLER if self._page > 1 else ())
             except BackendError as error:
                 if error.status not in _SMALLER or self._page == 1:
                     raise
                 self._page //= 2
-                continue
-            return answer if isinstance(answer, dict) else {}
 
     def _check_order(self, found: Sequence[Mapping[str, Any]]) -> None:
         numbers = [_row_number(str(one.get("id"))) for one in found]
@@ -128,7 +132,8 @@ class Phoenix:
         for project in self.projects(()):
             path = f"/v1/projects/{quote(project, safe='')}/span_annotations"
             for one in self._listed(path, query, _ANNOTATIONS):
-                found[_key(one)] = _content(one)
+                with self._api.reading():
+                    found[_key(one)] = _content(one)
         return found
 
     def _send(self, annotations: Sequence[Annotation], report: PushReport) -> list[Annotation]:
@@ -156,28 +161,27 @@ class Phoenix:
         self, path: str, query: Query, limit: int = _PROJECTS
     ) -> Iterator[Mapping[str, Any]]:
         """Yield the elements of all pages of a list."""
-        cursor: str | None = None
-        while True:
+
+        def page(cursor: str) -> Listed:
             asked = [*query, ("limit", str(limit))]
-            answer = self._api.get(path, [*asked, ("cursor", cursor)] if cursor else asked)
-            yield from _objects(answer, self.url)
-            cursor = answer.get("next_cursor")
-            if not cursor:
-                return
+            return self._listed_page(
+                self._api.get(path, [*asked, ("cursor", cursor)] if cursor else asked)
+            )
 
+        return all_elements(self._api, page)
 
-def _objects(answer: Any, url: str) -> list[Mapping[str, Any]]:
-    data = answer.get("data") if isinstance(answer, dict) else None
-    if not isinstance(data, list) or not all(isinstance(one, dict) for one in data):
-        raise BackendError(f"{url}: the answer is not one of Phoenix; is this the right URL?")
-    return data
+    def _listed_page(self, answer: Any) -> Listed:
+        with self._api.reading():
+            return objects_of(answer["data"]), cursor_of(answer.get("next_cursor"))
 
 
 def _spans(found: Sequence[Mapping[str, Any]], project: str) -> tuple[list[Span], list[str]]:
     spans, problems = [], []
     for value in found:
         try:
-            spans.append(read_span(value, project))
+            span = read_span(value, project)
+            require_valid(span)
+            spans.append(span)
         except ValueError as error:
             problems.append(f"span {value.get('id')} cannot be read ({error}); skipped")
     return spans, problems

@@ -18,6 +18,7 @@ from ..ingest.containers import decode
 from ..jsontext import dumps
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
+from .paging import objects_of, text_of
 from .times import begin_ns, halved_ranges, position_at
 
 __all__ = ["ALL_SERVICES", "Tempo"]
@@ -122,11 +123,11 @@ class Tempo:
     def _ids(self, answer: Any) -> list[str]:
         # Without traces, Go leaves the list out.
         if not isinstance(answer, dict) or not ("traces" in answer or "metrics" in answer):
-            raise self._foreign()
-        found = answer.get("traces") or []
-        names = [str(one.get("traceID")) for one in found if isinstance(one, dict)]
-        if len(names) != len(found) or not all(map(_TRACE_ID, names)):
-            raise self._foreign()
+            raise self._api.foreign()
+        with self._api.reading():
+            names = [text_of(one["traceID"]) for one in objects_of(answer.get("traces") or [])]
+        if not all(map(_TRACE_ID, names)):
+            raise self._api.foreign("an id is not one of a trace")
         return [name.lower().zfill(32) for name in names]
 
     def _page(self, ids: Sequence[str], position: PullPosition) -> SpanPage:
@@ -147,11 +148,8 @@ class Tempo:
                 return Decoded(problems=["found by the search, but Tempo has it no more; skipped"])
             raise
         if not isinstance(answer, dict) or not isinstance(answer.get("trace"), dict):
-            raise self._foreign()
+            raise self._api.foreign()
         found = decode(answer)
         if not found.spans and not found.problems:
             found.problems.append("no spans; skipped")
         return found
-
-    def _foreign(self) -> BackendError:
-        return BackendError(f"{self.url}: the answer is not one of Tempo; is this the right URL?")

@@ -7,8 +7,7 @@ destination and neither its path nor its query, because those of webhooks often 
 from __future__ import annotations
 
 import re
-import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
@@ -23,7 +22,6 @@ __all__ = [
     "post",
     "result_of",
     "with_variables",
-    "within",
 ]
 
 # Seconds for which a destination may ask to wait.
@@ -74,41 +72,12 @@ def post(
     if parts.query:
         target += f"?{quote(parts.query, safe='/?%:@!$&()*+,;=~')}"
     try:
-        response = within(timeout, client, lambda: client.post(target, body))
+        response = client.post(target, body)
     except ValueError:
         return DeliveryResult(False, WRONG_HEADER)
     finally:
         client.close()
     return result_of(response, url)
-
-
-def within(limit: float, client: HttpClient, request: Callable[[], ExportResult]) -> ExportResult:
-    """Return the response to a request, or an error once a time is over.
-
-    The time limit of a socket begins anew with each byte, so that a destination which answers
-    byte by byte would hold up all others.
-
-    Args:
-        limit: Seconds that the whole request may take.
-        client: The client that sends it.
-        request: Sends it.
-    """
-    is_over = threading.Event()
-
-    def end() -> None:
-        is_over.set()
-        client.interrupt()
-
-    timer = threading.Timer(min(limit, threading.TIMEOUT_MAX), end)
-    timer.daemon = True
-    timer.start()
-    try:
-        response = request()
-    finally:
-        timer.cancel()
-    if is_over.is_set() and not response.status:
-        return ExportResult(0, f"TimeoutError: no whole response within {limit:g} seconds")
-    return response
 
 
 def result_of(response: ExportResult, url: str) -> DeliveryResult:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
-from ...attach import HttpClient, open_client
+from ...attach import open_client
 from ...config.live import Endpoint, resolved
 from ...config.monitors import Alertmanager, NotifyDestination, Webhook
 from .alertmanager import alert_body, alerts_url
@@ -21,7 +21,6 @@ from .delivery import (
     post,
     result_of,
     with_variables,
-    within,
 )
 from .log_event import log_event_request
 from .text import Payload, message
@@ -136,10 +135,7 @@ def _to_otlp(body: bytes, settings: Endpoint, known: Mapping[str, str]) -> Deliv
     except ValueError:
         return DeliveryResult(False, WRONG_URL, is_refused=True)
     try:
-        if isinstance(client, HttpClient):
-            response = within(settings.timeout, client, lambda: client.export("logs", body))
-        else:
-            response = client.export("logs", body)
+        response = client.export("logs", body)
     except ValueError:
         return DeliveryResult(False, WRONG_HEADER)
     finally:

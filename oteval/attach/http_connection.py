@@ -1,0 +1,206 @@
+"""A kept HTTP connection whose exchanges end.
+
+The time limit of a socket begins anew with each byte, so a server that sends a byte now and then
+holds its client for good. Here the limit is that of the whole exchange. It grows with the bytes
+that have arrived if long answers are expected, up to a second limit.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import socket
+import ssl
+import time
+from collections.abc import Mapping
+from functools import partial
+from typing import Any, NamedTuple
+from urllib.parse import urlsplit
+
+from ..text import shown_url
+from .credentials import Credentials, basic_authorization
+
+__all__ = ["HttpAnswer", "HttpConnection", "SlowAnswer"]
+
+# Bytes per second at which a long answer has to arrive.
+_SLOWEST = 1024
+
+
+class SlowAnswer(TimeoutError):
+    """An answer began, but it did not arrive in time."""
+
+
+class HttpAnswer(NamedTuple):
+    """An answer.
+
+    Attributes:
+        status: The HTTP status.
+        reason: The status in words.
+        headers: The headers, with names in lower case.
+        body: The body, cut after the most bytes that are read.
+    """
+
+    status: int
+    reason: str
+    headers: Mapping[str, str]
+    body: bytes
+
+
+class HttpConnection:
+    """A connection to one server, opened when it is needed; used by one thread.
+
+    Redirects are not followed, because they would carry credentials to another host.
+
+    Args:
+        url: The base URL. A user and password in it are sent as basic authorization.
+        headers: Headers of every request.
+        timeout: Seconds that an exchange may take.
+        longest: Seconds that the exchange of a long answer may take, while it arrives at a
+            reasonable rate; by default `timeout`.
+        most_bytes: Bytes of a body that are read.
+
+    Attributes:
+        url: The base URL without a password, fit for messages.
+        path: The path of the base URL.
+        headers: The headers of every request.
+        credentials: Their values, to be removed from messages of the server.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        timeout: float,
+        longest: float | None = None,
+        most_bytes: int,
+    ) -> None:
+        parts = urlsplit(url)
+        self.url, self.path = shown_url(url).rstrip("/"), parts.path.rstrip("/")
+        self.headers = {"User-Agent": "oteval", **headers}
+        basic = basic_authorization(url)
+        if basic and "authorization" not in map(str.lower, self.headers):
+            self.headers["Authorization"] = basic
+        self.credentials = Credentials(self.headers)
+        self._is_secure = parts.scheme == "https"
+        self._host, self._port = parts.hostname or "", parts.port
+        self._clock = _ExchangeClock(timeout, longest or timeout)
+        self._most_bytes = most_bytes
+        self._connection: http.client.HTTPConnection | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the connection of an earlier exchange is kept."""
+        return self._connection is not None
+
+    def exchange(
+        self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
+    ) -> HttpAnswer:
+        """Send a request, and return its answer.
+
+        Args:
+            method: The HTTP method.
+            target: The path and query.
+            body: The body, if any.
+            headers: All headers of the request.
+
+        Raises:
+            OSError: There is no answer; a `TimeoutError` if it did not come in time.
+            http.client.HTTPException: The answer is not HTTP.
+            ValueError: A header has a line break or a letter outside Latin-1.
+        """
+        self._clock.start()
+        try:
+            connection = self._connection
+            if connection is None:
+                connection = self._connection = self._opened()
+            if connection.sock is not None:
+                connection.sock.settimeout(self._clock.left())
+            connection.request(method, target, body, dict(headers))
+            response = connection.getresponse()
+            content = response.read(self._most_bytes)
+        except (OSError, http.client.HTTPException):
+            self.close()
+            raise
+        if response.will_close or not response.isclosed():
+            self.close()
+        names = {name.lower(): value for name, value in response.getheaders()}
+        return HttpAnswer(response.status, response.reason, names, content)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def _opened(self) -> http.client.HTTPConnection:
+        timeout = self._clock.left()
+        made: http.client.HTTPConnection
+        if self._is_secure:
+            context = ssl.create_default_context()
+            made = http.client.HTTPSConnection(
+                self._host, self._port, timeout=timeout, context=context
+            )
+        else:
+            made = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+        made.response_class = partial(  # type: ignore[assignment]
+            _TimedResponse, clock=self._clock
+        )
+        return made
+
+
+class _ExchangeClock:
+    """How long the present exchange may still take."""
+
+    def __init__(self, timeout: float, longest: float) -> None:
+        self._timeout, self._longest = timeout, longest
+        self._started, self.received = 0.0, 0
+
+    def start(self) -> None:
+        self._started, self.received = time.monotonic(), 0
+
+    def left(self) -> float:
+        """Return the seconds that are left.
+
+        Raises:
+            TimeoutError: None are left.
+        """
+        limit = min(self._timeout + self.received / _SLOWEST, self._longest)
+        left = self._started + limit - time.monotonic()
+        if left > 0:
+            return left
+        raise self.timeout()
+
+    def timeout(self) -> TimeoutError:
+        spent = time.monotonic() - self._started
+        if self.received:
+            return SlowAnswer(f"only {self.received:,} bytes of it in {spent:.0f} s")
+        return TimeoutError(f"none within {spent:.0f} s")
+
+
+class _TimedReader(socket.SocketIO):
+    """Reads from a socket until an exchange's time is over."""
+
+    def __init__(self, sock: socket.socket, clock: _ExchangeClock) -> None:
+        super().__init__(sock, "r")
+        self._timed_socket, self._clock = sock, clock
+
+    def readinto(self, buffer: Any) -> int | None:
+        self._timed_socket.settimeout(self._clock.left())
+        try:
+            count = super().readinto(buffer)
+        except TimeoutError:
+            raise self._clock.timeout() from None
+        self._clock.received += count or 0
+        return count
+
+
+class _TimedResponse(http.client.HTTPResponse):
+    """A response that is read through `_TimedReader`."""
+
+    def __init__(self, sock: socket.socket, *args: Any, clock: _ExchangeClock, **more: Any) -> None:
+        super().__init__(sock, *args, **more)
+        self.fp.close()
+        # As `socket.makefile` does: the socket stays open until the reader is closed.
+        sock._io_refs += 1  # type: ignore[attr-defined]
+        self.fp = io.BufferedReader(_TimedReader(sock, clock))

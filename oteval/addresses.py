@@ -6,7 +6,7 @@ import socket
 
 from .errors import ConfigError
 
-__all__ = ["listening_socket", "split_address"]
+__all__ = ["listening_socket", "shown_host", "split_address"]
 
 
 def split_address(address: str) -> tuple[str, int]:
@@ -19,6 +19,11 @@ def split_address(address: str) -> tuple[str, int]:
     if not colon or not port.isdecimal() or int(port) > 65535:
         raise ConfigError(f"invalid address {address!r}: write HOST:PORT, such as 127.0.0.1:4318")
     return host.strip("[]"), int(port)
+
+
+def shown_host(host: str) -> str:
+    """Return a host as it stands in a URL: addresses of IPv6 in brackets."""
+    return f"[{host}]" if ":" in host else host
 
 
 def listening_socket(host: str, port: int, *, backlog: int = 2048) -> socket.socket:

@@ -163,7 +163,7 @@ class Langfuse:
         answer = self._api.post("/api/public/scores", bodies)
         with self._api.reading():
             rejected = int(answer.get("rejected") or 0)
-            errors = objects_of(answer.get("errors") or [])
+            errors = objects_of(answer.get("errors"), is_optional=True)
         report.written += len(bodies) - rejected
         if rejected:
             reason = self._api.quoted(str(errors[0].get("message") if errors else None))
@@ -171,8 +171,9 @@ class Langfuse:
 
     def _objects(self, answer: Any) -> Listed:
         with self._api.reading():
-            meta = answer.get("meta") or {}
-            return objects_of(answer["data"]), cursor_of(meta.get("cursor"))
+            meta = answer.get("meta")
+            cursor = None if meta is None else cursor_of(meta.get("cursor"))
+            return objects_of(answer["data"]), cursor or ""
 
 
 def _score_id(one: Annotation) -> str:

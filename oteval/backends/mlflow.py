@@ -133,7 +133,7 @@ class MLflow:
             },
         )
         with self._api.reading():
-            found = objects_of(answer.get("traces", []))
+            found = objects_of(answer.get("traces"), is_optional=True)
             for one in found:
                 _id(one), _began_ms(one)
             return found, cursor_of(answer.get("next_page_token"))
@@ -163,7 +163,7 @@ class MLflow:
             yield from self._traces(ids[half:], problems)
             return
         with self._api.reading():
-            found = objects_of(answer.get("traces", []))
+            found = objects_of(answer.get("traces"), is_optional=True)
             missing = set(ids) - {_id(one["trace_info"]) for one in found}
         problems += (f"trace {one} has no spans in MLflow; skipped" for one in sorted(missing))
         yield from found
@@ -177,12 +177,12 @@ class MLflow:
             return {}
         answer = self._api.post(f"{_TRACES}/batchGetInfos", {"trace_ids": list(ids)})
         with self._api.reading():
-            found = objects_of(answer.get("trace_infos", []))
+            found = objects_of(answer.get("trace_infos"), is_optional=True)
             return {_id(info): self._by_key(info) for info in found}
 
     def _by_key(self, info: Object) -> dict[Key, Object]:
         kept: dict[Key, Object] = {}
-        for one in sorted(objects_of(info.get("assessments") or []), key=_age):
+        for one in sorted(objects_of(info.get("assessments"), is_optional=True), key=_age):
             if _key(one) not in kept:
                 kept[_key(one)] = one
             elif _key(one)[2].startswith(IDENTIFIER):

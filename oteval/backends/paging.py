@@ -92,12 +92,18 @@ def all_elements(api: JsonApi, page: Callable[[str], Listed]) -> Iterator[Object
     raise api.error(f"a list has more than {_MOST_PAGES:,} pages; stopped")
 
 
-def objects_of(value: Any) -> list[Object]:
+def objects_of(value: Any, *, is_optional: bool = False) -> list[Object]:
     """Return a list of JSON objects.
+
+    Args:
+        value: The value.
+        is_optional: Whether null stands for an empty list.
 
     Raises:
         TypeError: The value is another one.
     """
+    if is_optional and value is None:
+        return []
     if not isinstance(value, list):
         raise TypeError(f"{_kind(value)} where a list is expected")
     for element in value:

@@ -125,7 +125,10 @@ class Tempo:
         if not isinstance(answer, dict) or not ("traces" in answer or "metrics" in answer):
             raise self._api.foreign()
         with self._api.reading():
-            names = [text_of(one["traceID"]) for one in objects_of(answer.get("traces") or [])]
+            names = [
+                text_of(one["traceID"])
+                for one in objects_of(answer.get("traces"), is_optional=True)
+            ]
         if not all(map(_TRACE_ID, names)):
             raise self._api.foreign("an id is not one of a trace")
         return [name.lower().zfill(32) for name in names]
@@ -149,7 +152,8 @@ class Tempo:
             raise
         if not isinstance(answer, dict) or not isinstance(answer.get("trace"), dict):
             raise self._api.foreign()
-        found = decode(answer)
+        with self._api.reading():
+            found = decode(answer)
         if not found.spans and not found.problems:
             found.problems.append("no spans; skipped")
         return found

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import tempfile
-import webbrowser
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from threading import Thread
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +14,7 @@ from click.core import ParameterSource
 
 from ..config import DEFAULT_PATH, load_config
 from ..errors import ConfigError, InputError
+from .browser import BrowserStart
 from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files
 
@@ -62,21 +61,26 @@ def view(
             raise ConfigError(
                 f'oteval view needs more packages: pip install "oteval[serve]" ({name})'
             )
-    from ..pages.local_server import serve_locally
+    from ..pages.local_server import NewLink, serve_locally
 
     source = context.get_parameter_source("config_path")
     is_given = source is not ParameterSource.DEFAULT
     if is_given:
         load_config(config_path)
 
-    def on_ready(url: str) -> None:
-        say(f"oteval shows its pages on {url} until Ctrl-C")
+    browser = BrowserStart()
+
+    def on_ready(new_link: NewLink) -> None:
+        def say_next() -> None:
+            say(f"for another browser: {new_link(say_next)}")
+
+        link = new_link(say_next)
+        say(f"oteval shows its pages on {link} until Ctrl-C; a link works once")
         if not no_open:
-            # A browser in the terminal ends with its window.
-            Thread(target=webbrowser.open, args=(url,), daemon=True).start()
+            browser.open(new_link())
 
     opened = _loaded(paths, config_path if is_given else "") if paths else open_store(db)
-    with opened as store:
+    with opened as store, browser:
         serve_locally(store, Path(config_path), port=port, on_ready=on_ready)
     return 0
 

@@ -68,6 +68,9 @@ def serve_replay(
     ANTHROPIC_BASE_URL and OTEVAL_REPLAY_MCP_URL set to it; the endpoint ends with the command.
     Otherwise it ends with Ctrl-C.
 
+    Clients must send the OTEVAL_REPLAY_TOKEN as their API key if it is set. Without it, only
+    programs of this machine are answered, and --host takes only addresses of this machine.
+
     Several sessions have an address each, /sessions/ID/v1; at /v1, a request is answered by the
     session that expects it. Prints the result of each session at the end. Exit status: 0 the agent
     did as recorded, 1 it did not, 2 an error, 3 nothing was requested.
@@ -76,9 +79,10 @@ def serve_replay(
     if mcp:
         return _served_as_mcp(players, is_extra=bool(command))
     _require("starlette", "uvicorn")
-    from ..replays.server import ReplayServer, client_environment
+    from ..replays.server import TOKEN_VARIABLE, ReplayServer, client_environment
 
-    server = ReplayServer(players, host=host, port=port, is_timed=timing)
+    token = os.environ.get(TOKEN_VARIABLE, "")
+    server = ReplayServer(players, host=host, port=port, is_timed=timing, token=token)
     for player in players.values():
         recording = player.recording
         reasons = f": {recording.reasons[0]}" if recording.reasons else ""
@@ -86,7 +90,7 @@ def serve_replay(
     status = 0
     if command:
         with server.running():
-            environment = {**os.environ, **client_environment(server.url, os.environ)}
+            environment = {**os.environ, **client_environment(server.url, os.environ, token)}
             status = _run(command, environment)
     else:
         say(f"OPENAI_BASE_URL={server.url}/v1")

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import ipaddress
 import os
 import re
 from collections.abc import Mapping
@@ -18,6 +17,7 @@ from ..config import DEFAULT_PATH, load_config, load_tokens
 from ..errors import ConfigError, OtevalError
 from ..monitor import require_packages, unset_variables
 from ..text import seconds
+from ..web_guard import require_local
 from .common import db_option, warn
 
 if TYPE_CHECKING:
@@ -28,6 +28,9 @@ __all__ = ["serve"]
 
 _PACKAGES = ("grpc", "httptools", "numpy", "prometheus_client", "starlette", "uvicorn")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
+_REMEDY = (
+    ": set OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN, give --tokens for both, or give --insecure"
+)
 _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
@@ -219,20 +222,8 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
     if "ingest" not in permissions or not permissions & {"read", "write"}:
         for option, address in addresses.items():
             if address:
-                _require_local(option, split_address(address)[0])
+                require_local(option, split_address(address)[0], _REMEDY)
     return access
-
-
-def _require_local(option: str, host: str) -> None:
-    try:
-        is_local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = host == "localhost"
-    if not is_local:
-        raise ConfigError(
-            f"{option} {host or '*'} is open to other machines: set OTEVAL_INGEST_TOKEN and "
-            "OTEVAL_READ_TOKEN, give --tokens for both, or give --insecure"
-        )
 
 
 def _bytes(option: str, text: str, least: int) -> int:

@@ -26,9 +26,10 @@ from ..files import private_folder
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver
-from ..ingest.receiver.http_server import HttpServer, LocalHosts, is_local
+from ..ingest.receiver.http_server import HttpServer, refusal_of
 from ..ingest.receiver.intake import Intake
 from ..ingest.spool import Spool
+from ..web_guard import LocalRequests, is_loopback
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
 from .pages_process import PagesProcess
@@ -239,9 +240,9 @@ class ListenerProcess:
     def _protect_from_browsers(self, application: ASGIApp) -> ASGIApp:
         """Wrap the application so that pages in a browser on this machine cannot misuse it."""
         host = split_address(self._config.http)[0]
-        if not host or not is_local(host):
+        if not is_loopback(host):
             return application
-        return LocalHosts(application, self._needs_token)
+        return LocalRequests(application, self._needs_token, refusal_of)
 
     def _needs_token(self, path: str) -> bool:
         if path.startswith("/v1/"):

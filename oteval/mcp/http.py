@@ -6,8 +6,6 @@ browser cannot reach the server: its ``Host`` and ``Origin`` headers name anothe
 
 from __future__ import annotations
 
-import hmac
-import ipaddress
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,46 +13,18 @@ from typing import Any
 
 import uvicorn
 from mcp.server.lowlevel import Server
-from starlette.responses import PlainTextResponse
-from starlette.types import ASGIApp, Receive, Scope, Send
+from mcp.server.transport_security import TransportSecuritySettings
 
-from ..addresses import listening_socket, split_address
+from ..addresses import listening_socket, shown_host, split_address
 from ..errors import ConfigError
 from ..replays.server import signals_end_the_server
+from ..web_guard import LocalRequests, RequiredToken, require_local
 
-__all__ = ["McpHttpServer", "RequiredToken"]
+__all__ = ["McpHttpServer"]
 
 PATH = "/mcp"
 _SECONDS = 10.0
-
-
-class RequiredToken:
-    """Middleware that refuses requests without the bearer token.
-
-    Args:
-        application: The application.
-        token: The token; "" admits everybody.
-        variable: The environment variable that has it, for the error.
-    """
-
-    def __init__(self, application: ASGIApp, token: str, variable: str) -> None:
-        self._application = application
-        self._expected = f"bearer {token}".encode() if token else b""
-        self._variable = variable
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        if scope["type"] == "http" and self._expected and not self._is_admitted(scope):
-            text = f"send 'authorization: Bearer TOKEN' with the {self._variable}\n"
-            headers = {"www-authenticate": "Bearer"}
-            await PlainTextResponse(text, 401, headers=headers)(scope, receive, send)
-            return
-        await self._application(scope, receive, send)
-
-    def _is_admitted(self, scope: Scope) -> bool:
-        given = [value for name, value in scope["headers"] if name == b"authorization"]
-        scheme, _, token = (given[0] if len(given) == 1 else b"").partition(b" ")
-        return hmac.compare_digest(scheme.lower() + b" " + token.strip(), self._expected)
+_REMEDY = ", which oteval mcp does not serve; use 127.0.0.1, and a tunnel such as ssh -L"
 
 
 class McpHttpServer:
@@ -77,19 +47,22 @@ class McpHttpServer:
             ConfigError: The address is invalid, in use, or not an address of this machine.
         """
         host, port = split_address(address)
-        _require_loopback(host)
+        require_local("--http", host, _REMEDY)
         try:
             self._socket = listening_socket(host, port)
         except OSError as error:
             reason = error.strerror or str(error)
             raise ConfigError(f"--http {address}: cannot listen there: {reason}") from error
-        shown = f"[{host}]" if ":" in host else host
-        self.url = f"http://{shown}:{self._socket.getsockname()[1]}{PATH}"
+        self.url = f"http://{shown_host(host)}:{self._socket.getsockname()[1]}{PATH}"
         application = server.streamable_http_app(
-            streamable_http_path=PATH, json_response=True, stateless_http=True
+            streamable_http_path=PATH,
+            json_response=True,
+            stateless_http=True,
+            # Hosts and origins are checked as by all servers.
+            transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
         )
         config = uvicorn.Config(
-            RequiredToken(application, token, variable),
+            LocalRequests(RequiredToken(application, token, variable)),
             log_config=None,
             access_log=False,
             lifespan="on",
@@ -118,15 +91,3 @@ class McpHttpServer:
             self._server.should_exit = True
             thread.join(_SECONDS)
             self._socket.close()
-
-
-def _require_loopback(host: str) -> None:
-    try:
-        is_local = ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        is_local = host == "localhost"
-    if not is_local:
-        raise ConfigError(
-            f"--http {host or '*'} is open to other machines, which oteval mcp does not serve; "
-            "use 127.0.0.1, and a tunnel such as ssh -L"
-        )

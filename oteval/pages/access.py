@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 
 from ..ingest.receiver.auth import Access, Token, digest_of
 
-__all__ = ["NOBODY", "VISITOR", "PageAccess", "Visitor", "cookie_name", "is_own_origin"]
+__all__ = ["NOBODY", "VISITOR", "PageAccess", "Visitor", "cookie_name"]
 
 _LIFETIME = 7 * 24 * 3600  # seconds
 _LONGEST_COOKIE = 200
@@ -63,11 +63,12 @@ class PageAccess:
 
         Args:
             access: The tokens. Reading is open to everybody if none of them permits it.
-            accepts_links: Whether a link with a token logs in, instead of a form.
+            accepts_links: Whether a link with a code by `link_code` logs in, instead of a form.
             clock: Returns the time (s since the epoch).
         """
         self.accepts_links = accepts_links
         self._access, self._clock = access, clock
+        self._codes: dict[str, Callable[[], None]] = {}
         self._key = secrets.token_bytes(32)
 
     @property
@@ -76,16 +77,43 @@ class PageAccess:
         return bool(self._access.tokens)
 
     @classmethod
-    def for_one_user(cls, name: str, *, may_act: bool = True) -> tuple[PageAccess, str]:
-        """Return the access of one person, and the token that the person's link has.
+    def for_one_user(cls, name: str, *, may_act: bool = True) -> PageAccess:
+        """Return the access of one person, who logs in by a link with a code.
 
         Args:
             name: The person's name, for labels and the audit log.
             may_act: Whether the person may label runs and the like.
         """
-        token = secrets.token_urlsafe(24)
-        tokens = Access([Token(name, digest_of(token), "write" if may_act else "read")])
-        return cls(tokens, accepts_links=True), token
+        digest = digest_of(secrets.token_urlsafe(24))
+        tokens = Access([Token(name, digest, "write" if may_act else "read")])
+        return cls(tokens, accepts_links=True)
+
+    def link_code(self, on_used: Callable[[], None] = lambda: None) -> str:
+        """Return a new code for a link, which logs in once.
+
+        Other users of the machine can read the arguments of commands, and so a link that a browser
+        is started with. A browser also keeps links in its history.
+
+        Args:
+            on_used: Called when somebody has logged in with the code.
+        """
+        code = secrets.token_urlsafe(24)
+        self._codes[digest_of(code)] = on_used
+        return code
+
+    def redeem(self, code: str, peer: str = "") -> str:
+        """Return the cookie of a new session for a code, or "" if it is unknown or was used.
+
+        Args:
+            code: The code.
+            peer: The address of the visitor, for the log.
+        """
+        on_used = self._codes.pop(digest_of(code), None)
+        if on_used is None:
+            self._access.note_refusal(peer, "code unknown on the login page")
+            return ""
+        on_used()
+        return self._cookie_of(self._access.tokens[0].digest)
 
     def log_in(self, token: str, peer: str = "") -> str:
         """Return the cookie of a new session, or "" if a token is unknown or not for reading.
@@ -98,8 +126,7 @@ class PageAccess:
         if found is None or not found.permits("read"):
             self._access.note_refusal(peer, "token unknown on the login page")
             return ""
-        content = f"{int(self._clock()) + _LIFETIME}.{secrets.token_hex(16)}"
-        return f"{content}.{self._signed(f'{found.digest} {content}')}"
+        return self._cookie_of(found.digest)
 
     def visitor(self, cookie: str) -> Visitor:
         """Return who has a cookie; "" for none."""
@@ -125,6 +152,10 @@ class PageAccess:
                 )
         return someone
 
+    def _cookie_of(self, digest: str) -> str:
+        content = f"{int(self._clock()) + _LIFETIME}.{secrets.token_hex(16)}"
+        return f"{content}.{self._signed(f'{digest} {content}')}"
+
     def _signed(self, text: str) -> str:
         return hmac.new(self._key, text.encode(), hashlib.sha256).hexdigest()
 
@@ -133,12 +164,3 @@ def cookie_name(host: str) -> str:
     """Return the name of the cookie for a ``Host`` header."""
     port = host.rpartition(":")[2]
     return f"oteval_{port}" if port.isascii() and port.isdecimal() else "oteval"
-
-
-def is_own_origin(origin: str, host: str) -> bool:
-    """Return whether an ``Origin`` header is of the host that a request was sent to.
-
-    The scheme may differ from the one seen here, because a proxy may end TLS.
-    """
-    scheme, _, netloc = origin.partition("://")
-    return bool(host) and scheme in ("http", "https") and netloc == host.lower()

@@ -8,21 +8,30 @@ import socket
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Protocol
 
 from ..addresses import listening_socket
 from ..errors import ConfigError
 from ..files import KeptFile
-from ..ingest.receiver.http_server import HttpServer, LocalHosts
+from ..ingest.receiver.http_server import HttpServer, refusal_of
 from ..machine import infrequent_gc, user_name
 from ..store import Store
+from ..web_guard import LocalRequests
 from .access import PageAccess
 from .app import create_app
 from .ready_figures import ready_figures
 from .site import GC_AFTER, Site
 
-__all__ = ["serve_locally"]
+__all__ = ["NewLink", "serve_locally"]
 
 _HOST = "127.0.0.1"
+
+
+class NewLink(Protocol):
+    """Returns a new link to the pages, which works once."""
+
+    def __call__(self, on_used: Callable[[], None] = ...) -> str:
+        """Return a link; `on_used` is called when somebody has logged in with it."""
 
 
 def serve_locally(
@@ -30,19 +39,18 @@ def serve_locally(
     config: Path | None = None,
     *,
     port: int = 0,
-    on_ready: Callable[[str], None] = lambda _: None,
+    on_ready: Callable[[NewLink], None] = lambda _: None,
 ) -> None:
     """Serve the pages of a store on the loopback address until SIGTERM or SIGINT.
 
-    Only who has the address that `on_ready` is given can read the pages and act on runs. Other
-    commands of this machine can use the database meanwhile.
+    Only who has a link that `on_ready` asks for can read the pages and act on runs. Other commands
+    of this machine can use the database meanwhile.
 
     Args:
         store: The store.
         config: The configuration by which its runs are scored; None without one.
         port: The port; 0 for a free one.
-        on_ready: Called with the address, which has the token of the session, once the server
-            listens.
+        on_ready: Called once the server listens, with a function that returns links to the pages.
 
     Raises:
         ConfigError: The port is in use.
@@ -58,11 +66,14 @@ def serve_locally(
     is_file = not store.is_served and Path(store.path).is_file()
     check = KeptFile(Path(store.path)).require if is_file else lambda: None
     site = Site(store.path, store.sibling, config, check=check)
-    access, token = PageAccess.for_one_user(user_name(), may_act=not store.is_read_only)
+    access = PageAccess.for_one_user(user_name(), may_act=not store.is_read_only)
+
+    def new_link(on_used: Callable[[], None] = lambda: None) -> str:
+        return f"{url}/login?code={access.link_code(on_used)}"
+
     try:
-        address = f"{url}/login?token={token}"
         with listener, _shared(store, url), infrequent_gc(GC_AFTER):
-            asyncio.run(_serve(site, access, listener, lambda: on_ready(address)))
+            asyncio.run(_serve(site, access, listener, lambda: on_ready(new_link)))
     finally:
         site.close()
 
@@ -70,7 +81,7 @@ def serve_locally(
 async def _serve(
     site: Site, access: PageAccess, listener: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    application = LocalHosts(create_app(site, access), lambda _: False)
+    application = LocalRequests(create_app(site, access), refusal=refusal_of)
     server = HttpServer(application)
     loop = asyncio.get_running_loop()
 

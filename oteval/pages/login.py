@@ -14,7 +14,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from .access import VISITOR, PageAccess, cookie_name, is_own_origin
+from ..web_guard import is_own_origin
+from .access import VISITOR, PageAccess, cookie_name
 from .responses import error_page, page, with_query
 
 __all__ = ["Doorkeeper", "acting_form", "login_routes"]
@@ -131,16 +132,21 @@ def login_routes(access: PageAccess | None) -> list[Route]:
     given = access
 
     async def login(request: Request) -> Response:
-        token = request.query_params.get("token", "")
+        code = request.query_params.get("code", "") if given.accepts_links else ""
+        token, cookie = "", ""
         if request.method == "POST":
             token = (await _own_form(request)).get("token", "")
-        elif not given.accepts_links:
-            token = ""
-        if token and (cookie := given.log_in(token, _peer(request))):
+            cookie = given.log_in(token, _peer(request)) if token else ""
+        elif code and VISITOR.get().name:
+            # The same link again, in the browser that used it.
+            return _entrance(request)
+        elif code and request.method == "GET":
+            cookie = given.redeem(code, _peer(request))
+        if cookie:
             answer = _entrance(request)
             _set_cookie(request, answer, cookie)
             return answer
-        return _login_page(request, given, is_refused=bool(token))
+        return _login_page(request, given, is_refused=bool(token or code))
 
     async def logout(request: Request) -> Response:
         await _own_form(request)

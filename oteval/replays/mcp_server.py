@@ -14,6 +14,7 @@ from typing import Any
 import mcp_types as types
 from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
+from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
 from .. import __version__
@@ -58,7 +59,12 @@ def mcp_app(player: Player, path: str) -> Starlette:
         player: The player.
         path: The path of the endpoint, such as ``/mcp``.
     """
-    return mcp_server(player).streamable_http_app(streamable_http_path=path, json_response=True)
+    return mcp_server(player).streamable_http_app(
+        streamable_http_path=path,
+        json_response=True,
+        # The endpoint checks hosts and origins, for all of its paths alike.
+        transport_security=TransportSecuritySettings(enable_dns_rebinding_protection=False),
+    )
 
 
 def serve_stdio(player: Player) -> None:

@@ -5,6 +5,9 @@ prefix, as JSON and as streams. With several sessions, a request belongs to the 
 path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/sessions/ID/mcp``
 and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
 
+Recordings hold what users wrote. Without a token, only programs of this machine are answered, not
+pages in browsers; see `oteval.web_guard`.
+
 A request that the recording does not have gets an HTTP error after which clients do not try again.
 Errors of the transport that were recorded have no HTTP form: a timeout is answered 504, others 502.
 """
@@ -25,15 +28,20 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ..addresses import listening_socket
+from ..addresses import listening_socket, shown_host
 from ..errors import ConfigError, ReplayDiverged
+from ..web_guard import LocalRequests, RequiredToken, require_local
 from .http_answers import HttpAnswer, HttpRequest, refusal
 from .player import Player, ReplayResult
 
-__all__ = ["ReplayServer", "client_environment", "signals_end_the_server"]
+__all__ = ["TOKEN_VARIABLE", "ReplayServer", "client_environment", "signals_end_the_server"]
 
 _METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 _SECONDS = 10.0
+TOKEN_VARIABLE = "OTEVAL_REPLAY_TOKEN"  # noqa: S105  the name of a variable
+"""The environment variable with the token of the endpoint."""
+# The state of the server, without content of recordings.
+_HEALTH = "/healthz"
 
 
 class ReplayServer:
@@ -50,32 +58,44 @@ class ReplayServer:
         host: str = "127.0.0.1",
         port: int = 0,
         is_timed: bool = False,
+        token: str = "",
     ) -> None:
         """Bind the address.
 
         Args:
             players: The players, by the id of their session.
-            host: The address to listen on; an address of this machine's loopback.
+            host: The address to listen on; without a token, one of this machine's loopback.
             port: The port; 0 for any free one.
             is_timed: Whether chunks of a stream come at their recorded times.
+            token: What clients must send as their API key or bearer token; "" for none.
 
         Raises:
-            ConfigError: The address cannot be used.
+            ConfigError: The address cannot be used, or needs a token.
         """
+        if not token:
+            require_local("--host", host, f": set {TOKEN_VARIABLE}, and send it as the API key")
         self._players = dict(players)
         self._is_timed = is_timed
         try:
             self._socket = listening_socket(host, port)
         except OSError as error:
             raise ConfigError(f"{host}:{port}: cannot listen: {error.strerror}") from error
-        self.url = f"http://{host}:{self._socket.getsockname()[1]}"
-        config = uvicorn.Config(self.app(), log_config=None, access_log=False, lifespan="on")
+        self.url = f"http://{shown_host(host)}:{self._socket.getsockname()[1]}"
+        application = RequiredToken(self.app(), token, TOKEN_VARIABLE, [_HEALTH])
+        config = uvicorn.Config(
+            LocalRequests(application, lambda _: bool(token)),
+            log_config=None,
+            access_log=False,
+            lifespan="on",
+            server_header=False,
+            proxy_headers=False,
+        )
         self._server = uvicorn.Server(config)
 
     def app(self) -> Starlette:
         """Return the ASGI application."""
         routes: list[BaseRoute] = [
-            Route("/healthz", _healthz),
+            Route(_HEALTH, _healthz),
             Route("/result", self._result),
             Route("/v1/models", self._models),
             Route("/sessions/{session}/v1/models", self._models),
@@ -208,12 +228,13 @@ async def _healthz(_request: Request) -> Response:
     return JSONResponse({"status": "ok"})
 
 
-def client_environment(url: str, given: Mapping[str, str]) -> dict[str, str]:
+def client_environment(url: str, given: Mapping[str, str], token: str = "") -> dict[str, str]:
     """Return the environment variables by which the usual clients find the endpoint.
 
     Args:
         url: The address of the endpoint.
         given: The present environment: keys that it has are kept, since they are never sent on.
+        token: The token of the endpoint, which becomes the key; "" for none.
     """
     variables: dict[str, Any] = {
         "OPENAI_BASE_URL": f"{url}/v1",
@@ -223,5 +244,5 @@ def client_environment(url: str, given: Mapping[str, str]) -> dict[str, str]:
         "OTEVAL_REPLAY_MCP_URL": f"{url}/mcp",
     }
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):
-        variables[name] = given.get(name) or "replay"
+        variables[name] = token or given.get(name) or "replay"
     return variables

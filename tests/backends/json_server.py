@@ -38,6 +38,8 @@ def answering(answers: Callable[[str, str, Query, Any], Answer]) -> Iterator[Jso
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        # The body follows the headers at once.
+        disable_nagle_algorithm = True
 
         def do_GET(self) -> None:
             self._answer("GET")

@@ -221,7 +221,7 @@ async def test_clients_use_it_over_http(workspace: Workspace, mode: str) -> None
         ({"authorization": "Bearer wrong"}, 401),
         ({"authorization": f"Basic {TOKEN}"}, 401),
         ({"authorization": TOKEN}, 401),
-        ({"authorization": f"Bearer {TOKEN}", "host": "evil.example"}, 421),
+        ({"authorization": f"Bearer {TOKEN}", "host": "evil.example"}, 403),
         ({"authorization": f"Bearer {TOKEN}", "origin": "https://evil.example"}, 403),
         ({"authorization": f"Bearer {TOKEN}"}, 200),
         ({"authorization": f"bearer  {TOKEN}"}, 200),

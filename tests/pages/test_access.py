@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from oteval.ingest.receiver.auth import Access, Token, digest_of
-from oteval.pages.access import PageAccess, cookie_name, is_own_origin
+from oteval.pages.access import PageAccess, cookie_name
 from oteval.store import Store
+from oteval.web_guard import is_own_origin
 
 from .conftest import ShowPages
 
@@ -120,11 +121,11 @@ def test_pages_without_tokens_are_open_and_cannot_be_acted_on(shop: Store, pages
 
 def test_the_link_of_one_user_logs_in(shop: Store, pages: ShowPages):
     """The link that the command opens sets the cookie and leads on; without it nothing shows."""
-    access, token = PageAccess.for_one_user("ada")
+    access = PageAccess.for_one_user("ada")
     client = pages(shop, access=access)
-    assert "address that <code>oteval view</code>" in client.get("/login?token=wrong").text
+    assert "address that <code>oteval view</code>" in client.get("/login?code=wrong").text
     assert client.get("/runs").status_code == 401
-    entered = client.get(f"/login?token={token}")
+    entered = client.get(f"/login?code={access.link_code()}")
     assert 'content="0;url=/"' in entered.text
     assert 'rel="icon"' in entered.text  # or browsers ask for another one, and log that
     assert client.get("/runs").status_code == 200
@@ -132,10 +133,28 @@ def test_the_link_of_one_user_logs_in(shop: Store, pages: ShowPages):
     assert other.get("/runs").status_code == 401
 
 
+def test_a_link_works_once(shop: Store, pages: ShowPages):
+    """A link from a history or a command line is used up, except for the browser that used it."""
+    access = PageAccess.for_one_user("ada")
+    used: list[str] = []
+    link = f"/login?code={access.link_code(lambda: used.append('yes'))}"
+    browser, thief = pages(shop, access=access), pages(shop, access=access)
+
+    browser.head(link)
+    entered, again, stolen = browser.get(link), browser.get(link), thief.get(link)
+
+    assert 'content="0;url=/"' in entered.text
+    assert 'content="0;url=/"' in again.text
+    assert "was used already" in stolen.text
+    assert "set-cookie" not in stolen.headers
+    assert thief.get("/runs").status_code == 401
+    assert used == ["yes"]
+
+
 def test_a_token_in_a_link_does_not_log_in_to_a_server(shop: Store, pages: ShowPages):
     """Addresses are kept in logs and histories, so a server takes tokens by its form only."""
     client = pages(shop, access=PageAccess(tokens()))
-    assert "set-cookie" not in client.get(f"/login?token={WRITE}").headers
+    assert "set-cookie" not in client.get(f"/login?token={WRITE}&code={WRITE}").headers
 
 
 def test_a_cookie_is_of_one_port_and_secure_over_tls(shop: Store, pages: ShowPages):

@@ -427,10 +427,10 @@ def test_nothing_is_changed_in_a_database_that_is_gone(tmp_path: Path):
     path = tmp_path / "traces.duckdb"
     with Store(path) as store:
         put(store, run(2))
-        access, token = PageAccess.for_one_user("ada")
+        access = PageAccess.for_one_user("ada")
         site = Site("test", store.sibling, check=KeptFile(path).require)
         client = TestClient(create_app(site, access), base_url="http://127.0.0.1")
-        client.get(f"/login?token={token}")
+        client.get(f"/login?code={access.link_code()}")
         assert send(client, "label").status_code == 200
         path.rename(tmp_path / "old.duckdb")
         path.touch()
@@ -450,9 +450,9 @@ def test_pages_say_how_to_act(shop: Store, pages: ShowPages, access: PageAccess)
     reader = pages(shop, access=access)
     reader.post("/login", data={"token": READ}, headers=ORIGIN)
     assert "Log in</a> with a token that may write" in reader.get("/labels").text
-    fixed, token = PageAccess.for_one_user("ada", may_act=False)
+    fixed = PageAccess.for_one_user("ada", may_act=False)
     viewer = pages(shop, access=fixed)
-    viewer.get(f"/login?token={token}")
+    viewer.get(f"/login?code={fixed.link_code()}")
     assert "can only be read" in viewer.get(f"/runs/{RUN}").text
     refused = viewer.post(f"/runs/{RUN}/label", data=FORMS["label"], headers=ORIGIN)
     assert "can only be read" in refused.text

@@ -30,9 +30,9 @@ def enter(pages: ShowPages) -> Enter:
     """Return a function that returns a browser that may act."""
 
     def log_in(store: Store) -> TestClient:
-        access, token = PageAccess.for_one_user(ME)
+        access = PageAccess.for_one_user(ME)
         client = pages(store, access=access)
-        client.get(f"/login?token={token}")
+        client.get(f"/login?code={access.link_code()}")
         return client
 
     return log_in

@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from oteval.ingest.receiver.http_server import HttpServer, LocalHosts
+from oteval.ingest.receiver.http_server import HttpServer
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.store import Store
+from oteval.web_guard import LocalRequests
 
 from . import hostile
 from .conftest import SECOND, START
@@ -52,7 +53,7 @@ def served(store: Store) -> Iterator[str]:
     """Return the address of the pages of a store, served in a thread."""
     site = Site("test", store.sibling, None, clock=lambda: START + 60 * SECOND)
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        server = HttpServer(LocalHosts(create_app(site), lambda _: False))
+        server = HttpServer(LocalRequests(create_app(site)))
         thread = threading.Thread(target=lambda: asyncio.run(server.serve([listener])))
         thread.start()
         yield f"http://127.0.0.1:{listener.getsockname()[1]}"

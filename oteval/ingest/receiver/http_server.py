@@ -1,22 +1,21 @@
-"""The receiver's HTTP server: uvicorn, with limits on connections and on the ``Host`` header."""
+"""The receiver's HTTP server: uvicorn, with limits on connections."""
 
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import ssl
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import uvicorn
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from .http import refusal
 from .responses import RequestRefused
 
-__all__ = ["HttpServer", "LocalHosts", "is_local"]
+__all__ = ["HttpServer", "refusal_of"]
 
 HEADER_TIMEOUT = 10.0  # seconds
 MAX_CONNECTIONS = 1024
@@ -179,46 +178,6 @@ class HttpServer(uvicorn.Server):
         yield
 
 
-def is_local(host: str) -> bool:
-    """Return whether a host name or address, with or without a port, is this machine's loopback."""
-    name = host.strip().lower()
-    if name.startswith("["):
-        name = name[1:].partition("]")[0]
-    elif name.count(":") == 1:
-        name = name.partition(":")[0]
-    name = name.removesuffix(".")
-    if name in ("", "localhost") or name.endswith(".localhost"):
-        return True
-    try:
-        return ipaddress.ip_address(name.partition("%")[0]).is_loopback
-    except ValueError:
-        return False
-
-
-class LocalHosts:
-    """Middleware that refuses requests whose ``Host`` header names another machine.
-
-    A server that listens on the loopback address only is still reachable from a page in a browser:
-    the page's own domain name may resolve to 127.0.0.1 (DNS rebinding), and its scripts could then
-    read the responses without a token. Such requests carry the page's name as their ``Host``.
-    """
-
-    def __init__(self, application: ASGIApp, needs_token: Callable[[str], bool]) -> None:
-        """Wrap an application.
-
-        Args:
-            application: The application.
-            needs_token: Whether a path requires a token; such paths accept any host name.
-        """
-        self._application = application
-        self._needs_token = needs_token
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, or refuse it."""
-        hosts = [v.decode("latin-1") for k, v in scope.get("headers", ()) if k == b"host"]
-        is_foreign = not all(map(is_local, hosts))
-        if scope["type"] == "http" and is_foreign and not self._needs_token(scope["path"]):
-            refused = RequestRefused(403, "host", "use http://127.0.0.1 or http://localhost")
-            await refusal(refused)(scope, receive, send)
-            return
-        await self._application(scope, receive, send)
+def refusal_of(status: int, reason: str) -> ASGIApp:
+    """Return the response of a refusal in the receiver's form, for `LocalRequests`."""
+    return refusal(RequestRefused(status, "host", reason))

@@ -272,6 +272,12 @@ class MonitorSettings(Strict):
         default_factory=list,
         description="Watch each value separately: agent, service, version, model, attributes.KEY.",
     )
+    max_groups: int = Field(
+        1000,
+        ge=1,
+        le=100_000,
+        description="The most groups; observations of later ones are watched together.",
+    )
     detector: Annotated[
         _Detector, BeforeValidator(_detector, json_schema_input_type=_Detector | str)
     ] = Field(EDetectorSettings(), description="How a change is detected.")

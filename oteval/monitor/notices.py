@@ -3,6 +3,11 @@
 A notice is queued once for the start of an episode and once for its end, in the transaction of the
 check that noted it: the start for each destination of the monitor, the end for those that were
 notified of the start. Delivery is separate.
+
+The names of groups come from senders, so that one sender could cause any number of notifications.
+Of more than ten events of a kind in one check, one notification sums up: it names the first groups
+and counts the others. When the first of its episodes ends, so does the alert, which then says how
+many last.
 """
 
 from __future__ import annotations
@@ -10,7 +15,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Collection, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 from ..config import MonitorSettings
 from ..jsontext import dumps
@@ -25,6 +30,18 @@ _SHORTLY_NS = 600 * 10**9
 _LONGEST_VALUE = 300
 # The most marks near a change that are named.
 _MARKS = 10
+# The most events of a monitor in one check that have a notification each.
+_MOST_EVENTS = 10
+# The groups that a notification for more events names.
+_NAMED_GROUPS = 10
+
+
+class _DueEvent(NamedTuple):
+    """An event that is to be notified."""
+
+    episode: StoredEpisode
+    payload: dict[str, Any]
+    destinations: tuple[str, ...]
 
 
 def queue_events(
@@ -41,7 +58,8 @@ def queue_events(
         now_ns: The time of the check (ns).
     """
     snoozes = store.monitors.snoozes(now_ns)
-    changed, queued = [], []
+    marks = store.monitors.marks()
+    changed, due = [], []
     for episode in store.monitors.episodes(settings.title, open_only=True):
         event, noted = due_event(episode, snoozes)
         if noted != episode:
@@ -52,10 +70,10 @@ def queue_events(
         if event == "resolved":
             destinations = _notified(store, episode, existing)
         if destinations:
-            payload = notice(settings, episode, event, store.monitors.marks())
-            queued += _notifications(episode, payload, destinations, now_ns)
+            payload = notice(settings, episode, event, marks)
+            due.append(_DueEvent(episode, payload, tuple(destinations)))
     store.monitors.put_episodes(changed)
-    store.monitors.queue(queued)
+    store.monitors.queue(_notifications(store, due, now_ns))
 
 
 def queue_removals(
@@ -71,7 +89,7 @@ def queue_removals(
         existing: The names of the destinations that exist.
         now_ns: The time of the check (ns).
     """
-    changed, queued = [], []
+    changed, due = [], []
     for episode in ended:
         event, noted = due_event(episode, {})
         changed.append(noted)
@@ -86,9 +104,10 @@ def queue_removals(
             "end_reason": episode.end_reason,
         }
         destinations = _notified(store, episode, existing)
-        queued += _notifications(episode, payload, destinations, now_ns)
+        if destinations:
+            due.append(_DueEvent(episode, payload, tuple(destinations)))
     store.monitors.put_episodes(changed)
-    store.monitors.queue(queued)
+    store.monitors.queue(_notifications(store, due, now_ns))
 
 
 def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
@@ -97,7 +116,43 @@ def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -
     return [name for name in found if name in existing]
 
 
-def _notifications(
+def _notifications(store: Store, due: Sequence[_DueEvent], now_ns: int) -> list[Notification]:
+    """Return the notifications of events; one for many of a kind."""
+    kinds: dict[tuple[Any, ...], list[_DueEvent]] = {}
+    for one in due:
+        kind = (*(one.payload[name] for name in ("monitor", "event", "side")), one.destinations)
+        kinds.setdefault(kind, []).append(one)
+    queued: list[Notification] = []
+    for events in kinds.values():
+        if len(events) > _MOST_EVENTS:
+            events = [_summed_up(events)]
+        for one in events:
+            payload = _with_summary(store, one.payload)
+            queued += _for_destinations(one.episode, payload, one.destinations, now_ns)
+    return queued
+
+
+def _summed_up(events: Sequence[_DueEvent]) -> _DueEvent:
+    """Return one event for many of a kind: that of the first episode, with the groups of all."""
+    first = events[0]
+    groups = [one.payload["group"] for one in events[:_NAMED_GROUPS]]
+    summary = {"groups": groups, "count": len(events), "left_out": len(events) - len(groups)}
+    return first._replace(payload={**first.payload, "group": {}, "summary": summary})
+
+
+def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
+    """Return the payload of an event; the end of an alert for many groups is about them, too."""
+    if payload["event"] != "resolved" or "summary" in payload:
+        return payload
+    alert = json.loads(store.monitors.payload(f"{payload['episode']}-alert") or "{}")
+    if "summary" not in alert:
+        return payload
+    episodes = store.monitors.episodes(payload["monitor"], open_only=True)
+    lasting = sum(one.ended_ns is None and one.side == payload["side"] for one in episodes)
+    return {**payload, "group": {}, "summary": {**alert["summary"], "lasting": lasting}}
+
+
+def _for_destinations(
     episode: StoredEpisode, payload: dict[str, Any], destinations: Sequence[str], now_ns: int
 ) -> list[Notification]:
     """Return the notification of an event for each destination."""

@@ -5,6 +5,9 @@ baseline from the first of them, and the rest go to its detectors. A new version
 starts a new baseline, or takes up the one that this version had before; either way its detectors
 start anew, so that a changed evaluator raises no alarm.
 
+The names of groups come from senders. Beyond `max_groups` of the monitor, new ones are watched
+together, as the group `OTHER_GROUPS`.
+
 If ``version`` is among the values that a monitor groups by, a new version of an agent takes over
 the baseline of the version before it, so that it is compared with that one.
 """
@@ -42,7 +45,10 @@ from .idle import GONE_NS
 from .observations import Observations, by_group, joined
 from .scales import Side
 
-__all__ = ["Watcher"]
+__all__ = ["OTHER_GROUPS", "Watcher"]
+
+OTHER_GROUPS = "(other groups)"
+"""The value of each field in the group of those beyond `MonitorSettings.max_groups`."""
 
 # A group tries to learn again when it has this many times the observations of its last attempt.
 _TRY_AGAIN = 1.1
@@ -119,6 +125,7 @@ class Watcher:
         latest_ns = max(self._now_ns, reached_ns)
         times = compute.min_element_wise(table["time_ns"], latest_ns)
         table = table.set_column(table.schema.get_field_index("time_ns"), "time_ns", times)
+        table = self._with_fewer_groups(table)
         learning: dict[str, Observations] = {}
         detected: list[tuple[str, Observations]] = []
         groups = by_group(table)
@@ -139,6 +146,19 @@ class Watcher:
             self._detect(group, new)
         self._learn_due(learning, reached_ns)
         self._add_learning(learning)
+
+    def _with_fewer_groups(self, table: pa.Table) -> pa.Table:
+        """Return observations whose new groups beyond the most of the monitor are one group."""
+        names = table["group"].unique().cast(pa.string()).to_pylist()
+        new = [name for name in names if name not in self._rows]
+        room = max(0, self._settings.max_groups - len(self._rows))
+        if len(new) <= room:
+            return table
+        others = dumps([OTHER_GROUPS] * len(self._settings.group_by))
+        texts = table["group"].cast(pa.string())
+        is_other = compute.is_in(texts, pa.array(new[room:]))
+        index = table.schema.get_field_index("group")
+        return table.set_column(index, "group", compute.if_else(is_other, others, texts))
 
     def _counted(self, row: GroupRow, new: Observations, latest_ns: int) -> GroupRow:
         return replace(

@@ -4,7 +4,8 @@ It names the change with its figures before and after, its time, its place, and 
 Figures and times have their intervals. Everything comes from the payload (see
 `oteval.monitor.notices`); keys that it lacks are left out:
 ``before_interval`` and ``after_interval`` (lists of two figures), ``runs_before`` (ids), and
-``slices`` (objects with ``dimension``, ``value``, ``before``, ``after`` and ``observations``).
+``slices`` (objects with ``dimension``, ``value``, ``before``, ``after`` and ``observations``), and
+``summary`` of a notification for many groups (``groups``, ``count``, ``left_out``, ``lasting``).
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~"})
 _SHOWN_RUNS = 3
 _SHOWN_SLICES = 3
+_SHOWN_GROUPS = 5
 _LONGEST_PLACE = 400
 _LONGEST_SLICE = 120
 
@@ -74,7 +76,9 @@ def message(payload: Payload) -> NotificationText:
     group = group_text(payload)
     # Cut before the verdict is appended, which is to be seen in any case.
     place = _line(f"{payload['monitor']}" + (f" [{group}]" if group else ""), _LONGEST_PLACE)
-    if payload["event"] == "resolved":
+    if summary := payload.get("summary"):
+        title = _summary_title(payload, place, summary["count"])
+    elif payload["event"] == "resolved":
         is_back = payload.get("end_reason") in (None, "recovered")
         title = f"Resolved: {place} {'recovered' if is_back else 'is no longer watched'}"
     elif payload.get("side") == "silent":
@@ -84,8 +88,22 @@ def message(payload: Payload) -> NotificationText:
     return NotificationText(_line(title), [(label, _line(text)) for label, text in _lines(payload)])
 
 
+def _summary_title(payload: Payload, place: str, count: int) -> str:
+    if payload["event"] == "resolved":
+        return f"Resolved: {place}: an alert about {counted(count, 'group')} ended"
+    change = "have no data" if payload.get("side") == "silent" else f"got {payload['side']}"
+    return f"Alert: {place}: {counted(count, 'group')} {change}"
+
+
 def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     is_silent = payload.get("side") == "silent"
+    if summary := payload.get("summary"):
+        named = [group_text({"group": group}) for group in summary["groups"][:_SHOWN_GROUPS]]
+        left_out = summary["count"] - len(named)
+        yield "Groups", "; ".join(named) + (f"; and {left_out:,} more" if left_out else "")
+        if "lasting" in summary:
+            yield "Lasting", counted(summary["lasting"], "alert")
+        yield "", "The rest is about the first of them."
     if not is_silent:
         yield "", _change(payload)
     yield ("Silent since" if is_silent else "Since"), _since(payload)

@@ -25,6 +25,8 @@ class Downstream:
         refuses: Decides by the body whether a request gets a 400.
         poison: A request that contains these bytes gets `poison_status`.
         said: The body of responses that have none.
+        log_status: The response to requests with logs.
+        is_silent: Set when requests are to get no answer.
     """
 
     url: str = ""
@@ -34,6 +36,8 @@ class Downstream:
     poison: bytes = b""
     poison_status: int = 400
     said: bytes = b""
+    log_status: int = 200
+    is_silent: threading.Event = field(default_factory=threading.Event)
     server: Any = None
 
     def bodies(self, path: str = "/v1/traces") -> list[bytes]:
@@ -81,8 +85,14 @@ def listening() -> Iterator[Downstream]:
                 status = state.poison_status
             elif state.refuses(body):
                 status = 400
+            elif self.path == "/v1/logs" and state.log_status != 200:
+                status = state.log_status
             if status == 200:
                 state.requests.append((self.path, dict(self.headers), body))
+            if state.is_silent.is_set():
+                self.close_connection = True
+                self.connection.recv(1)  # until the client gives up
+                return
             self.send_response(status)
             for name, value in headers.items():
                 self.send_header(name, value)

@@ -62,6 +62,8 @@ class ExportStats:
         failed: Those lost because the destination, or a redaction rule, refused them.
         waiting: Those in the queue.
         error: The error of the last failed export, "" if none failed.
+        unknown: Those that were sent without an answer in time: the destination may have them.
+        untaken_logs: Log records that the destination does not take at all.
     """
 
     exported: int = 0
@@ -69,6 +71,8 @@ class ExportStats:
     failed: int = 0
     waiting: int = 0
     error: str = ""
+    unknown: int = 0
+    untaken_logs: int = 0
 
     @property
     def lost(self) -> int:
@@ -81,11 +85,15 @@ class ExportFailed(Exception):
 
     Attributes:
         count: The number of spans and log records that are lost; None for the whole batch.
+        unknown: The number of those that may have arrived.
+        untaken_logs: The number of log records that the destination does not take.
     """
 
-    def __init__(self, reason: str, count: int | None = None) -> None:
+    def __init__(
+        self, reason: str, count: int | None = None, *, unknown: int = 0, untaken_logs: int = 0
+    ) -> None:
         super().__init__(reason)
-        self.count = count
+        self.count, self.unknown, self.untaken_logs = count, unknown, untaken_logs
 
 
 class BatchExporter(Protocol):
@@ -149,8 +157,9 @@ class ExportPipeline:
         self._max_bytes, self._max_items, self._interval = max_bytes, max_items, interval
         self._exit_timeout = exit_timeout
         self._exported = self._dropped = self._failed = 0
+        self._unknown = self._untaken_logs = 0
         self._error = ""
-        self._reported = 0
+        self._reported = (0, 0, 0)
         self._has_warned_full = self._has_warned_failed = False
         self.source: LogSource | None = None
         self.is_eager = False
@@ -178,7 +187,8 @@ class ExportPipeline:
         with SECTION, self._lock:
             waiting = len(self._queue) + self._in_flight
             counts = (self._exported, self._dropped, self._failed, waiting)
-            return ExportStats(*counts, self._error)
+            more = (self._unknown, self._untaken_logs)
+            return ExportStats(*counts, self._error, *more)
 
     def add(self, item: Exportable) -> None:
         """Queue a span or log record; it is dropped if the queue is full."""
@@ -248,16 +258,37 @@ class ExportPipeline:
         # One message for all: how many were lost, and why.
         self._has_warned_failed = True
         is_done = self.flush(self._exit_timeout, is_ending=True)
-        stats = self.stats
-        if (lost := stats.lost + stats.waiting) and lost != self._reported:
-            self._reported = lost
-            error = stats.error or self._exporter.trouble
-            if not error and not is_done:
-                error = f"the export took longer than {self._exit_timeout:g} s"
-            reason = f": {error}" if error else ""
-            total = lost + stats.exported
-            _LOG.warning("%s: %d of %d spans and logs were lost%s", self._name, lost, total, reason)
+        self._report(is_done=is_done)
         return is_done
+
+    def _report(self, *, is_done: bool) -> None:
+        """Say what was lost, what may have arrived, and what the destination does not take."""
+        with SECTION, self._lock:
+            stats, sent = self.stats, self._in_flight
+        # Without trouble, the batch under way was sent, and waits for its answer.
+        unanswered = 0 if self._exporter.trouble else sent
+        lost, unknown = stats.lost + stats.waiting - unanswered, stats.unknown + unanswered
+        counts = (lost, unknown, stats.untaken_logs)
+        if counts == self._reported:
+            return
+        self._reported = counts
+        late = "" if is_done else f"the export took longer than {self._exit_timeout:g} s"
+        error = stats.error or self._exporter.trouble or late
+        reason = f": {error}" if error else ""
+        total = lost + unknown + stats.exported
+        if lost:
+            _LOG.warning("%s: %d of %d spans and logs were lost%s", self._name, lost, total, reason)
+        if unknown:
+            _LOG.warning(
+                "%s: %d of %d spans and logs may or may not have arrived: no answer in time",
+                self._name, unknown, total,
+            )  # fmt: skip
+        if stats.untaken_logs:
+            _LOG.warning(
+                "%s takes no logs: %d log records, with the recorded exchanges, were not stored "
+                "there; its spans are complete without them",
+                self._name, stats.untaken_logs,
+            )  # fmt: skip
 
     def shutdown(self) -> bool:
         """Export everything in the queue, then close the destination; later spans are dropped.
@@ -292,6 +323,7 @@ class ExportPipeline:
         self._reset()
         self._is_closed = is_closed
         self._exported = self._dropped = self._failed = 0
+        self._unknown = self._untaken_logs = 0
         self._exporter.after_fork()
 
     def _start(self) -> None:
@@ -351,17 +383,20 @@ class ExportPipeline:
             self._waiters.clear()
 
     def _export(self, batch: list[Exportable]) -> None:
-        failed, error = 0, ""
+        failed, unknown, untaken_logs, error = 0, 0, 0, ""
         try:
             self._exporter.export(batch)
         except ExportFailed as reason:
             failed = len(batch) if reason.count is None else reason.count
-            error = str(reason)
+            unknown, untaken_logs = reason.unknown, reason.untaken_logs
+            error = str(reason) if failed else ""
         except Exception as reason:  # the agent must not fail because of its spans
             failed, error = len(batch), f"{type(reason).__name__}: {reason}"
         with self._lock:
-            self._exported += len(batch) - failed
+            self._exported += len(batch) - failed - unknown - untaken_logs
             self._failed += failed
+            self._unknown += unknown
+            self._untaken_logs += untaken_logs
             self._error = error or self._error
             is_first = bool(error) and not self._has_warned_failed
             self._has_warned_failed = self._has_warned_failed or is_first

@@ -22,6 +22,10 @@ __all__ = ["OtlpExporter", "is_grpc", "otlp_endpoint"]
 
 _GRPC_SCHEMES = ("grpc", "grpcs")
 _SIGNALS = ("traces", "logs")
+# Answers of endpoints that have traces only: no such address, no such method, not implemented.
+_NO_SUCH_SIGNAL = re.compile(r"code: (?:404|405|501)\b|UNIMPLEMENTED")
+# A request was sent, but its answer did not come: the endpoint may have stored it.
+_NO_ANSWER = re.compile(r"(?i)read timed out|ReadTimeout|DEADLINE_EXCEEDED")
 # Refused for its size: HTTP's status, gRPC's, and the exporters' own check.
 _TOO_LARGE = ("413", "RESOURCE_EXHAUSTED", "exceeds max_request_size")
 _DEFAULT = "http://127.0.0.1:4318"
@@ -73,6 +77,7 @@ class OtlpExporter:
         self._url = url
         self._messages = _ExporterMessages()
         self._exporters: tuple[Any, Any] | None = self._create()
+        self._takes_no_logs = False
 
     @property
     def trouble(self) -> str:
@@ -83,21 +88,30 @@ class OtlpExporter:
         """Send a batch: its spans, then its log records.
 
         Raises:
-            ExportFailed: The endpoint refused some, or could not be reached in time.
+            ExportFailed: The endpoint refused some, or did not answer in time.
         """
         if self._exporters is None:
             self._exporters = self._create()
         spans, logs = self._exporters
-        failed = 0
+        failed = unknown = untaken = 0
         reason = ""
         with self._messages.kept():
             for exporter, is_log in ((spans, False), (logs, True)):
                 items = [one.item for one in batch if one.is_log is is_log]
+                if is_log and self._takes_no_logs:
+                    untaken += len(items)
+                    continue
                 lost = self._send(exporter, items)
-                if lost:
-                    failed, reason = failed + lost, self._messages.reason or "the exporter failed"
-        if failed:
-            raise ExportFailed(reason, failed)
+                problem = self._messages.reason
+                if is_log and lost and _NO_SUCH_SIGNAL.search(problem):
+                    self._takes_no_logs, self._messages.reason = True, ""
+                    untaken += lost
+                elif lost and _NO_ANSWER.search(f"{problem} {_error_of(exporter)}"):
+                    unknown += lost
+                elif lost:
+                    failed, reason = failed + lost, problem or "the exporter failed"
+        if failed or unknown or untaken:
+            raise ExportFailed(reason, failed, unknown=unknown, untaken_logs=untaken)
 
     def close(self) -> None:
         """Shut the exporters down, which aborts their retries."""
@@ -125,6 +139,12 @@ class OtlpExporter:
 
     def _create(self) -> tuple[Any, Any]:
         return _grpc_exporters(self._url) if is_grpc(self._url) else _http_exporters(self._url)
+
+
+def _error_of(exporter: Any) -> str:
+    """Return the type of the exception that ended the last request over HTTP, "" without one."""
+    error = getattr(exporter, "last_error", None)
+    return type(error).__name__ if error is not None else ""
 
 
 def _http_exporters(url: str | None) -> tuple[Any, Any]:

@@ -40,7 +40,13 @@ def logs_request(records: Sequence[Any]) -> Any:
 
 
 class HttpSpanExporter(OTLPSpanExporter):
-    """Sends spans over HTTP."""
+    """Sends spans over HTTP.
+
+    Attributes:
+        last_error: The exception that ended the last request, None without one.
+    """
+
+    last_error: Exception | None = None
 
     def export(self, spans: Sequence[Any]) -> SpanExportResult:
         """Send spans."""
@@ -51,7 +57,13 @@ class HttpSpanExporter(OTLPSpanExporter):
 
 
 class HttpLogExporter(OTLPLogExporter):
-    """Sends log records over HTTP."""
+    """Sends log records over HTTP.
+
+    Attributes:
+        last_error: The exception that ended the last request, None without one.
+    """
+
+    last_error: Exception | None = None
 
     def export(self, batch: Sequence[Any]) -> LogRecordExportResult:
         """Send log records."""
@@ -63,6 +75,7 @@ class HttpLogExporter(OTLPLogExporter):
 
 def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) -> bool | None:
     """Return whether a batch was sent; None if the exporter itself has to try."""
+    exporter.last_error = None
     # Other versions of the exporters have no such client.
     send = getattr(getattr(exporter, "_client", None), "export", None)
     if send is None or exporter._shutdown or _counts_exports():
@@ -73,7 +86,9 @@ def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) ->
         return None
     if 0 < exporter._max_request_size < len(data):
         return None
-    return bool(send(data).success)
+    result = send(data)
+    exporter.last_error = getattr(result, "error", None)
+    return bool(result.success)
 
 
 def _counts_exports() -> bool:

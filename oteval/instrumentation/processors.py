@@ -139,7 +139,8 @@ class RedactingExporter:
                 self._exporter.export(redacted)
             except ExportFailed as error:
                 lost = len(redacted) if error.count is None else error.count
-                raise ExportFailed(str(error), failed + lost) from error
+                more = {"unknown": error.unknown, "untaken_logs": error.untaken_logs}
+                raise ExportFailed(str(error), failed + lost, **more) from error
         if failed:
             raise ExportFailed(reason, failed)
 

@@ -419,3 +419,18 @@ def test_an_older_langfuse_is_refused(store: Store, fake: FakeLangfuse, langfuse
     fake.failures = [(404, b"<html>")]
     with pytest.raises(BackendError, match="upgrade it"):
         next(langfuse.pages("support", {"since_ns": 0}))
+
+
+@pytest.mark.parametrize(
+    ("environment", "written"),
+    [("staging", "staging"), (None, None), ("", None), ("langfuse-evaluation", None)],
+)
+def test_a_score_is_of_the_environment_of_its_observation(
+    fake: FakeLangfuse, langfuse: Langfuse, environment: str | None, written: str | None
+):
+    """In the default environment, a filter by environment would not show it beside its trace."""
+    fake.observations[0]["environment"] = environment
+    langfuse.write([annotation(1)], PushReport())
+    [score] = fake.scores.values()
+
+    assert score.get("environment") == written

@@ -65,6 +65,7 @@ class FakeLangSmith:
         self.failures: list[Answer] = []
         self.largest = 1000
         self.writes = 0
+        self.others: list[dict[str, Any]] = [{"id": uuid_of(99), "name": "empty"}]
 
     def answer(self, method: str, path: str, query: Query, body: Any) -> Answer:
         """Return the answer to a request: the next failure, if one is set."""
@@ -86,8 +87,7 @@ class FakeLangSmith:
 
     def _sessions(self, query: Query) -> Answer:
         if "cursor" not in query:
-            other = {"id": uuid_of(99), "name": "empty"}
-            return 200, {"items": [other], "next_cursor": "more"}
+            return 200, {"items": self.others, "next_cursor": "more"}
         return 200, {"items": [{"id": PROJECT, "name": "support"}], "next_cursor": None}
 
     def _found(self, body: Any) -> Answer:
@@ -387,3 +387,23 @@ def test_an_unknown_project_is_named_with_those_that_exist(oteval: Run, server: 
     assert done.status == 2
     assert "'other'" in done.err
     assert "support" in done.err
+
+
+def test_experiments_are_pulled_by_name_only(fake: FakeLangSmith, langsmith: LangSmith):
+    """Projects that LangSmith makes for evaluations are no traces of an agent at work."""
+    fake.others = [
+        {"id": uuid_of(90), "name": "refunds-1a2b", "type": "EXPERIMENT"},
+        {"id": uuid_of(91), "name": "older", "reference_dataset_id": uuid_of(7)},
+        {"id": uuid_of(92), "name": "agent", "type": "AGENT", "reference_dataset_id": None},
+    ]
+
+    assert langsmith.projects(()) == ["agent", "support"]
+    assert langsmith.projects(["refunds-1a2b", "older"]) == ["refunds-1a2b", "older"]
+
+
+def test_feedback_leaves_the_retention_of_traces(fake: FakeLangSmith, langsmith: LangSmith):
+    """By default, feedback moves a trace to a longer and dearer retention."""
+    langsmith.write([annotation(1)], PushReport())
+    [written] = fake.feedback.values()
+
+    assert written["extend_trace_retention"] is False

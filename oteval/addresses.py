@@ -22,7 +22,7 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 def shown_host(host: str) -> str:
-    """Return a host as it stands in a URL: addresses of IPv6 in brackets."""
+    """Return a host for a URL: addresses of IPv6 in brackets."""
     return f"[{host}]" if ":" in host else host
 
 

@@ -56,7 +56,7 @@ def require_local(option: str, host: str, remedy: str) -> None:
     Args:
         option: The option that names it, for the error.
         host: The host name or address.
-        remedy: What to do instead.
+        remedy: The rest of the error, with the remedy.
 
     Raises:
         ConfigError: The address is not one of loopback.

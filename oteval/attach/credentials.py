@@ -15,7 +15,7 @@ from urllib.parse import quote, unquote, urlsplit
 
 __all__ = ["Credentials", "basic_authorization"]
 
-# Headers whose values are no credentials. All others may be.
+# Headers without credentials. All others may have some.
 _PLAIN_HEADERS = frozenset(
     {"accept", "content-encoding", "content-type", "user-agent", "x-clickhouse-user", "x-tenant-id"}
 )

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from ..text import shown_url
 from .credentials import Credentials, basic_authorization
 
-__all__ = ["HttpAnswer", "HttpConnection", "SlowAnswer"]
+__all__ = ["HttpReply", "HttpConnection", "SlowAnswer"]
 
 # Bytes per second at which a long answer has to arrive.
 _SLOWEST = 1024
@@ -30,7 +30,7 @@ class SlowAnswer(TimeoutError):
     """An answer began, but it did not arrive in time."""
 
 
-class HttpAnswer(NamedTuple):
+class HttpReply(NamedTuple):
     """An answer.
 
     Attributes:
@@ -95,7 +95,7 @@ class HttpConnection:
 
     def exchange(
         self, method: str, target: str, body: bytes | None, headers: Mapping[str, str]
-    ) -> HttpAnswer:
+    ) -> HttpReply:
         """Send a request, and return its answer.
 
         Args:
@@ -105,7 +105,7 @@ class HttpConnection:
             headers: All headers of the request.
 
         Raises:
-            OSError: There is no answer; a `TimeoutError` if it did not come in time.
+            OSError: The answer is missing; a `TimeoutError` if it did not come in time.
             http.client.HTTPException: The answer is not HTTP.
             ValueError: A header has a line break or a letter outside Latin-1.
         """
@@ -125,7 +125,7 @@ class HttpConnection:
         if response.will_close or not response.isclosed():
             self.close()
         names = {name.lower(): value for name, value in response.getheaders()}
-        return HttpAnswer(response.status, response.reason, names, content)
+        return HttpReply(response.status, response.reason, names, content)
 
     def close(self) -> None:
         """Close the connection."""

@@ -15,7 +15,7 @@ from ..ingest import Decoded
 from ..ingest.clickhouse import decode_span, is_span
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
-from .paging import PageGuard, objects_of, text_of
+from .page_lists import PageGuard, objects_of, text_of
 from .times import begin_ns, position_at
 
 __all__ = ["ClickHouse"]

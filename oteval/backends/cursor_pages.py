@@ -15,7 +15,7 @@ from ..model import Span
 from ..text import counted
 from .interface import PullPosition
 from .json_api import JsonApi
-from .paging import Listed, PageGuard
+from .page_lists import Listed, PageGuard
 from .span_checks import require_valid
 from .times import OVERLAP_NS, begin_ns, position_at
 

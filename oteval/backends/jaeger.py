@@ -16,7 +16,7 @@ from ..ingest.jaeger import decode_trace, is_trace
 from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .paging import text_of
+from .page_lists import text_of
 from .times import begin_ns, halved_ranges, position_at
 
 __all__ = ["Jaeger"]

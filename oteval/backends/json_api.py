@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from ..attach.http_connection import HttpAnswer, HttpConnection, SlowAnswer
+from ..attach.http_connection import HttpReply, HttpConnection, SlowAnswer
 from ..errors import BackendError
 from ..jsontext import dumps, loads
 from ..text import printable, shown_name, shown_url
@@ -130,7 +130,7 @@ class JsonApi:
         """Return an error of one line, which begins with the URL.
 
         Args:
-            text: What happened. Texts of the backend in it come from `quoted`.
+            text: The error. Texts of the backend in it come from `quoted`.
             status: The HTTP status.
             retry_after: Seconds that the backend asks to wait.
         """
@@ -146,7 +146,7 @@ class JsonApi:
         """Return the error for an answer that the backend's API does not give.
 
         Args:
-            detail: What is wrong with it.
+            detail: The fault in it.
         """
         wrong = f" ({self.quoted(detail)})" if detail else ""
         return self.error(
@@ -155,7 +155,7 @@ class JsonApi:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Turn what an answer of another form raises in a block into an error of one line.
+        """Turn the exceptions of a block that reads an answer into an error of one line.
 
         Raises:
             BackendError: A value is missing, or has another type or form than the API gives it.
@@ -202,7 +202,7 @@ class JsonApi:
             _TIMEOUT if isinstance(error, TimeoutError) else 0,
         )
 
-    def _refusal(self, answer: HttpAnswer) -> BackendError:
+    def _refusal(self, answer: HttpReply) -> BackendError:
         status, reason = answer.status, self.quoted(answer.reason)
         wait = _seconds(answer.headers.get("retry-after", ""))
         if status in (401, 403):

@@ -19,7 +19,7 @@ from .ids import dashed_uuid, span_id_of
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
 from .langfuse_spans import METADATA, has_ended, read_observation
-from .paging import Listed, all_elements, cursor_of, objects_of, text_of
+from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of
 from .times import iso_of
 
 __all__ = ["Langfuse"]

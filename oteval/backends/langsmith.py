@@ -20,7 +20,7 @@ from .ids import dashed_uuid
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
 from .langsmith_spans import SELECTED, read_run, span_ids_of
-from .paging import Listed, all_elements, cursor_of, objects_of, text_of
+from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of
 from .times import iso_of
 
 __all__ = ["LangSmith"]
@@ -72,7 +72,7 @@ class LangSmith:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the tracing projects to read; see `TraceSource`.
 
-        Experiments are projects of LangSmith, too. They are read only by their names.
+        LangSmith also has a project for each experiment; these are read only by their names.
         """
         known = self._known()
         for name in names:

@@ -15,7 +15,7 @@ from ..model import Span
 from ..text import listed
 from .interface import IDENTIFIER, Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi
-from .paging import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
+from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .times import begin_ns, ns_of, position_at
 
 __all__ = ["MLflow"]

@@ -18,7 +18,7 @@ from ..model import Span
 from ..text import listed
 from .interface import Annotation, PullPosition, PushReport, SpanPage
 from .json_api import JsonApi, Query
-from .paging import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
+from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .phoenix_spans import read_span
 from .span_checks import require_valid
 

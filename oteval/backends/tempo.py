@@ -18,7 +18,7 @@ from ..ingest.containers import decode
 from ..jsontext import dumps
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
-from .paging import objects_of, text_of
+from .page_lists import objects_of, text_of
 from .times import begin_ns, halved_ranges, position_at
 
 __all__ = ["ALL_SERVICES", "Tempo"]

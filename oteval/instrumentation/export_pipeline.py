@@ -262,7 +262,7 @@ class ExportPipeline:
         return is_done
 
     def _report(self, *, is_done: bool) -> None:
-        """Say what was lost, what may have arrived, and what the destination does not take."""
+        """Log the counts of lost items, of unanswered ones, and of logs that are not taken."""
         with SECTION, self._lock:
             stats, sent = self.stats, self._in_flight
         # Without trouble, the batch under way was sent, and waits for its answer.

@@ -141,7 +141,7 @@ def _summed_up(events: Sequence[_DueEvent]) -> _DueEvent:
 
 
 def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
-    """Return the payload of an event; the end of an alert for many groups is about them, too."""
+    """Return the payload of an event; the end of an alert for many groups is about all of them."""
     if payload["event"] != "resolved" or "summary" in payload:
         return payload
     alert = json.loads(store.monitors.payload(f"{payload['episode']}-alert") or "{}")

@@ -5,7 +5,7 @@ prefix, as JSON and as streams. With several sessions, a request belongs to the 
 path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/sessions/ID/mcp``
 and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
 
-Recordings hold what users wrote. Without a token, only programs of this machine are answered, not
+Recordings hold the texts of users. Without a token, only programs of this machine are answered, not
 pages in browsers; see `oteval.web_guard`.
 
 A request that the recording does not have gets an HTTP error after which clients do not try again.
@@ -67,7 +67,7 @@ class ReplayServer:
             host: The address to listen on; without a token, one of this machine's loopback.
             port: The port; 0 for any free one.
             is_timed: Whether chunks of a stream come at their recorded times.
-            token: What clients must send as their API key or bearer token; "" for none.
+            token: The API key or bearer token that clients must send; "" for none.
 
         Raises:
             ConfigError: The address cannot be used, or needs a token.

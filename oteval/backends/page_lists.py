@@ -1,7 +1,7 @@
 """Lists that a backend returns page by page, each with a cursor for the next one.
 
-A backend, or a proxy in front of it, may return the same cursor or the same page for ever. Then a
-pull ends with an error. A list ends when its cursor is empty.
+A backend, or a proxy in front of it, may return the same cursor or the same page again and again.
+Then a pull ends with an error. A list ends when its cursor is empty.
 """
 
 from __future__ import annotations

@@ -5,7 +5,8 @@
 - A request without a token must come from a program of this machine, and not from a page in a
   browser. A page of any site can send requests to loopback, and its domain name may resolve to
   127.0.0.1 (DNS rebinding), so that its scripts can even read the answers. Such requests name a
-  foreign ``Host`` or ``Origin`` (`LocalRequests`).
+  foreign ``Host`` or ``Origin``, or say by ``Sec-Fetch-Site`` that they come from another site
+  (`LocalRequests`).
 
 The middleware is plain ASGI.
 """
@@ -34,6 +35,7 @@ _Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 _Application = Callable[[_Scope, _Receive, _Send], Awaitable[None]]
 _Refusal = Callable[[int, str], _Application]
 
+_FOREIGN_SITES = frozenset({"cross-site", "same-site"})
 # Where clients of models send their key: OpenAI's and most others, Anthropic's, Azure's, Google's.
 _KEY_HEADERS = (b"x-api-key", b"api-key", b"x-goog-api-key")
 
@@ -96,6 +98,7 @@ class LocalRequests:
     Args:
         application: The application.
         needs_token: Whether a path requires a token; by default none does.
+        has_pages: Whether other sites may link to pages here.
         refusal: Makes the response of a refusal from its status and reason.
     """
 
@@ -103,9 +106,12 @@ class LocalRequests:
         self,
         application: _Application,
         needs_token: Callable[[str], bool] = lambda _: False,
+        *,
+        has_pages: bool = False,
         refusal: _Refusal | None = None,
     ) -> None:
         self._application, self._needs_token = application, needs_token
+        self._has_pages = has_pages
         self._refusal = refusal or _plain_refusal
 
     async def __call__(self, scope: _Scope, receive: _Receive, send: _Send) -> None:
@@ -115,9 +121,16 @@ class LocalRequests:
             hosts, origins = _texts(scope, b"host"), _texts(scope, b"origin")
             if not all(map(is_local, hosts)):
                 application = self._refusal(403, "use http://127.0.0.1 or http://localhost")
-            elif not all(is_own_origin(one, "".join(hosts)) for one in origins):
+            elif not all(is_own_origin(one, "".join(hosts)) for one in origins) or (
+                _FOREIGN_SITES & {*_texts(scope, b"sec-fetch-site")} and not self._is_link(scope)
+            ):
                 application = self._refusal(403, "pages of other sites may not send requests here")
         await application(scope, receive, send)
+
+    def _is_link(self, scope: _Scope) -> bool:
+        """Return whether somebody follows a link to a page."""
+        is_followed = _texts(scope, b"sec-fetch-mode") == ["navigate"]
+        return self._has_pages and is_followed and scope.get("method") == "GET"
 
 
 class RequiredToken:

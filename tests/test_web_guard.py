@@ -179,6 +179,8 @@ def test_programs_of_this_machine_are_answered(local: Server, host: str):
         {"origin": "null"},
         {"origin": "http://localhost:9"},
         {"origin": "http://127.0.0.1"},
+        {"sec-fetch-site": "cross-site"},
+        {"sec-fetch-site": "same-site", "sec-fetch-mode": "no-cors"},
     ],
     ids=lambda headers: "-".join(next(iter(headers.items()))),
 )

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 from ..text import shown_url
 from .credentials import Credentials, basic_authorization
 
-__all__ = ["HttpReply", "HttpConnection", "SlowAnswer"]
+__all__ = ["HttpConnection", "HttpReply", "SlowAnswer"]
 
 # Bytes per second at which a long answer has to arrive.
 _SLOWEST = 1024

@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlsplit
 
 from ..errors import ConfigError
 from ..text import shown_url
@@ -205,6 +206,10 @@ def _basic(user: str, password: str) -> dict[str, str]:
 
 
 def _checked(text: str) -> str:
-    if not re.match(r"https?://[^/\s]+", text):
+    try:
+        is_valid = bool(re.match(r"https?://[^/\s]+", text)) and urlsplit(text).port != 0
+    except ValueError:
+        is_valid = False
+    if not is_valid:
         raise ConfigError(f"{shown_url(text)!r}: write http://HOST:PORT or https://HOST")
     return text.rstrip("/")

@@ -23,6 +23,8 @@ __all__ = ["Jaeger"]
 
 _LIMIT = 200
 _US = 1000
+# Ranges of one microsecond in a row, of which a day would never end.
+_MOST_SMALLEST = 1000
 # A smaller range may succeed: the answer is too large, or takes too long.
 _SMALLER = frozenset({408, 413, 500, 504})
 
@@ -62,7 +64,13 @@ class Jaeger:
         end = self._clock() // _US
         begin = min(begin_ns(position) // _US, end)
         ranges = halved_ranges(begin, end, lambda start, to: self._search(project, start, to))
-        for _, until, found in ranges:
+        smallest = 0
+        for start, until, found in ranges:
+            smallest = smallest + 1 if until - start == 1 else 0
+            if smallest > _MOST_SMALLEST:
+                raise self._api.error(
+                    f"it says that every two microseconds have more than {self._limit} traces"
+                )
             decoded = Decoded()
             for trace in found:
                 decode_trace(trace, decoded)

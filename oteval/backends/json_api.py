@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from ..attach.http_connection import HttpReply, HttpConnection, SlowAnswer
+from ..attach.http_connection import HttpConnection, HttpReply, SlowAnswer
 from ..errors import BackendError
 from ..jsontext import dumps, loads
 from ..text import printable, shown_name, shown_url
@@ -179,6 +179,12 @@ class JsonApi:
             answer = self._connection.exchange(method, target, data, headers)
         except (OSError, http.client.HTTPException) as error:
             raise self._silence(error) from None
+        except ValueError:
+            # Without the message of the library, which shows the key.
+            hint = f" ({self._key_hint})" if self._key_hint else ""
+            raise self.error(
+                f"a key or header{hint} has a line break or a letter outside Latin-1"
+            ) from None
         self.last_headers = answer.headers
         if len(answer.body) > MAX_ANSWER:
             raise self.error("the answer is too large", _TOO_LARGE)

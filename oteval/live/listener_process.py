@@ -242,7 +242,7 @@ class ListenerProcess:
         host = split_address(self._config.http)[0]
         if not is_loopback(host):
             return application
-        return LocalRequests(application, self._needs_token, refusal_of)
+        return LocalRequests(application, self._needs_token, has_pages=True, refusal=refusal_of)
 
     def _needs_token(self, path: str) -> bool:
         if path.startswith("/v1/"):

@@ -81,7 +81,7 @@ def serve_locally(
 async def _serve(
     site: Site, access: PageAccess, listener: socket.socket, on_ready: Callable[[], None]
 ) -> None:
-    application = LocalRequests(create_app(site, access), refusal=refusal_of)
+    application = LocalRequests(create_app(site, access), has_pages=True, refusal=refusal_of)
     server = HttpServer(application)
     loop = asyncio.get_running_loop()
 

@@ -17,10 +17,11 @@ from typing import Any
 import pytest
 
 from oteval.attach import HttpClient
+from oteval.backends.connections import open_source
 from oteval.backends.interface import PushReport
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
-from oteval.errors import BackendError
+from oteval.errors import BackendError, ConfigError
 from oteval.jsontext import dumps
 from oteval.model import Span
 from oteval.store import Store
@@ -335,3 +336,22 @@ def test_an_error_that_repeats_the_key_is_cleaned(name: str, status: int, echo: 
     assert error
     assert SECRET[:8] not in error
     assert SECRET[-8:] not in error
+
+
+@pytest.mark.parametrize("key", ["secret-key\n", "secret-key\r\nx: y", "secret-\u20ac"])
+def test_a_key_that_is_no_header_is_an_error_without_the_key(key: str):
+    """Keys that were read from files end in line breaks; libraries show them in their errors."""
+    api = JsonApi("http://127.0.0.1:9", "Phoenix", {"X-Api-Key": key}, key_hint="set THE_KEY")
+    with pytest.raises(BackendError, match="line break") as raised:
+        api.get("/")
+
+    assert "secret" not in str(raised.value)
+    assert "set THE_KEY" in str(raised.value)
+
+
+@pytest.mark.parametrize("url", ["http://h:99999", "http://h:x", "http://[::1", "http://", "h:80"])
+@pytest.mark.parametrize("name", BACKENDS)
+def test_an_address_that_is_none_is_an_error_of_one_line(name: str, url: str):
+    """The message says how to write one."""
+    with pytest.raises(ConfigError, match="write http://HOST:PORT"):
+        open_source(name, url, {}, {})

@@ -6,6 +6,7 @@ No real Jaeger was asked.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from oteval.backends.jaeger import Jaeger
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
+from oteval.errors import BackendError
 from oteval.store import Store
 
 from ..commands import Run
@@ -60,6 +62,21 @@ def jaeger(server: JsonServer) -> Iterator[Jaeger]:
     api = JsonApi(server.url, "Jaeger", {}, patience=5, sleep=lambda _seconds: None)
     yield Jaeger(api, limit=2, clock=lambda: NOW_US * 1000)
     api.close()
+
+
+def test_a_jaeger_that_is_full_at_every_moment_is_an_error(fake: FakeJaeger):
+    """One that fills each range of two microseconds would be asked for each single one."""
+
+    def answer(method: str, path: str, query: Query, body: Any) -> Answer:
+        if path == "/api/services":
+            return fake.answer(method, path, query, body)
+        is_smallest = int(query["end"][0]) - int(query["start"][0]) == 1
+        return 200, {"data": [] if is_smallest else [fake._trace(1)] * 3}
+
+    with answering(answer) as server, closing(JsonApi(server.url, "Jaeger", {})) as api:
+        jaeger = Jaeger(api, limit=3, clock=lambda: NOW_US * 1000)
+        with pytest.raises(BackendError, match="every two microseconds"):
+            list(jaeger.pages("agent", {"since_ns": 0}))
 
 
 def test_ranges_with_many_traces_are_halved(store: Store, jaeger: Jaeger):

@@ -111,6 +111,7 @@ class OtlpExporter:
                 elif lost:
                     failed, reason = failed + lost, problem or "the exporter failed"
         if failed or unknown or untaken:
+            reason = reason or ("no answer in time" if unknown else "it takes no logs")
             raise ExportFailed(reason, failed, unknown=unknown, untaken_logs=untaken)
 
     def close(self) -> None:

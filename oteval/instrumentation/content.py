@@ -20,6 +20,7 @@ import orjson
 from ..jsontext import dumps
 from ..redaction import RedactionRule, ValueRedactor
 from ..serialization import to_jsonable
+from .typed_values import TooLarge, encoded, form_of, typed_text
 
 __all__ = [
     "HIDDEN",
@@ -29,6 +30,7 @@ __all__ = [
     "plain",
     "redact_content",
     "shortened",
+    "typed_form",
     "turn_off_content",
 ]
 
@@ -129,6 +131,23 @@ def json_text(value: Any) -> str:
     except Exception:
         text = dumps(plain(value))
     return text[:MAX_TEXT]
+
+
+def typed_form(value: Any) -> str | None:
+    """Return the form of a value with its types, see `typed_values`.
+
+    Returns:
+        The form; None if it is longer than `MAX_TEXT`, or the value has too many parts.
+    """
+    try:
+        form = form_of(value)
+        if form is not None:
+            return form
+        plain_form = encoded(value)
+        text = typed_text(plain_form if _redactor is None else _redactor.value(plain_form))
+    except (TooLarge, RecursionError):
+        return None
+    return text if len(text) <= MAX_TEXT else None
 
 
 def _json_form(value: Any) -> Any:

@@ -11,13 +11,16 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from .content import HIDDEN, json_text, plain, shortened
+from .content import HIDDEN, MAX_TEXT, json_text, plain, shortened, typed_form
 from .provider_answers import ProviderAnswer, ReportedTokens, read_answer
 from .provider_messages import convention_messages, field_of, is_message, text_message
 
 __all__ = [
     "CALL_ID",
     "CONVERSATION_ID",
+    "TOOL_RAISED",
+    "TOOL_RESULT",
+    "TOOL_RETURNED",
     "Attributes",
     "agent_input",
     "agent_output",
@@ -32,6 +35,7 @@ __all__ = [
     "stream_attributes",
     "token_attributes",
     "tool_arguments",
+    "tool_raised",
     "tool_result",
     "tool_start",
 ]
@@ -42,6 +46,10 @@ _MAX_FRAMES = 50
 
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 CALL_ID: Final = "gen_ai.tool.call.id"
+TOOL_RESULT: Final = "gen_ai.tool.call.result"
+# The conventions have no attributes for the types of values: a replay gives back what they say.
+TOOL_RETURNED: Final = "oteval.tool.returned"
+TOOL_RAISED: Final = "oteval.tool.raised"
 ERROR_TYPE: Final = "error.type"
 _OPERATION: Final = "gen_ai.operation.name"
 _INPUT: Final = "gen_ai.input.messages"
@@ -131,10 +139,28 @@ def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> 
     return {"gen_ai.tool.call.arguments": json_text(shown)}
 
 
-def tool_result(result: Any) -> Attributes:
-    """Return the attributes of a tool's result: text as it is, any other value as JSON."""
+def tool_result(result: Any, delivered: Any = None) -> Attributes:
+    """Return the attributes of a tool's result: text as it is, any other value as JSON.
+
+    Args:
+        result: The result.
+        delivered: The generator or coroutine that the caller received in its place, or None.
+    """
     text = shortened(result) if isinstance(result, str) else json_text(result)
-    return {"gen_ai.tool.call.result": text}
+    form = typed_form(result if delivered is None else delivered)
+    if form is None or len(text) >= MAX_TEXT:
+        return {TOOL_RESULT: text}
+    return {TOOL_RESULT: text, TOOL_RETURNED: form}
+
+
+def tool_raised(error: Any) -> Attributes:
+    """Return the attribute of the exception of a tool, with its type and its arguments.
+
+    Args:
+        error: The exception, or the value that stands for a generator or coroutine that raised it.
+    """
+    form = typed_form(error)
+    return {} if form is None else {TOOL_RAISED: form}
 
 
 def error_type(error: BaseException) -> Attributes:

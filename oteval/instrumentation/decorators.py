@@ -7,14 +7,17 @@ lasts as long as its iteration. Exceptions are recorded and go on unchanged.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, TypeVar, overload
 
+from ..errors import ReplayDiverged
 from . import conventions
 from .content import is_captured, plain
 from .context import in_conversation, take_call_id
+from .delivered_values import Awaited, Cancelled, Generated
 from .faults import guarded
 from .function_wrappers import Begin, Invocation, function_name, wrap
 from .hooks import ToolAnswer, ToolHook, current_tool_hook
@@ -220,7 +223,7 @@ class _AgentInvocation(Invocation):
         self._recorder = recorder
         self._sent = sent
 
-    def returned(self, result: Any) -> None:
+    def returned(self, result: Any, delivered: Any = None) -> None:
         """Record the answer."""
         recorder = self._recorder
         if self.scope is None or not recorder.capture_content or not is_captured():
@@ -327,26 +330,36 @@ class _ToolInvocation(Invocation):
     def given(self, answer: ToolAnswer) -> Any:
         """Return the result of a replay's answer, and record it."""
         result = give_answer(answer, self._recorder.function)
-        self.returned(result)
+        # The end of a generator or of a coroutine is recorded when it has come.
+        if not isinstance(result, (Awaited, Generated)):
+            self.returned(result)
         return result
 
-    def returned(self, result: Any) -> None:
+    def returned(self, result: Any, delivered: Any = None) -> None:
         """Record the result, and show it to the hook."""
         recorder = self._recorder
         shown = result
         if recorder.result is not None:
+            delivered = None
             with guarded("converting the result of a tool"):
                 shown = recorder.result(result)
         if self.scope is not None and self._has_content:
             self.scope.record(
-                lambda: conventions.tool_result(shown), "recording the result of a tool"
+                lambda: conventions.tool_result(shown, delivered), "recording the result of a tool"
             )
         if self._is_run:
             self._observe(plain(shown), None)
 
-    def raised(self, error: BaseException) -> None:
+    def raised(self, error: BaseException, delivered: Any = None) -> None:
         """Record an exception, and show it to the hook."""
         super().raised(error)
+        # A replay that has diverged, or a coroutine that nobody awaits, ends no tool.
+        is_end = not isinstance(error, (GeneratorExit, ReplayDiverged))
+        if self.scope is not None and self._has_content and is_end:
+            shown = Cancelled() if _is_cancelled(error) else delivered or error
+            self.scope.record(
+                lambda: conventions.tool_raised(shown), "recording the exception of a tool"
+            )
         if self._is_run:
             self._observe(None, f"{type(error).__name__}: {error}")
 
@@ -361,6 +374,17 @@ class _ToolInvocation(Invocation):
                 self._start_ns,
                 time.time_ns(),
             )
+
+
+def _is_cancelled(error: BaseException) -> bool:
+    """Return whether an exception is there because the current task was cancelled from outside."""
+    if not isinstance(error, asyncio.CancelledError):
+        return False
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    return task is not None and task.cancelling() > 0
 
 
 _MakeBegin = Callable[[Callable[..., Any], Parameters], Begin]

@@ -8,15 +8,18 @@ an early close pass through.
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import inspect
 import types
 from collections.abc import AsyncIterator, Awaitable, Callable, Generator, Mapping
 from contextvars import Context, copy_context
+from dataclasses import replace
 from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any
 
+from .delivered_values import Awaited, Generated
 from .hooks import ToolAnswer
 from .invocations import SpanScope
 
@@ -48,12 +51,22 @@ class Invocation:
         """Return the result of an answer, recorded like any other, or raise its error."""
         raise NotImplementedError
 
-    def returned(self, result: Any) -> None:
-        """Record the result."""
+    def returned(self, result: Any, delivered: Any = None) -> None:
+        """Record the result.
+
+        Args:
+            result: The result.
+            delivered: What the caller received in its place, a generator or a coroutine, or None.
+        """
         raise NotImplementedError
 
-    def raised(self, error: BaseException) -> None:
-        """Record an exception."""
+    def raised(self, error: BaseException, delivered: Any = None) -> None:
+        """Record an exception.
+
+        Args:
+            error: The exception.
+            delivered: What the caller received before it, a generator or a coroutine, or None.
+        """
         if self.scope is not None:
             self.scope.fail(error)
 
@@ -62,13 +75,21 @@ class Invocation:
         if self.scope is not None and len(self._chunks) < _MAX_CHUNKS:
             self._chunks.append(chunk)
 
-    def finished(self, value: Any = None) -> None:
+    def finished(self, value: Any = None, *, is_async: bool = False) -> None:
         """Record the result of a generator: its return value, else its chunks."""
-        chunks = self._chunks
+        chunks, delivered = self._chunks, Generated(tuple(self._chunks), value, is_async=is_async)
         if value is None and chunks:
             is_text = all(isinstance(chunk, str) for chunk in chunks)
             value = "".join(chunks) if is_text else chunks
-        self.returned(value)
+        self.returned(value, delivered)
+
+    def closed(self, *, is_async: bool = False) -> None:
+        """Record a generator that its consumer did not read to its end."""
+        self.finished(is_async=is_async)
+
+    def failed(self, error: BaseException, *, is_async: bool = False) -> None:
+        """Record the exception of a generator."""
+        self.raised(error, Generated(tuple(self._chunks), None, error, is_async=is_async))
 
     def separate_context(self) -> Context:
         """Return the context in which the steps of a generator run."""
@@ -161,9 +182,13 @@ def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[...,
             return function(*args, **kwargs)
         with run:
             answer = run.answer()
-            if answer is not None:
-                return run.given(answer)
-            result = function(*args, **kwargs)
+            if answer is None:
+                result = function(*args, **kwargs)
+            else:
+                result = run.given(answer)
+                if not isinstance(result, (Awaited, Generated)):
+                    return result
+                result = result.work()
             # A function may hand on the work of another one that has not begun yet.
             if isinstance(result, (CoroutineType, GeneratorType, AsyncGeneratorType)):
                 run.keep_open()
@@ -190,10 +215,10 @@ def _continued(run: Invocation, work: Any) -> Any:
 async def _awaited(run: Invocation, work: CoroutineType[Any, Any, Any]) -> Any:
     try:
         result = await _StepsInContext(run.separate_context(), work)
-        run.returned(result)
+        run.returned(result, Awaited(result))
         return result
     except BaseException as error:
-        run.raised(error)
+        run.raised(error, Awaited(error=error))
         raise
     finally:
         run.end()
@@ -207,6 +232,8 @@ def _coroutine(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
         with run:
             answer = run.answer()
             if answer is not None:
+                if answer.is_cancelled:
+                    await _until_cancelled()
                 return run.given(answer)
             result = await function(*args, **kwargs)
             run.returned(result)
@@ -221,10 +248,16 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
         if run is None:
             return (yield from function(*args, **kwargs))
         context = run.separate_context()
-        answer = None
+        is_open = True
         try:
             answer = run.answer()
-            work = function(*args, **kwargs) if answer is None else _chunks(run.given(answer))
+            if answer is None:
+                work = function(*args, **kwargs)
+            else:
+                result = run.given(answer)
+                work = _generated(result, is_async=False).work()
+                # Of an answer without chunks, the result is recorded already.
+                is_open = isinstance(result, Generated)
             chunk = context.run(next, work)
             while True:
                 run.yielded(chunk)
@@ -238,15 +271,15 @@ def _generator(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]
                 else:
                     chunk = context.run(work.send, sent)
         except StopIteration as stop:
-            if answer is None:
+            if is_open:
                 run.finished(stop.value)
             return stop.value
         except GeneratorExit:
-            if answer is None:
-                run.finished()
+            if is_open:
+                run.closed()
             raise
         except BaseException as error:
-            run.raised(error)
+            run.failed(error)
             raise
         finally:
             run.end()
@@ -258,13 +291,15 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
     async def call(*args: Any, **kwargs: Any) -> AsyncIterator[Any]:
         run = begin(args, kwargs)
         step = _unchanged if run is None else partial(_StepsInContext, run.separate_context())
-        answer = None
+        is_open = run is not None
         try:
             answer = None if run is None else run.answer()
             if run is None or answer is None:
                 work = function(*args, **kwargs)
             else:
-                work = _async_chunks(run.given(answer))
+                result = run.given(answer)
+                work = _generated(result, is_async=True).work()
+                is_open = isinstance(result, Generated)
             chunk = await step(work.__anext__())
             while True:
                 if run is not None:
@@ -279,15 +314,15 @@ def _async_generator(function: Callable[..., Any], begin: Begin) -> Callable[...
                 else:
                     chunk = await step(work.asend(sent))
         except StopAsyncIteration:
-            if run is not None and answer is None:
-                run.finished()
+            if run is not None and is_open:
+                run.finished(is_async=True)
         except GeneratorExit:
-            if run is not None and answer is None:
-                run.finished()
+            if run is not None and is_open:
+                run.closed(is_async=True)
             raise
         except BaseException as error:
             if run is not None:
-                run.raised(error)
+                run.failed(error, is_async=True)
             raise
         finally:
             if run is not None:
@@ -300,15 +335,17 @@ def _unchanged(work: Awaitable[Any]) -> Awaitable[Any]:
     return work
 
 
-def _chunks(result: Any) -> Generator[Any, Any, Any]:
-    """Yield the chunks that a recorded result consists of."""
-    yield from result if isinstance(result, (list, tuple)) else (result,)
+def _generated(result: Any, *, is_async: bool) -> Generated:
+    """Return the generator that a recorded result stands for, with its chunks if it has them."""
+    if isinstance(result, Generated):
+        return replace(result, is_async=is_async)
+    chunks = tuple(result) if isinstance(result, (list, tuple)) else (result,)
+    return Generated(chunks, is_async=is_async)
 
 
-async def _async_chunks(result: Any) -> AsyncIterator[Any]:
-    """Yield the chunks of a recorded result of an async generator."""
-    for chunk in _chunks(result):
-        yield chunk
+async def _until_cancelled() -> None:
+    """Wait as a tool did that its caller cancelled, such as one that took too long."""
+    await asyncio.get_running_loop().create_future()
 
 
 class _StepsInContext:

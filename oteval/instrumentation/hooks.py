@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from ..errors import ConfigError
 
 __all__ = [
+    "ReturnedValue",
     "ToolAnswer",
     "ToolHook",
     "adopt_tool_hook",
@@ -25,6 +26,17 @@ __all__ = [
     "set_tool_hook",
     "tool_hook",
 ]
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedValue:
+    """A value that a tool returned, which may be None.
+
+    Attributes:
+        value: The value.
+    """
+
+    value: Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,12 +50,18 @@ class ToolAnswer:
             Python's builtins are raised as such, others as a `RuntimeError`.
         own_result: The result as the function returned it, as text, if the agent's code made
             another text of it (`result`) for the model; otherwise None.
+        returned: The value that the function returned, if its type was recorded; None otherwise.
+        raised: The exception that the function raised, if its type was recorded; None otherwise.
+        is_cancelled: Whether the caller cancelled the tool before it returned.
     """
 
     result: Any = None
     error: str | None = None
     error_type: str = ""
     own_result: str | None = None
+    returned: ReturnedValue | None = None
+    raised: BaseException | None = None
+    is_cancelled: bool = False
 
 
 class ToolHook(Protocol):

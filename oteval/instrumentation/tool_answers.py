@@ -1,7 +1,7 @@
 """Recorded answers of tools, as values of the types that the tools declare.
 
-A recording has a tool's result as text, but the agent's code expects a value of the tool's return
-type. So pydantic reads the text by the tool's return annotation. Without an annotation, text that
+A recording has the values that `@oteval.tool` has seen with their types. Others it has as text, but
+the agent's code expects a value of the tool's return type. So pydantic reads the text by the tool's return annotation. Without an annotation, text that
 is JSON as `oteval.tool` writes it becomes the value, and all other text stays text.
 """
 
@@ -25,6 +25,10 @@ def give_answer(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
         answer: The answer.
         function: The tool.
     """
+    if answer.raised is not None:
+        raise answer.raised
+    if answer.returned is not None:
+        return answer.returned.value
     if answer.error is not None:
         raise recorded_error(answer.error, answer.error_type)
     result = answer.result if answer.own_result is None else answer.own_result

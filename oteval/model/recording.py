@@ -167,6 +167,9 @@ class RecordedToolCall:
             differs from `result`; otherwise None.
         is_decorated: Whether `@oteval.tool` recorded it in an agent of the session: a replay
             intercepts every call of such a tool.
+        returned: The form in which the value that the tool returned was recorded with its type: its
+            encoded text, or how the text of the result is read; None if its type is not known.
+        raised: The encoded text of the exception that the tool raised, likewise.
     """
 
     name: str
@@ -181,6 +184,8 @@ class RecordedToolCall:
     runs_agent: bool = False
     own_result: str | None = None
     is_decorated: bool = False
+    returned: str | None = None
+    raised: str | None = None
 
 
 @dataclass(frozen=True)

@@ -11,16 +11,16 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import os
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-__all__ = ["CallSite", "call_site", "is_own_code", "shown_path"]
+from ..instrumentation.agent_files import is_agent_file
+
+__all__ = ["CallSite", "call_site"]
 
 _CLIENTS = (
     "boto3",
@@ -69,8 +69,8 @@ def call_site() -> CallSite:
     modules: list[str] = []
     line = ""
     for code, number, module in _frames():
-        if is_own_code(code.co_filename):
-            line = f"{shown_path(code.co_filename)}:{number} in {code.co_qualname}"
+        if is_agent_file(code.co_filename):
+            line = f"{_shown(code.co_filename)}:{number} in {code.co_qualname}"
             break
         modules.append(module)
     exported = any(f"{module}.".startswith(_TELEMETRY) for module in modules)
@@ -146,28 +146,7 @@ def _enclosed_futures(callback: Any) -> list[Any]:
     return found
 
 
-@functools.cache
-def is_own_code(file: str) -> bool:
-    """Return whether a file is part of the agent's code."""
-    if file.startswith("<"):
-        return file.startswith(("<stdin", "<ipython", "<string"))
-    path = str(Path(file).resolve())
-    parts = Path(path).parts
-    if "site-packages" in parts or "dist-packages" in parts:
-        return False
-    return not path.startswith(_foreign_folders())
-
-
-@functools.cache
-def _foreign_folders() -> tuple[str, ...]:
-    """Return the folders of Python's library and of oteval."""
-    names = ("stdlib", "platstdlib", "scripts")
-    folders = [Path(sysconfig.get_path(name)).resolve() for name in names]
-    folders += [Path(os.__file__).resolve().parent, Path(__file__).resolve().parents[1]]
-    return tuple(f"{folder}{os.sep}" for folder in folders)
-
-
-def shown_path(file: str) -> str:
+def _shown(file: str) -> str:
     """Return a file's path, relative to the current directory if it is below it."""
     try:
         return str(Path(file).resolve().relative_to(Path.cwd()))

@@ -2,8 +2,8 @@
 
 A tool's arguments are those that the model asked for, and its result is the one that the model
 received, since the span of a tool often has them in another form. The span's own result is kept
-beside it: the agent's code gets that from the tool, and makes the text for the model of it.
-Executions that no model asked for have the values of their span.
+beside it: the agent's code gets that from the tool, and makes the text for the model of it. Spans
+of `@oteval.tool` also have the types of values and exceptions. Executions that no model asked for have the values of their span.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from ..jsontext import canonical
+from ..instrumentation.conventions import TOOL_RAISED, TOOL_RETURNED
 from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
@@ -132,6 +133,7 @@ def _requested(
         end_ns=call.end_ns,
         trace_id=message.trace_id,
         span_id=call.span_id,
+        **_typed(run),
     )
 
 
@@ -154,4 +156,19 @@ def _unasked(tool: ToolRun) -> RecordedToolCall:
         end_ns=span.end_ns,
         trace_id=span.trace_id,
         span_id=span.span_id,
+        **_typed(tool),
     )
+
+
+def _typed(run: ToolRun | None) -> dict[str, str]:
+    """Return the value or the exception of a tool, if its span has it whole and with its type."""
+    if run is None or run.span.scope != _DECORATOR_SCOPE:
+        return {}
+    if any(gap.code in CONTENT_GAPS for gap in run.gaps):
+        return {}
+    attributes = {"returned": TOOL_RETURNED, "raised": TOOL_RAISED}
+    return {
+        field: str(run.span.attributes[name])
+        for field, name in attributes.items()
+        if name in run.span.attributes
+    }

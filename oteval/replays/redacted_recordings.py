@@ -64,6 +64,8 @@ def _json_texts(recording: Recording) -> Iterator[str]:
         yield dumps_exact(tool.arguments)
         yield tool.result or ""
         yield tool.own_result or ""
+        yield tool.returned or ""
+        yield tool.raised or ""
     for call in recording.model_calls:
         for message in (*call.request.messages, *((call.answer,) if call.answer else ())):
             yield message.content or ""
@@ -138,6 +140,8 @@ class _Redaction:
             arguments=self.json(call.arguments),
             result=self.optional(call.result),
             own_result=self.optional(call.own_result),
+            returned=self.optional(call.returned),
+            raised=self.optional(call.raised),
         )
 
     def exchange(self, exchange: Exchange) -> Exchange:

@@ -50,6 +50,7 @@ from .recording_files import load
 from .tool_adapters import install_tool_adapters, intercepted_names
 from .tool_gate import ToolGate
 from .transport import answering, async_http_client, http_client
+from .typed_answers import UnrestorableValue, typed_answer, unrestorable
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -309,7 +310,13 @@ class _RecordedTools:
     def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
         """Return the recorded answer of a call, or None to run the tool."""
         call = self._player.answer_tool(name, arguments)
-        return None if call is None else _tool_answer(call)
+        if call is None:
+            return None
+        try:
+            return typed_answer(call) or _tool_answer(call)
+        except UnrestorableValue as error:
+            noted = self._player.diverge(unrestorable(call, error))
+            return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))
 
     def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool is to be called with these arguments."""

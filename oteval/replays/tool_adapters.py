@@ -110,7 +110,9 @@ def _text(answer: ToolAnswer) -> str:
 
 
 def _raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError) -> Exception:
-    """Return the exception of a tool that failed: its own if it is a builtin one."""
+    """Return the exception of a tool that failed: its own if it was recorded or is a builtin."""
+    if isinstance(answer.raised, Exception):
+        return answer.raised
     found = getattr(builtins, answer.error_type, None)
     if isinstance(found, type) and issubclass(found, Exception):
         kind = found

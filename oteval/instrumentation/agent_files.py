@@ -1,0 +1,45 @@
+"""Which files and modules are the agent's own: not Python's library, installed packages or oteval."""
+
+from __future__ import annotations
+
+import functools
+import os
+import sys
+import sysconfig
+from pathlib import Path
+
+__all__ = ["is_agent_file", "is_agent_module"]
+
+
+@functools.cache
+def is_agent_file(file: str) -> bool:
+    """Return whether a file is part of the agent's code."""
+    if file.startswith("<"):
+        return file.startswith(("<stdin", "<ipython", "<string"))
+    path = str(Path(file).resolve())
+    parts = Path(path).parts
+    if "site-packages" in parts or "dist-packages" in parts:
+        return False
+    return not path.startswith(_foreign_folders())
+
+
+@functools.cache
+def _foreign_folders() -> tuple[str, ...]:
+    """Return the folders of Python's library and of oteval."""
+    names = ("stdlib", "platstdlib", "scripts")
+    folders = [Path(sysconfig.get_path(name)).resolve() for name in names]
+    folders += [Path(os.__file__).resolve().parent, Path(__file__).resolve().parents[1]]
+    return tuple(f"{folder}{os.sep}" for folder in folders)
+
+
+def is_agent_module(name: str) -> bool:
+    """Return whether a module that is loaded is part of the agent's code.
+
+    Args:
+        name: Its name. The module of a program without a file is.
+    """
+    module = sys.modules.get(name)
+    if module is None:
+        return False
+    file = getattr(module, "__file__", None)
+    return is_agent_file(file) if file else name == "__main__"

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
-__all__ = ["is_agent_file", "is_agent_module"]
+__all__ = ["function_line", "is_agent_file", "is_agent_module", "shown_file"]
 
 
 @functools.cache
@@ -43,3 +46,22 @@ def is_agent_module(name: str) -> bool:
         return False
     file = getattr(module, "__file__", None)
     return is_agent_file(file) if file else name == "__main__"
+
+
+def shown_file(file: str) -> str:
+    """Return a file's path, relative to the current directory if it is below it."""
+    try:
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    except (OSError, ValueError):
+        return file
+
+
+def function_line(function: Callable[..., Any]) -> str:
+    """Return where a function is defined as ``file:line in function``, or ""."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    called = inspect.unwrap(function)
+    code = getattr(called, "__code__", None) or getattr(type(called).__call__, "__code__", None)
+    if code is None:
+        return ""
+    return f"{shown_file(code.co_filename)}:{code.co_firstlineno} in {code.co_qualname}"

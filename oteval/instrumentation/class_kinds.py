@@ -28,6 +28,7 @@ __all__ = ["CLASS_KINDS", "class_name", "is_simple", "kind_of_class", "main_modu
 _NOT_STATE = frozenset(
     ("args", "__traceback__", "__context__", "__cause__", "__suppress_context__", "__dict__")
 )
+_ARGS: Any = vars(BaseException)["args"]
 _BASES = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 _MOST_CAUSES = 8
 
@@ -183,12 +184,12 @@ def _decoded_model(payload: Any, decoder: Decoder) -> Any:
     cls: Any = decoder.class_named(name)
     if not _is_model(cls):
         raise UnrestorableValue(f"{name}: is not a pydantic model any more")
+    names = set(cls.model_fields)
+    _require_same(name, names & payload["fields"].keys(), names)
     parts = [
         part if part is None else {key: decoder.value(item) for key, item in part.items()}
         for part in (payload["fields"], payload["extra"], payload["private"])
     ]
-    names = set(cls.model_fields)
-    _require_same(name, names & parts[0].keys(), names)
     value = _instance(cls, name)
     for attribute, part in zip(_MODEL_STATE, parts, strict=True):
         object.__setattr__(value, attribute, part)
@@ -242,7 +243,7 @@ def _encoded_instance(value: Any, encode: Encode) -> Any:
     if base is dict:
         plain: Any = dict(dict.items(value))
     elif base in (list, set, frozenset, tuple):
-        plain = base(base.__iter__(value))  # type: ignore[attr-defined]
+        plain = base(base.__iter__(value))
     else:
         plain = base.__new__(base, base.__getnewargs__(value)[0])  # type: ignore[attr-defined]
     return {**payload, "base": base.__name__, "value": encode(plain)}
@@ -273,7 +274,7 @@ def _decoded_instance(payload: Any, decoder: Decoder) -> Any:
 def _encoded_error(value: BaseException, encode: Encode) -> Any:
     payload: dict[str, Any] = {
         "class": class_name(type(value)),
-        "args": [encode(item) for item in BaseException.args.__get__(value)],
+        "args": [encode(item) for item in _ARGS.__get__(value)],
     }
     attributes: dict[str, Any] = {}
     lost: list[str] = []
@@ -331,7 +332,7 @@ def _decoded_error(payload: Any, decoder: Decoder) -> BaseException:
     base: Any = next(base for base in cls.__mro__ if vars(builtins).get(base.__name__) is base)
     error: BaseException = base.__new__(cls, *args)
     base.__init__(error, *args)
-    BaseException.args.__set__(error, tuple(args))
+    _ARGS.__set__(error, tuple(args))
     native = dict(reversed(list(_native_state(cls))))
     for attribute, encoded in payload.get("native", {}).items():
         try:
@@ -369,7 +370,7 @@ def _decoded_validation_error(payload: Any, decoder: Decoder) -> BaseException:
         except KeyError:
             line["type"] = PydanticCustomError(line["type"], text, line.pop("ctx", None))
     error = ValidationError.from_exception_data(payload["title"], lines)
-    BaseException.args.__set__(error, ())  # type: ignore[attr-defined]
+    _ARGS.__set__(error, ())
     return error
 
 

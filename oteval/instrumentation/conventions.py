@@ -11,11 +11,14 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from .class_kinds import class_name
 from .content import HIDDEN, MAX_TEXT, json_text, plain, shortened, typed_form
 from .provider_answers import ProviderAnswer, ReportedTokens, read_answer
 from .provider_messages import convention_messages, field_of, is_message, text_message
 
 __all__ = [
+    "AGENT_ANSWER",
+    "AGENT_RETURNED",
     "CALL_ID",
     "CONVERSATION_ID",
     "TOOL_RAISED",
@@ -24,6 +27,7 @@ __all__ = [
     "Attributes",
     "agent_input",
     "agent_output",
+    "agent_returned",
     "agent_start",
     "answer_attributes",
     "error_type",
@@ -49,11 +53,13 @@ CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
 # The conventions have no attributes for the types of values: a replay gives back what they say.
 TOOL_RETURNED: Final = "oteval.tool.returned"
+AGENT_RETURNED: Final = "oteval.agent.returned"
 TOOL_RAISED: Final = "oteval.tool.raised"
 ERROR_TYPE: Final = "error.type"
 _OPERATION: Final = "gen_ai.operation.name"
 _INPUT: Final = "gen_ai.input.messages"
-_OUTPUT: Final = "gen_ai.output.messages"
+AGENT_ANSWER: Final = "gen_ai.output.messages"
+_OUTPUT: Final = AGENT_ANSWER
 _SYSTEM: Final = "gen_ai.system_instructions"
 _DEFINITIONS: Final = "gen_ai.tool.definitions"
 # Names of options of model APIs whose attribute is named otherwise.
@@ -104,6 +110,16 @@ def agent_output(value: Any, sent: str = "") -> Attributes:
     if sent and len(text) > len(sent) and text.startswith(f"{sent[:-1]},"):
         text = f"[{text[len(sent) :]}"
     return {_OUTPUT: text}
+
+
+def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
+    """Return the attribute of the type of an agent's answer: None and the text ``None`` differ.
+
+    Args:
+        value: The answer.
+        is_closed: Whether it is what a generator had yielded when its consumer left it.
+    """
+    return {AGENT_RETURNED: "closed" if is_closed else class_name(type(value))}
 
 
 def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:

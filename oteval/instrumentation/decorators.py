@@ -11,16 +11,25 @@ import asyncio
 import functools
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from ..errors import ReplayDiverged
 from . import conventions
 from .content import is_captured, plain
 from .context import in_conversation, take_call_id
+from .agent_files import function_line
 from .delivered_values import Awaited, Cancelled, Generated
 from .faults import guarded
 from .function_wrappers import Begin, Invocation, function_name, wrap
-from .hooks import ToolAnswer, ToolHook, current_tool_hook
+from .hooks import (
+    AgentEnd,
+    AgentHook,
+    ToolAnswer,
+    ToolHook,
+    current_agent_hook,
+    current_tool_hook,
+)
 from .invocations import SpanScope, start_scope
 from .parameters import Parameters, agent_input
 from .tool_answers import give_answer
@@ -93,6 +102,7 @@ def agent(
                     output=output,
                     conversation=conversation,
                     capture_content=capture_content,
+                    function=inner,
                 ).begin
             ),
         )
@@ -183,7 +193,10 @@ class _AgentRecorder:
         output: Callable[[Any], Any] | None,
         conversation: str | None,
         capture_content: bool,
+        function: Callable[..., Any],
     ) -> None:
+        self.name = name
+        self.function = function
         self.output = output
         self.capture_content = capture_content
         self._parameters = parameters
@@ -201,39 +214,85 @@ class _AgentRecorder:
                 if found is not None:
                     context = in_conversation(str(found))
                     attributes = {**attributes, conventions.CONVERSATION_ID: str(found)}
+        hook = current_agent_hook()
         scope = start_scope(self._span_name, attributes, context=context)
-        if scope is None:
+        if scope is None and hook is None:
             return None
         sent: dict[str, Any] = {}
-        if scope.is_recording and self.capture_content and is_captured():
+        has_content = scope is not None and scope.is_recording
+        has_content = has_content and self.capture_content and is_captured()
+        if has_content or hook is not None:
             with guarded("recording the input of an agent"):
                 found = agent_input(self._input, self._parameters, args, kwargs)
                 sent = {} if found is None else conventions.agent_input(found)
+        if scope is not None and has_content:
             scope.record(lambda: sent, "recording the input of an agent")
-        return _AgentInvocation(self, scope, next(iter(sent.values()), ""))
+        question = next(iter(sent.values()), "")
+        return _AgentInvocation(self, scope, hook, question, has_content=has_content)
 
 
 class _AgentInvocation(Invocation):
     """One run of an agent."""
 
-    __slots__ = ("_recorder", "_sent")
+    __slots__ = ("_has_content", "_hook", "_is_closed", "_recorder", "_sent")
 
-    def __init__(self, recorder: _AgentRecorder, scope: SpanScope, sent: str) -> None:
+    def __init__(
+        self,
+        recorder: _AgentRecorder,
+        scope: SpanScope | None,
+        hook: AgentHook | None,
+        sent: str,
+        *,
+        has_content: bool,
+    ) -> None:
         super().__init__(scope)
         self._recorder = recorder
+        self._hook = hook
         self._sent = sent
+        self._has_content = has_content
+        self._is_closed = False
 
     def returned(self, result: Any, delivered: Any = None) -> None:
-        """Record the answer."""
-        recorder = self._recorder
-        if self.scope is None or not recorder.capture_content or not is_captured():
-            return
-        self.scope.record(
-            lambda: conventions.agent_output(
-                result if recorder.output is None else recorder.output(result), self._sent
-            ),
-            "recording the output of an agent",
-        )
+        """Record the answer, and show it to the hook."""
+        self._record(lambda: self._attributes(result))
+
+    def closed(self, *, is_async: bool = False) -> None:
+        """Record the chunks of a generator that its consumer did not read to its end."""
+        self._is_closed = True
+        super().closed(is_async=is_async)
+
+    def raised(self, error: BaseException, delivered: Any = None) -> None:
+        """Record an exception, and show it to the hook."""
+        super().raised(error, delivered)
+        if self._hook is not None and not isinstance(error, (GeneratorExit, ReplayDiverged)):
+            self._show(AgentEnd("", error=f"{type(error).__name__}: {error}"))
+
+    def _attributes(self, result: Any) -> Mapping[str, Any]:
+        output = self._recorder.output
+        answer = result if output is None else output(result)
+        returned = conventions.agent_returned(answer, is_closed=self._is_closed)
+        return returned | conventions.agent_output(answer, self._sent)
+
+    def _record(self, attributes: Callable[[], Mapping[str, Any]]) -> None:
+        if self.scope is not None and self._has_content:
+            self.scope.record(attributes, "recording the output of an agent")
+        if self._hook is not None:
+            with guarded("reading the answer of an agent for a replay"):
+                shown = attributes()
+                answer = shown.get(conventions.AGENT_ANSWER)
+                self._show(AgentEnd("", answer=answer, type=shown[conventions.AGENT_RETURNED]))
+
+    def _show(self, end: AgentEnd) -> None:
+        recorder, hook = self._recorder, self._hook
+        if hook is not None:
+            hook.agent_ended(
+                replace(
+                    end,
+                    agent=recorder.name,
+                    question=self._sent,
+                    line=function_line(recorder.function),
+                )
+            )
 
 
 class _ToolRecorder:

@@ -12,15 +12,18 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from ..errors import ConfigError
 
 __all__ = [
+    "AgentEnd",
+    "AgentHook",
     "ReturnedValue",
     "ToolAnswer",
     "ToolHook",
     "adopt_tool_hook",
+    "current_agent_hook",
     "current_tool_hook",
     "reset_tool_hook",
     "set_tool_hook",
@@ -62,6 +65,35 @@ class ToolAnswer:
     returned: ReturnedValue | None = None
     raised: BaseException | None = None
     is_cancelled: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AgentEnd:
+    """The end of one run of an agent's function.
+
+    Attributes:
+        agent: The agent's name.
+        question: The agent's input as the JSON text of messages, or "".
+        answer: The answer as the JSON text of messages; None if the function returned None.
+        type: The type of the value that the function returned, as ``module:Class``.
+        error: The exception with which the run ended, as ``ValueError: text``, or "".
+        line: The function as ``file:line in function``, or "".
+    """
+
+    agent: str
+    question: str = ""
+    answer: str | None = None
+    type: str = ""
+    error: str = ""
+    line: str = ""
+
+
+@runtime_checkable
+class AgentHook(Protocol):
+    """A tool hook that also watches the functions of agents."""
+
+    def agent_ended(self, end: AgentEnd) -> None:
+        """Take note of the end of a run."""
 
 
 class ToolHook(Protocol):
@@ -200,3 +232,12 @@ def current_tool_hook() -> ToolHook | None:
         "a tool was called in a thread that belongs to none of the replays in progress: start the "
         "thread with contextvars.copy_context().run, or replay one session at a time"
     )
+
+
+def current_agent_hook() -> AgentHook | None:
+    """Return the hook that watches agents in this context, or None."""
+    try:
+        hook = current_tool_hook()
+    except ConfigError:  # a thread that belongs to none of several replays
+        return None
+    return hook if isinstance(hook, AgentHook) else None

@@ -46,6 +46,9 @@ from .recording import (
     Fidelity as Fidelity,
 )
 from .recording import (
+    RecordedAnswer as RecordedAnswer,
+)
+from .recording import (
     RecordedModelCall as RecordedModelCall,
 )
 from .recording import (

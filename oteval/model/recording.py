@@ -21,6 +21,7 @@ __all__ = [
     "Chunk",
     "Exchange",
     "Fidelity",
+    "RecordedAnswer",
     "RecordedModelCall",
     "RecordedRequest",
     "RecordedToolCall",
@@ -188,6 +189,31 @@ class RecordedToolCall:
     raised: str | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class RecordedAnswer:
+    """The recorded end of one run of an agent.
+
+    Attributes:
+        agent: The agent's name.
+        question: The agent's input as the JSON text of messages, or "" if it is not known.
+        answer: The answer as the JSON text of messages; None if the agent returned nothing, or it
+            is not known.
+        type: The type of the value that the agent's function returned, as ``module:Class``; "" if
+            it is not known.
+        error: The exception with which the run ended, as ``ValueError: text``, or "".
+        is_decorated: Whether `@oteval.agent` recorded it: a replay sees every end of its function.
+        start_ns: The start of the run.
+    """
+
+    agent: str = ""
+    question: str = ""
+    answer: str | None = None
+    type: str = ""
+    error: str = ""
+    is_decorated: bool = False
+    start_ns: int = 0
+
+
 @dataclass(frozen=True)
 class Recording:
     """All recorded answers of one session.
@@ -201,6 +227,7 @@ class Recording:
         tool_calls: The executions of tools, by their start.
         exchanges: Other HTTP exchanges, such as those of tools, by their start.
         trajectory_ids: The ids of the session's trajectories.
+        answers: The ends of the agents' runs, by their start.
     """
 
     session: str
@@ -211,3 +238,4 @@ class Recording:
     tool_calls: tuple[RecordedToolCall, ...] = ()
     exchanges: tuple[Exchange, ...] = ()
     trajectory_ids: tuple[str, ...] = ()
+    answers: tuple[RecordedAnswer, ...] = ()

@@ -71,4 +71,5 @@ def _is_agents(module_name: str) -> bool:
 
 def _parametrised(generic: type, name: str) -> type | None:
     """Return a class such as ``Page[Order]``, which a generic model has for its parameters."""
-    return next((each for each in generic.__subclasses__() if class_name(each) == name), None)
+    subclasses: list[type] = generic.__subclasses__()
+    return next((each for each in subclasses if class_name(each) == name), None)

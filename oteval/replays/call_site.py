@@ -14,11 +14,10 @@ import functools
 import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
-from ..instrumentation.agent_files import is_agent_file
+from ..instrumentation.agent_files import is_agent_file, shown_file
 
 __all__ = ["CallSite", "call_site"]
 
@@ -70,7 +69,7 @@ def call_site() -> CallSite:
     line = ""
     for code, number, module in _frames():
         if is_agent_file(code.co_filename):
-            line = f"{_shown(code.co_filename)}:{number} in {code.co_qualname}"
+            line = f"{shown_file(code.co_filename)}:{number} in {code.co_qualname}"
             break
         modules.append(module)
     exported = any(f"{module}.".startswith(_TELEMETRY) for module in modules)
@@ -144,14 +143,6 @@ def _enclosed_futures(callback: Any) -> list[Any]:
         if asyncio.isfuture(value):
             found.append(value)
     return found
-
-
-def _shown(file: str) -> str:
-    """Return a file's path, relative to the current directory if it is below it."""
-    try:
-        return str(Path(file).resolve().relative_to(Path.cwd()))
-    except (OSError, ValueError):
-        return file
 
 
 def _client(modules: list[str]) -> str:

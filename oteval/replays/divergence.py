@@ -28,6 +28,7 @@ DivergenceKind = Literal[
     "settings",
     "extra_call",
     "missing_call",
+    "answer",
     "network",
     "process",
     "late",

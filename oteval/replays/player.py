@@ -51,7 +51,7 @@ from .recorded_tools import RecordedTools
 from .tool_gate import ToolGate
 from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
 
-__all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled"]
+__all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled", "normalizer"]
 
 Miss = Literal["strict", "error", "ordinal", "fork"]
 Tools = Literal["recorded", "run"]
@@ -180,7 +180,7 @@ class Player:
             recording.tool_calls,
             recording.model_calls,
             is_sequential=len(recording.trajectory_ids) <= 1,
-            normalized=_normalizer(patterns),
+            normalized=normalizer(patterns),
         )
         self._executed = ExecutedTools(recording.tool_calls)
         # Without spans of tools, such as in a cassette, the recording lacks those that no model
@@ -600,7 +600,8 @@ def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
     return tuple(found)
 
 
-def _normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
+def normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
+    """Return a function that replaces variable parts in a text."""
     def normalized(text: str) -> str:
         for pattern in patterns:
             text = pattern.replace(text, "*")

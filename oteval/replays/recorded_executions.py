@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 from ..jsontext import canonical
 from ..instrumentation.conventions import TOOL_RAISED, TOOL_RETURNED
@@ -160,7 +161,7 @@ def _unasked(tool: ToolRun) -> RecordedToolCall:
     )
 
 
-def _typed(run: ToolRun | None) -> dict[str, str]:
+def _typed(run: ToolRun | None) -> dict[str, Any]:
     """Return the value or the exception of a tool, if its span has it whole and with its type."""
     if run is None or run.span.scope != _DECORATOR_SCOPE:
         return {}

@@ -24,6 +24,7 @@ from ..model import Message, ToolCall
 from ..model.recording import (
     Chunk,
     Exchange,
+    RecordedAnswer,
     RecordedModelCall,
     RecordedRequest,
     RecordedToolCall,
@@ -126,7 +127,7 @@ def load(path: str | Path) -> Recording:
         found[kind].append(value)
     if len(rows) != header.pop("lines", len(rows)):
         raise InputError(f"{path}: line {len(lines)}: the file was cut: save the recording again")
-    values = _known(Recording, header)
+    values = _changed(_known(Recording, header), answers=_each(_answer))
     values |= {name: tuple(found[kind]) for kind, name in _LISTS.items()}
     try:
         return Recording(**values)
@@ -261,6 +262,10 @@ def _model_call(found: Mapping[str, Any], messages: dict[bytes, Message]) -> Rec
         choices=_each(_message),
     )
     return RecordedModelCall(**known)
+
+
+def _answer(found: Mapping[str, Any]) -> RecordedAnswer:
+    return RecordedAnswer(**_known(RecordedAnswer, found))
 
 
 def _tool_call(found: Mapping[str, Any]) -> RecordedToolCall:

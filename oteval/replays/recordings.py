@@ -21,6 +21,7 @@ from ..text import counted
 from ..wire.events import UnreadableExchange, from_log
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
+from .recorded_answers import answers_of
 from .recorded_executions import executions_of
 from .recording_files import load, save
 from .wire_calls import join_exchanges
@@ -134,6 +135,7 @@ def recording_of(
         tool_calls=tuple(_tools(family, around)),
         exchanges=tuple(_placed(joined.exchanges, family, parents)),
         trajectory_ids=session.trajectory_ids,
+        answers=answers_of(spans, tops, _members(spans, parents, family, found)),
     )
 
 
@@ -189,6 +191,25 @@ def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
         for run in one.runs
         for call in run.model_calls
     ]
+
+
+def _members(
+    spans: Sequence[Span],
+    parents: Mapping[str, str],
+    family: Sequence[TracedTrajectory],
+    found: Sequence[TracedTrajectory],
+) -> dict[str, bool]:
+    """Return whether a span belongs to a session, by its id; see `_own_exchanges`."""
+    members = {one.trajectory.id for one in family}
+    traces = {name for one in family for name in one.trajectory.trace_ids}
+    foreign = [one for one in found if one.trajectory.id not in members]
+    shared = {name for one in foreign for name in one.trajectory.trace_ids}
+    own = {span.span_id for one in family for run in one.runs for span in run.spans}
+    return {
+        span.span_id: span.trace_id in traces
+        and (span.trace_id not in shared or _is_below(span.span_id, own, parents))
+        for span in spans
+    }
 
 
 def _own_exchanges(

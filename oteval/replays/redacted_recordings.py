@@ -16,6 +16,7 @@ from ..model import (
     Chunk,
     Exchange,
     Message,
+    RecordedAnswer,
     RecordedModelCall,
     RecordedRequest,
     RecordedToolCall,
@@ -42,6 +43,7 @@ def redacted_recording(recording: Recording, redactor: SecretRedactor) -> Record
         model_calls=tuple(map(clean.model_call, recording.model_calls)),
         tool_calls=tuple(map(clean.tool_call, recording.tool_calls)),
         exchanges=tuple(map(clean.exchange, recording.exchanges)),
+        answers=tuple(map(clean.answer, recording.answers)),
     )
 
 
@@ -66,6 +68,9 @@ def _json_texts(recording: Recording) -> Iterator[str]:
         yield tool.own_result or ""
         yield tool.returned or ""
         yield tool.raised or ""
+    for answer in recording.answers:
+        yield answer.question
+        yield answer.answer or ""
     for call in recording.model_calls:
         for message in (*call.request.messages, *((call.answer,) if call.answer else ())):
             yield message.content or ""
@@ -142,6 +147,14 @@ class _Redaction:
             own_result=self.optional(call.own_result),
             returned=self.optional(call.returned),
             raised=self.optional(call.raised),
+        )
+
+    def answer(self, answer: RecordedAnswer) -> RecordedAnswer:
+        return replace(
+            answer,
+            question=self.text(answer.question),
+            answer=self.optional(answer.answer),
+            error=self.text(answer.error),
         )
 
     def exchange(self, exchange: Exchange) -> Exchange:

@@ -27,10 +27,17 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
-from ..instrumentation.hooks import ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
+from ..instrumentation.hooks import (
+    AgentEnd,
+    ToolAnswer,
+    adopt_tool_hook,
+    reset_tool_hook,
+    set_tool_hook,
+)
 from ..model import Message, RecordedToolCall, Recording, Trajectory
 from ..patterns import Pattern
 from .address_list import AddressList
+from .agent_answers import AgentAnswers
 from .conversations import conversation_of, last_answer
 from .divergence import Divergence, diverged
 from .executed_tools import ToolExecution
@@ -45,7 +52,7 @@ from .open_replays import (
     opened,
     require_no_replay,
 )
-from .player import Miss, Player, ReplayResult, Tools
+from .player import Miss, Player, ReplayResult, Tools, compiled, normalizer
 from .recording_files import load
 from .tool_adapters import install_tool_adapters, intercepted_names
 from .tool_gate import ToolGate
@@ -71,6 +78,7 @@ class ReplaySession:
         recording: The recording.
         player: The player, which answers from the recording.
         gate: Decides whether the tools can run that an answer asks for.
+        answers: The answers of agents, which are compared with the recorded ones.
     """
 
     def __init__(
@@ -113,6 +121,7 @@ class ReplaySession:
             is_optional=allowed.allows_url,
             gate=self.gate,
         )
+        self.answers = AgentAnswers(recording.answers, normalizer(compiled(normalize)))
         self._freeze = freezable([freeze] if isinstance(freeze, str) else freeze)
         self._open = OpenReplay(
             self.player,
@@ -211,7 +220,7 @@ class ReplaySession:
                 guards.enter_context(guard)
             guards.callback(self.gate.close)
             undo.callback(self._open.work.when_ended, guards.pop_all().close)
-        undo.enter_context(_tools_answered(self._open))
+        undo.enter_context(_tools_answered(self._open, self.answers))
         undo.enter_context(opened(self._open))
         if self._freeze:
             session, start_ns = self.recording.session, _start_of(self.recording)
@@ -238,7 +247,7 @@ class ReplaySession:
 
     def finish(self, *, is_complete: bool) -> ReplayResult:
         """Return the result at the end of a process; everything stays guarded until then."""
-        self._result = self.player.finish(is_complete=is_complete)
+        self._result = self._finished(is_complete=is_complete)
         return self._result
 
     def __exit__(
@@ -265,6 +274,17 @@ class ReplaySession:
             raise diverged(result.divergences[0]) from error
         if result.unguarded:
             raise ReplayUnguarded(result.unguarded[0]) from error
+
+    def _finished(self, *, is_complete: bool) -> ReplayResult:
+        """Return the result, with the answers of agents if nothing else differs."""
+        result = self.player.finish(is_complete=is_complete)
+        if not is_complete or not result.passed or result.live:
+            return result
+        return replace(
+            result,
+            divergences=tuple(self.answers.divergences()),
+            reasons=(*result.reasons, *self.answers.not_compared()),
+        )
 
     def keep(self, folder: Path) -> None:
         """Write files for the parent process, into a folder; the result needs none."""
@@ -302,10 +322,15 @@ def _count_tasks(work: Work, tasks: Iterable[asyncio.Task[Any]]) -> None:
 
 
 class _RecordedTools:
-    """The tool hook of a replay."""
+    """The tool hook of a replay, which also notes the answers of agents."""
 
-    def __init__(self, player: Player) -> None:
+    def __init__(self, player: Player, answers: AgentAnswers) -> None:
         self._player = player
+        self._answers = answers
+
+    def agent_ended(self, end: AgentEnd) -> None:
+        """Note how the run of an agent ended."""
+        self._answers.ended(end)
 
     def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
         """Return the recorded answer of a call, or None to run the tool."""
@@ -337,8 +362,8 @@ class _RecordedTools:
 class _LateTools(_RecordedTools):
     """The tool hook of threads and tasks that have outlived a replay: it refuses all calls."""
 
-    def __init__(self, replay: OpenReplay) -> None:
-        super().__init__(replay.player)
+    def __init__(self, replay: OpenReplay, answers: AgentAnswers) -> None:
+        super().__init__(replay.player, answers)
         self._replay = replay
 
     def answer(self, name: str, arguments: Mapping[str, Any]) -> ToolAnswer | None:
@@ -360,10 +385,10 @@ def _tool_answer(call: RecordedToolCall) -> ToolAnswer:
 
 
 @contextmanager
-def _tools_answered(replay: OpenReplay) -> Iterator[None]:
+def _tools_answered(replay: OpenReplay, answers: AgentAnswers) -> Iterator[None]:
     """Answer the tools of this context, and of the threads that it starts."""
-    afterwards = None if replay.is_import else _LateTools(replay)
-    token = set_tool_hook(_RecordedTools(replay.player), afterwards=afterwards)
+    afterwards = None if replay.is_import else _LateTools(replay, answers)
+    token = set_tool_hook(_RecordedTools(replay.player, answers), afterwards=afterwards)
     replay.entered = lambda: partial(adopt_tool_hook, adopt_tool_hook(token))
     try:
         yield

@@ -1,0 +1,252 @@
+"""The answers of agents: how their runs ended in a replay, compared with the recording.
+
+`@oteval.agent` reports each end of its function: the value as the messages that its span would
+have, the value's type, or the exception. Each is compared with the recorded run of the same agent
+with the same question. Where no such function ran, as with agents of frameworks, the text that the
+replay's target returned is compared with the agent's recorded answer: it must contain it.
+
+Answers are compared at the end of a replay, and only if nothing else differs: another answer is
+mostly the consequence of another difference.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..instrumentation.hooks import AgentEnd
+from ..jsontext import canonical, dumps, loads_exact
+from ..model import RecordedAnswer
+from ..serialization import to_jsonable
+from .divergence import Divergence
+from .request_key import is_same_text
+
+__all__ = ["AgentAnswers"]
+
+_NORMALIZE = "if it varies in every run: --normalize PATTERN"
+_DECORATE = (
+    "if this function returns something else than the agent's answer: decorate it with "
+    "@oteval.agent, and record the session again"
+)
+_NONE = "builtins:NoneType"
+CLOSED = "closed"
+"""The type of a generator that its consumer did not read to its end; it has no answer."""
+
+
+@dataclass(eq=False)
+class _Run:
+    """A recorded run, and whether the replay had it.
+
+    Attributes:
+        recorded: The run.
+        is_used: Whether the replay had it.
+    """
+
+    recorded: RecordedAnswer
+    is_used: bool = False
+
+
+class AgentAnswers:
+    """The recorded ends of agents' runs, and those of a replay.
+
+    Args:
+        recorded: The recorded ones.
+        normalized: Replaces variable parts in texts.
+    """
+
+    def __init__(
+        self, recorded: Sequence[RecordedAnswer], normalized: Callable[[str], str] = str
+    ) -> None:
+        self._recorded = recorded
+        self._normalized = normalized
+        self._lock = threading.Lock()
+        self._ends: list[AgentEnd] = []
+        self._returned: list[Any] = []
+        self._target_line = ""
+
+    def ended(self, end: AgentEnd) -> None:
+        """Take note of the end of a decorated agent's run."""
+        with self._lock:
+            self._ends.append(end)
+
+    def target_returned(self, value: Any, line: str = "") -> None:
+        """Take note of what the target returned for a turn.
+
+        Args:
+            value: The value; the list of chunks of a generator.
+            line: The line of the target, or "".
+        """
+        with self._lock:
+            self._returned.append(value)
+            self._target_line = line
+
+    @property
+    def returned(self) -> tuple[Any, ...]:
+        """What the target returned for each turn."""
+        return tuple(self._returned)
+
+    def is_recorded_error(self, error: BaseException) -> bool:
+        """Return whether a recorded run ended with an exception, and the agent's with the same."""
+        text = error_text(error)
+        has_ended = any(end.error == text for end in self._ends) or not self._ends
+        return has_ended and any(
+            bool(each.error) and self._is_same(each.error, text) for each in self._recorded
+        )
+
+    def divergences(self) -> list[Divergence]:
+        """Return the answers that differ from the recorded ones."""
+        with self._lock:
+            runs = [_Run(each) for each in self._recorded if each.is_decorated]
+            found = [self._difference(run, end) for run, end in self._pairs(runs)]
+            if not self._ends and self._returned:
+                found += self._target_differences()
+        return [each for each in found if each is not None]
+
+    def not_compared(self) -> list[str]:
+        """Return a line about recorded answers that nothing was compared with."""
+        with self._lock:
+            names = {end.agent for end in self._ends}
+            is_unseen = any(
+                each.is_decorated and each.agent not in names and not self._returned
+                for each in self._recorded
+            )
+            if not is_unseen or self._ends:
+                return []
+        return ["the agent's answer was not compared: no function with @oteval.agent returned"]
+
+    def _pairs(self, runs: list[_Run]) -> Iterator[tuple[_Run, AgentEnd]]:
+        """Yield each end of the replay with the recorded run that it stands for."""
+        unmatched: list[AgentEnd] = []
+        for end in self._ends:
+            candidates = [run for run in runs if not run.is_used and run.recorded.agent == end.agent]
+            run = self._best(candidates, end)
+            if run is None:
+                unmatched.append(end)
+                continue
+            run.is_used = True
+            yield run, end
+        unused = [run for run in runs if not run.is_used]
+        # An agent with another name than recorded.
+        if len(unused) == len(unmatched) == 1:
+            yield unused[0], unmatched[0]
+
+    def _best(self, candidates: list[_Run], end: AgentEnd) -> _Run | None:
+        """Return the run with the same question, and if possible the same answer."""
+        question = self._normalized(end.question)
+        asked = [
+            run
+            for run in candidates
+            if is_same_text(self._normalized(run.recorded.question), question)
+        ]
+        same = (run for run in asked if self._difference(run, end) is None)
+        return next(same, next(iter(asked or candidates), None))
+
+    def _difference(self, run: _Run, end: AgentEnd) -> Divergence | None:
+        recorded = run.recorded
+        if CLOSED in (recorded.type, end.type):
+            return None
+        if recorded.answer is None and not recorded.error and recorded.type != _NONE:
+            return None  # the recording does not contain it
+        before, after = _shown(recorded), _shown(end)
+        is_same = bool(recorded.error) == bool(end.error) and self._is_same(before, after)
+        if is_same and (not recorded.type or recorded.type == end.type):
+            return None
+        if is_same:
+            before, after = f"{before} ({recorded.type})", f"{after} ({end.type})"
+        how = "raised" if end.error else "returned"
+        was = "raised" if recorded.error else "returned"
+        return Divergence(
+            "answer",
+            f"the agent {end.agent} {how} another answer"
+            if how == was
+            else f"the agent {end.agent} {how}, but {was} in the recording",
+            recorded=before,
+            actual=after,
+            line=end.line,
+            suggestion=_NORMALIZE,
+        )
+
+    def _target_differences(self) -> list[Divergence]:
+        """Compare what the target returned with the answers of the agents that it called."""
+        recorded = [each for each in self._recorded if each.answer]
+        if len(recorded) != len(self._returned):
+            recorded, returned = recorded[-1:], self._returned[-1:]
+        else:
+            returned = self._returned
+        found = []
+        for answer, value in zip(recorded, returned, strict=True):
+            text = "".join(value) if _is_chunks(value) else value
+            before = _shown(answer)
+            if isinstance(text, str) and not self._is_within(before, text):
+                summary = f"the target did not return the answer of the agent {answer.agent}"
+                found.append(
+                    Divergence(
+                        "answer",
+                        summary.rstrip(),
+                        recorded=before,
+                        actual=text,
+                        line=self._target_line,
+                        suggestion=_DECORATE,
+                    )
+                )
+        return found
+
+    def _is_same(self, recorded: str, actual: str) -> bool:
+        return is_same_text(self._normalized(recorded), self._normalized(actual))
+
+    def _is_within(self, recorded: str, actual: str) -> bool:
+        """Return whether a text contains a recorded one, or is the JSON of the same value."""
+        if self._is_same(recorded, actual):
+            return True
+        before, after = self._normalized(recorded).strip(), self._normalized(actual).strip()
+        inside, outside = _value(before), _value(after)
+        is_json = not isinstance(inside, str) and not isinstance(outside, str)
+        return before in after or (is_json and canonical(inside) == canonical(outside))
+
+
+def error_text(error: BaseException) -> str:
+    """Return an exception as spans have it."""
+    return f"{type(error).__name__}: {error}"
+
+
+def _is_chunks(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+
+
+def _value(text: str) -> Any:
+    try:
+        return loads_exact(text)
+    except ValueError:
+        return text
+
+
+def _shown(end: RecordedAnswer | AgentEnd) -> str:
+    """Return an answer as text: that of its only message, or all of them as JSON."""
+    if end.error:
+        return end.error
+    if end.answer is None:
+        return "None"
+    messages = _value(end.answer)
+    if not isinstance(messages, list) or not all(isinstance(one, dict) for one in messages):
+        return end.answer
+    plain = [_plain_message(message) for message in messages]
+    if len(plain) == 1 and isinstance(plain[0], str):
+        return plain[0]
+    return dumps(plain)
+
+
+def _plain_message(message: dict[str, Any]) -> Any:
+    """Return a message without ids: its text, or its role and parts."""
+    parts = message.get("parts")
+    if not isinstance(parts, list) or not all(isinstance(part, dict) for part in parts):
+        return to_jsonable(message)
+    texts = [part.get("content") for part in parts if part.get("type") == "text"]
+    if len(texts) == len(parts) and message.get("role") == "assistant":
+        return "".join(str(text) for text in texts)
+    return {"role": message.get("role"), "parts": [_without_id(part) for part in parts]}
+
+
+def _without_id(part: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in part.items() if key != "id"}

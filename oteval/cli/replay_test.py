@@ -16,6 +16,7 @@ import click
 from ..config import DEFAULT_PATH
 from ..errors import ConfigError, InputError, NothingEvaluated
 from ..evaluators.functions import load_function
+from ..jsontext import dumps_exact
 from ..model import Recording
 from ..redaction import RedactionRule
 from ..redaction.secrets import SecretRedactor
@@ -140,7 +141,8 @@ def make_test(
         allow_processes=allow_processes,
     )
     recording, agent = _recording(session, db)
-    recording = redacted_recording(recording, SecretRedactor(redaction_rules(config_path)))
+    redactor = SecretRedactor(redaction_rules(config_path))
+    recording = redacted_recording(recording, redactor)
     test = ReplayTest(
         name=_name(name) if name else session_name(recording),
         recording=recording,
@@ -152,7 +154,13 @@ def make_test(
     files = _files(test, Path(folder), force=force)
     found = None if no_run else _checked(test, target, options, input_form)
     if found is not None and found.status == "passed" and found.result is not None:
-        test = replace(test, executed=found.result.executed)
+        returned = tuple(dumps_exact(one.value) for one in found.returned)
+        is_clean = all(redactor.text(text) == text for text in returned)
+        test = replace(
+            test,
+            executed=found.result.executed,
+            returned=found.returned if is_clean else (),
+        )
     _write(test, files)
     return _report(files[0], found)
 

@@ -170,13 +170,12 @@ class AgentAnswers:
 
     def _target_differences(self) -> list[Divergence]:
         """Compare what the target returned with the answers of the agents that it called."""
-        recorded = [each for each in self._recorded if each.answer]
-        if len(recorded) != len(self._returned):
-            recorded, returned = recorded[-1:], self._returned[-1:]
-        else:
-            returned = self._returned
+        recorded, returned = [each for each in self._recorded if each.answer], self._returned
+        if len(recorded) != len(returned):
+            # Several agents in a row: the last one has the answer of the whole.
+            recorded, returned = recorded[-1:], returned[-1:]
         found = []
-        for answer, value in zip(recorded, returned, strict=True):
+        for answer, value in zip(recorded, returned, strict=False):
             text = "".join(value) if _is_chunks(value) else value
             before = _shown(answer)
             if isinstance(text, str) and not self._is_within(before, text):

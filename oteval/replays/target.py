@@ -11,6 +11,7 @@ import contextvars
 import inspect
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
@@ -18,6 +19,7 @@ from ..errors import ReplayUnguarded
 from ..instrumentation.agent_files import function_line
 from ..model import Recording
 from .session import ReplaySession
+from .target_returns import returned_json
 from .verified import VerifiedSession, VerifyStatus
 
 __all__ = [
@@ -161,7 +163,8 @@ def replay_target(
         raise
     except BaseException as error:
         raised = error
-    return verified(session, raised)
+    returned = returned_json(session.answers.returned)
+    return replace(verified(session, raised), returned=returned)
 
 
 _NO_INPUT = "the recording has no message of a user; pass none with --input none"

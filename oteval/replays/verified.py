@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 
 from ..evaluators.messages import to_messages
 from ..model import Fidelity
 from .divergence import Divergence
 from .player import ReplayResult
+from .target_returns import ReturnedJson
 
 __all__ = ["VerifiedSession", "VerifyStatus", "combined", "exit_status"]
 
@@ -35,6 +36,7 @@ class VerifiedSession:
         result: The result of the player; None if the replay did not begin, or its process died.
         output: The end of the agent's output, if the session did not pass.
         seconds: How long it took.
+        returned: What the target returned for each turn, see `returned_values`.
     """
 
     session: str
@@ -43,6 +45,7 @@ class VerifiedSession:
     result: ReplayResult | None = None
     output: str = ""
     seconds: float = 0.0
+    returned: tuple[ReturnedJson, ...] = ()
 
     @property
     def fidelity(self) -> Fidelity | None:
@@ -80,6 +83,7 @@ class VerifiedSession:
             "tools": result.get("tools", {}),
             "output": self.output,
             "seconds": round(self.seconds, 3),
+            "returned": list(map(asdict, self.returned)),
         }
 
     @classmethod
@@ -92,6 +96,7 @@ class VerifiedSession:
             result=_result(value) if value["fidelity"] else None,
             output=value["output"],
             seconds=value["seconds"],
+            returned=tuple(ReturnedJson(**one) for one in value.get("returned", ())),
         )
 
 

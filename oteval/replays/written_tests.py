@@ -17,11 +17,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from ..jsontext import dumps_exact
 from ..model import Recording
 from ..text import counted, listed, printable
 from .conversations import conversation_of, last_answer
 from .executed_tools import ToolExecution, recorded_executions
 from .python_literals import WIDTH, block_text, literal, text_literal
+from .target_returns import ReturnedJson
 
 __all__ = ["AgentCall", "ReplayTest", "pytest_file", "reference_text", "session_name"]
 
@@ -33,7 +35,7 @@ _WORD = re.compile(r"[a-z0-9]+")
 # Names that the file uses itself.
 _TAKEN = frozenset(("ANSWER", "HERE", "MESSAGES", "Path", "QUESTION", "asyncio", "converse"))
 _TAKEN |= {"dedent", "json", "match", "oteval_replay", "path", "reference", "replay"}
-_TAKEN |= {"trajectory_strict_match"}
+_TAKEN |= {"answer", "answers", "to_jsonable", "trajectory_strict_match"}
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,7 @@ class ReplayTest:
         executed: The tools that the agent runs; None for those of the recording.
         agent: The name of the agent, or "".
         options: The options of the replay, as for `oteval.replay`.
+        returned: What the agent returned for each turn, if it was replayed.
     """
 
     name: str
@@ -80,6 +83,15 @@ class ReplayTest:
     executed: Sequence[ToolExecution] | None = None
     agent: str = ""
     options: tuple[tuple[str, Any], ...] = ()
+    returned: tuple[ReturnedJson, ...] = ()
+
+    @property
+    def asserts_returned(self) -> bool:
+        """Whether the test asserts what the agent returned."""
+        values = [one.value for one in self.returned]
+        is_short = len(dumps_exact(values)) <= _ANSWER
+        is_known = all(one.is_known for one in self.returned)
+        return is_known and is_short and any(value is not None for value in values)
 
     @property
     def recording_file(self) -> str:
@@ -235,12 +247,14 @@ def _imports(test: ReplayTest, code: str) -> Iterator[str]:
     root = agent.function.partition(".")[0]
     is_named = root not in _TAKEN and not root.lower().startswith("test")
     own = f"from {agent.module} import {root}" if is_named else f"import {agent.module}"
-    matcher = "from oteval import trajectory_strict_match"
+    packages = ["from oteval import trajectory_strict_match"]
+    if "to_jsonable(" in code:
+        packages.append("from oteval.serialization import to_jsonable")
+    if not agent.is_local:
+        packages.append(own)
+    yield "\n".join(sorted(packages, key=lambda line: (line[0] == "f", line.lower())))
     if agent.is_local:
-        yield matcher
         yield own
-    else:
-        yield "\n".join(sorted([matcher, own], key=lambda line: (line[0] == "f", line.lower())))
 
 
 def _function(agent: AgentCall) -> str:
@@ -262,7 +276,7 @@ def _calls(test: ReplayTest, constants: _Constants) -> Iterator[str]:
             if name in agent.keywords
         ]
         place = f"_{number}" if len(agent.turns) > 1 else ""
-        room = len(function) + len(", ".join(more)) + 30
+        room = len(function) + len(", ".join(more)) + 40
         arguments = [_argument(one, place, constants, room) for one in turn]
         yield f"{function}({', '.join([*arguments, *more])})"
 
@@ -285,22 +299,53 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
         inner = ",\n".join(f"        {one}" for one in (opened, *options))
         comma = "," if options else ""
         line = f"    with oteval_replay(\n{inner}{comma}\n    ) as replay:"
-    if not agent.is_async:
+    is_single = len(calls) == 1
+    if test.asserts_returned and not is_single:
+        yield "    answers = []"
+    if not agent.is_async or (is_single and not agent.is_generator):
         yield line
         for each in calls:
-            yield f"        {f'list({each})' if agent.is_generator else each}"
-        return
-    if len(calls) == 1 and not agent.is_generator:
-        yield line
-        yield f"        asyncio.run({calls[0]})"
+            if agent.is_async:
+                each = f"asyncio.run({each})"
+            elif agent.is_generator:
+                each = f"list({each})"
+            yield f"        {_kept(test, each)}"
         return
     yield ""
     yield "    async def converse():"
     for each in calls:
-        yield f"        {f'[_ async for _ in {each}]' if agent.is_generator else f'await {each}'}"
+        each = f"[_ async for _ in {each}]" if agent.is_generator else f"await {each}"
+        if is_single:
+            yield f"        {'return ' if test.asserts_returned else ''}{each}"
+        else:
+            yield f"        {_kept(test, each)}"
     yield ""
     yield line
-    yield "        asyncio.run(converse())"
+    run = "asyncio.run(converse())"
+    yield f"        {_kept(test, run) if is_single else run}"
+
+
+def _kept(test: ReplayTest, call: str) -> str:
+    """Return the code of a call that keeps what it returns, if the test asserts that."""
+    if not test.asserts_returned:
+        return call
+    is_single = len(test.agent_call.turns) == 1
+    return f"answer = {call}" if is_single else f"answers.append({call})"
+
+
+def _returned_assertion(test: ReplayTest, constants: _Constants) -> str:
+    """Return the line that checks what the agent returned."""
+    is_single = len(test.returned) == 1
+    name = "answer" if is_single else "answers"
+    value = test.returned[0].value if is_single else [one.value for one in test.returned]
+    if not all(one.is_exact for one in test.returned):
+        name = f"to_jsonable({name})"
+    head = f"    assert {name} == "
+    if isinstance(value, bool):
+        return f"    assert {name} is {value}"
+    if isinstance(value, str):
+        return head + constants.of_text(value, "ANSWER", len(head))
+    return head + literal(value, column=len(head), level=1)
 
 
 def _executed(test: ReplayTest) -> Sequence[ToolExecution]:
@@ -321,7 +366,9 @@ def _assertions(test: ReplayTest, constants: _Constants) -> Iterator[str]:
         head = "    assert [name for name, _ in replay.tool_calls] == "
         yield head + literal([name for name, _ in executed], column=len(head), level=1)
     answer = last_answer(test.recording.model_calls)
-    if answer and len(answer) <= _ANSWER:
+    if test.asserts_returned:
+        yield _returned_assertion(test, constants)
+    elif answer and len(answer) <= _ANSWER:
         yield f"    assert replay.answer == {constants.of_text(answer, 'ANSWER', 28)}"
     folder, _, file = test.reference_file.rpartition("/")
     yield ""

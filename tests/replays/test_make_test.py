@@ -148,6 +148,76 @@ def test_the_agent_is_replayed_once(desk: Recording, oteval: Run) -> None:
     assert Path(f"tests/test_{NAME}.py").exists()
 
 
+RETURNS = {
+    "text": ("return message.content", 'assert answer == "Refunded."'),
+    "number": ("return 7", "assert answer == 7"),
+    "flag": ("return True", "assert answer is True"),
+    "JSON": ('return {"text": message.content}', 'assert answer == {"text": "Refunded."}'),
+    "dataclass": (
+        "return dataclasses.make_dataclass('Reply', ['text'])(message.content)",
+        'assert to_jsonable(answer) == {"text": "Refunded."}',
+    ),
+    "tuple": ("return message.content, 1", 'assert to_jsonable(answer) == ["Refunded.", 1]'),
+    "nothing": ("return None", 'assert replay.answer == "Refunded."'),
+    "object": ("return object()", 'assert replay.answer == "Refunded."'),
+}
+
+
+@pytest.mark.parametrize("name", RETURNS)
+def test_the_written_test_asserts_what_the_agent_returns(
+    desk: Recording, oteval: Run, oteval_replay: Any, name: str
+) -> None:
+    """It is the return value of the target, not the model's last answer, where it can be told."""
+    code, assertion = RETURNS[name]
+    text = DESK.replace("return message.content", code).replace(
+        "import json\n", "import dataclasses\nimport json\n", 1
+    )
+    Path("desk.py").write_text(text)
+    save(desk, "session.jsonl")
+
+    done = oteval("replay", "make-test", "session.jsonl", "--target", "desk:ask")
+
+    assert done.status == 0, done.out
+    assert assertion in Path(f"tests/test_{NAME}.py").read_text()
+    written_test(Path.cwd())(oteval_replay)
+
+
+@pytest.mark.parametrize(
+    ("code", "calls", "assertion"),
+    [
+        ("return ask(question)", 'answer = stream("', 'answer == "Refunded."'),
+        ("yield ask(question)\n    yield 1", "answer = list(stream(", 'answer == ["Refunded.", 1]'),
+    ],
+    ids=["function", "generator"],
+)
+@pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+def test_chunks_and_awaited_values_are_asserted(
+    desk: Recording,
+    oteval: Run,
+    oteval_replay: Any,
+    code: str,
+    calls: str,
+    assertion: str,
+    is_async: bool,
+) -> None:
+    """Coroutines are awaited, and generators are read to their end."""
+    head = "async def" if is_async else "def"
+    Path("desk.py").write_text(f"{DESK}\n\n{head} stream(question):\n    {code}\n")
+    save(desk, "session.jsonl")
+
+    done = oteval("replay", "make-test", "session.jsonl", "--target", "desk:stream")
+
+    assert done.status == 0, done.out
+    text = Path(f"tests/test_{NAME}.py").read_text()
+    assert f"assert {assertion}" in text
+    assert is_async or calls in text
+    written_test(Path.cwd())(oteval_replay)
+    wrong = code.replace("ask(question)", "(ask(question), 'ERROR')[1]")
+    Path("desk.py").write_text(f"{DESK}\n\n{head} stream(question):\n    {wrong}\n")
+    with pytest.raises(AssertionError):
+        written_test(Path.cwd())(oteval_replay)
+
+
 def test_existing_files_are_kept(written: Path, oteval: Run) -> None:
     """Only --force overwrites them."""
     arguments = ("replay", "make-test", "session.jsonl", "--target", "desk:aask", "--no-run")

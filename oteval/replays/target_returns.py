@@ -1,0 +1,47 @@
+"""What a replay's target returned, as plain JSON that a written test can assert."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from ..instrumentation.typed_values import TooLarge, encoded, form_of, typed_text
+from ..serialization import to_jsonable
+
+__all__ = ["ReturnedJson", "returned_json"]
+
+# Kinds of values whose JSON says nothing of them, or varies.
+_VAGUE = ('"$opaque"', '"$instance"', '"$set"', '"$frozenset"', '"$float"')
+
+
+@dataclass(frozen=True, slots=True)
+class ReturnedJson:
+    """What a target returned for a turn.
+
+    Attributes:
+        value: The value as plain JSON.
+        is_exact: Whether it equals the value; otherwise it is the JSON form of the value.
+        is_known: Whether the value has a JSON form that says what it is.
+    """
+
+    value: Any = None
+    is_exact: bool = False
+    is_known: bool = True
+
+
+def returned_json(values: Iterable[Any]) -> tuple[ReturnedJson, ...]:
+    """Return the values that a target returned as plain JSON."""
+    return tuple(map(_returned_json, values))
+
+
+def _returned_json(value: Any) -> ReturnedJson:
+    try:
+        if form_of(value) is not None:
+            return ReturnedJson(value, is_exact=True)
+        text = typed_text(encoded(value))
+        if not any(tag in text for tag in _VAGUE):
+            return ReturnedJson(to_jsonable(value))
+    except (TooLarge, RecursionError, ValueError):
+        pass
+    return ReturnedJson(is_known=False)

@@ -107,14 +107,13 @@ class AgentAnswers:
     def not_compared(self) -> list[str]:
         """Return a line about recorded answers that nothing was compared with."""
         with self._lock:
-            names = {end.agent for end in self._ends}
-            is_unseen = any(
-                each.is_decorated and each.agent not in names and not self._returned
-                for each in self._recorded
-            )
-            if not is_unseen or self._ends:
+            has_answer = any(each.answer or each.error for each in self._recorded)
+            if not has_answer or self._ends or self._returned:
                 return []
-        return ["the agent's answer was not compared: no function with @oteval.agent returned"]
+        return [
+            "the agent's answer was not compared: decorate the function that returns it with "
+            "@oteval.agent"
+        ]
 
     def _pairs(self, runs: list[_Run]) -> Iterator[tuple[_Run, AgentEnd]]:
         """Yield each end of the replay with the recorded run that it stands for."""
@@ -176,9 +175,9 @@ class AgentAnswers:
             recorded, returned = recorded[-1:], returned[-1:]
         found = []
         for answer, value in zip(recorded, returned, strict=False):
-            text = "".join(value) if _is_chunks(value) else value
             before = _shown(answer)
-            if isinstance(text, str) and not self._is_within(before, text):
+            text = _comparable(value, before)
+            if text is not None and not self._is_within(before, text):
                 summary = f"the target did not return the answer of the agent {answer.agent}"
                 found.append(
                     Divergence(
@@ -210,8 +209,20 @@ def error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"
 
 
-def _is_chunks(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(isinstance(one, str) for one in value)
+def _comparable(value: Any, recorded: str) -> str | None:
+    """Return what a target returned as text; None if it may hold the answer in another form.
+
+    Args:
+        value: The value.
+        recorded: The recorded answer.
+    """
+    if isinstance(value, str):
+        return value
+    if isinstance(value, list) and value and all(isinstance(chunk, str) for chunk in value):
+        return "".join(value)
+    before, plain = _value(recorded), to_jsonable(value)
+    is_same_form = isinstance(before, dict) and isinstance(plain, dict) and before and plain
+    return dumps(plain) if is_same_form and before.keys() == plain.keys() else None
 
 
 def _value(text: str) -> Any:

@@ -7,8 +7,9 @@ from typing import Any
 
 from ..instrumentation.conventions import AGENT_RETURNED
 from ..jsontext import dumps
-from ..model import RecordedAnswer, Span
+from ..model import RecordedAnswer, Span, Trajectory
 from ..reconstruct import TracedTrajectory
+from ..reconstruct.operations import AgentRun
 
 __all__ = ["answers_of"]
 
@@ -55,12 +56,22 @@ def _decorated(span: Span) -> RecordedAnswer:
     )
 
 
+def _answer_of(agent: AgentRun, trajectory: Trajectory) -> str | None:
+    """Return the answer in an agent's span; where it has none, the last one of its model."""
+    final = agent.span.attributes.get("final_result")  # of Pydantic AI
+    if final is not None:
+        return str(final)
+    last = trajectory.messages[-1:]
+    said = agent.output or (() if not last or last[0].tool_calls else last)
+    return next((m.content for m in reversed(said) if m.role == "assistant"), None)
+
+
 def _of_frameworks(tops: Sequence[TracedTrajectory]) -> Iterator[RecordedAnswer]:
     for one in tops:
         agent = one.runs[0].agent if one.runs else None
         if agent is None:
             continue
-        text = next((m.content for m in reversed(agent.output) if m.role == "assistant"), None)
+        text = _answer_of(agent, one.trajectory)
         message = {"role": "assistant", "parts": [{"type": "text", "content": text}]}
         yield RecordedAnswer(
             agent=agent.name,

@@ -327,3 +327,17 @@ def test_a_recorded_exception_of_the_agent_is_expected(text: str, status: str) -
         raise ValueError(text)
 
     assert replay_target(ReplaySession(recording), target, "text").status == status
+
+
+def test_structured_answers_of_a_framework_are_compared() -> None:
+    """An object with the recorded fields is the answer; one with other fields may hold it."""
+    message = {"role": "assistant", "parts": [{"type": "text", "content": '{"text":"Done"}'}]}
+
+    def divergences(returned: Any) -> list[Any]:
+        answers = AgentAnswers((RecordedAnswer("clerk", answer=json.dumps([message])),))
+        answers.target_returned(returned)
+        return answers.divergences()
+
+    assert divergences(Model(text="Done")) == []
+    assert divergences({"took": 3}) == []
+    assert len(divergences(Model(text="ERROR"))) == 1

@@ -165,7 +165,9 @@ def _decoded_zone(payload: Any, _decoder: Decoder) -> timezone:
         return timezone.utc
     offset, name = payload
     unnamed = timezone(timedelta(microseconds=offset))
-    return unnamed if unnamed.tzname(None) == name else timezone(timedelta(microseconds=offset), name)
+    return (
+        unnamed if unnamed.tzname(None) == name else timezone(timedelta(microseconds=offset), name)
+    )
 
 
 def _encoded_zone_key(value: ZoneInfo, _encode: Encode) -> str:

@@ -119,7 +119,9 @@ class AgentAnswers:
         """Yield each end of the replay with the recorded run that it stands for."""
         unmatched: list[AgentEnd] = []
         for end in self._ends:
-            candidates = [run for run in runs if not run.is_used and run.recorded.agent == end.agent]
+            candidates = [
+                run for run in runs if not run.is_used and run.recorded.agent == end.agent
+            ]
             run = self._best(candidates, end)
             if run is None:
                 unmatched.append(end)

@@ -602,6 +602,7 @@ def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
 
 def normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
     """Return a function that replaces variable parts in a text."""
+
     def normalized(text: str) -> str:
         for pattern in patterns:
             text = pattern.replace(text, "*")

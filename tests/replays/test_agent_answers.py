@@ -262,9 +262,14 @@ def test_recordings_without_answers_pass() -> None:
 # Targets
 
 
-FRAMEWORK = (RecordedAnswer("clerk", answer=json.dumps(
-    [{"role": "assistant", "parts": [{"type": "text", "content": "Refunded."}]}]
-)),)
+FRAMEWORK = (
+    RecordedAnswer(
+        "clerk",
+        answer=json.dumps(
+            [{"role": "assistant", "parts": [{"type": "text", "content": "Refunded."}]}]
+        ),
+    ),
+)
 
 
 @pytest.mark.parametrize(

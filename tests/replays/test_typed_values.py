@@ -114,7 +114,9 @@ def test_a_value_comes_back_as_its_type(name: str, tmp_path: Path) -> None:
     with oteval.replay(recording):
         restored = {form: called(tool) for form, tool in tools_of(replaced, type(value)).items()}
 
-    assert {form: same(each, value) for form, each in restored.items()} == dict.fromkeys(FORMS, True)
+    assert {form: same(each, value) for form, each in restored.items()} == dict.fromkeys(
+        FORMS, True
+    )
 
 
 @pytest.mark.parametrize("name", ERRORS)

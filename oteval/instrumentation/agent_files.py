@@ -1,4 +1,4 @@
-"""Which files and modules are the agent's own: not Python's library, installed packages or oteval."""
+"""The files and modules of an agent: all but Python's library, installed packages and oteval."""
 
 from __future__ import annotations
 

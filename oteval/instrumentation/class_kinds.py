@@ -33,6 +33,7 @@ _BASES = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 _MOST_CAUSES = 8
 
 
+@functools.cache
 def main_module() -> str:
     """Return the name under which other programs import the module that this one runs."""
     main = sys.modules.get("__main__")
@@ -239,7 +240,7 @@ def _encoded_instance(value: Any, encode: Encode) -> Any:
     base = _base_of(cls)
     if base is None:
         return payload
-    # Of the base, whatever the class makes of its own iteration and conversion.
+    # By the methods of the base: the class may have overridden them.
     if base is dict:
         plain: Any = dict(dict.items(value))
     elif base in (list, set, frozenset, tuple):

@@ -20,7 +20,7 @@ import orjson
 from ..jsontext import dumps
 from ..redaction import RedactionRule, ValueRedactor
 from ..serialization import to_jsonable
-from .typed_values import TooLarge, encoded, form_of, typed_text
+from .typed_values import TooManyParts, encoded, form_of, typed_text
 
 __all__ = [
     "HIDDEN",
@@ -30,8 +30,8 @@ __all__ = [
     "plain",
     "redact_content",
     "shortened",
-    "typed_form",
     "turn_off_content",
+    "typed_form",
 ]
 
 MAX_TEXT = 1 << 20
@@ -145,7 +145,7 @@ def typed_form(value: Any) -> str | None:
             return form
         plain_form = encoded(value)
         text = typed_text(plain_form if _redactor is None else _redactor.value(plain_form))
-    except (TooLarge, RecursionError):
+    except (TooManyParts, RecursionError):
         return None
     return text if len(text) <= MAX_TEXT else None
 

@@ -51,7 +51,7 @@ _MAX_FRAMES = 50
 CONVERSATION_ID: Final = "gen_ai.conversation.id"
 CALL_ID: Final = "gen_ai.tool.call.id"
 TOOL_RESULT: Final = "gen_ai.tool.call.result"
-# The conventions have no attributes for the types of values: a replay gives back what they say.
+# The conventions have no attributes for the types of values: a replay needs them.
 TOOL_RETURNED: Final = "oteval.tool.returned"
 AGENT_RETURNED: Final = "oteval.agent.returned"
 TOOL_RAISED: Final = "oteval.tool.raised"
@@ -117,7 +117,7 @@ def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
 
     Args:
         value: The answer.
-        is_closed: Whether it is what a generator had yielded when its consumer left it.
+        is_closed: Whether it has only the chunks before the consumer left a generator.
     """
     return {AGENT_RETURNED: "closed" if is_closed else class_name(type(value))}
 

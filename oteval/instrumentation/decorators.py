@@ -16,9 +16,9 @@ from typing import Any, TypeVar, overload
 
 from ..errors import ReplayDiverged
 from . import conventions
+from .agent_files import function_line
 from .content import is_captured, plain
 from .context import in_conversation, take_call_id
-from .agent_files import function_line
 from .delivered_values import Awaited, Cancelled, Generated
 from .faults import guarded
 from .function_wrappers import Begin, Invocation, function_name, wrap
@@ -252,7 +252,7 @@ class _AgentInvocation(Invocation):
         self._has_content = has_content
         self._is_closed = False
 
-    def returned(self, result: Any, delivered: Any = None) -> None:
+    def returned(self, result: Any, delivered: Any = None) -> None:  # noqa: ARG002
         """Record the answer, and show it to the hook."""
         self._record(lambda: self._attributes(result))
 

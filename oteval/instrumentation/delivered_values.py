@@ -1,4 +1,4 @@
-"""What a tool hands to its caller in place of a result: a generator, or work that is awaited.
+"""Results that a tool delivers later: those of a generator, or of a coroutine.
 
 They are recorded with their chunks and their end, and `work` gives a caller the same again.
 """

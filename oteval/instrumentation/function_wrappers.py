@@ -56,16 +56,16 @@ class Invocation:
 
         Args:
             result: The result.
-            delivered: What the caller received in its place, a generator or a coroutine, or None.
+            delivered: The generator or coroutine that the caller received in its place, or None.
         """
         raise NotImplementedError
 
-    def raised(self, error: BaseException, delivered: Any = None) -> None:
+    def raised(self, error: BaseException, delivered: Any = None) -> None:  # noqa: ARG002
         """Record an exception.
 
         Args:
             error: The exception.
-            delivered: What the caller received before it, a generator or a coroutine, or None.
+            delivered: The generator or coroutine that the caller received before it, or None.
         """
         if self.scope is not None:
             self.scope.fail(error)

@@ -1,8 +1,9 @@
 """Recorded answers of tools, as values of the types that the tools declare.
 
 A recording has the values that `@oteval.tool` has seen with their types. Others it has as text, but
-the agent's code expects a value of the tool's return type. So pydantic reads the text by the tool's return annotation. Without an annotation, text that
-is JSON as `oteval.tool` writes it becomes the value, and all other text stays text.
+the agent's code expects a value of the tool's return type. So pydantic reads the text by the tool's
+return annotation. Without an annotation, text that is JSON as `oteval.tool` writes it becomes the
+value, and all other text stays text.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Values with their types as text, so that a replay gives back what a tool returned or raised.
+"""Values with their types as text, so that a replay gives back equal ones.
 
 The text of a value is one of these:
 
@@ -22,7 +22,7 @@ from .class_kinds import CLASS_KINDS, class_name, kind_of_class
 from .delivered_values import DELIVERED_KINDS
 from .value_kinds import LIBRARY_KINDS, UnrestorableValue, ValueKind
 
-__all__ = ["TooLarge", "UnrestorableValue", "encoded", "form_of", "restored", "typed_text"]
+__all__ = ["TooManyParts", "UnrestorableValue", "encoded", "form_of", "restored", "typed_text"]
 
 _AS_TEXT, _AS_JSON = "text", "json"
 _OPAQUE = "$opaque"
@@ -33,7 +33,7 @@ _EXACT = LIBRARY_KINDS | DELIVERED_KINDS
 _KINDS = {kind.tag: kind for kind in (*_EXACT.values(), *(kind for _, kind in CLASS_KINDS))}
 
 
-class TooLarge(ValueError):
+class TooManyParts(ValueError):
     """A value has more parts than are recorded."""
 
 
@@ -41,7 +41,7 @@ def form_of(value: Any) -> str | None:
     """Return ``text`` or ``json`` for a value that the text of a result defines, else None.
 
     Raises:
-        TooLarge: The value has too many parts.
+        TooManyParts: The value has too many parts.
     """
     if type(value) is str:
         return _AS_TEXT if _is_encodable(value) else None
@@ -63,7 +63,7 @@ def _is_json(value: Any, left: list[int], depth: int) -> bool:
         return False
     left[0] -= len(value)
     if left[0] < 0 or depth == 0:
-        raise TooLarge
+        raise TooManyParts
     if cls is list:
         return all(_is_json(item, left, depth - 1) for item in value)
     return all(
@@ -87,7 +87,7 @@ def encoded(value: Any) -> Any:
     """Return a value as plain JSON with its types.
 
     Raises:
-        TooLarge: It has too many parts.
+        TooManyParts: It has too many parts.
     """
     try:
         return _Encoder().value(value)
@@ -106,13 +106,13 @@ class _Encoder:
         """Return the encoded form of a part.
 
         Raises:
-            TooLarge: The whole has too many parts.
+            TooManyParts: The whole has too many parts.
             UnrestorableValue: It is of no kind in the table.
         """
         cls = type(value)
         self._left -= 1
         if self._left < 0 or self._depth > _DEEPEST:
-            raise TooLarge
+            raise TooManyParts
         self._depth += 1
         try:
             if cls is list:

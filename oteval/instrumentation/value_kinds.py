@@ -16,7 +16,7 @@ import types
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date, datetime, time, timedelta, timezone
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
 from typing import Any, Protocol
@@ -157,12 +157,12 @@ def _decoded_time(payload: Any, decoder: Decoder) -> time:
 
 def _encoded_zone(value: timezone, _encode: Encode) -> Any:
     offset, name = value.utcoffset(None), value.tzname(None)
-    return [offset / timedelta(microseconds=1), name] if value != timezone.utc else []
+    return [offset / timedelta(microseconds=1), name] if value != UTC else []
 
 
 def _decoded_zone(payload: Any, _decoder: Decoder) -> timezone:
     if not payload:
-        return timezone.utc
+        return UTC
     offset, name = payload
     unnamed = timezone(timedelta(microseconds=offset))
     return (

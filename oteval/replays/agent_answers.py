@@ -72,7 +72,7 @@ class AgentAnswers:
             self._ends.append(end)
 
     def target_returned(self, value: Any, line: str = "") -> None:
-        """Take note of what the target returned for a turn.
+        """Take note of the result of the target for a turn.
 
         Args:
             value: The value; the list of chunks of a generator.
@@ -84,7 +84,7 @@ class AgentAnswers:
 
     @property
     def returned(self) -> tuple[Any, ...]:
-        """What the target returned for each turn."""
+        """The results of the target, by turn."""
         return tuple(self._returned)
 
     def is_recorded_error(self, error: BaseException) -> bool:
@@ -170,7 +170,7 @@ class AgentAnswers:
         )
 
     def _target_differences(self) -> list[Divergence]:
-        """Compare what the target returned with the answers of the agents that it called."""
+        """Compare the results of the target with the answers of the agents that it called."""
         recorded, returned = [each for each in self._recorded if each.answer], self._returned
         if len(recorded) != len(returned):
             # Several agents in a row: the last one has the answer of the whole.
@@ -212,7 +212,7 @@ def error_text(error: BaseException) -> str:
 
 
 def _comparable(value: Any, recorded: str) -> str | None:
-    """Return what a target returned as text; None if it may hold the answer in another form.
+    """Return the result of a target as text; None if it may hold the answer in another form.
 
     Args:
         value: The value.

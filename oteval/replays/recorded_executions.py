@@ -3,7 +3,8 @@
 A tool's arguments are those that the model asked for, and its result is the one that the model
 received, since the span of a tool often has them in another form. The span's own result is kept
 beside it: the agent's code gets that from the tool, and makes the text for the model of it. Spans
-of `@oteval.tool` also have the types of values and exceptions. Executions that no model asked for have the values of their span.
+of `@oteval.tool` also have the types of values and exceptions. Executions that no model asked for
+have the values of their span.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a replay's target returned, as plain JSON that a written test can assert."""
+"""The results of a replay's target as plain JSON that a written test can assert."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from ..instrumentation.typed_values import TooLarge, encoded, form_of, typed_text
+from ..instrumentation.typed_values import TooManyParts, encoded, form_of, typed_text
 from ..serialization import to_jsonable
 
 __all__ = ["ReturnedJson", "returned_json"]
@@ -17,12 +17,12 @@ _VAGUE = ('"$opaque"', '"$instance"', '"$set"', '"$frozenset"', '"$float"')
 
 @dataclass(frozen=True, slots=True)
 class ReturnedJson:
-    """What a target returned for a turn.
+    """The result of a target for a turn.
 
     Attributes:
         value: The value as plain JSON.
         is_exact: Whether it equals the value; otherwise it is the JSON form of the value.
-        is_known: Whether the value has a JSON form that says what it is.
+        is_known: Whether the value has a JSON form with all of its content.
     """
 
     value: Any = None
@@ -42,6 +42,6 @@ def _returned_json(value: Any) -> ReturnedJson:
         text = typed_text(encoded(value))
         if not any(tag in text for tag in _VAGUE):
             return ReturnedJson(to_jsonable(value))
-    except (TooLarge, RecursionError, ValueError):
+    except (TooManyParts, RecursionError, ValueError):
         pass
     return ReturnedJson(is_known=False)

@@ -36,7 +36,7 @@ class VerifiedSession:
         result: The result of the player; None if the replay did not begin, or its process died.
         output: The end of the agent's output, if the session did not pass.
         seconds: How long it took.
-        returned: What the target returned for each turn, see `returned_values`.
+        returned: The results of the target, by turn.
     """
 
     session: str

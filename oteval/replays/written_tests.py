@@ -73,7 +73,7 @@ class ReplayTest:
         executed: The tools that the agent runs; None for those of the recording.
         agent: The name of the agent, or "".
         options: The options of the replay, as for `oteval.replay`.
-        returned: What the agent returned for each turn, if it was replayed.
+        returned: The results of the agent, by turn, if it was replayed.
     """
 
     name: str
@@ -87,7 +87,7 @@ class ReplayTest:
 
     @property
     def asserts_returned(self) -> bool:
-        """Whether the test asserts what the agent returned."""
+        """Whether the test asserts the results of the agent."""
         values = [one.value for one in self.returned]
         is_short = len(dumps_exact(values)) <= _ANSWER
         is_known = all(one.is_known for one in self.returned)
@@ -326,7 +326,7 @@ def _replayed(test: ReplayTest, calls: Sequence[str]) -> Iterator[str]:
 
 
 def _kept(test: ReplayTest, call: str) -> str:
-    """Return the code of a call that keeps what it returns, if the test asserts that."""
+    """Return the code of a call that keeps its result, if the test asserts it."""
     if not test.asserts_returned:
         return call
     is_single = len(test.agent_call.turns) == 1
@@ -334,7 +334,7 @@ def _kept(test: ReplayTest, call: str) -> str:
 
 
 def _returned_assertion(test: ReplayTest, constants: _Constants) -> str:
-    """Return the line that checks what the agent returned."""
+    """Return the line that checks the results of the agent."""
     is_single = len(test.returned) == 1
     name = "answer" if is_single else "answers"
     value = test.returned[0].value if is_single else [one.value for one in test.returned]

@@ -195,9 +195,11 @@ def test_answers_of_sub_agents_belong_to_their_questions() -> None:
 
     with oteval.replay(recording):
         run(("b", "no"), ("a", "yes"))()
-    with pytest.raises(ReplayDiverged, match="the agent checker returned another answer"):
-        with oteval.replay(recording):
-            run(("a", "yes"), ("b", "maybe"))()
+    with (
+        pytest.raises(ReplayDiverged, match="the agent checker returned another answer"),
+        oteval.replay(recording),
+    ):
+        run(("a", "yes"), ("b", "maybe"))()
 
 
 def test_a_renamed_agent_is_compared() -> None:

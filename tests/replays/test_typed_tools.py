@@ -8,6 +8,7 @@ import json
 import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, make_dataclass, replace
 from decimal import Decimal
 from types import ModuleType
@@ -344,10 +345,8 @@ def test_a_value_that_cannot_be_restored_stops_the_replay(name: str, is_error: b
         return make()
 
     def use() -> None:
-        try:
+        with suppress(ValueError):
             look_up()
-        except ValueError:
-            pass
 
     recording = recording_of_tool(use)
 

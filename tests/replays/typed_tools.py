@@ -179,7 +179,7 @@ VALUES: dict[str, object] = {
     "set": {1, 2, 3},
     "frozenset": frozenset({"a"}),
     "dict": {"a": [1, {"b": None}]},
-    "dict of numbers": {1: "one", (2, 3): "two", None: 0, True: b"x"},
+    "dict of numbers": {1: "one", (2, 3): "two", None: 0, False: b"x"},
     "dict with tags": {"$decimal": "1.5", "$$x": 1},
     "ordered dict": OrderedDict(b=1, a=2),
     "defaultdict": defaultdict(list, a=[1]),

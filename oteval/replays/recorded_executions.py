@@ -10,7 +10,7 @@ have the values of their span.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import ToolRun
+from .reported_errors import reported_error
 
 __all__ = ["asked_executions", "executions_in", "executions_of"]
 
@@ -36,6 +37,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
     decorated = {tool.span.span_id for tool in runs if tool.span.scope == _DECORATOR_SCOPE}
     by_span = {tool.span.span_id: tool for tool in runs}
     agents = _agent_tools(session)
+    escaped = _escaped(session)
     found: list[RecordedToolCall] = []
     placed: set[str] = set()
     for one in session:
@@ -44,9 +46,9 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
                 continue
             placed.add(call.span_id)
             placed.discard("")
-            made = _requested(message, call, result, by_span.get(call.span_id))
+            made = _requested(message, call, result, by_span.get(call.span_id), escaped)
             found.append(replace(made, runs_agent=call.span_id in agents))
-    found += [_unasked(tool) for tool in runs if tool.span.span_id not in placed]
+    found += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
     found = [replace(one, is_decorated=one.span_id in decorated) for one in found]
     return sorted(found, key=lambda one: one.start_ns)
 
@@ -57,7 +59,9 @@ def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:
     Args:
         messages: The messages of a conversation.
     """
-    return [_requested(message, call, result, None) for message, call, result in _asked(messages)]
+    return [
+        _requested(message, call, result, None, {}) for message, call, result in _asked(messages)
+    ]
 
 
 def asked_executions(
@@ -116,7 +120,11 @@ def _take_result(call: ToolCall, results: list[Message]) -> Message | None:
 
 
 def _requested(
-    message: Message, call: ToolCall, result: Message | None, run: ToolRun | None
+    message: Message,
+    call: ToolCall,
+    result: Message | None,
+    run: ToolRun | None,
+    escaped: Mapping[str, str],
 ) -> RecordedToolCall:
     known = run.result if run else None
     arguments = call.arguments
@@ -135,7 +143,7 @@ def _requested(
         end_ns=call.end_ns,
         trace_id=message.trace_id,
         span_id=call.span_id,
-        **_typed(run),
+        **_typed(run, escaped),
     )
 
 
@@ -146,7 +154,7 @@ def _own_result(received: str | None, run: ToolRun | None) -> str | None:
     return None if any(gap.code in CONTENT_GAPS for gap in run.gaps) else run.result
 
 
-def _unasked(tool: ToolRun) -> RecordedToolCall:
+def _unasked(tool: ToolRun, escaped: Mapping[str, str]) -> RecordedToolCall:
     span = tool.span
     return RecordedToolCall(
         name=tool.name,
@@ -158,14 +166,34 @@ def _unasked(tool: ToolRun) -> RecordedToolCall:
         end_ns=span.end_ns,
         trace_id=span.trace_id,
         span_id=span.span_id,
-        **_typed(tool),
+        **_typed(tool, escaped),
     )
 
 
-def _typed(run: ToolRun | None) -> dict[str, Any]:
-    """Return the value or the exception of a tool, if its span has it whole and with its type."""
-    if run is None or run.span.scope != _DECORATOR_SCOPE:
+def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
+    """Return the reported exceptions of tools after which no model was asked, by their spans."""
+    escaped: dict[str, str] = {}
+    for one in session:
+        for run in one.runs:
+            last_ns = max((call.span.start_ns for call in run.model_calls), default=0)
+            for tool in run.tool_runs:
+                error = reported_error(tool.span) if tool.is_error else None
+                if error is not None and last_ns < tool.span.end_ns:
+                    escaped[tool.span.span_id] = error
+    return escaped
+
+
+def _typed(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
+    """Return the value or the exception of a tool, if its span has it whole and with its type.
+
+    Args:
+        run: The tool.
+        escaped: The exceptions that no model has seen, by the spans of frameworks' tools.
+    """
+    if run is None:
         return {}
+    if run.span.scope != _DECORATOR_SCOPE:
+        return {"raised": escaped.get(run.span.span_id)}
     if any(gap.code in CONTENT_GAPS for gap in run.gaps):
         return {}
     attributes = {"returned": TOOL_RETURNED, "raised": TOOL_RAISED}

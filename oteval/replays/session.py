@@ -54,6 +54,7 @@ from .open_replays import (
 )
 from .player import Miss, Player, ReplayResult, Tools, compiled, normalizer
 from .recording_files import load
+from .reported_errors import reported_answer
 from .tool_adapters import install_tool_adapters, intercepted_names
 from .tool_gate import ToolGate
 from .transport import answering, async_http_client, http_client
@@ -338,7 +339,7 @@ class _RecordedTools:
         if call is None:
             return None
         try:
-            return typed_answer(call) or _tool_answer(call)
+            return reported_answer(call) or typed_answer(call) or _tool_answer(call)
         except UnrestorableValue as error:
             noted = self._player.diverge(unrestorable(call, error))
             return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))

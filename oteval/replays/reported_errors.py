@@ -1,0 +1,83 @@
+"""Exceptions of tools as instrumentations report them: a type and a text in a span's event.
+
+They are raised again where a tool of a framework failed and its model never received a text: the
+framework handles them as it did. A class that cannot be found, or that makes another text of it, is
+not guessed.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from typing import Any
+
+from ..instrumentation.hooks import ToolAnswer
+from ..instrumentation.typed_values import UnrestorableValue, restored
+from ..jsontext import dumps
+from ..model import RecordedToolCall, Span
+from .agent_classes import agent_class
+
+__all__ = ["reported_answer", "reported_error"]
+
+_TAG = "$reported"
+
+
+def reported_error(span: Span) -> str | None:
+    """Return the exception that a span reports, as the text of a recorded one; None without any.
+
+    Args:
+        span: The span of a tool.
+    """
+    for event in span.events:
+        kind, text = (event.attributes.get(f"exception.{key}") for key in ("type", "message"))
+        if event.name == "exception" and kind:
+            return dumps({_TAG: {"type": str(kind), "message": str(text or "")}})
+    return None
+
+
+def reported_answer(call: RecordedToolCall) -> ToolAnswer | None:
+    """Return the answer that raises a reported exception; None if the call has no such exception.
+
+    Args:
+        call: The execution.
+    """
+    if call.raised is None or not call.raised.startswith(f'{{"{_TAG}"'):
+        return None
+    reported = json.loads(call.raised)[_TAG]
+    name, text = reported["type"], reported["message"]
+    # The text stands for the exception only if no message has it: the model received none.
+    return ToolAnswer(
+        None, error=text, error_type=name.rpartition(".")[2], raised=_exception(name, text)
+    )
+
+
+def _exception(name: str, text: str) -> BaseException | None:
+    for class_name in _class_names(name):
+        for argument in (text, _literal(text)):
+            form = dumps({"$exception": {"class": class_name, "args": [argument]}})
+            try:
+                error = restored(form, "", agent_class)
+                if isinstance(error, Exception) and str(error) == text:
+                    return error
+            except (UnrestorableValue, ArithmeticError, AttributeError, LookupError, TypeError):
+                continue
+    return None
+
+
+def _class_names(name: str) -> Iterator[str]:
+    """Yield the forms ``module:Class`` of a dotted name; without a module it is that of a builtin."""
+    parts = name.split(".")
+    if len(parts) == 1:
+        yield f"builtins:{name}"
+    for length in range(len(parts) - 1, 0, -1):
+        yield f"{'.'.join(parts[:length])}:{'.'.join(parts[length:])}"
+
+
+def _literal(text: str) -> Any:
+    """Return the argument of a `KeyError`, whose text is the argument's literal."""
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return text
+    return value if isinstance(value, (str, int)) else text

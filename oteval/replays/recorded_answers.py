@@ -10,6 +10,7 @@ from ..jsontext import dumps
 from ..model import RecordedAnswer, Span, Trajectory
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import AgentRun
+from .reported_errors import reported_text
 
 __all__ = ["answers_of"]
 
@@ -76,6 +77,6 @@ def _of_frameworks(tops: Sequence[TracedTrajectory]) -> Iterator[RecordedAnswer]
         yield RecordedAnswer(
             agent=agent.name,
             answer=dumps([message]) if text else None,
-            error=agent.span.status_message if agent.span.is_error else "",
+            error=reported_text(agent.span),
             start_ns=agent.span.start_ns,
         )

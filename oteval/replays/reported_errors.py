@@ -9,16 +9,19 @@ from __future__ import annotations
 
 import ast
 import json
+import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ..instrumentation.agent_files import is_agent_module
+from ..instrumentation.class_kinds import class_name
 from ..instrumentation.hooks import ToolAnswer
 from ..instrumentation.typed_values import UnrestorableValue, restored
 from ..jsontext import dumps
 from ..model import RecordedToolCall, Span
 from .agent_classes import agent_class
 
-__all__ = ["reported_answer", "reported_error"]
+__all__ = ["reported_answer", "reported_error", "reported_text"]
 
 _TAG = "$reported"
 
@@ -33,7 +36,21 @@ def reported_error(span: Span) -> str | None:
         kind, text = (event.attributes.get(f"exception.{key}") for key in ("type", "message"))
         if event.name == "exception" and kind:
             return dumps({_TAG: {"type": str(kind), "message": str(text or "")}})
-    return None
+    kind = span.attributes.get("error.type")
+    if not span.is_error or not kind:
+        return None
+    name = str(kind).rpartition(".")[2]
+    text = span.status_message.removeprefix(f"{name}: ")
+    return dumps({_TAG: {"type": str(kind), "message": text}})
+
+
+def reported_text(span: Span) -> str:
+    """Return the exception that a span reports as ``ValueError: text``, or ""."""
+    form = reported_error(span)
+    if form is None:
+        return span.status_message if span.is_error else ""
+    reported = json.loads(form)[_TAG]
+    return f"{reported['type'].rpartition('.')[2]}: {reported['message']}"
 
 
 def reported_answer(call: RecordedToolCall) -> ToolAnswer | None:
@@ -53,9 +70,9 @@ def reported_answer(call: RecordedToolCall) -> ToolAnswer | None:
 
 
 def _exception(name: str, text: str) -> BaseException | None:
-    for class_name in _class_names(name):
+    for class_path in _class_names(name):
         for argument in (text, _literal(text)):
-            form = dumps({"$exception": {"class": class_name, "args": [argument]}})
+            form = dumps({"$exception": {"class": class_path, "args": [argument]}})
             try:
                 error = restored(form, "", agent_class)
                 if isinstance(error, Exception) and str(error) == text:
@@ -66,12 +83,22 @@ def _exception(name: str, text: str) -> BaseException | None:
 
 
 def _class_names(name: str) -> Iterator[str]:
-    """Yield the forms ``module:Class`` of a dotted name; without a module it is that of a builtin."""
+    """Yield the forms ``module:Class`` of a dotted name, which of a builtin has no module."""
     parts = name.split(".")
     if len(parts) == 1:
         yield f"builtins:{name}"
+        yield from _own_classes(name)
     for length in range(len(parts) - 1, 0, -1):
         yield f"{'.'.join(parts[:length])}:{'.'.join(parts[length:])}"
+
+
+def _own_classes(name: str) -> Iterator[str]:
+    """Yield the class of a name in the agent's own modules, if it is the only one."""
+    modules = [module for key, module in list(sys.modules.items()) if is_agent_module(key)]
+    members = [vars(module).get(name) for module in modules]
+    own = {each for each in members if isinstance(each, type) and is_agent_module(each.__module__)}
+    if len(own) == 1:
+        yield class_name(own.pop())
 
 
 def _literal(text: str) -> Any:

@@ -159,8 +159,11 @@ def replay_target(
                 if loop is not None:
                     loop.run(_cancel_others())
             session.settle()
-    except (KeyboardInterrupt, GeneratorExit):
-        raise
+    except (KeyboardInterrupt, GeneratorExit) as error:
+        # One that a recorded tool raised is the agent's; all others are the user's.
+        if not session.answers.is_recorded_error(error):
+            raise
+        raised = error
     except BaseException as error:
         raised = error
     returned = returned_json(session.answers.returned)

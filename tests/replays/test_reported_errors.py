@@ -13,6 +13,8 @@ from oteval.reconstruct import reconstruct_with_runs
 from oteval.replays.recorded_executions import executions_of
 from oteval.replays.reported_errors import reported_answer
 
+from .typed_tools import ShopError
+
 
 def span(kind: str, text: str, **more: Any) -> Span:
     """Return the span of a framework's tool that raised."""
@@ -47,6 +49,7 @@ def answer_of(kind: str, text: str) -> tuple[RecordedToolCall, ToolAnswer]:
         ("KeyError", "'order'", ("order",)),
         ("KeyError", "7", (7,)),
         ("json.decoder.JSONDecodeError", "bad", ("bad",)),
+        (ShopError.__name__, "closed", ("closed",)),
         ("tests.replays.typed_tools.Stopless", "bad", None),
         ("tests.replays.typed_tools.ShopError", "closed", ("closed",)),
         ("tests.replays.typed_tools.KeywordError", "code 7", None),

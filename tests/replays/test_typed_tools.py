@@ -7,7 +7,7 @@ import enum
 import json
 import sys
 import threading
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, make_dataclass, replace
 from decimal import Decimal
@@ -51,10 +51,10 @@ class Counted:
         self.runs = 0
 
 
-def streaming(form: str, counted: Counted, end: Callable[[], Any] = lambda: None) -> Any:
+def streaming(form: str, counted: Counted, end: Callable[[], object] = lambda: None) -> Any:
     """Return a tool that yields, and ends with the result of a function."""
 
-    def chunks() -> Iterator[Any]:
+    def chunks() -> Any:
         counted.runs += 1
         yield Decimal("1.5")
         yield (1, "b")
@@ -367,8 +367,13 @@ def module_with(name: str, **members: Any) -> ModuleType:
     return module
 
 
+def color_enum(members: dict[str, str]) -> type[enum.Enum]:
+    """Return an enum of colors."""
+    return enum.Enum("Color", members)  # type: ignore[return-value]
+
+
 NEW_FIELDS = make_dataclass("Order", ["number", "total"])
-OTHER = enum.Enum("Color", {"GREEN": "g"})
+OTHER = color_enum({"GREEN": "g"})
 
 
 @pytest.mark.parametrize(
@@ -376,16 +381,16 @@ OTHER = enum.Enum("Color", {"GREEN": "g"})
     [
         (make_dataclass("Order", ["number"]), NEW_FIELDS, lambda cls: cls(17), "other fields"),
         (make_dataclass("Order", ["number"]), OTHER, lambda cls: cls(17), "no such class"),
-        (enum.Enum("Color", {"RED": "r"}), OTHER, lambda cls: cls.RED, "no member RED"),
+        (color_enum({"RED": "r"}), OTHER, lambda cls: cls.RED, "no member RED"),
         (
-            enum.Enum("Color", {"RED": "r"}),
-            enum.Enum("Color", {"RED": "x"}),
+            color_enum({"RED": "r"}),
+            color_enum({"RED": "x"}),
             lambda cls: cls.RED,
             "RED has another value",
         ),
         (
             type("Color", (Exception,), {}),
-            enum.Enum("Color", {"RED": "x"}),
+            color_enum({"RED": "x"}),
             lambda cls: cls("x"),
             "is not an exception any more",
         ),

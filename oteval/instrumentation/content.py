@@ -26,6 +26,7 @@ __all__ = [
     "HIDDEN",
     "MAX_TEXT",
     "is_captured",
+    "is_plain_json",
     "json_text",
     "plain",
     "redact_content",
@@ -131,6 +132,14 @@ def json_text(value: Any) -> str:
     except Exception:
         text = dumps(plain(value))
     return text[:MAX_TEXT]
+
+
+def is_plain_json(value: Any) -> bool:
+    """Return whether the JSON text of a value has its types too."""
+    try:
+        return form_of(value) is not None
+    except (TooManyParts, RecursionError):
+        return False
 
 
 def typed_form(value: Any) -> str | None:

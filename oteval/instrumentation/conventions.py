@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from .class_kinds import class_name
-from .content import HIDDEN, MAX_TEXT, json_text, plain, shortened, typed_form
+from .content import HIDDEN, MAX_TEXT, is_plain_json, json_text, plain, shortened, typed_form
 from .provider_answers import ProviderAnswer, ReportedTokens, read_answer
 from .provider_messages import convention_messages, field_of, is_message, text_message
 
@@ -21,6 +21,7 @@ __all__ = [
     "AGENT_RETURNED",
     "CALL_ID",
     "CONVERSATION_ID",
+    "OF_OBJECTS",
     "TOOL_RAISED",
     "TOOL_RESULT",
     "TOOL_RETURNED",
@@ -54,6 +55,7 @@ TOOL_RESULT: Final = "gen_ai.tool.call.result"
 # The conventions have no attributes for the types of values: a replay needs them.
 TOOL_RETURNED: Final = "oteval.tool.returned"
 AGENT_RETURNED: Final = "oteval.agent.returned"
+OF_OBJECTS: Final = " of objects"
 TOOL_RAISED: Final = "oteval.tool.raised"
 ERROR_TYPE: Final = "error.type"
 _OPERATION: Final = "gen_ai.operation.name"
@@ -119,7 +121,9 @@ def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
         value: The answer.
         is_closed: Whether it has only the chunks before the consumer left a generator.
     """
-    return {AGENT_RETURNED: "closed" if is_closed else class_name(type(value))}
+    if is_closed:
+        return {AGENT_RETURNED: "closed"}
+    return {AGENT_RETURNED: class_name(type(value)) + ("" if is_plain_json(value) else OF_OBJECTS)}
 
 
 def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:

@@ -11,11 +11,13 @@ mostly the consequence of another difference.
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..instrumentation.conventions import OF_OBJECTS
 from ..instrumentation.hooks import AgentEnd
 from ..jsontext import canonical, dumps, loads_exact
 from ..model import RecordedAnswer
@@ -31,6 +33,12 @@ _DECORATE = (
     "@oteval.agent, and record the session again"
 )
 _NONE = "builtins:NoneType"
+# Objects of libraries have ids and times that differ in every run: uuids, and times of ISO 8601.
+_VARIABLE = re.compile(
+    r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}"
+    r"|\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d+)?)?(?:Z|[+-]\d\d:?\d\d)?",
+    re.IGNORECASE,
+)
 CLOSED = "closed"
 """The type of a generator that its consumer did not read to its end; it has no answer."""
 
@@ -151,7 +159,10 @@ class AgentAnswers:
         if recorded.answer is None and not recorded.error and recorded.type != _NONE:
             return None  # the recording does not contain it
         before, after = _shown(recorded), _shown(end)
-        is_same = bool(recorded.error) == bool(end.error) and self._is_same(before, after)
+        pair = before, after
+        if recorded.type.endswith(OF_OBJECTS):
+            pair = _VARIABLE.sub("*", before), _VARIABLE.sub("*", after)
+        is_same = bool(recorded.error) == bool(end.error) and self._is_same(*pair)
         if is_same and (not recorded.type or recorded.type == end.type):
             return None
         if is_same:
@@ -173,8 +184,10 @@ class AgentAnswers:
         """Compare the results of the target with the answers of the agents that it called."""
         recorded, returned = [each for each in self._recorded if each.answer], self._returned
         if len(recorded) != len(returned):
-            # Several agents in a row: the last one has the answer of the whole.
-            recorded, returned = recorded[-1:], returned[-1:]
+            # Of agents in agents, the first has the answer; of several in a row, the last.
+            is_nested = bool(recorded) and recorded[0].is_decorated
+            recorded = recorded[:1] if is_nested else recorded[-1:]
+            returned = returned[-1:] if len(returned) == 1 or not is_nested else []
         found = []
         for answer, value in zip(recorded, returned, strict=False):
             before = _shown(answer)

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from ..instrumentation.agent_files import is_agent_file
 from ..instrumentation.hooks import ToolAnswer
 from ..instrumentation.tool_answers import give_answer, recorded_error
 from ..jsontext import loads
-from .call_site import is_own_code
 
 __all__ = ["give_result"]
 
@@ -143,7 +143,7 @@ def _is_text_call(call: ast.Call, function: Any, depth: int) -> bool | None:
     if isinstance(call.func, ast.Name):
         name = call.func.id
         called = getattr(function, "__globals__", {}).get(name)
-        if isinstance(called, FunctionType) and is_own_code(called.__code__.co_filename):
+        if isinstance(called, FunctionType) and is_agent_file(called.__code__.co_filename):
             return _returns_text(called, depth - 1) if depth > 0 else None
     return True if name in _TEXT_CALLS else None
 

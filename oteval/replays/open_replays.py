@@ -24,8 +24,9 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..errors import ConfigError, ReplayDiverged
+from ..instrumentation.agent_files import is_agent_file
 from .address_list import AddressList
-from .call_site import call_site, is_own_code
+from .call_site import call_site
 from .divergence import Divergence, diverged
 from .patches import Patches
 from .player import Player
@@ -307,7 +308,7 @@ def _carry_into_threads() -> None:
     @functools.wraps(register)
     def register_carrying(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
         replay = _own_replay()
-        if replay is None or not is_own_code(sys._getframe(1).f_code.co_filename):
+        if replay is None or not is_agent_file(sys._getframe(1).f_code.co_filename):
             return register(function, *args, **kwargs)
         carried = ExitFunction(functools.partial(function, *args, **kwargs), copy_context())
         replay.exit_functions.append(carried)

@@ -29,8 +29,8 @@ from typing import Any, Final
 from weakref import WeakSet
 
 from ..errors import ConfigError
+from ..instrumentation.agent_files import is_agent_file, shown_file
 from ..instrumentation.parameters import Parameters
-from .call_site import is_own_code, shown_path
 
 __all__ = [
     "RUN",
@@ -81,7 +81,7 @@ class ToolFunction:
         """Where it is defined, as ``shop.py:41``; of a decorated function, where that is."""
         inner = inspect.unwrap(self.instances[0]) if self.instances else None
         code = getattr(inner, "__code__", self.code)
-        return f"{shown_path(code.co_filename)}:{code.co_firstlineno}"
+        return f"{shown_file(code.co_filename)}:{code.co_firstlineno}"
 
     @property
     def path(self) -> str:
@@ -195,7 +195,7 @@ class _Candidates:
     def add_function(self, function: FunctionType) -> None:
         """Take note of a function, and of those that it defines when it runs."""
         code = _own_code(function.__code__)
-        if not is_own_code(code.co_filename) or function in _copies:
+        if not is_agent_file(code.co_filename) or function in _copies:
             return
         if code.co_name in self._names:
             self._named(code).instances.append(function)
@@ -210,7 +210,7 @@ class _Candidates:
         """Take note of functions in a dict under the name of a tool."""
         for name in self._names:
             function = _function_in(table.get(name))
-            if function is None or not is_own_code(function.__code__.co_filename):
+            if function is None or not is_agent_file(function.__code__.co_filename):
                 continue
             if function.__code__.co_name != name:
                 instance = ToolFunction(_own_code(function.__code__), [function])
@@ -255,7 +255,7 @@ def named_function(path: str) -> ToolFunction:
         except AttributeError as error:
             raise ConfigError(f"tool {path!r}: {error}") from error
     function = _function_in(inspect.unwrap(value) if callable(value) else value)
-    if function is None or not is_own_code(function.__code__.co_filename):
+    if function is None or not is_agent_file(function.__code__.co_filename):
         raise ConfigError(f"tool {path!r}: is not a function of your own code")
     instances = [
         item

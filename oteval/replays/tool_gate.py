@@ -22,10 +22,10 @@ from contextlib import ExitStack
 from typing import Any, ClassVar, Protocol
 
 from ..errors import ConfigError
+from ..instrumentation.agent_files import is_agent_file
 from ..instrumentation.hooks import ToolAnswer, current_tool_hook
 from ..jsontext import loads
 from ..serialization import to_jsonable
-from .call_site import is_own_code
 from .function_results import give_result
 from .tool_functions import RUN, ToolFunction, functions_of_tools, named_function
 
@@ -237,7 +237,7 @@ def _data_type(name: str) -> str:
         if not (isinstance(value, type) and issubclass(value, pydantic.BaseModel)):
             continue
         file = getattr(sys.modules.get(value.__module__), "__file__", None) or ""
-        if is_own_code(file) and "__call__" not in vars(value):
+        if is_agent_file(file) and "__call__" not in vars(value):
             return f"{value.__module__}.{value.__qualname__}"
     return ""
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .address_list import AddressList
+from .agent_answers import AgentAnswers
 from .coverage import Coverage
 from .open_replays import OpenReplay
 from .player import compiled
@@ -110,6 +111,8 @@ class WhatIfSession(ReplaySession):
             models=_MODELS,
             programs=frozenset(options.allow_processes),
         )
+        # Another model may give another answer.
+        self.answers = AgentAnswers(())
 
     def keep(self, folder: Path) -> None:
         """Write the new run of this process into a folder."""

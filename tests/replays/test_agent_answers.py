@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import json
+import uuid
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -216,6 +218,29 @@ def test_variable_parts_of_an_answer_are_ignored() -> None:
 
     with oteval.replay(recording, normalize=[r"\d\d:\d\d"]):
         agent_of(lambda: "Refunded at 17:30")()
+
+
+@dataclass
+class Stamped:
+    """An answer with an id and a time, such as a library's object."""
+
+    text: str
+    id: uuid.UUID = field(default_factory=uuid.uuid4)
+    at: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+
+def test_ids_and_times_in_objects_are_not_compared() -> None:
+    """They differ in every run, also of an agent that has not changed; in plain JSON they count."""
+    recording = recorded_agent(agent_of(lambda: {"reply": Stamped("Done")}))
+
+    with oteval.replay(recording):
+        agent_of(lambda: {"reply": Stamped("Done")})()
+    with pytest.raises(ReplayDiverged), oteval.replay(recording):
+        agent_of(lambda: {"reply": Stamped("No")})()
+
+    plain = recorded_agent(agent_of(lambda: {"id": str(uuid.uuid4())}))
+    with pytest.raises(ReplayDiverged), oteval.replay(plain):
+        agent_of(lambda: {"id": str(uuid.uuid4())})()
 
 
 def test_a_redacted_answer_equals_any_text() -> None:

@@ -17,10 +17,11 @@ import pytest
 from rich.console import Console
 
 from oteval.child_process import ChildProcess
-from oteval.model import Recording
+from oteval.model import RecordedAnswer, Recording
 from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence
 from oteval.replays.player import ReplayResult
+from oteval.replays.recording_files import save
 from oteval.replays.session import ReplaySession
 from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined
@@ -98,6 +99,48 @@ def test_a_session_that_hangs_ends_at_the_limit(oteval: Run, shop: Path) -> None
     assert (done.status, row["status"]) == (1, "timeout")
     assert row["detail"].startswith("no end after 0.2 s, at ")
     assert "shop.py" in row["detail"]
+
+
+ASK = """
+import sys
+import oteval
+import shop
+
+@oteval.agent
+def ask(question):
+    shop.target(question)
+    return ANSWER
+
+if __name__ == "__main__":
+    ask(sys.argv[1])
+"""
+
+
+@pytest.mark.parametrize(("answer", "status"), [("Refunded.", "passed"), ("ERROR", "diverged")])
+@pytest.mark.parametrize(
+    "goal",
+    [
+        pytest.param(("--", sys.executable, "ask.py", "Refund 17"), id="command"),
+        pytest.param(("--target", "ask:ask"), id="target"),
+    ],
+)
+@pytest.mark.slow
+def test_the_answer_of_a_decorated_agent(
+    oteval: Run, shop: Path, goal: Sequence[str], answer: str, status: str
+) -> None:
+    """It is compared in the processes of a command as well as in a function."""
+    (shop / "ask.py").write_text(ASK.replace("ANSWER", repr(answer)))
+    message = {"role": "assistant", "parts": [{"type": "text", "content": "Refunded."}]}
+    recorded = RecordedAnswer("ask", answer=json.dumps([message]), is_decorated=True)
+    save(replace(shop_recording("Refund 17"), answers=(recorded,)), shop / "session.jsonl")
+
+    done = oteval("replay", "verify", "session.jsonl", "--json", *goal)
+
+    (row,) = done.rows
+    assert row["status"] == status, row
+    divergences = [(one["kind"], one["recorded"], one["actual"]) for one in row["divergences"]]
+    assert divergences == ([] if status == "passed" else [("answer", "Refunded.", "ERROR")])
+    assert done.status == (status != "passed")
 
 
 def test_ctrl_c_leaves_a_worker_that_still_imports_alone() -> None:

@@ -240,4 +240,5 @@ def current_agent_hook() -> AgentHook | None:
         hook = current_tool_hook()
     except ConfigError:  # a thread that belongs to none of several replays
         return None
-    return hook if isinstance(hook, AgentHook) else None
+    # The check of a protocol takes microseconds, and mostly no hook is set.
+    return hook if hook is not None and isinstance(hook, AgentHook) else None

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Literal
 
 from ..errors import OtevalError
+from ..wire.interception import CLIENTS_WITHOUT_SPANS
 from ..wire.unsupported import unsupported_distributions
 from .content_capture import ContentVariable, content_variables, hiding_variables
 from .destinations import Destination, parse_destination
@@ -171,11 +172,13 @@ def _clients(
     for name in sorted({*by_name, *(one for one in unsupported if one in versions)}):
         state = by_name.get(name)
         spans = state.by if state is not None else ""
+        if not spans and name in CLIENTS_WITHOUT_SPANS:
+            spans = "oteval"
         notes = []
         if name in unsupported:
             models = f" ({unsupported[name].models})" if unsupported[name].models else ""
             notes.append(f"requests cannot be recorded or replayed{models}")
-        elif state is not None and state.status == "off":
+        elif state is not None and state.status == "off" and not spans:
             notes.append(f"no spans: {state.reason}; {state.remedy}")
         version = state.version if state is not None else versions[name]
         yield HttpClientReport(name, version, spans, name not in unsupported, "; ".join(notes))

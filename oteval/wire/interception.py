@@ -33,13 +33,24 @@ from .aiohttp_adapter import intercepted_request, is_supported
 from .requests_adapter import intercepted_send
 from .urllib3_adapter import intercepted_urlopen
 
-__all__ = ["CLIENTS", "LIBRARIES", "Interception", "Interceptor", "add", "library_of"]
+__all__ = [
+    "CLIENTS",
+    "CLIENTS_WITHOUT_SPANS",
+    "LIBRARIES",
+    "Interception",
+    "Interceptor",
+    "add",
+    "library_of",
+]
 
 LIBRARIES = ("httpx", "httpx2")
 """The libraries whose requests and responses an interceptor gets."""
 
 CLIENTS = (*LIBRARIES, "aiohttp", "requests", "urllib3")
 """The libraries whose requests are intercepted."""
+
+CLIENTS_WITHOUT_SPANS = ("aiohttp", "urllib3")
+"""Those whose requests get a span from the recorder, unless an instrumentation writes one."""
 
 Send = Callable[[Any], Any]
 SendAsync = Callable[[Any], Awaitable[Any]]

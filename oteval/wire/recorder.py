@@ -32,7 +32,7 @@ from ..model.recording import Chunk, Exchange
 from ..redaction.known_secrets import PROCESS_SECRETS
 from ..redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
 from .events import to_event
-from .interception import library_of
+from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker
 from .requests_adapter import CLIENT_EXTENSION, TELEMETRY_PATHS
 
@@ -51,7 +51,6 @@ _LAST_EVENTS = (
     b"event: response.failed",
     b"event: response.incomplete",
 )
-_CLIENTS_WITHOUT_SPANS = ("aiohttp", "urllib3")
 _METHOD_KEYS = ("http.request.method", "http.method")
 _TAIL = 4096
 _CHUNK_BYTES = 150  # the memory of a piece, besides its data
@@ -244,7 +243,7 @@ class WireRecorder(ExchangeRecorder):
 
     def _span_and_context(self, request: Any) -> tuple[Any, Any]:
         context = self._context.get_current()
-        if request.extensions.get(CLIENT_EXTENSION) not in _CLIENTS_WITHOUT_SPANS:
+        if request.extensions.get(CLIENT_EXTENSION) not in CLIENTS_WITHOUT_SPANS:
             return None, context
         around = getattr(self._trace.get_current_span(context), "attributes", None) or {}
         if any(key in around for key in _METHOD_KEYS):

@@ -129,3 +129,16 @@ def test_a_wrong_destination_is_a_usage_error(oteval: Run) -> None:
 
     assert done.status == 2
     assert "give the URL of an OTLP endpoint" in done.err
+
+
+def test_aiohttp_gets_its_spans_from_oteval(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its requests are recorded, and need no instrumentation."""
+    fake_packages.library(tmp_path, "aiohttp", "3.14")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    rows = oteval("doctor", "--no-send", "--json").rows
+
+    [row] = [row for row in rows if row.get("client") == "aiohttp"]
+    assert (row["spans"], row["is_recorded"], row["note"]) == ("oteval", True, "")

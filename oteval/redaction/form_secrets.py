@@ -12,6 +12,7 @@ from typing import NamedTuple
 from urllib.parse import quote_plus, unquote_plus
 
 from .secret_names import is_secret_parameter, secret_kind
+from .secret_values import is_words
 from .text_edits import Edit
 
 __all__ = ["encoded_edits", "multipart_secrets"]
@@ -37,19 +38,18 @@ class _FormField(NamedTuple):
 
 
 def multipart_secrets(
-    text: str, content_type: str, is_harmless: Callable[[str], object]
+    text: str, content_type: str
 ) -> Iterator[tuple[int, int]]:
     """Yield the places of the values of fields that name secrets.
 
     Args:
         text: The body.
         content_type: Its ``Content-Type``, with the boundary.
-        is_harmless: Returns whether a value consists of words and numbers.
     """
     for part in _parts(text, content_type):
         is_secret = bool(secret_kind(part.name))
         if not is_secret and is_secret_parameter(part.name):
-            is_secret = not is_harmless(text[part.start : part.end])
+            is_secret = not is_words(text[part.start : part.end])
         if is_secret and part.end > part.start:
             yield part.start, part.end
 

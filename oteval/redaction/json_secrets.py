@@ -10,21 +10,23 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..patterns import Pattern
 from .secret_names import (
-    KEY_ENDS,
+    NAME_ENDS,
     PARAMETER_ENDS,
     is_secret_parameter,
-    is_secret_value,
     names_in,
     secret_kind,
 )
+from .secret_values import is_secret_value
+from .text_edits import spans_in
 
 __all__ = [
-    "SECRET_KEY_END",
+    "JSON_TAIL",
+    "PARAMETER",
     "JsonString",
     "json_strings",
     "named_spans",
@@ -33,14 +35,13 @@ __all__ = [
 ]
 
 _KEY_END = re.compile(r'"\s*:')
-# The ends of the keys that may name secrets. Most texts have few, and RE2 finds them in a twentieth
-# of the time that it takes to look at every key.
-SECRET_KEY_END = rf'(?i:(?:{"|".join(sorted(KEY_ENDS))})[^a-z0-9"]*"\s*:)'
-"""A pattern for the end of a key that may name a secret."""
+JSON_TAIL = r'[^a-z0-9"]*"\s*:'
+"""A pattern for what follows the last words of a key."""
 _NAME = re.compile(r"[\w.$ -]+")
-_PARAMETER = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
-SECRET_PARAMETER = (
-    rf"(?i:[?&#][\w.%\[\]-]*(?:{'|'.join(sorted(PARAMETER_ENDS))})(?:%5[bd]|[^a-z0-9=&])*=)"
+_PARAMETER_NAME = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=")
+_PARAMETER_VALUE = re.compile(r"[^&\s\"'<>\\`]+")
+PARAMETER = (
+    rf"(?i:[?&#][\w.%\[\]-]*(?:{PARAMETER_ENDS})(?:%5[bd]|[^a-z0-9=&])*=)"
 )
 """A pattern for the name of a parameter that may name a secret, except of the first of a form."""
 _FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
@@ -124,12 +125,13 @@ def json_strings(text: str, start: int, level: int) -> Iterator[JsonString]:
 
 
 def named_spans(
-    text: str, kind: Callable[[str], str] = secret_kind
+    text: str, stretches: Sequence[tuple[int, int]], kind: Callable[[str], str] = secret_kind
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the places of values whose key names a secret.
 
     Args:
         text: The text.
+        stretches: Where keys may be.
         kind: Returns the kind of secret that a key names, or "".
 
     Yields:
@@ -137,7 +139,7 @@ def named_spans(
         number.
     """
     nested = 0  # the end of the last object or array that was read as a whole
-    for end, after in _key_ends(text, kind):
+    for end, after in _key_ends(text, stretches, kind):
         quote = text.rfind('"', max(0, end - _LONGEST_NAME), end)
         if quote < 0:
             continue
@@ -160,36 +162,40 @@ def named_spans(
             yield from _secret_strings(text, strings)
 
 
-def parameter_spans(text: str, *, is_form: bool = False) -> Iterator[tuple[int, int]]:
+def parameter_spans(
+    text: str, stretches: Sequence[tuple[int, int]], *, is_form: bool = False
+) -> Iterator[tuple[int, int]]:
     """Yield the places of values of parameters that name secrets, in URLs and forms.
 
     Args:
         text: The text.
+        stretches: Where parameters may be.
         is_form: Whether the text is the query of a URL or an encoded form.
     """
-    if "=" not in text:
-        return
     if is_form and (first := _FIRST_PARAMETER.match(text)) and is_secret_parameter(first[1]):
         yield first.span(2)
-    if "&" in text or "?" in text or "#" in text:
-        for found in _PARAMETER.finditer(text):
-            if is_secret_parameter(found[1]):
-                yield found.span(2)
+    for start, end in stretches:
+        for name in _PARAMETER_NAME.finditer(text, start, end):
+            value = _PARAMETER_VALUE.match(text, name.end())
+            if value and is_secret_parameter(name[1]):
+                yield value.span()
 
 
-def _key_ends(text: str, kind: Callable[[str], str]) -> Iterator[tuple[int, int]]:
+def _key_ends(
+    text: str, stretches: Sequence[tuple[int, int]], kind: Callable[[str], str]
+) -> Iterator[tuple[int, int]]:
     """Yield the places of the closing quote and the colon of keys that may have a kind."""
     if kind is not secret_kind:
         for found in _KEY_END.finditer(text):
             yield found.span()
         return
-    for start, end in _secret_key_end().spans(text):
+    for start, end in spans_in(_secret_key_end(), text, stretches):
         yield text.index('"', start), end
 
 
 @functools.cache
 def _secret_key_end() -> Pattern:
-    return Pattern(SECRET_KEY_END)
+    return Pattern(f"(?i:(?:{NAME_ENDS}){JSON_TAIL})")
 
 
 def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:

@@ -7,18 +7,15 @@ quote them in exceptions.
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterable
 
 from .secret_names import secret_kind
+from .secret_values import is_plausible
 
 __all__ = ["PROCESS_SECRETS", "KnownSecrets", "is_credential_header"]
 
 _MAX_SECRETS = 64
-_SHORTEST = 8
-# Keys for servers that need none are often words: "not-needed", "lm-studio", "placeholder".
-_WORDS = re.compile(r"(?:[A-Za-z]{1,14}(?:[ ._-]+|\Z))+")
 
 
 def is_credential_header(name: str) -> bool:
@@ -40,9 +37,9 @@ class KnownSecrets:
         self._lock = threading.RLock()
 
     def add(self, secrets: Iterable[str]) -> None:
-        """Add secrets. Short ones and plain words are ignored: ordinary text has them as well."""
+        """Add plausible secrets. Servers without keys get words: "not-needed", "lm-studio"."""
         for secret in secrets:
-            if secret in self._seen or len(secret) < _SHORTEST or _WORDS.fullmatch(secret):
+            if secret in self._seen or not is_plausible(secret):
                 continue
             with self._lock:
                 self._seen[secret] = None

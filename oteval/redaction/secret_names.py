@@ -1,26 +1,33 @@
-"""Names of secrets: keys of JSON objects, query parameters, headers and environment variables.
+"""The grammar of names of secrets, for every place where a value has a name.
 
-A name is split into words, so that ``OPENAI_API_KEY``, ``apiKey`` and ``x-api-key`` are alike, and
-is judged by its last words: ``password_hint`` and ``max_tokens`` name no secrets.
+Keys of JSON, query parameters, fields of forms, headers, variables of environments and of code,
+options of commands, elements of XML and attributes of spans are judged by one function. A name is
+split into words, so that ``OPENAI_API_KEY``, ``apiKey`` and ``x-api-key`` are alike, and is judged
+by its last words, without qualifiers: ``DB_PASSWORD_OLD`` and ``api_key_2`` name secrets,
+``password_hint`` and ``max_tokens`` do not.
+
+The kinds of names, see `secret_values.is_secret_value`:
+
+- ``secret``: passwords, keys of a known use, private keys.
+- ``token``: tokens. Numbers below these names are counts.
+- ``bare token``: the word alone, which also names pieces of text.
+- ``cookie``: cookies, which consist of pairs.
+- ``weak``: ``STRIPE_KEY``, ``TOKEN_GITHUB``, ``pass``: names that other values have as well.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Mapping
 from urllib.parse import unquote
 
 __all__ = [
-    "KEY_ENDS",
-    "KEY_KINDS",
+    "NAME_ENDS",
     "PARAMETER_ENDS",
     "SAFE_HEADERS",
-    "environment_secrets",
     "is_safe_header",
     "is_secret_header",
     "is_secret_parameter",
-    "is_secret_value",
     "names_in",
     "secret_kind",
 ]
@@ -41,18 +48,35 @@ SAFE_HEADERS = names_in("""
 """The headers that a recording keeps, besides those about rate limits."""
 
 _LIMIT_HEADER = re.compile(r"(?:x|anthropic)-ratelimit-[a-z-]+")
-_CAMEL = re.compile(r"([a-z0-9])([A-Z])")
+_CAMEL = re.compile(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])")
 _NOT_WORD = re.compile(r"[^a-z0-9]+")
 
 _SECRET_WORDS = names_in("""
-    password passwords passwd passphrase passcode pwd secret secrets credential credentials
-    apikey apikeys authtoken accesstoken accesskey privatekey secretkey authorization jwt
+    password passwords passwd passphrase passphrases passcode pwd secret secrets credential
+    credentials cred creds authorization jwt
 """)
-KEY_KINDS = names_in("""
-    access account admin api app auth encryption function license master private secret service
-    shared signing storage subscription
+# The ends of words that are written together: PGPASSWORD, SSHPASS, keyStorePassword, authToken.
+_SECRET_END = re.compile(
+    r".*(?:password|passwd|passphrase|secret|apikey|accesskey|privatekey|secretkey|signingkey"
+    r"|encryptionkey|accountkey|authkey|masterkey|sharedkey|clientkey)s?"
+    r"|(?:auth|basic|db|ftp|http|key|ldap|login|mail|mongo|mysql|pg|pgsql|proxy|rabbit|redis|root"
+    r"|sa|smtp|ssh|store|sudo|sys|user|vault|web)(?:pass|pwd)"
+)
+_TOKEN_END = re.compile(r"[a-z0-9]{2,}token")
+_KEY_KINDS = names_in("""
+    access account admin aes api app auth client consumer crypto decryption deploy encryption fernet
+    function hmac license master org organization private project publish rsa sas secret server
+    service session shared sign signing ssh ssl storage subscription team tls user webhook write
 """)
-_TOKEN_WORDS = frozenset({"token", "auth", "bearer"})
+# Words before "key" by which it finds something, or by which everybody may know it.
+_PLAIN_KEYS = names_in("""
+    array base bucket business cache candidate composite correlation cursor dedup deduplication
+    dict document entity entry event field file foreign group hash hot idempotency index input item
+    join json label lock lookup map message metadata natural object output parent partition path
+    primary prompt property public query queue range row routing s3 search shard sort state storage
+    string tag topic translation translations unique usage xml
+""")
+_TOKEN_WORDS = names_in("token auth bearer pat")
 # Words before "token" by which it is a piece of text, a count or a place in a list.
 _PLAIN_TOKENS = names_in("""
     accepted audio average bos bytes cached cancellation cls completion continuation cost count
@@ -60,77 +84,92 @@ _PLAIN_TOKENS = names_in("""
     prediction prefill previous price prompt reasoning redaction rejected rest sampled sep
     special start stop sync text thinking time to total unk usage
 """)
-KEY_ENDS = frozenset({*_SECRET_WORDS, *_TOKEN_WORDS, "key", "keys", "cookie", "cookies", "string"})
-"""The last words of all names for which `secret_kind` returns a kind."""
+_WEAK_WORDS = names_in("pass pw")
+_ANY_SECRET = _SECRET_WORDS | {"token", "apikey"}
+# What may follow the words that decide.
+_QUALIFIERS = names_in("""
+    again b64 backup base base64 confirm confirmation current default dev development encoded
+    encrypted env live main new old plain plaintext previous primary prod production raw repeat
+    sandbox secondary stage staging test value
+""")
+# Last words by which a name with the word for a secret stands for something about it.
+_PLAIN_ENDS = names_in("""
+    accessor algorithm alg arn at audience available class column count dir directory duration
+    enabled endpoint environment error exp expiration expires expiry field file format header hint
+    host id ids index issuer kind label length level limit limits location max message method min
+    mode model name names path policy port prefix provider ref reference region requests required
+    scheme scope scopes selector size source split status store strategy suffix timeout tokens
+    tracker ttl type types uri url usage used user username version
+""")
+# The directories of a shell, and the programs that ask for a password.
+_PLAIN_NAMES = names_in("PWD OLDPWD")
 
 _PARAMETER_WORDS = names_in("""
-    assertion auth code cookie credential credentials hmac jwt key keys otp pass pin session
+    assertion auth code cookie credential credentials hmac jwt key keys otp pass pin pw session
     sessionid sid sig sign signature state ticket token tokens
 """)
-PARAMETER_ENDS = KEY_ENDS | _PARAMETER_WORDS
-"""The last words of all names of parameters that name secrets."""
-
 _HEADER_WORDS = _PARAMETER_WORDS | _SECRET_WORDS | {"cookie2", "csrf", "xsrf"}
-_PLAIN_VALUES = names_in("""
-    false include none null omit optional required same-origin string true undefined
-""")
-# A word, perhaps with punctuation, such as the pieces of an answer.
-_WORD = re.compile(r"\s*[A-Za-z]{0,24}[^A-Za-z0-9]{0,8}")
-_COUNT = re.compile(r"[0-9]{1,9}")
 
-_ENVIRONMENT_WORD = re.compile(
-    r"(?:[A-Z0-9]*(?:API|AUTH|ACCESS|SECRET|PRIVATE|SIGNING))?"
-    r"(?:KEY|KEYS|TOKEN|TOKENS)|[A-Z0-9]*(?:SECRET|SECRETS|PASSWORD|PASSWORDS|PASSWD|PASS|PWD)"
+_LAST_WORDS = (
+    r"pass(?:word|wd|phrase|code)s?|pass|pwd?|secrets?|cred(?:ential)?s?|authorization|auth|jwt"
+    r"|bearer|pat|token|cookies?|connection[_ ]?string"
+    rf"|(?:{'|'.join(sorted(_KEY_KINDS))})[_. -]?keys?|[a-z0-9][_-]key"
+    r"|private[_-]key[_-]id|key[_-]data"
 )
-_ENVIRONMENT_ENDS = names_in("""
-    COUNT DIR FILE LENGTH LIMIT NAME PATH TYPE
-""")
-_SHORTEST_LITERAL = 8
-_USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+NAME_ENDS = (
+    rf"(?:{_LAST_WORDS})(?:[_.-]?(?:{'|'.join(sorted(_QUALIFIERS))}|[0-9]{{1,3}})){{0,2}}"
+    r"|(?-i:(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY)(?:_[A-Z0-9]+)+)"
+)
+"""A pattern, to be used without case, for the ends of all names with a kind."""
+PARAMETER_ENDS = f"{NAME_ENDS}|{'|'.join(sorted(_PARAMETER_WORDS))}"
+"""The same for the names of parameters."""
 
 
 @functools.lru_cache(8192)
 def secret_kind(name: str) -> str:
-    """Return the kind of secret that a key of a JSON object names, or "".
-
-    The kinds are ``secret``, ``token``, ``bare token`` and ``cookie``: see `is_secret_value`.
-    """
-    words = _words(name)
-    if not words:
+    """Return the kind of secret that a name stands for, or "": see the module."""
+    words = list(_words(name))
+    if not words or name in _PLAIN_NAMES or words[-1] == "askpass":
         return ""
-    last = words[-1]
-    if last in _SECRET_WORDS or words[-2:] == ("connection", "string"):
+    if words[-2:] == ["key", "data"]:  # client-key-data in the configuration of Kubernetes
+        return "secret"
+    while len(words) > 1 and (words[-1] in _QUALIFIERS or words[-1].isdigit()):
+        words.pop()
+    last = words[-1].rstrip("0123456789") or words[-1]
+    before = words[-2] if len(words) > 1 else ""
+    if last in _SECRET_WORDS or _SECRET_END.fullmatch(last):
+        return "secret"
+    if (before, last) == ("connection", "string"):
         return "secret"
     if last in ("key", "keys"):
-        return "secret" if len(words) > 1 and words[-2] in KEY_KINDS else ""
+        return _key_kind(before, is_many=last == "keys")
     if last in _TOKEN_WORDS:
-        if len(words) == 1:
-            return "bare token"
-        return "" if words[-2] in _PLAIN_TOKENS else "token"
-    return "cookie" if last in ("cookie", "cookies") else ""
+        if not before:
+            return "bare token" if last != "pat" else "weak"
+        return "" if before in _PLAIN_TOKENS else "token"
+    if _TOKEN_END.fullmatch(last):
+        return "token"
+    if last in ("cookie", "cookies"):
+        return "cookie"
+    if last in _WEAK_WORDS:
+        return "weak"
+    is_about = last in _PLAIN_ENDS or not _PLAIN_TOKENS.isdisjoint(words)
+    return "" if is_about or _ANY_SECRET.isdisjoint(words) else "weak"
 
 
-def is_secret_value(kind: str, value: str) -> bool:
-    """Return whether the text under a key of a kind is a secret.
-
-    The key ``token`` alone also names pieces of text: words and short texts are not secrets there.
-    """
-    if not kind or value.lower() in _PLAIN_VALUES or not value:
-        return False
-    if kind == "cookie":
-        return "=" in value
-    if kind == "secret":
-        return True
-    if _COUNT.fullmatch(value):
-        return False
-    return kind == "token" or (len(value) > 5 and not _WORD.fullmatch(value))
+def _key_kind(before: str, *, is_many: bool) -> str:
+    if before in _KEY_KINDS and before not in _PLAIN_KEYS:
+        return "secret"
+    if not before or is_many or before in _PLAIN_KEYS:
+        return ""
+    return "weak"
 
 
 @functools.lru_cache(1024)
 def is_secret_parameter(name: str) -> bool:
     """Return whether a parameter of a query or form is named like a secret."""
-    words = _words(unquote(name))
-    return bool(secret_kind(unquote(name))) or not _PARAMETER_WORDS.isdisjoint(words[-1:])
+    name = unquote(name)
+    return bool(secret_kind(name)) or not _PARAMETER_WORDS.isdisjoint(_words(name)[-1:])
 
 
 @functools.lru_cache(1024)
@@ -139,7 +178,7 @@ def is_secret_header(name: str) -> bool:
     name = name.lower()
     if name in SAFE_HEADERS or _LIMIT_HEADER.fullmatch(name) or name == "idempotency-key":
         return False
-    return not _HEADER_WORDS.isdisjoint(_words(name))
+    return bool(secret_kind(name)) or not _HEADER_WORDS.isdisjoint(_words(name))
 
 
 def is_safe_header(name: str) -> bool:
@@ -148,18 +187,7 @@ def is_safe_header(name: str) -> bool:
     return name in SAFE_HEADERS or _LIMIT_HEADER.fullmatch(name) is not None
 
 
-def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
-    """Return the values of variables that are named like secrets, and passwords in URLs."""
-    found = set()
-    for name, value in environment.items():
-        words = name.upper().split("_")
-        if words[-1] not in _ENVIRONMENT_ENDS and any(map(_ENVIRONMENT_WORD.fullmatch, words)):
-            found.add(value.strip())
-        found.update(_USERINFO.findall(value))
-    return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
-
-
 @functools.lru_cache(4096)
 def _words(name: str) -> tuple[str, ...]:
-    lowered = _CAMEL.sub(r"\1_\2", name).lower()
+    lowered = _CAMEL.sub(r"\1\3_\2\4", name).lower()
     return tuple(word for word in _NOT_WORD.split(lowered) if word)

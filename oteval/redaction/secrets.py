@@ -1,12 +1,12 @@
-"""Redaction of HTTP exchanges: a recording must never contain a secret.
+"""Redaction without rules: a recording must never contain a secret.
 
 - **Headers** are kept by an allow-list of names.
 - **URLs** lose the user and password. Values in the query are kept if the name is known to be
   harmless, or if the value consists of words and numbers and the name names no secret.
-- **Bodies and other texts** lose the values that JSON, forms, XML, assignments and options of
-  commands name as secrets, texts with the form of a key or token, and every literal secret: the
-  values of the request's own secret headers, and of environment variables that are named like
-  secrets. This also works across the pieces of a stream, and between the deltas of its events.
+- **Bodies and other texts** lose the values at names of secrets, texts with the form of a key or
+  token, and known secrets: plausible values that stand at a name of a secret elsewhere in the text,
+  in the request's headers, or in the environment. This also works across the pieces of a stream,
+  and between the deltas of its events.
 
 Everything else is kept byte for byte. The same input always gives the same output, so a redacted
 request equals its redacted recording.
@@ -14,8 +14,6 @@ request equals its redacted recording.
 
 from __future__ import annotations
 
-import base64
-import binascii
 import copy
 import functools
 import json
@@ -25,43 +23,35 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from urllib.parse import quote, quote_plus, unquote, unquote_plus
 
 from ..patterns import Pattern
-from .command_secrets import COMMAND_SECRET, command_spans
+from .exchange_secrets import AUTHORITY, credentials, request_secrets, response_secrets
 from .form_secrets import encoded_edits, multipart_secrets
-from .json_secrets import SECRET_KEY_END, SECRET_PARAMETER, named_spans, parameter_spans
-from .known_secrets import is_credential_header
-from .rules import RedactionRule, key_pattern
-from .secret_names import (
+from .json_secrets import named_spans, parameter_spans
+from .rules import CompiledRules, RedactionRule
+from .secret_forms import SecretSearch, form_spans, has_form, occurrences
+from .secret_names import is_safe_header, is_secret_parameter, names_in
+from .secret_places import name_stretches
+from .secret_values import (
+    PLACEHOLDER,
+    SHORTEST_LITERAL,
     environment_secrets,
-    is_safe_header,
-    is_secret_header,
-    is_secret_parameter,
-    names_in,
+    is_plausible,
+    is_words,
 )
-from .secret_patterns import ANY_FORM, SecretSearch, form_spans, occurrences
 from .stream_deltas import delta_edits
 from .text import TextRedactor
 from .text_edits import Edit, edited, edited_pieces, merged
-from .text_secrets import TEXT_SECRET, text_spans
+from .text_encodings import decoded_body, plain_view
+from .text_secrets import text_spans
 
 __all__ = ["PLACEHOLDER", "SecretRedactor", "credentials", "request_secrets", "response_secrets"]
 
-PLACEHOLDER = "[redacted]"
-"""The text in place of a secret."""
-
-_SHORTEST_LITERAL = 8
 _SAFE_PARAMETERS = names_in("""
     alt api-version api_version beta deployment fields format include lang language limit locale
     model offset order page page_size per_page sort stream timeout units v version
 """)
-# Words and numbers: a value without any longer mixture of letters and digits.
-_HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
-_LONGEST_HARMLESS = 200
 _LONGEST_REMEMBERED = 300
 _MAX_REMEMBERED = 256
 _URL_HEADERS = frozenset(("content-location", "link", "location", "operation-location"))
-_AUTHORITY = re.compile(r"(?<=://)[^/?#@]*@")
-# One search in place of one for each way in which a secret is recognised; most texts lack all.
-_SUSPECT = "|".join((ANY_FORM, SECRET_KEY_END, SECRET_PARAMETER, TEXT_SECRET, COMMAND_SECRET))
 _PLAIN_TYPE = re.compile(
     r"text/(?!csv|css|event-stream|html|javascript|markdown|xml)|[^;]*(?:yaml|toml|properties)",
     re.IGNORECASE,
@@ -87,17 +77,10 @@ class SecretRedactor:
 
         Raises:
             PatternError: A pattern of a rule is invalid.
+            ConfigError: A rule names data that cannot be found.
         """
-        self._rules = tuple(rules)
-        self._globs = [
-            (key_pattern(key), rule.replace) for rule in self._rules for key in rule.keys
-        ]
-        self._patterns = [
-            (Pattern(rule.pattern), rule.replace)
-            for rule in self._rules
-            if rule.pattern is not None
-        ]
-        self._text = TextRedactor(self._patterns)
+        self._rules = CompiledRules(rules)
+        self._text = TextRedactor(self._rules.matchers)
         known = environment_secrets(os.environ if environment is None else environment)
         self._known = known.union(literals)
         self._search = SecretSearch(_all_forms(self._known))
@@ -110,9 +93,9 @@ class SecretRedactor:
         """Return a redactor that also replaces the literal secrets of a request.
 
         Args:
-            secrets: The secrets, see `request_secrets`.
+            secrets: The secrets, see `request_secrets`; only plausible ones count.
         """
-        more = frozenset(secrets) - self._known
+        more = frozenset(filter(is_plausible, secrets)) - self._known
         if not more:
             return self
         last = self._last
@@ -151,7 +134,7 @@ class SecretRedactor:
         self._clean_texts = functools.lru_cache(_MAX_REMEMBERED)(self._clean_text)
 
     def _url(self, url: str) -> str:
-        url = _AUTHORITY.sub(f"{PLACEHOLDER}@", url)
+        url = AUTHORITY.sub(f"{PLACEHOLDER}@", url)
         address, hash_, fragment = url.partition("#")
         address, mark, query = address.partition("?")
         if mark:
@@ -174,7 +157,7 @@ class SecretRedactor:
         return self.pieces((data,), content_type)[0]
 
     def body_secrets(self, data: bytes, content_type: str = "") -> frozenset[str]:
-        """Return the values in a body whose names say that they are secrets.
+        """Return the plausible values in a body whose names say that they are secrets.
 
         A response may repeat the secrets of its request under other names.
 
@@ -182,17 +165,18 @@ class SecretRedactor:
             data: The body, without content encoding.
             content_type: Its ``Content-Type``.
         """
-        text = data.decode("utf-8", "replace")
+        text = plain_view(decoded_body(data)[0]).text
         is_form = "urlencoded" in content_type
-        found = {text[start:end] for start, end, _ in named_spans(text)}
-        spans = [*parameter_spans(text, is_form=is_form)]
-        spans += text_spans(text, is_plain=_is_plain(content_type))
+        stretches = name_stretches(text)
+        spans = [(start, end) for start, end, _ in named_spans(text, stretches)]
+        spans += text_spans(text, stretches, is_plain=_is_plain(content_type))
+        spans += parameter_spans(text, stretches, is_form=is_form)
         if "multipart/" in content_type:
-            spans += multipart_secrets(text, content_type, _is_harmless)
-        found.update(text[start:end] for start, end in spans)
+            spans += multipart_secrets(text, content_type)
+        secrets = {text[start:end] for start, end in spans}
         if is_form:
-            found.update(map(unquote_plus, tuple(found)))
-        return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
+            secrets.update(map(unquote_plus, tuple(secrets)))
+        return frozenset(filter(is_plausible, secrets))
 
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
         """Return the pieces of a body without secrets, also those that cross their borders.
@@ -201,19 +185,13 @@ class SecretRedactor:
             pieces: The pieces, without content encoding.
             content_type: The body's ``Content-Type``.
         """
-        data = b"".join(pieces)
-        try:
-            encoding = "utf-8"
-            text = data.decode()
-        except UnicodeDecodeError:
-            encoding = "latin-1"
-            text = data.decode("latin-1")
+        text, encoding = decoded_body(b"".join(pieces))
         is_form = "urlencoded" in content_type
         edits = list(self._edits(text, is_form=is_form, is_plain=_is_plain(content_type)))
         if is_form:
             edits += encoded_edits(text, self.text)
         if "multipart/" in content_type:
-            spans = multipart_secrets(text, content_type, _is_harmless)
+            spans = multipart_secrets(text, content_type)
             edits += [Edit(start, end, PLACEHOLDER) for start, end in spans]
         if _is_stream(text, content_type):
             edits += delta_edits(text, self._delta_edits)
@@ -228,55 +206,71 @@ class SecretRedactor:
             return pair if not value else f"{name}={PLACEHOLDER}"
         if unquote(name).lower() in _SAFE_PARAMETERS:
             return pair
-        if _is_harmless(plain) and not is_secret_parameter(name):
+        if is_words(plain) and not is_secret_parameter(name):
             return pair
         return f"{name}{equals}{PLACEHOLDER}"
 
     def has_secrets(self, text: str) -> bool:
         """Return whether a text may have secrets: if not, `text` returns it as it is."""
         return bool(
-            self._globs
+            self._rules.globs
             or self._text
-            or _suspect().search(text)
+            or _has_names_or_forms(plain_view(text).text)
             or self._search.is_in(text)
             or any(literal in text for literal in self._literals)
         )
 
     def _edits(self, text: str, *, is_form: bool = False, is_plain: bool = False) -> list[Edit]:
         """Return the edits that remove the secrets from a text, merged."""
-        edits: list[Edit] = []
-        spans = [*self._search.spans(text)]
-        for literal in self._literals:
-            spans += occurrences(text, literal)
-        if is_form or _suspect().search(text):
-            spans += parameter_spans(text, is_form=is_form)
-            edits += [
-                Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
-                for start, end, quotes in named_spans(text)
-            ]
-            spans += form_spans(text)
-            spans += text_spans(text, is_plain=is_plain)
-            spans += command_spans(text)
-        edits += [Edit(start, end, PLACEHOLDER) for start, end in spans]
-        if self._globs:
+        edits = [Edit(start, end, PLACEHOLDER) for start, end in self._known_spans(text)]
+        view = plain_view(text)
+        for edit in self._found_edits(view.text, is_form=is_form, is_plain=is_plain):
+            start = view.source(edit.start, is_end=False)
+            edits.append(Edit(start, view.source(edit.end, is_end=True), edit.text))
+        if self._rules.globs:
             edits += self._glob_edits(text)
         return merged(edits) if edits else []
 
+    def _known_spans(self, text: str) -> Iterator[tuple[int, int]]:
+        """Yield the places of known secrets."""
+        yield from self._search.spans(text)
+        for literal in self._literals:
+            yield from occurrences(text, literal)
+
+    def _found_edits(self, text: str, *, is_form: bool, is_plain: bool) -> Iterator[Edit]:
+        """Yield the edits of values at names of secrets, wherever they recur, and of known forms."""
+        for start, end in form_spans(text):
+            yield Edit(start, end, PLACEHOLDER)
+        stretches = name_stretches(text)
+        for start, end in parameter_spans(text, stretches, is_form=is_form):
+            yield Edit(start, end, PLACEHOLDER)
+        if not stretches:
+            return
+        spans = [*text_spans(text, stretches, is_plain=is_plain)]
+        for start, end, quotes in named_spans(text, stretches):
+            yield Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
+            spans.append((start, end))
+        recurring = {text[start:end] for start, end in spans}
+        for literal in _all_forms(filter(is_plausible, recurring)):
+            spans += occurrences(text, literal)
+        for start, end in spans:
+            yield Edit(start, end, PLACEHOLDER)
+
     def _delta_edits(self, text: str) -> list[Edit]:
         edits = self._edits(text)
-        for pattern, replacement in self._patterns:
+        for pattern, replacement in self._rules.matchers:
             edits += [Edit(start, end, replacement) for start, end in pattern.spans(text)]
         return merged(edits)
 
     def _glob_edits(self, text: str) -> Iterator[Edit]:
         """Yield the edits of the values whose keys the user's rules name."""
-        for glob, replacement in self._globs:
+        for glob, replacement in self._rules.globs:
 
             @functools.lru_cache(4096)
             def kind(name: str, glob: Pattern = glob) -> str:
                 return "secret" if glob.fullmatch(name) else ""
 
-            for start, end, quotes in named_spans(text, kind=kind):
+            for start, end, quotes in named_spans(text, (), kind):
                 yield Edit(start, end, f"{quotes}{replacement}{quotes}")
 
     def _ruled(self, text: str) -> str:
@@ -305,70 +299,6 @@ class SecretRedactor:
         return out
 
 
-def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[str]:
-    """Return the literal secrets of a request, to be removed wherever they recur.
-
-    Args:
-        headers: The request's headers.
-        url: Its URL.
-    """
-    found: set[str] = set()
-    for name, value in headers:
-        if not is_secret_header(name):
-            continue
-        if "cookie" in name.lower():
-            found.update(_cookie_values(value))
-            continue
-        scheme, _, token = value.strip().partition(" ")
-        found.update((value.strip(), token.strip()))
-        if scheme.lower() == "basic":
-            found.update(_basic_parts(token.strip()))
-    authority = _AUTHORITY.search(url)
-    if authority:
-        found.update(unquote(part) for part in authority[0][:-1].split(":"))
-    query = url.partition("?")[2].partition("#")[0]
-    for pair in query.split("&"):
-        name, _, value = pair.partition("=")
-        if is_secret_parameter(name):
-            found.add(unquote_plus(value))
-    return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
-
-
-def credentials(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
-    """Yield the credentials in the headers of a request, which recur in other requests.
-
-    Args:
-        headers: The headers.
-    """
-    for name, value in headers:
-        if is_credential_header(name) and not value.startswith("AWS4-"):
-            yield from _credentials(value)
-
-
-@functools.lru_cache(256)
-def _credentials(value: str) -> tuple[str, ...]:
-    scheme, _, token = value.strip().partition(" ")
-    if not token:
-        return (scheme,)
-    token = token.strip()
-    return (token, *(_basic_parts(token)[1:] if scheme.lower() == "basic" else ()))
-
-
-def response_secrets(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
-    """Return the values of the cookies that a response sets.
-
-    Args:
-        headers: The headers of the response.
-    """
-    return frozenset(
-        value.strip().strip('"')
-        for name, header in headers
-        if name.lower() == "set-cookie"
-        for value in [header.partition(";")[0].partition("=")[2]]
-        if len(value) >= _SHORTEST_LITERAL and not _is_harmless(value)
-    )
-
-
 def _common_start(one: bytes, other: bytes) -> int:
     """Return the length of the longest common beginning."""
     low, high = 0, min(len(one), len(other))
@@ -381,26 +311,13 @@ def _common_start(one: bytes, other: bytes) -> int:
     return low
 
 
-def _cookie_values(header: str) -> Iterator[str]:
-    for part in header.split(";"):
-        yield part.partition("=")[2].strip()
-
-
-def _basic_parts(token: str) -> list[str]:
-    try:
-        user, _, password = base64.b64decode(token, validate=True).decode().partition(":")
-    except (binascii.Error, UnicodeDecodeError):
-        return []
-    return [user, password]
-
-
 def _all_forms(secrets: Iterable[str]) -> set[str]:
     """Return the forms of secrets that are long enough not to occur by chance."""
     return {
         form
         for secret in secrets
         for form in _forms(secret)
-        if len(form) >= _SHORTEST_LITERAL and form not in PLACEHOLDER
+        if len(form) >= SHORTEST_LITERAL and form not in PLACEHOLDER
     }
 
 
@@ -417,14 +334,9 @@ def _forms(secret: str) -> Iterator[str]:
     yield quote_plus(secret)
 
 
-@functools.cache
-def _suspect() -> Pattern:
-    return Pattern(_SUSPECT)
-
-
-def _is_harmless(value: str) -> bool:
-    """Return whether a value consists of words and numbers."""
-    return len(value) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(value) is not None
+def _has_names_or_forms(text: str) -> bool:
+    """Return whether a text may have secrets besides the known ones."""
+    return has_form(text) or bool(name_stretches(text))
 
 
 @functools.lru_cache(64)

@@ -11,12 +11,12 @@ import json
 import math
 import re
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import NamedTuple
 
-from ..patterns import Pattern
+from .personal_data import Matcher
 
-__all__ = ["TextRedactor"]
+__all__ = ["TextRedactor", "Unescaped", "unescaped_by"]
 
 # The escapes of JSON and of Python's `repr`.
 _ESCAPE = re.compile(
@@ -35,7 +35,7 @@ _MAX_WHOLE = 1e21
 class TextRedactor:
     """Applies patterns to text, numbers and bytes."""
 
-    def __init__(self, patterns: Iterable[tuple[Pattern, str]]) -> None:
+    def __init__(self, patterns: Iterable[tuple[Matcher, str]]) -> None:
         """Set the patterns.
 
         Args:
@@ -130,7 +130,7 @@ def _escaped(text: str, level: int) -> str:
     return text
 
 
-class _Unescaped(NamedTuple):
+class Unescaped(NamedTuple):
     """Unescaped text, with the places of its pieces in the original.
 
     A piece is one unescaped character, or several characters without escapes.
@@ -156,7 +156,16 @@ class _Unescaped(NamedTuple):
         return start + (length if offset else 0)
 
 
-def _unescaped_once(text: str) -> _Unescaped:
+def unescaped_by(
+    text: str, escape: re.Pattern[str], character: Callable[[str], str]
+) -> Unescaped:
+    """Return a text with its escapes replaced.
+
+    Args:
+        text: The text.
+        escape: Matches an escape.
+        character: Returns what an escape stands for.
+    """
     pieces: list[str] = []
     starts: list[int] = []
     sources: list[tuple[int, int]] = []
@@ -169,28 +178,32 @@ def _unescaped_once(text: str) -> _Unescaped:
         sources.append((start, size))
         length += len(piece)
 
-    for found in _ESCAPE.finditer(text):
+    for found in escape.finditer(text):
         if found.start() > end:
             add(text[end : found.start()], end, found.start() - end)
-        add(_character(found.group()), found.start(), found.end() - found.start())
+        add(character(found.group()), found.start(), found.end() - found.start())
         end = found.end()
     if end < len(text) or not pieces:
         add(text[end:], end, len(text) - end)
-    return _Unescaped("".join(pieces), starts, sources)
+    return Unescaped("".join(pieces), starts, sources)
 
 
-def _levels(text: str, level: int) -> list[_Unescaped]:
+def _unescaped_once(text: str) -> Unescaped:
+    return unescaped_by(text, _ESCAPE, _character)
+
+
+def _levels(text: str, level: int) -> list[Unescaped]:
     found = [_unescaped_once(text)]
     while len(found) < level:
         found.append(_unescaped_once(found[-1].text))
     return found
 
 
-def _unescaped(text: str, level: int) -> _Unescaped:
+def _unescaped(text: str, level: int) -> Unescaped:
     return _levels(text, level)[-1]
 
 
-def _redacted_below(text: str, level: int, pattern: Pattern, replacement: str) -> str:
+def _redacted_below(text: str, level: int, pattern: Matcher, replacement: str) -> str:
     """Return text with the matches of a pattern in its unescaped form replaced.
 
     Args:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
-__all__ = ["Edit", "edited", "edited_pieces", "merged"]
+from ..patterns import Pattern
+
+__all__ = ["Edit", "edited", "edited_pieces", "merged", "spans_in"]
 
 
 class Edit(NamedTuple):
@@ -93,3 +95,12 @@ def edited_pieces(
         length += len(piece)
         borders.append(moved(length))
     return [data[start:end] for start, end in pairwise(borders)]
+
+
+def spans_in(
+    pattern: Pattern, text: str, stretches: Iterable[tuple[int, int]]
+) -> Iterator[tuple[int, int]]:
+    """Yield the places of the matches of a pattern in stretches of a text."""
+    for first, last in stretches:
+        for start, end in pattern.spans(text[first:last]):
+            yield first + start, first + end

@@ -1,111 +1,137 @@
-r"""Secrets by their names in text that is not JSON: assignments, markup and options of commands.
+r"""Secrets by their names in text that is not JSON: assignments, markup, commands and sentences.
 
 Such text is a whole body, or content: a file that a tool has read, the environment that it has
 printed, a traceback. Inside JSON it is escaped: a line begins after ``\n``, and a quote is ``\"``.
 
-    OPENAI_API_KEY=...      password: ...      api_key = "..."      'token': '...'
-    <password>...</password>      <add key="ApiKey" value="..."/>      --api-key ...
+    OPENAI_API_KEY=...       password: ...          api_key = "..."        os.environ["TOKEN"] = "..."
+    <password>...            <add key="ApiKey" value="..."/>               name: TOKEN / value: ...
+    --api-key ...            curl -u user:...       sshpass -p ...         setenv("DB_PASSWORD", "...")
+    login ann password ...   the password is ...    host:5432:db:ann:...   set aws_secret_access_key ...
 
-The same names are used in prose and in code ("the password: is required", ``password: str``), so a
-value without quotes must look like a secret, unless it follows the name of a variable of the
-environment, or is alone with its name on a line of a plain text.
+Each form is a pattern for the text up to the value. The same names are used in prose and in code
+("the password: is required", ``password: str``), so a value without quotes must look like a secret,
+unless it follows the name of a variable of an environment or an option that takes nothing else, or
+is alone with its name on a line of a plain text.
 """
 
 from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
 
 from ..patterns import Pattern
-from .secret_names import KEY_KINDS, is_secret_value, names_in, secret_kind
-
-__all__ = ["BARE", "NAME_ENDS", "TEXT_SECRET", "is_secret_text", "text_spans"]
-
-NAME_ENDS = (
-    r"(?:pass(?:word|wd|phrase|code)s?|pwd|secrets?|credentials?|authorization|auth|jwt|bearer"
-    rf"|token|(?:{'|'.join(sorted(KEY_KINDS))})[_. -]?keys?|connection[_ ]?string|cookies?)"
+from .secret_names import NAME_ENDS, secret_kind
+from .secret_values import is_plausible
+from .text_edits import spans_in
+from .text_values import (
+    GAP,
+    QUOTE,
+    TextValue,
+    bare_value,
+    cookie_value,
+    is_secret_text,
+    text_value,
 )
-"""A pattern for the last words of names of secrets."""
-_ASSIGNED = rf"{NAME_ENDS}\\*[\"'`]?[ \t]*(?::=|=>|[:=])"
-_ELEMENT = rf"<[a-z0-9_:.-]*{NAME_ENDS}(?:\s[^<>]*)?>"
-_PAIR = (
-    rf"{NAME_ENDS}\\*[\"'](?:>|(?:[\s,]|\\+[nrt])*\\*[\"']?value\\*[\"']?"
-    r"(?:\s|\\+[nrt])*[:=](?:\s|\\+[nrt])*\\*[\"'])"
-)
-_OPTION = rf"--[a-z0-9-]*{NAME_ENDS}[ \t]+[^\s-]"
-TEXT_SECRET = f"(?i:{_ASSIGNED}|{_ELEMENT}|{_PAIR}|{_OPTION})"
-"""A pattern that is found in each text in which `text_spans` may find secrets."""
+
+__all__ = ["OTHER_FORMS", "TEXT_TAILS", "text_spans"]
 
 _LONGEST_NAME = 64
 _BEFORE_NAME = re.compile(r"[\w.$-]*\Z")
+_NAME = re.compile(r"[\w.$-]+(?: key)?")
 _NAMED_BY = re.compile(
-    r"(?:key|name|variable)\\*[\"']?(?:\s|\\+[nrt])*[:=](?:\s|\\+[nrt])*\\*[\"']\Z", re.IGNORECASE
+    rf"(?:key|name|variable)(?:{QUOTE})?{GAP}[:=]?{GAP}(?:{QUOTE})?\Z", re.IGNORECASE
 )
 _JSON_KEY = re.compile(r'"[ \t]*:\Z')
-_SPACE = re.compile(r"[ \t]*")
-_OPENING = re.compile(r"[bru]?(\\*[\"'`])")
-_QUOTED = re.compile(r"[^\"'`\\\r\n]+")
-BARE = re.compile(r"[^\s\"'`<>\\]{1,1024}")
-"""A value without quotes: of limited length, so that hostile text takes linear time."""
-_REST_OF_LINE = re.compile(r"[^\"'`\\\r\n]{1,4096}")
-_ELEMENT_TEXT = re.compile(r"\s*(?:<!\[CDATA\[)?([^<>\s][^<>]*?)(?=\s*(?:\]\]>|<))")
-_ELEMENT_END = re.compile(r"\s*(?:\]\]>|</)")
-_IN_QUOTES = re.compile(r"[^\\\"']+")
-_COOKIE = re.compile(r"[\w.-]{1,256}=[^\s=]")
-_SCHEMES = re.compile(r"(?i)(?:apikey|basic|bearer|digest|key|negotiate|token)[ \t]+")
-# The end of a value, where another assignment follows it.
-_NEXT = re.compile(r"[,;&]\s*[\w.\[\]-]+\s*[:=]")
-_LINE_START = re.compile(r"(?:^|[\r\n]|\\[rn])[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+)?\Z")
+_LINE_START = re.compile(
+    r"(?:^|[\r\n]|\\[rn])[ \t]*(?:-[ \t]+)?(?:export[ \t]+|set[ \t]+|ENV[ \t]+)?\Z"
+)
 _LINE_END = re.compile(r"[ \t;]*(?:$|[\r\n]|\\[rn])")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
-# Code and templates: calls, places of variables, paths, addresses.
-_CODE = re.compile(
-    r"[$%*(\[{&|!:=,;.)\]}]|[A-Za-z_][\w.]*[(\[{]|~?\.{0,2}/[\w.-]*(?:/[\w.-]*)*\Z|[A-Za-z]:\\|\w+://"
+_SCHEMES = re.compile(r"(?i)(?:apikey|basic|bearer|digest|key|negotiate|token)[ \t]+")
+_ELEMENT_TEXT = re.compile(r"\s*(?:<!\[CDATA\[)?([^<>\s][^<>]*?)(?=\s*(?:\]\]>|<))")
+_ELEMENT_END = re.compile(r"\s*(?:\]\]>|</)")
+_VALUE_BEFORE = re.compile(
+    rf"(?i)value(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?([^\"'\\\s,]{{6,1024}})(?:{QUOTE})?"
+    rf"{GAP},?{GAP}(?:{QUOTE})?\Z"
 )
-# Words with at most one number each, such as "gpt-4o-mini" or "projects/1/keys".
-_IDENTIFIER = re.compile(
-    r"(?:[A-Za-z]*(?:\d{1,4}[A-Za-z]*)?[_.:/-]+)+[A-Za-z]*(?:\d{1,4}[A-Za-z]*)?"
+_NAME_AT_END = re.compile(rf"([\w.-]+)(?:{QUOTE}|\s|\\+n)?\Z")
+_USER_END = re.compile(r"[:%]")
+_LAST_SPACE = re.compile(r".*[ \t]", re.DOTALL)
+_VERBS = frozenset(("is", "was", "to"))
+_SHORTEST_DIRECT = 12
+_LONGEST_PAIR = 1400
+
+# Between the words of a command, also where they are a list of texts.
+_SEPARATOR = rf"(?:[ \t]+|{QUOTE},[ \t]*{QUOTE})"
+_ARGUMENT = rf"[^\s\"'`\\,]+{_SEPARATOR}"
+_COMMAND = r"\b(?:[^\r\n|\\]|\\+[^nr\\])*?"
+_LOGIN = f"(?:docker|podman|nerdctl|buildah|skopeo|registry|oras|acr|oc|az){_SEPARATOR}login"
+# Options that take a password and nothing else, by their programs.
+_PASSWORDS = (
+    (rf"sshpass|{_LOGIN}", f"-p(?:{_SEPARATOR}|=)?"),
+    ("mysql[a-z]*|mariadb[a-z-]*|7z[a-z]?", "-p"),
+    ("mongo[a-z]*|cqlsh", f"-p{_SEPARATOR}"),
+    ("redis-cli", f"-a{_SEPARATOR}"),
+    ("ldap[a-z]+|security", f"-w{_SEPARATOR}"),
+    ("sqlcmd|bcp|unzip|zip", f"-P(?:{_SEPARATOR})?"),
+    ("ipmitool", f"-P{_SEPARATOR}"),
+    ("openssl", f"(?:-pass(?:in|out)?{_SEPARATOR}pass:|-k{_SEPARATOR})"),
+    ("htpasswd", f"-[a-zA-Z]*b[a-zA-Z]*{_SEPARATOR}{_ARGUMENT}{_ARGUMENT}"),
+    ("rabbitmqctl", f"(?:add_user|change_password){_SEPARATOR}{_ARGUMENT}"),
 )
-_NUMBERED_WORD = re.compile(r"[A-Za-z]+\d{1,4}")
-_MIXED = re.compile(r"\d|[^\W\d_][#$%^*+=~@!?][^\W\d_]")
-_SHORTEST = 6
-_SHORTEST_LINE = 3
-_TYPES = names_in("""
-    any array bool boolean byte bytes char enum float hidden int integer list missing no number
-    object opaque password redacted secret secretstr set str string text token unset uuid varchar
-    yes
-""")
+# Options that take a user and a password.
+_USERS = (
+    ("curl", f"(?:-u|--user|--proxy-user|-U)(?:{_SEPARATOR}|=)?(?:{QUOTE})?"),
+    (r"https?[ \t]|xh[ \t]", f"(?:-a|--auth)(?:{_SEPARATOR}|=)(?:{QUOTE})?"),
+    ("smbclient|rpcclient", f"-U(?:{_SEPARATOR}|=)(?:{QUOTE})?"),
+)
 
 
-def text_spans(text: str, *, is_plain: bool = False) -> Iterator[tuple[int, int]]:
+def _commands(options: tuple[tuple[str, str], ...]) -> str:
+    return "|".join(
+        rf"\b(?:{programs}){_COMMAND}{_SEPARATOR}{option}" for programs, option in options
+    )
+
+
+class _Form(NamedTuple):
+    """A form of text with a secret.
+
+    Attributes:
+        pattern: The text from the last words of the name, or from the command, to the value.
+        span: Returns the place of the value; its arguments are the text, the place of the match,
+            and whether the text is plain as a whole.
+    """
+
+    pattern: str
+    span: Callable[[str, int, int, bool], TextValue | None]
+
+
+def text_spans(
+    text: str, stretches: Sequence[tuple[int, int]], *, is_plain: bool = False
+) -> Iterator[tuple[int, int]]:
     """Yield the places of values that a text names as secrets.
 
     Args:
         text: The text, also JSON with such text in its strings.
+        stretches: Where names may be.
         is_plain: Whether it is a plain text as a whole, such as a file of settings.
     """
-    done = 0
-    for start, end in _pattern().spans(text):
-        if start < done:
-            continue  # a part of a secret
-        matched = text[start:end]
-        if matched.startswith("--") and matched[-1] not in ":=":
-            found = _option(text, end, secret_kind(matched.split()[0]))
-        elif matched.startswith("<"):
-            found = _element(text, end, secret_kind(matched[1:-1].split()[0]))
-        elif matched[-1] in ":=" or matched.endswith("=>"):
-            found = _assigned(text, start, end, is_plain=is_plain)
-        else:
-            found = _pair(text, start, end)
-        if found is not None:
-            done = found[1]
-            yield found
+    for form, pattern in _forms():
+        done = 0
+        for start, end in spans_in(pattern, text, stretches):
+            if start < done:
+                continue  # a part of a secret
+            value = form.span(text, start, end, is_plain)
+            if value is not None:
+                done = value.end
+                yield value.start, value.end
 
 
 @functools.cache
-def _pattern() -> Pattern:
-    return Pattern(TEXT_SECRET)
+def _forms() -> tuple[tuple[_Form, Pattern], ...]:
+    return tuple((form, Pattern(form.pattern)) for form in _FORMS)
 
 
 def _first(text: str, start: int) -> int:
@@ -117,110 +143,173 @@ def _first(text: str, start: int) -> int:
     return first
 
 
-def _assigned(text: str, start: int, end: int, *, is_plain: bool) -> tuple[int, int] | None:
-    """Return the place of the value after a name and a colon or an equals sign."""
-    first = _first(text, start)
-    name = text[first:end].rstrip(":=> \t\\\"'`")
+def _name(text: str, start: int) -> str:
+    found = _NAME.match(text, _first(text, start))
+    return found[0].lstrip("-$") if found else ""
+
+
+def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | None:
+    """Return the value of an assignment."""
+    first, name = _first(text, start), _name(text, start)
     kind = secret_kind(name)
     if not kind:
         return None
-    at = _skip_space(text, end)
-    is_json = _JSON_KEY.search(text[max(0, end - 8) : end])
-    opening = _OPENING.match(text, at)
-    if opening is not None:
-        if is_json and opening[1].endswith('"'):
-            return None
-        return _quoted(text, opening.end(), kind)
-    if is_json:
-        return None  # numbers and containers of JSON
+    is_json = _JSON_KEY.search(text[max(0, end - 20) : end]) is not None
     if kind == "cookie":
-        line = _REST_OF_LINE.match(text, at) if _COOKIE.match(text, at) else None
-        return line.span() if line else None
-    if name.lower().endswith("authorization") and (scheme := _SCHEMES.match(text, at)):
-        at = scheme.end()
-    found = BARE.match(text, at)
-    if found is None:
-        return None
-    value = found[0]
-    following = _NEXT.search(value)
-    value = (value[: following.start()] if following else value).rstrip(",;.)]}")
-    after = at + len(value)
+        value = cookie_value(text, end)
+    else:
+        at = end
+        while name.lower().endswith("authorization") and (scheme := _SCHEMES.match(text, at)):
+            at = scheme.end()
+        value = text_value(text, at)
+    if value is None or (is_json and (value.form == "bare" or text[value.start - 1] == '"')):
+        return None  # `json_secrets` reads it
     # A whole line of a file of settings, or a variable of an environment.
-    is_line = _LINE_END.match(text, after) and _LINE_START.search(text[max(0, first - 40) : first])
-    is_variable = at == end and text[end - 1] == "=" and _VARIABLE.fullmatch(name)
+    is_line = _LINE_END.match(text, value.end) and _LINE_START.search(
+        text[max(0, first - 40) : first]
+    )
+    is_variable = value.start == end and text[end - 1] == "=" and _VARIABLE.fullmatch(name)
     is_alone = bool(is_variable or (is_plain and is_line))
-    return (at, after) if is_secret_text(kind, value, is_alone=is_alone) else None
+    return value if is_secret_text(kind, text, value, is_alone=is_alone) else None
 
 
-def is_secret_text(kind: str, value: str, *, is_alone: bool) -> bool:
-    """Return whether a text without quotes is a secret.
-
-    Args:
-        kind: The kind of secret that its name means.
-        value: The text.
-        is_alone: Whether the value is certainly one, not a word of a sentence or of code.
-    """
-    if not is_secret_value(kind, value) or _CODE.match(value) or value.lower() in _TYPES:
-        return False
-    if kind != "secret" and (_IDENTIFIER.fullmatch(value) or _NUMBERED_WORD.fullmatch(value)):
-        return False
-    if is_alone:
-        return len(value) >= _SHORTEST_LINE
-    if _IDENTIFIER.fullmatch(value):
-        return False
-    return len(value) >= _SHORTEST and _MIXED.search(value) is not None
-
-
-def _quoted(text: str, at: int, kind: str) -> tuple[int, int] | None:
-    """Return the place of the value in quotes that begins at an index."""
-    found = _QUOTED.match(text, at)
-    if found is None or not is_secret_value(kind, found[0]):
+def _element(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the text of an element of XML, whose opening tag is given."""
+    value = _element_text(text, end)
+    kind = secret_kind(text[start + 1 : end - 1].split()[0])
+    if value is None or not kind:
         return None
-    value = found[0]
-    if kind != "secret" and _IDENTIFIER.fullmatch(value):
-        return None
-    is_prose = " " in value and not _MIXED.search(value)
-    if kind == "cookie" or not (is_prose or _CODE.match(value) or value.lower() in _TYPES):
-        return found.span()
-    return None
+    return value if is_secret_text(kind, text, value._replace(form="quoted"), is_alone=True) else None
 
 
-def _element(text: str, at: int, kind: str) -> tuple[int, int] | None:
-    """Return the place of the text of an element of XML, whose opening tag ends at an index."""
+def _element_text(text: str, at: int) -> TextValue | None:
     found = _ELEMENT_TEXT.match(text, at)
     if found is None or not _ELEMENT_END.match(text, found.end()):
         return None
-    if is_secret_value(kind, found[1]) and not _CODE.match(found[1]):
-        return found.span(1)
-    return None
+    return TextValue(*found.span(1), "bare")
 
 
-def _pair(text: str, start: int, end: int) -> tuple[int, int] | None:
-    """Return the place of the value that follows the name of a secret as another value."""
+def _pair(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the value that follows the name of a secret as another value."""
     first = _first(text, start)
     if not _NAMED_BY.search(text[max(0, first - _LONGEST_NAME) : first]):
         return None
-    name = _IN_QUOTES.match(text, first)
-    kind = secret_kind(name[0]) if name else ""
-    if text[end - 1] != ">":
-        return _quoted(text, end, kind)
-    found = _element(text, end, kind)
-    if found is None or not is_secret_text(kind, text[slice(*found)], is_alone=False):
+    value = _element_text(text, end) if text[end - 1] == ">" else text_value(text, end)
+    return _checked(text, _name(text, start), value)
+
+
+def _option(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the value of an option of a command, or its next argument in a list."""
+    value = text_value(text, end)
+    if value is None or text[value.start] == "-":
         return None
-    return found
+    is_argument = text[end - 1] in "\"'`"
+    return _checked(text, _name(text, start), value, is_alone=is_argument)
 
 
-def _option(text: str, end: int, kind: str) -> tuple[int, int] | None:
-    """Return the place of the value of an option of a command, which begins before an index."""
-    opening = _OPENING.match(text, end - 1)
-    if opening is not None:
-        return _quoted(text, opening.end(), kind)
-    found = BARE.match(text, end - 1)
-    if found is None or not is_secret_text(kind, found[0], is_alone=False):
+def _checked(
+    text: str, name: str, value: TextValue | None, *, is_alone: bool = False
+) -> TextValue | None:
+    kind = secret_kind(name)
+    if value is None or not kind:
         return None
-    return found.span()
+    return value if is_secret_text(kind, text, value, is_alone=is_alone) else None
 
 
-def _skip_space(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    return found.end() if found else at
+def _listed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the value after a name in a list of texts or arguments."""
+    name = _name(text, start)
+    value = text_value(text, end)
+    if value is None or value.form == "bare" or not secret_kind(name):
+        return None
+    return value if is_plausible(text[value.start : value.end]) else None
+
+
+def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the value that follows the name of a secret in a sentence or command."""
+    before = _LAST_SPACE.match(text, start, end)
+    value = text_value(text, before.end()) if before else None
+    if before is None or value is None or not secret_kind(_name(text, start)):
+        return None
+    content = text[value.start : value.end]
+    if not is_plausible(content) or not is_secret_text("secret", text, value, is_alone=False):
+        return None
+    is_direct = _VERBS.isdisjoint(before[0].lower().replace(":", " ").split())
+    return value if not is_direct or len(content) >= _SHORTEST_DIRECT else None
+
+
+def _password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return a value that is always a password."""
+    value = text_value(text, end)
+    return value if value and is_secret_text("secret", text, value, is_alone=True) else None
+
+
+def _user_password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the password after the name of a user and a colon or percent sign."""
+    value = bare_value(text, end)
+    border = _USER_END.search(text, value.start, value.end) if value else None
+    if value is None or border is None or border.end() >= value.end:
+        return None
+    password = value._replace(start=border.end())
+    return password if is_secret_text("secret", text, password, is_alone=True) else None
+
+
+def _pgpass(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the password at the end of a line of PostgreSQL's file of passwords."""
+    value = bare_value(text, end)
+    return value if value and is_plausible(text[value.start : value.end]) else None
+
+
+def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the value that stands before its name."""
+    begin = max(0, start - _LONGEST_PAIR)
+    found = _VALUE_BEFORE.search(text[begin:start])
+    name = _NAME_AT_END.search(text[start:end])
+    if found is None or name is None:
+        return None
+    value = TextValue(begin + found.start(1), begin + found.end(1), "bare")
+    return _checked(text, name[1], value)
+
+
+# What follows the last words of a name.
+_ASSIGNED = rf"(?:{QUOTE})?\]?[ \t]*(?::=|=>|\?=|\|\|=|::|[:=])"
+_TAG_END = r"(?:\s[^<>]*)?>"
+_PAIRED = (
+    rf"(?:{QUOTE}>|(?:{QUOTE})?,?{GAP},?(?:{QUOTE})?value(?:{QUOTE})?{GAP}[:=]{GAP}"
+    rf"|{QUOTE}[ \t]*\{{[^{{}}]*\bdefault[ \t]*=[ \t]*)"
+)
+_LISTED = rf"{QUOTE}{GAP},{GAP}"
+_LIKELY = (
+    r"(?:(?:[ \t]+[a-z]+)*?[ \t]+(?:is|was|to)(?:[ \t]+now)?:?)?[ \t]+"
+    r"[^\s\\]*(?:[0-9]|[a-z0-9][#$%^*+=~&@][a-z0-9])"
+)
+_NAME_BEFORE = rf"(?:key|name)(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?[a-z0-9_.-]*"
+_NAME_END = rf"(?:{QUOTE}|\s|\\+n|$)"
+_LOGIN_PASSWORD = rf"(?i:login{GAP}[^\s\\]+{GAP}password[ \t]+)"
+_PGPASS = r"\b[a-zA-Z0-9.*-]+:(?:[0-9]{3,5}|\*):[^\s:\"'\\]+:[^\s:\"'\\]+:"
+_FORMS = (
+    _Form(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
+    _Form(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
+    _Form(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
+    _Form(rf"(?i:--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
+    _Form(rf"(?i:{QUOTE}[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
+    _Form(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
+    _Form(_LOGIN_PASSWORD, _password),
+    _Form(_commands(_PASSWORDS), _password),
+    _Form(_commands(_USERS), _user_password),
+    _Form(_PGPASS, _pgpass),
+    _Form(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),
+)
+TEXT_TAILS = f"(?:{_ASSIGNED}|{_PAIRED}|{_LISTED}|{_LIKELY})"
+"""A pattern for what follows the last words of a name, in each text in which it has a value."""
+OTHER_FORMS = "|".join(
+    (
+        rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})",
+        _LOGIN_PASSWORD,
+        _commands(_PASSWORDS),
+        _commands(_USERS),
+        _PGPASS,
+        rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})",
+    )
+)
+"""A pattern for the forms in which the value is not after a name."""

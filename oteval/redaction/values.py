@@ -9,13 +9,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from ..patterns import Pattern
-from .rules import RedactionRule, key_pattern
+from .rules import CompiledRules, RedactionRule
 from .text import TextRedactor
 
 __all__ = ["ValueRedactor"]
-
-_MAX_CACHED_KEYS = 10_000
 
 
 class ValueRedactor:
@@ -27,18 +24,12 @@ class ValueRedactor:
         Raises:
             PatternError: A pattern is invalid.
         """
-        self._globs: list[tuple[Pattern, str]] = []
-        patterns: list[tuple[Pattern, str]] = []
-        for rule in rules:
-            self._globs += [(key_pattern(key), rule.replace) for key in rule.keys]
-            if rule.pattern is not None:
-                patterns.append((Pattern(rule.pattern), rule.replace))
-        self._text = TextRedactor(patterns)
-        self._keys: dict[str, tuple[str, str | None]] = {}
+        self._rules = CompiledRules(rules)
+        self._text = TextRedactor(self._rules.matchers)
 
     def __bool__(self) -> bool:
         """Return whether there are any rules."""
-        return bool(self._globs or self._text)
+        return bool(self._rules.globs or self._text)
 
     def text(self, text: str) -> str:
         """Return text with the matches of patterns replaced.
@@ -56,8 +47,11 @@ class ValueRedactor:
         """
         redacted = {}
         for key, value in attributes.items():
-            known, replacement = self._key(str(key))
-            redacted[known] = self.value(value) if replacement is None else replacement
+            name = str(key)
+            replacement = self._rules.replacement(name)
+            redacted[self._text.text(name)] = (
+                self.value(value) if replacement is None else replacement
+            )
         return redacted
 
     def value(self, value: Any) -> Any:
@@ -88,13 +82,3 @@ class ValueRedactor:
         if was_uniform and len({type(item) for item in redacted}) > 1:
             return tuple(item if isinstance(item, str) else str(item) for item in redacted)
         return redacted
-
-    def _key(self, key: str) -> tuple[str, str | None]:
-        """Return the redacted key, and the replacement of its value; None to redact the value."""
-        known = self._keys.get(key)
-        if known is None:
-            found = next((text for glob, text in self._globs if glob.fullmatch(key)), None)
-            known = self._text.text(key), found
-            if len(self._keys) < _MAX_CACHED_KEYS:
-                self._keys[key] = known
-        return known

@@ -19,8 +19,7 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ...patterns import Pattern
-from ...redaction import RedactionRule, TextRedactor, key_pattern
+from ...redaction import CompiledRules, RedactionRule, TextRedactor
 from ..otlp.from_json import KEY_ALIASES
 from ..otlp.json_fields import as_span_id, as_trace_id
 from ..otlp.json_values import from_base64
@@ -44,18 +43,13 @@ class Redactor:
         Raises:
             PatternError: A pattern is invalid.
         """
-        self._globs: list[tuple[Pattern, str]] = []
-        patterns: list[tuple[Pattern, str]] = []
-        for rule in rules:
-            self._globs += [(key_pattern(key), rule.replace) for key in rule.keys]
-            if rule.pattern is not None:
-                patterns.append((Pattern(rule.pattern), rule.replace))
-        self._text = TextRedactor(patterns)
-        self._keys: dict[str, tuple[str, str | None]] = {}
+        self._rules = CompiledRules(rules)
+        self._text = TextRedactor(self._rules.matchers)
+        self._keys: dict[str, str] = {}
 
     def __bool__(self) -> bool:
         """Return whether there are any rules."""
-        return bool(self._globs or self._text)
+        return bool(self._rules.globs or self._text)
 
     def json(self, document: Any) -> Any:
         """Redact parsed OTLP/JSON in place, and return it."""
@@ -191,13 +185,12 @@ class Redactor:
 
     def _key(self, key: str) -> tuple[str, str | None]:
         """Return the redacted key, and the replacement of its value; None to keep the value."""
-        known = self._keys.get(key)
-        if known is None:
-            found = next((text for glob, text in self._globs if glob.fullmatch(key)), None)
-            known = self._text.text(key), found
+        redacted = self._keys.get(key)
+        if redacted is None:
+            redacted = self._text.text(key)
             if len(self._keys) < _MAX_CACHED_KEYS:
-                self._keys[key] = known
-        return known
+                self._keys[key] = redacted
+        return redacted, self._rules.replacement(key)
 
 
 def json_bytes(value: Any) -> bytes:

@@ -1,0 +1,239 @@
+"""Personal data in text: card numbers, IBANs, mail addresses, phone numbers; others by Presidio.
+
+A card number has the beginning and the length of an issuer and the check digit of Luhn (ISO/IEC
+7812). An IBAN has the length of its country and the remainder 1 of division by 97 (ISO 13616). So
+order numbers, timestamps and ids stay. Phone numbers begin with ``+`` or ``00`` and a country code,
+with a trunk ``0`` and an area code, or are written as in North America.
+
+None of this is on by default: support agents are tested on such data.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
+
+from ..errors import ConfigError
+from ..patterns import MatchRange
+
+__all__ = ["DATA_RULES", "Matcher", "is_data", "matcher"]
+
+DATA_RULES = {
+    "cards": "card",
+    "ibans": "IBAN",
+    "emails": "email",
+    "phones": "phone",
+    "presidio": "",
+}
+"""The kinds of data by their names in rules, with the word for one in its replacement."""
+
+_CARD = re.compile(r"(?<![\w.+-])[2-6](?:[0-9][ -]?){11,17}[0-9](?![\w-]|\.[0-9])", re.ASCII)
+# Beginnings and lengths of card numbers: Visa, Mastercard, American Express, Discover, Diners Club,
+# JCB, UnionPay, Maestro.
+_ISSUERS = (
+    (re.compile(r"4"), frozenset((13, 16, 19))),
+    (re.compile(r"5[1-5]|22(?:2[1-9]|[3-9])|2[3-6]|27[01]|2720"), frozenset((16,))),
+    (re.compile(r"3[47]"), frozenset((15,))),
+    (re.compile(r"6011|64[4-9]|65"), frozenset((16, 19))),
+    (re.compile(r"30[0-5]|3095|3[689]"), frozenset((14, 16, 19))),
+    (re.compile(r"35(?:2[89]|[3-8])"), frozenset((16, 19))),
+    (re.compile(r"62"), frozenset((16, 17, 18, 19))),
+    (re.compile(r"50|5[6-8]|6"), frozenset((13, 15, 16, 18, 19))),
+)
+_IBAN = re.compile(r"(?<![A-Za-z0-9])[A-Za-z]{2}[0-9]{2}(?=[ A-Za-z0-9-]{11})")
+_IBAN_CHARACTER = re.compile(r"[ -]?([A-Za-z0-9])")
+# From the registry of IBANs: the length of each country.
+_IBAN_LENGTHS = {
+    country: int(length)
+    for length, countries in (
+        line.split(maxsplit=1)
+        for line in """\
+15 NO
+16 BE
+18 DK FI FK FO GL NL SD
+19 MK SI
+20 AT BA EE KZ LT LU MN XK
+21 CH HR LI LV
+22 BG BH CR DE GB GE IE ME RS VA
+23 AE GI IL IQ OM SO TL
+24 AD CZ ES MD PK RO SA SE SK TN VG
+25 LY PT ST
+26 IS TR
+27 BI DJ FR GR IT MC MR SM
+28 AL AZ BY CY DO GT HN HU LB NI PL SV
+29 BR EG PS QA UA
+30 JO KW MU YE
+31 MT SC
+32 LC
+33 RU""".splitlines()
+    )
+    for country in countries.split()
+}
+_EMAIL = re.compile(
+    r"(?<![\w.+-])[\w.!#$%&'*+/=?^{|}~-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w-])"
+)
+_PHONE = re.compile(
+    r"(?<![\w.+/=-])(?:"
+    r"(?:\+|00(?=[1-9]))[1-9](?:[ ./-]{0,2}\(?[0-9]\)?){6,14}"
+    r"|0[1-9][0-9]{1,4}[ /-]{1,3}(?:[0-9][ /-]?){4,9}[0-9]"
+    r"|(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-])[2-9][0-9]{2}[.-][0-9]{4}"
+    r")(?![\w-]|\.[0-9])",
+    re.ASCII,
+)
+_LONGEST_PHONE = 15
+
+
+class Matcher(Protocol):
+    """Finds parts of text: a `Pattern`, or data with check digits."""
+
+    def search(self, text: str) -> MatchRange | None:
+        """Return the first match in a text."""
+
+    def spans(self, text: str) -> list[MatchRange]:
+        """Return the matches in a text."""
+
+    def replace(self, text: str, replacement: str) -> str:
+        """Replace the matches in a text."""
+
+
+class DataMatcher:
+    """Finds data in text by a function that yields its places."""
+
+    def __init__(self, find: Callable[[str], Iterator[tuple[int, int]]]) -> None:
+        """Set the function; the places that it yields are in order and do not overlap."""
+        self._find = find
+
+    def search(self, text: str) -> MatchRange | None:
+        """Return the first match in a text."""
+        first = next(self._find(text), None)
+        return MatchRange(*first) if first else None
+
+    def spans(self, text: str) -> list[MatchRange]:
+        """Return the matches in a text."""
+        return [MatchRange(start, end) for start, end in self._find(text)]
+
+    def replace(self, text: str, replacement: str) -> str:
+        """Replace the matches in a text."""
+        parts, end = [], 0
+        for start, after in self._find(text):
+            parts += [text[end:start], replacement]
+            end = after
+        return "".join([*parts, text[end:]]) if parts else text
+
+
+def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
+    """Return what finds a kind of data.
+
+    Args:
+        data: The kind, one of `DATA_RULES`.
+        entities: For Presidio, the entities to look for; () for all.
+
+    Raises:
+        ConfigError: The kind is unknown, or Presidio is not installed.
+    """
+    if data == "presidio":
+        _check_presidio()
+        return DataMatcher(functools.partial(_presidio_spans, entities=tuple(entities)))
+    if data not in _FINDERS:
+        raise ConfigError(f"redact: unknown data {data!r}; use {', '.join(DATA_RULES)}")
+    return DataMatcher(_FINDERS[data])
+
+
+def is_data(text: str, word: str) -> bool:
+    """Return whether a text is as a whole what a replacement such as ``[redacted card]`` names.
+
+    Args:
+        text: The text.
+        word: The word in the replacement.
+    """
+    data = next((data for data, its_word in DATA_RULES.items() if its_word == word), "")
+    return data in _FINDERS and (0, len(text)) in _FINDERS[data](text)
+
+
+def _card_spans(text: str) -> Iterator[tuple[int, int]]:
+    for found in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", found[0])
+        is_issued = any(
+            form.match(digits) and len(digits) in lengths for form, lengths in _ISSUERS
+        )
+        if is_issued and _has_luhn_digit(digits):
+            yield found.span()
+
+
+def _has_luhn_digit(digits: str) -> bool:
+    doubled = sum(sum(divmod(2 * int(digit), 10)) for digit in digits[-2::-2])
+    return (doubled + sum(map(int, digits[-1::-2]))) % 10 == 0 and len(set(digits)) > 1
+
+
+def _iban_spans(text: str) -> Iterator[tuple[int, int]]:
+    for found in _IBAN.finditer(text):
+        length = _IBAN_LENGTHS.get(found[0][:2].upper())
+        end, characters = found.end(), [found[0].upper()]
+        for _ in range((length or 4) - 4):
+            following = _IBAN_CHARACTER.match(text, end)
+            if following is None:
+                break
+            end = following.end()
+            characters.append(following[1].upper())
+        iban = "".join(characters)
+        if len(iban) == length and not text[end : end + 1].isalnum() and _has_iban_digits(iban):
+            yield found.start(), end
+
+
+def _has_iban_digits(iban: str) -> bool:
+    number = "".join(str(int(character, 36)) for character in iban[4:] + iban[:4])
+    return int(number) % 97 == 1
+
+
+def _email_spans(text: str) -> Iterator[tuple[int, int]]:
+    if "@" in text:
+        for found in _EMAIL.finditer(text):
+            yield found.span()
+
+
+def _phone_spans(text: str) -> Iterator[tuple[int, int]]:
+    for found in _PHONE.finditer(text):
+        if sum(map(str.isdigit, found[0])) <= _LONGEST_PHONE:
+            yield found.span()
+
+
+_FINDERS: dict[str, Callable[[str], Iterator[tuple[int, int]]]] = {
+    "cards": _card_spans,
+    "ibans": _iban_spans,
+    "emails": _email_spans,
+    "phones": _phone_spans,
+}
+
+
+def _check_presidio() -> None:
+    if importlib.util.find_spec("presidio_analyzer") is None:
+        raise ConfigError(
+            "redact: presidio needs a package that is not installed: pip install 'oteval[presidio]'"
+        )
+
+
+@functools.cache
+def _presidio() -> Any:
+    """Return Presidio's analyzer, which takes seconds to load.
+
+    Raises:
+        ConfigError: It cannot be loaded, for instance without its model of a language.
+    """
+    try:
+        from presidio_analyzer import AnalyzerEngine
+
+        return AnalyzerEngine()
+    except (Exception, SystemExit) as error:
+        raise ConfigError(f"redact: presidio cannot be loaded: {error}") from error
+
+
+def _presidio_spans(text: str, entities: tuple[str, ...]) -> Iterator[tuple[int, int]]:
+    results = _presidio().analyze(text=text, language="en", entities=list(entities) or None)
+    done = 0
+    for start, end in sorted((result.start, result.end) for result in results):
+        if end > done:
+            yield max(start, done), end
+            done = end

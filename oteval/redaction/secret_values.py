@@ -1,0 +1,145 @@
+"""The values of secrets: which text may be a secret, and which cannot be one.
+
+A value that stands at the name of a secret is one unless it says nothing: a type, a path, an
+address, a template. A value is removed wherever it stands, or below a name that other values have
+as well, only if it is *plausible*: long enough, with enough different characters, and no word,
+number, path, address, date or name of a model.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import re
+from collections import Counter
+from collections.abc import Mapping
+
+from .secret_names import names_in, secret_kind
+
+__all__ = [
+    "PLACEHOLDER",
+    "SHORTEST_LITERAL",
+    "environment_secrets",
+    "is_plausible",
+    "is_secret_value",
+    "is_words",
+]
+
+PLACEHOLDER = "[redacted]"
+"""The text in place of a secret."""
+
+SHORTEST_LITERAL = 8
+"""The length from which a secret is removed wherever it stands."""
+
+_PLAIN_VALUES = names_in("""
+    false include no none null off omit on optional required same-origin string true undefined yes
+""")
+# A word, perhaps with punctuation, such as the pieces of an answer.
+_WORD = re.compile(r"\s*[A-Za-z]{0,24}[^A-Za-z0-9]{0,8}")
+_COUNT = re.compile(r"[0-9]{1,9}")
+# Words and numbers: a value without any longer mixture of letters and digits.
+_HARMLESS = re.compile(r"(?:(?:[^\W\d_]{1,24}|\d{1,12})(?:[\W_]+|$))*")
+_LONGEST_HARMLESS = 200
+
+_NAME = r"[\w.@+~-]"
+_PATH = re.compile(
+    rf"(?:file:)?(?:~|\.{{1,2}})?(?:/(?=[\w.@~+-]*[A-Za-z]{{2}}|[.~]){_NAME}+){{2,}}/?"
+    rf"|(?:~|\.{{1,2}})/{_NAME}+/?|(?:[A-Za-z]:|\\)\\[^\n]*"
+    rf"|{_NAME}+(?:/{_NAME}+)*\.(?:conf|crt|env|html|ini|json|key|log|md|p12|pem|pub|py|sh|toml"
+    r"|txt|xml|ya?ml)"
+)
+_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s@]*|(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,12}(?::\d+)?")
+_MAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
+_TEMPLATE = re.compile(
+    r"\$\{?\w[^}]*\}?|\$\(.*\)?|\$\{\{.*|\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+|[x.•-]+"
+    r"|\[[a-z ]*redacted[^\]]*\]|@\w+@|#\{.*|vault:.*|arn:aws:.*|projects/.*"
+    r"|(?:your|my|the|an?|example|dummy|fake|placeholder|change)[-_ ]?[A-Za-z_ -]*",
+    re.IGNORECASE,
+)
+# Names of models, versions, hosts and identifiers: each part is a word with one number, or a date.
+_PART = r"(?:[A-Za-z]{1,24}(?:\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,2})?|\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,8}|)"
+_IDENTIFIER = re.compile(rf"[^A-Za-z0-9]*{_PART}(?:[\s_.,:;/@=+-]+{_PART})*[^A-Za-z0-9]{{0,4}}")
+_DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,+-]+Z?)?")
+_LETTERS = re.compile(r"[A-Za-z]{8,}")
+_CAMEL_WORDS = re.compile(r"[a-z]*(?:[A-Z][a-z]+|[A-Z]{2,6}(?![a-z]))*")
+_CASE_CHANGE = re.compile(r"[a-z][A-Z]")
+_LONGEST_WORD = 20
+_LONGEST_PLAUSIBLE = 65_536
+_LEAST_ENTROPY = 2.3
+# A passphrase: so many words do not occur by chance.
+_PHRASE = re.compile(r"(?:\w{2,24} ){2,12}\w{2,24}(?<=.{16})")
+_USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
+
+
+def is_secret_value(kind: str, value: str) -> bool:
+    """Return whether the text that stands at a name of a kind is a secret.
+
+    Args:
+        kind: The kind of the name, see `secret_names`.
+        value: The text.
+    """
+    if not kind or not value or value.lower() in _PLAIN_VALUES:
+        return False
+    if kind == "cookie":
+        return "=" in value
+    if _TEMPLATE.fullmatch(value) or _PATH.fullmatch(value):
+        return False
+    if kind == "secret":
+        return True
+    if kind == "weak":
+        return is_plausible(value)
+    if _COUNT.fullmatch(value):
+        return False
+    return kind == "token" or (len(value) > 5 and not _WORD.fullmatch(value))
+
+
+@functools.lru_cache(4096)
+def is_plausible(value: str) -> bool:
+    """Return whether a text by itself may be a secret, whatever its name is."""
+    if not SHORTEST_LITERAL <= len(value) <= _LONGEST_PLAUSIBLE or value in PLACEHOLDER:
+        return False
+    if len(value) > 400:
+        return True
+    if value.isdigit():
+        return len(value) > 20
+    if any(
+        form.fullmatch(value) for form in (_PATH, _ADDRESS, _MAIL, _TEMPLATE, _DATE)
+    ):
+        return False
+    if _LETTERS.fullmatch(value):
+        return not _is_word(value)
+    if _IDENTIFIER.fullmatch(value) and not _has_random_part(value):
+        return False
+    counts = Counter(value).values()
+    entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
+    return entropy >= _LEAST_ENTROPY
+
+
+def is_words(value: str) -> bool:
+    """Return whether a value consists of words and numbers."""
+    return len(value) <= _LONGEST_HARMLESS and _HARMLESS.fullmatch(value) is not None
+
+
+def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
+    """Return the plausible values of variables that name secrets, and passwords in addresses."""
+    secrets: set[str] = set()
+    for name, value in environment.items():
+        kind, text = secret_kind(name), value.strip()
+        is_phrase = kind in ("secret", "token") and _PHRASE.fullmatch(text)
+        if is_phrase or (kind and is_plausible(text)):
+            secrets.add(text)
+        secrets.update(filter(is_plausible, _USERINFO.findall(value)))
+    return frozenset(secrets)
+
+
+def _is_word(letters: str) -> bool:
+    """Return whether letters are a word or several in camel case, not a random text."""
+    if len(letters) > 3 * _LONGEST_WORD or not _CAMEL_WORDS.fullmatch(letters):
+        return False
+    words = len(_CASE_CHANGE.findall(letters)) + 1
+    return 3 <= len(letters) / words <= _LONGEST_WORD
+
+
+def _has_random_part(value: str) -> bool:
+    """Return whether a part of a text is a long text of letters that is not a word."""
+    return any(not _is_word(part) for part in _LETTERS.findall(value) if len(part) > 11)

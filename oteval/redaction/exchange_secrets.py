@@ -48,7 +48,7 @@ def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[s
         name, _, value = pair.partition("=")
         if is_secret_parameter(name):
             found.add(unquote_plus(value))
-    return frozenset(each for each in found if len(each) >= _SHORTEST_LITERAL)
+    return frozenset(filter(is_plausible, found))
 
 
 def credentials(headers: Iterable[tuple[str, str]]) -> Iterator[str]:
@@ -82,7 +82,7 @@ def response_secrets(headers: Iterable[tuple[str, str]]) -> frozenset[str]:
         for name, header in headers
         if name.lower() == "set-cookie"
         for value in [header.partition(";")[0].partition("=")[2]]
-        if len(value) >= _SHORTEST_LITERAL and not _is_harmless(value)
+        if is_plausible(value)
     )
 
 

@@ -51,6 +51,8 @@ _LOGPROB = re.compile(r"[^{}]{0,400}logprob")
 _SPACE = " \t\r\n"
 _LEVELS = {0: 0, 1: 1, 3: 2, 7: 3, 15: 4, 31: 5}
 _LONGEST_NAME = 64
+# The kinds of names below which numbers, objects and lists are secrets as well.
+_WHOLE = frozenset(("secret", "rule"))
 _SCHEMA_KEYS = names_in("""
     $ref allOf anyOf const enum items oneOf properties type
 """)
@@ -155,11 +157,11 @@ def named_spans(
         start = _skip_space(text, after, level)
         if text[start : start + 1] not in ("{", "["):
             yield from _value_spans(text, start, slashes, named)
-        elif named == "secret" and start >= nested:
+        elif named in _WHOLE and start >= nested:
             # A container inside of another one is not read again.
             strings = list(json_strings(text, start, level))
             nested = strings[-1].end if strings else start + 1
-            yield from _secret_strings(text, strings)
+            yield from _secret_strings(text, strings, named)
 
 
 def parameter_spans(
@@ -215,18 +217,20 @@ def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tu
             named == "bare token" and _LOGPROB.match(text, closed)
         ):
             yield start, end, ""
-    elif named == "secret":
+    elif named in _WHOLE:
         number = _NUMBER.match(text, start)
         if number is not None:
             yield start, number.end(), "\\" * slashes + '"'
 
 
-def _secret_strings(text: str, found: list[JsonString]) -> Iterator[tuple[int, int, str]]:
+def _secret_strings(
+    text: str, found: list[JsonString], kind: str
+) -> Iterator[tuple[int, int, str]]:
     """Yield the strings below a key that names a secret, unless they describe a schema."""
     keys = {text[each.start : each.end] for each in found if each.key is None}
     if _SCHEMA_KEYS.isdisjoint(keys):
         for each in found:
-            if each.key is not None and is_secret_value("secret", text[each.start : each.end]):
+            if each.key is not None and is_secret_value(kind, text[each.start : each.end]):
                 yield each.start, each.end, ""
 
 

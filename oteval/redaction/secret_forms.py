@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple
 
 from ..patterns import Pattern
@@ -22,7 +22,7 @@ __all__ = ["SecretSearch", "form_spans", "has_form", "occurrences"]
 
 
 # Not inside a word: "task-12..." has no key.
-_START = r"(?<![A-Za-z0-9_-])"
+_START = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9]-)"
 _LONGEST_PATTERN = 5000
 _LONGEST_START = 500
 _FEW = 12
@@ -32,30 +32,32 @@ _ALPHABETS = {
     "alnum": "[A-Za-z0-9]",
     "base64": "[A-Za-z0-9+/=_-]",
     "dotted": "[A-Za-z0-9_=.-]",
-    "hex": "[0-9a-fA-F]",
+    "hex": "[0-9a-fA-F-]",
     "upper": "[A-Z0-9]",
 }
 # The length and the alphabet of what follows the prefixes.
+# Of those with a tilde, the match must be plausible: names have the same beginnings.
 _PREFIXES = r"""
     10 alnum  [sr]k_(?:live|test|prod)_ whsec_
-    10 word   xox[abceoprs]- xapp- xoxe[.-]
+    ~10 word   xox[abceoprs]- xapp- xoxe[.-]
     12 alnum  sm_[aps]at_ FLWSECK_TEST- FLWSECK- FLWPUBK_TEST-
     16 alnum  gh[pousr]_ AC(?=[0-9a-f]{32}) SK(?=[0-9a-f]{32}) LTAI tfp_
     16 word   gl(?:pat|dt|rt|ft|soat|imt|ptt|oas|ffct|agent|cbt)- GR1348941 _gitlab_session=
     16 base64 sntrys_ ops_ eyJrIjoi glc_ ABSK fm1[ar]_ fm2_ fo1_ bedrock-api-key-
     16 upper  A(?:KIA|SIA|BIA|CCA) A3T[A-Z0-9]
-    20 alnum  gsk_ hf_ api_org_ r8_ rdme_ sntryu_ ico- pnu_ EZ[AT]K duffel_(?:test|live)_ shippo_(?:live|test)_
-    20 alnum  fw_ fpk_ tgp_v1_ sbp_ vercel_ nfp_ phc_ phx_ rnd_ dckr_oat_ lin_oauth_ secret_ AKCp cmVmd
-    20 dotted pscale_(?:tkn|oauth|pw)_ dp\.(?:pt|st|ct|sa|scim|audit)\\. sl\. figd_ tskey-(?:api|auth|client)-
-    20 word   xai- pplx- tvly- nvapi- jina_ glsa_ lin_api_ ntn_ shp(?:at|ca|pa|ss)_ dckr_pat_ e2b_ github_pat_
-    20 word   lsv2_[ps][tk]_ hv[sbr]\. ya29\. sq0(?:atp|csp)- tk-us- fio-u- dnkey- CLOJARS_ HRKU- sgp_ 1//0
-    20 word   GOCSPX- apify_api_ ak-lf- pcsk_ ctx7sk- fc- lf_[sp]k_ cal_(?:live|test)_ re_ EAA[A-Z](?=[A-Za-z0-9]{40})
+    20 alnum  gsk_ hf_ api_org_ rdme_ sntryu_ ico- pnu_ EZ[AT]K duffel_(?:test|live)_ shippo_(?:live|test)_
+    20 alnum  fw_ fpk_ tgp_v1_ sbp_ vercel_ nfp_ phc_ phx_ rnd_ dckr_oat_ lin_oauth_ AKCp cmVmd
+    ~20 dotted pscale_(?:tkn|oauth|pw)_ dp\.(?:pt|st|ct|sa|scim|audit)\. sl\. figd_ tskey-(?:api|auth|client)-
+    ~20 word   xai- pplx- tvly- nvapi- jina_ glsa_ lin_api_ ntn_ shp(?:at|ca|pa|ss)_ dckr_pat_ e2b_ github_pat_
+    ~20 word   lsv2_[ps][tk]_ hv[sbr]\. ya29\. sq0(?:atp|csp)- tk-us- fio-u- dnkey- CLOJARS_ HRKU- sgp_ 1//0
+    ~20 word   GOCSPX- apify_api_ ak-lf- pcsk_ ctx7sk- fc- lf_[sp]k_ cal_(?:live|test)_ re_ EAA[A-Z](?=[A-Za-z0-9]{40})
     24 hex    PMAK- NR(?:JS|II|AK|RA)- rubygems_
     24 alnum  NR(?:JS|II|AK|RA)- API-(?=[A-Z0-9]{26})
-    30 word   AIza AQVN YC(?=[A-Za-z0-9_-]{38}) sha256~ ATATT3 ATCTT3 ATBB EAAA bkua_
-    30 alnum  npm_ 4b1d
-    32 hex    dapi do[opr]_v1_ key- pubkey- pul- p8e- xkeysib- xsmtpsib- v1\.0-
-    40 word   pypi-
+    ~30 word   AIza AQVN sha256~ ATATT3 ATCTT3 ATBB EAAA bkua_
+    30 alnum  npm_ 4b1d r8_ secret_
+    32 hex    dapi do[opr]_v1_ key- pubkey- pul- v1\.0-
+    32 alnum  p8e-
+    ~40 word   pypi- xkeysib- xsmtpsib-
 """
 # Each with the words that it has in it: OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse.
 _SPECIAL = (
@@ -99,22 +101,27 @@ class _Form(NamedTuple):
 
     Attributes:
         pattern: The pattern; its group is the secret, if it has one.
-        is_checked: Whether a match must also be plausible: words have such beginnings.
+        check: Returns whether a match is a secret.
     """
 
     pattern: re.Pattern[str]
-    is_checked: bool = False
+    check: Callable[[str], bool]
+
+
+def _is_varied(text: str) -> bool:
+    """Return whether a text is not just a word."""
+    return text.lower() != text != text.upper() or any(map(str.isdigit, text))
 
 
 def _forms() -> Iterator[_Form]:
     for line in _PREFIXES.strip().splitlines():
         shortest, alphabet, *prefixes = line.split()
-        letters = _ALPHABETS[alphabet]
-        form = rf"{_START}(?:{'|'.join(prefixes)}){letters}{{{shortest},}}"
-        yield _Form(re.compile(form, re.ASCII), is_checked=alphabet not in ("hex", "upper"))
+        form = rf"{_START}(?:{'|'.join(prefixes)}){_ALPHABETS[alphabet]}{{{shortest.lstrip('~')},}}"
+        check = is_plausible if shortest.startswith("~") else _is_varied
+        yield _Form(re.compile(form, re.ASCII), check)
     for form in _SPECIAL:
-        yield _Form(re.compile(form, re.ASCII))
-    yield _Form(re.compile(_USER, re.ASCII), is_checked=True)
+        yield _Form(re.compile(form, re.ASCII), bool)
+    yield _Form(re.compile(_USER, re.ASCII), is_plausible)
 
 
 _FORMS = tuple(_forms())
@@ -156,10 +163,10 @@ def form_spans(text: str) -> Iterator[tuple[int, int]]:
     has_key = False
     for start, end in _stretches(text):
         has_key = has_key or text.find("-----BEGIN", start, end) >= 0
-        for form, is_checked in _FORMS:
+        for form, check in _FORMS:
             for found in form.finditer(text, start, end):
                 place = found.span(1 if form.groups else 0)
-                if not is_checked or is_plausible(text[slice(*place)]):
+                if check(text[slice(*place)]):
                     yield place
         for found in _ENCODED_KEY.finditer(text, start, end):
             if not _PUBLIC_KEYS.match(found[0]):

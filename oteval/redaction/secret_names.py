@@ -12,7 +12,9 @@ The kinds of names, see `secret_values.is_secret_value`:
 - ``token``: tokens. Numbers below these names are counts.
 - ``bare token``: the word alone, which also names pieces of text.
 - ``cookie``: cookies, which consist of pairs.
-- ``weak``: ``STRIPE_KEY``, ``TOKEN_GITHUB``, ``pass``: names that other values have as well.
+- ``rule``: the name is in a rule of the user, so that every value counts.
+- ``weak``: ``TOKEN_GITHUB`` or ``pass``: names that other values have as well.
+- ``weak key``: ``STRIPE_KEY`` or ``agent_key``: the same, and the values are often ids.
 """
 
 from __future__ import annotations
@@ -70,11 +72,11 @@ _KEY_KINDS = names_in("""
 """)
 # Words before "key" by which it finds something, or by which everybody may know it.
 _PLAIN_KEYS = names_in("""
-    array base bucket business cache candidate composite correlation cursor dedup deduplication
+    agent array base bucket business cache candidate composite correlation cursor dedup deduplication
     dict document entity entry event field file foreign group hash hot idempotency index input item
     join json label lock lookup map message metadata natural object output parent partition path
     primary prompt property public query queue range row routing s3 search shard sort state storage
-    string tag topic translation translations unique usage xml
+    string tag task topic translation translations unique usage xml
 """)
 _TOKEN_WORDS = names_in("token auth bearer pat")
 # Words before "token" by which it is a piece of text, a count or a place in a list.
@@ -162,7 +164,7 @@ def _key_kind(before: str, *, is_many: bool) -> str:
         return "secret"
     if not before or is_many or before in _PLAIN_KEYS:
         return ""
-    return "weak"
+    return "weak key"
 
 
 @functools.lru_cache(1024)

@@ -17,7 +17,7 @@ __all__ = ["name_stretches"]
 
 _NAMES = rf"(?i:(?:{NAME_ENDS})(?:{TEXT_TAILS}|{JSON_TAIL}))|{PARAMETER}|{OTHER_FORMS}"
 _BEFORE = 80
-_AFTER = 2000
+_AFTER = 1000
 
 
 def name_stretches(text: str) -> list[tuple[int, int]]:
@@ -25,8 +25,7 @@ def name_stretches(text: str) -> list[tuple[int, int]]:
     stretches: list[tuple[int, int]] = []
     for start, end in _names().spans(text):
         first = max(0, start - _BEFORE)
-        line_end = text.find("\n", end, end + _AFTER)
-        last = min(len(text), end + _AFTER) if line_end < 0 else line_end
+        last = min(len(text), end + _AFTER)
         if stretches and first <= stretches[-1][1]:
             stretches[-1] = stretches[-1][0], max(last, stretches[-1][1])
         else:

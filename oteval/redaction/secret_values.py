@@ -51,23 +51,25 @@ _PATH = re.compile(
 _ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s@]*|(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,12}(?::\d+)?")
 _MAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _TEMPLATE = re.compile(
-    r"\$\{?\w[^}]*\}?|\$\(.*\)?|\$\{\{.*|\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+|[x.•-]+"
-    r"|\[[a-z ]*redacted[^\]]*\]|@\w+@|#\{.*|vault:.*|arn:aws:.*|projects/.*"
-    r"|(?:your|my|the|an?|example|dummy|fake|placeholder|change)[-_ ]?[A-Za-z_ -]*",
+    r"\$\{?[a-z_][\w.:-]*\}?|\$\{[^}]*\}|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+"
+    r"|x{3,}|\.{3}|•+|\[[a-z ]*redacted[^\]]*\]|#\{.*|vault:.*|arn:aws:.*|projects/.*/.*"
+    r"|(?:your|my)[-_ ](?:[a-z]+[-_ ])*(?:key|token|secret|password)(?:[-_ ]here)?",
     re.IGNORECASE,
 )
+_DIGEST = re.compile(r"[0-9a-f-]*|[0-9A-F-]*")
 # Names of models, versions, hosts and identifiers: each part is a word with one number, or a date.
 _PART = r"(?:[A-Za-z]{1,24}(?:\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,2})?|\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,8}|)"
 _IDENTIFIER = re.compile(rf"[^A-Za-z0-9]*{_PART}(?:[\s_.,:;/@=+-]+{_PART})*[^A-Za-z0-9]{{0,4}}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,+-]+Z?)?")
-_LETTERS = re.compile(r"[A-Za-z]{8,}")
-_CAMEL_WORDS = re.compile(r"[a-z]*(?:[A-Z][a-z]+|[A-Z]{2,6}(?![a-z]))*")
+_LETTERS = re.compile(r"[A-Za-z]{3,}")
+_CAMEL_WORDS = re.compile(r"[a-z]*(?:[A-Z][a-z]+|[A-Z]{1,6}(?![a-z]))*")
 _CASE_CHANGE = re.compile(r"[a-z][A-Z]")
 _LONGEST_WORD = 20
+_SHORT = 6
 _LONGEST_PLAUSIBLE = 65_536
 _LEAST_ENTROPY = 2.3
 # A passphrase: so many words do not occur by chance.
-_PHRASE = re.compile(r"(?:\w{2,24} ){2,12}\w{2,24}(?<=.{16})")
+_PHRASE = re.compile(r"(?:\w{1,24} ){2,12}\w{1,24}(?<=.{16})")
 _USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 
 
@@ -78,6 +80,8 @@ def is_secret_value(kind: str, value: str) -> bool:
         kind: The kind of the name, see `secret_names`.
         value: The text.
     """
+    if kind == "rule":
+        return bool(value)
     if not kind or not value or value.lower() in _PLAIN_VALUES:
         return False
     if kind == "cookie":
@@ -88,6 +92,8 @@ def is_secret_value(kind: str, value: str) -> bool:
         return True
     if kind == "weak":
         return is_plausible(value)
+    if kind == "weak key":
+        return is_plausible(value) and not _DIGEST.fullmatch(value)
     if _COUNT.fullmatch(value):
         return False
     return kind == "token" or (len(value) > 5 and not _WORD.fullmatch(value))
@@ -137,9 +143,10 @@ def _is_word(letters: str) -> bool:
     if len(letters) > 3 * _LONGEST_WORD or not _CAMEL_WORDS.fullmatch(letters):
         return False
     words = len(_CASE_CHANGE.findall(letters)) + 1
-    return 3 <= len(letters) / words <= _LONGEST_WORD
+    shortest = 2 if len(letters) < _SHORT else 3
+    return shortest <= len(letters) / words <= _LONGEST_WORD
 
 
 def _has_random_part(value: str) -> bool:
-    """Return whether a part of a text is a long text of letters that is not a word."""
-    return any(not _is_word(part) for part in _LETTERS.findall(value) if len(part) > 11)
+    """Return whether a part of a text is a text of letters that is not a word."""
+    return not all(map(_is_word, _LETTERS.findall(value)))

@@ -268,7 +268,7 @@ class SecretRedactor:
 
             @functools.lru_cache(4096)
             def kind(name: str, glob: Pattern = glob) -> str:
-                return "secret" if glob.fullmatch(name) else ""
+                return "rule" if glob.fullmatch(name) else ""
 
             for start, end, quotes in named_spans(text, (), kind):
                 yield Edit(start, end, f"{quotes}{replacement}{quotes}")

@@ -50,8 +50,10 @@ _LINE_START = re.compile(
 _LINE_END = re.compile(r"[ \t;]*(?:$|[\r\n]|\\[rn])")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 _SCHEMES = re.compile(r"(?i)(?:apikey|basic|bearer|digest|key|negotiate|token)[ \t]+")
-_ELEMENT_TEXT = re.compile(r"\s*(?:<!\[CDATA\[)?([^<>\s][^<>]*?)(?=\s*(?:\]\]>|<))")
-_ELEMENT_END = re.compile(r"\s*(?:\]\]>|</)")
+_ELEMENT_TEXT = re.compile(
+    rf"{GAP}(?:<!\[CDATA\[)?{GAP}([^<>\s\\][^<>]*?)(?={GAP}(?:\]\]>|<))"
+)
+_ELEMENT_END = re.compile(rf"{GAP}(?:\]\]>|</)")
 _VALUE_BEFORE = re.compile(
     rf"(?i)value(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?([^\"'\\\s,]{{6,1024}})(?:{QUOTE})?"
     rf"{GAP},?{GAP}(?:{QUOTE})?\Z"
@@ -218,9 +220,9 @@ def _checked(
 
 def _listed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return the value after a name in a list of texts or arguments."""
-    name = _name(text, start)
+    name = _NAME.search(text, start, end)
     value = text_value(text, end)
-    if value is None or value.form == "bare" or not secret_kind(name):
+    if value is None or value.form == "bare" or name is None or not secret_kind(name[0]):
         return None
     return value if is_plausible(text[value.start : value.end]) else None
 
@@ -291,7 +293,7 @@ _FORMS = (
     _Form(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
     _Form(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
     _Form(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
-    _Form(rf"(?i:--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
+    _Form(rf"(?i:\B--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
     _Form(rf"(?i:{QUOTE}[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
     _Form(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
     _Form(_LOGIN_PASSWORD, _password),

@@ -29,7 +29,10 @@ _TYPE = re.compile(
     r"(?:[A-Za-z_][\w.]{0,40}(?:\[[\w., |]{0,40}\])?(?:[ \t]*\|[ \t]*None)?|&'static str)"
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
 )
-_WRAPPER = re.compile(r"(?:new[ \t]+)?[A-Za-z_$][\w.:-]{0,60}(?:\([ \t]*|[ \t]+)(?=[A-Za-z@$]?\\*[\"'`])")
+_WRAPPER = re.compile(
+    r"\(?(?:(?:new[ \t]+)?[A-Za-z_$][\w.:]{0,60}\([ \t]*|ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?)"
+    r"(?=[A-Za-z@$]?\\*[\"'`])"
+)
 _OPENING = re.compile(r"(?:!!?[a-z]+[ \t]+)?[A-Za-z@$]{0,2}(\\*)([\"'`])(?:\1\2\1\2)?")
 _LONGEST_QUOTED = 8192
 _LINE = re.compile(r"[\r\n]|\\+[nr]")

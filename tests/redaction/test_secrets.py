@@ -196,20 +196,20 @@ def test_urls(url: str, redacted: str | None) -> None:
 
 def test_secrets_of_the_request_are_removed_wherever_they_recur() -> None:
     """Values of secret headers, of the query and of the URL's user, in all usual encodings."""
-    basic = base64.b64encode(b"ann:p/ss+w0rd").decode()
+    basic = base64.b64encode(b"ann:p/sS4+w0rDx").decode()
     headers = [
-        ("Authorization", "Bearer plain-w/rd+secret"),
-        ("x-api-key", 'odd"secret\\value'),
-        ("Cookie", "sid=cookie-value; theme=dark-mode"),
+        ("Authorization", "Bearer pL4in-w/rd+s3cReT"),
+        ("x-api-key", 'odd"s3cr3t\\v4Lue'),
+        ("Cookie", "sid=c0ok1e-vAlu3; theme=dark-mode"),
         ("Proxy-Authorization", f"Basic {basic}"),
         ("Content-Type", "application/json"),
         ("X-Short-Token", "short"),
     ]
-    url = "https://bob:url-secret@host/p?access_token=query%20secret"
+    url = "https://bob:uRl-s3cr3t@host/p?access_token=qu3ry%20s3cReT"
     redactor = REDACTOR.with_secrets(request_secrets(headers, url))
     for secret in (
-        *("plain-w/rd+secret", 'odd"secret\\value', "cookie-value", "p/ss+w0rd", basic),
-        *("url-secret", "query secret"),
+        *("pL4in-w/rd+s3cReT", 'odd"s3cr3t\\v4Lue', "c0ok1e-vAlu3", "p/sS4+w0rDx", basic),
+        *("uRl-s3cr3t", "qu3ry s3cReT"),
     ):
         for text in (
             f"echo: {secret}!",
@@ -222,15 +222,15 @@ def test_secrets_of_the_request_are_removed_wherever_they_recur() -> None:
             assert PLACEHOLDER in redacted, text
             assert secret not in redacted
     assert redactor.text("application/json, a short one") == "application/json, a short one"
-    assert "plain-w/rd+secret" in REDACTOR.text("plain-w/rd+secret")
+    assert "pL4in-w/rd+s3cReT" in REDACTOR.text("pL4in-w/rd+s3cReT")
 
 
 def test_secrets_of_the_environment_are_removed() -> None:
     environment = {
         "SERVICE_API_KEY": "plainvaluewithoutform",
         "PGPASSWORD": "correct horse battery",
-        "GITHUB_TOKEN": "tokenvalue",
-        "DATABASE_URL": "postgres://ann:dbpassword@host/db",
+        "GITHUB_TOKEN": "t0kEnv4lue",
+        "DATABASE_URL": "postgres://ann:dbP4ssw0rd@host/db",
         "KEYBOARD_LAYOUT": "deutschland",
         "MAX_TOKENS_LIMIT": "100000000",
         "API_KEY_FILE": "/run/secrets/key",
@@ -240,7 +240,7 @@ def test_secrets_of_the_environment_are_removed() -> None:
     redactor = SecretRedactor(environment=environment)
     for name in ("SERVICE_API_KEY", "PGPASSWORD", "GITHUB_TOKEN", "HUGE_SECRET"):
         assert redactor.text(f"<{environment[name]}>") == f"<{PLACEHOLDER}>"
-    assert redactor.text("dbpassword") == PLACEHOLDER
+    assert redactor.text("dbP4ssw0rd") == PLACEHOLDER
     plain = "deutschland 100000000 /run/secrets/key short"
     assert redactor.text(plain) == plain
 

@@ -27,7 +27,7 @@ _ALPHABETS = {
     "d": string.digits,
 }
 
-KEY_SHAPES = """
+_KEYS = """
 A3-{u6}-{u11}-{u5}-{u5}-{u5}    ops_ey{a300}    p8e-{l32}    AGE-SECRET-KEY-1{u58}
 pat{a14}.{x64}    LTAI{l20}    sk-ant-api03-{w93}AA    sk-ant-admin01-{w93}AA    AKCp{a69}
 cmVmd{a59}    ATATT3{w186}    AKIA{u16}    ASIA{u16}    ABSK{b120}    {a3}8Q~{a34}
@@ -53,15 +53,15 @@ sk_live_{a24}    rk_live_{a24}    whsec_{a32}    {d9}:AA{w33}    SK{x32}    tfp_
 hvs.{w95}    hvb.{w140}    t1.{a20}.{w86}    AQVN{w36}    gsk_{a52}    xai-{a80}    tvly-{a32}
 nvapi-{w64}    r8_{a37}    lsv2_pt_{x32}_{x10}    sk-or-v1-{x64}    sk-lf-{x8}-{x4}-{x4}-{x4}-{x12}
 dckr_pat_{w27}    e2b_{x40}    jina_{a60}    GOCSPX-{w28}    ya29.{w120}    ctx7sk-{x8}-{x4}-{x4}-{x12}
-""".split()
+"""
+KEY_SHAPES = tuple(_KEYS.split())
 """Keys of known forms. ``{a20}`` stands for 20 random letters and digits, and so on."""
 
-VALUE_SHAPES = """
-{a12} {a20} {a40} {x32} {x40} {b40} {l24} {A4}{d3}!{a6} {a8}#{a6} {w32}
-""".split()
+_VALUES = "{a12} {a20} {a40} {x32} {x40} {b40} {l24} {A4}{d3}!{a6} {a8}#{a6} {w32}"
+VALUE_SHAPES = tuple(_VALUES.split())
 """Passwords, keys and tokens that only their names give away."""
 
-PROSE_PLACES = """
+_PROSE = """
 use {} please
 It is {}.
 The key ({}) was revoked yesterday
@@ -76,7 +76,8 @@ Error: 401 Incorrect API key provided: {}. You can find yours at https://example
 git clone https://{}@git.example.com/a/b.git
 https://api.example.com/v1/{}/items
 --{}--
-""".strip().splitlines()
+"""
+PROSE_PLACES = tuple(_PROSE.strip().splitlines())
 """Places without a name, in which a known form must be recognised."""
 
 NAMED_PLACES: list[str | Callable[[str], str]] = [

@@ -92,7 +92,15 @@ def _is_left(secret: str, text: str) -> bool:
 
 def _files() -> Iterator[tuple[str, list[Path]]]:
     for kind, patterns in _CORPUS.items():
-        yield kind, [file for folder, glob in patterns for file in sorted((ROOT / folder).rglob(glob)) if not {".venv", "redaction"} & set(file.parts[len(ROOT.parts):])]
+        yield (
+            kind,
+            [
+                file
+                for folder, glob in patterns
+                for file in sorted((ROOT / folder).rglob(glob))
+                if not {".venv", "redaction"} & set(file.parts[len(ROOT.parts) :])
+            ],
+        )
     paths = sysconfig.get_paths()
     yield "standard library", sorted(Path(paths["stdlib"]).glob("*.py"))
     yield "packages", sorted(Path(paths["purelib"]).rglob("*.py"))[::7]
@@ -151,7 +159,11 @@ def rows(found: dict[str, Any]) -> list[Row]:
     for kind, figures in found["ordinary"].items():
         share = figures["changed"] / max(figures["tokens"], 1)
         out.append(
-            Row(f"{kind}: tokens changed", f"{share:.4%}", f"{figures['megabytes_per_second']:.0f} MB/s")
+            Row(
+                f"{kind}: tokens changed",
+                f"{share:.4%}",
+                f"{figures['megabytes_per_second']:.0f} MB/s",
+            )
         )
     return out
 

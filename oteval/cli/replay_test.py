@@ -193,8 +193,7 @@ def redaction_rules(config_path: str | None) -> list[RedactionRule]:
         ConfigError: It cannot be read.
     """
     config = default_config(config_path)
-    rules = config.redact if config is not None else []
-    return [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in rules]
+    return [redaction.rule() for redaction in config.redact] if config is not None else []
 
 
 def _name(given: str) -> str:

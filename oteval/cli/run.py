@@ -46,7 +46,8 @@ _CHECKED = 200
     "--redact",
     multiple=True,
     metavar="KEY",
-    help="Replace values with this key, such as *.password; may be repeated.",
+    help="Replace values with this key, such as *.password, or personal data of this kind: cards, "
+    "ibans, emails, phones, presidio; may be repeated.",
 )
 @click.option(
     "--library",
@@ -104,6 +105,10 @@ def run(
 
         config_path = config_path or DEFAULT_PATH
         require_evaluators(load_config(config_path), config_path)
+    if redact:
+        from ..redaction import CompiledRules, rule_from
+
+        CompiledRules(rule_from(rule, "--redact") for rule in redact)
     if to:
         folder = None
     elif db == MEMORY:

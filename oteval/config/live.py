@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
 from ..patterns import PatternError, compile_pattern
+from ..redaction import RedactionRule
 from ..text import seconds, shown_url
 from .base import Strict
 
@@ -217,12 +218,29 @@ class Redaction(Strict):
         None,
         description="A regular expression: its matches in any text, number or key are removed.",
     )
-    replace: str = Field("[redacted]", description="The replacement.")
+    data: Literal["", "cards", "ibans", "emails", "phones", "presidio"] = Field(
+        "",
+        description="Personal data to remove from any text, by kind. A rule may be just the kind.",
+    )
+    entities: list[str] = Field(
+        default_factory=list,
+        description="With presidio: the names of the entities to remove; by default all.",
+    )
+    replace: str | None = Field(
+        None, description="The replacement; by default [redacted], or [redacted card] and so on."
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        return {"data": value} if isinstance(value, str) else value
 
     @model_validator(mode="after")
     def _check(self) -> Redaction:
-        if not self.keys and self.pattern is None:
+        if not self.keys and self.pattern is None and not self.data:
             raise ValueError("give keys or a pattern")
+        if self.entities and self.data != "presidio":
+            raise ValueError("entities are those of Presidio: give data: presidio")
         if self.pattern is not None:
             try:
                 matches_nothing = compile_pattern(self.pattern).fullmatch("")
@@ -231,6 +249,16 @@ class Redaction(Strict):
             if matches_nothing:
                 raise ValueError("pattern: it matches the empty text, and so every text")
         return self
+
+    def rule(self) -> RedactionRule:
+        """Return the rule as redactors take it."""
+        return RedactionRule(
+            keys=tuple(self.keys),
+            pattern=self.pattern,
+            replace=self.replace,
+            data=self.data,
+            entities=tuple(self.entities),
+        )
 
 
 def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> dict[str, str]:

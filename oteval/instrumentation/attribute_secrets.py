@@ -7,12 +7,14 @@ credential. URLs are treated as in recorded exchanges.
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..redaction.known_secrets import PROCESS_SECRETS
-from ..redaction.secret_names import is_secret_value, secret_kind
-from ..redaction.secrets import PLACEHOLDER, SecretRedactor
+from ..redaction.secret_names import secret_kind
+from ..redaction.secret_values import PLACEHOLDER, is_secret_value
+from ..redaction.secrets import SecretRedactor
 
 __all__ = ["AttributeSecrets"]
 
@@ -26,6 +28,33 @@ class AttributeSecrets:
 
     def __init__(self) -> None:
         self._redactor = SecretRedactor()
+        self._own: frozenset[str] = frozenset()
+
+    def recurring(
+        self, attributes: Iterable[Mapping[str, Any]], texts: Iterable[str]
+    ) -> AttributeSecrets:
+        """Return what also removes the secrets that one span or log record names, wherever it has them.
+
+        Args:
+            attributes: The attributes of a span and of its events.
+            texts: Other texts.
+        """
+        secrets: set[str] = set()
+        contents = list(texts)
+        for each in attributes:
+            for key, value in each.items():
+                kind = secret_kind(key) if isinstance(key, str) else ""
+                values = list(_texts(value))
+                contents += values
+                secrets.update(text for text in values if is_secret_value(kind, text))
+        redactor = self._current()
+        for text in contents:
+            secrets |= redactor.text_secrets(text)
+        if not secrets:
+            return self
+        extended = copy.copy(self)
+        extended._own = frozenset(secrets)
+        return extended
 
     def are_in(self, attributes: Iterable[Mapping[str, Any]], texts: Iterable[str]) -> bool:
         """Return whether attributes or texts may have secrets.
@@ -44,6 +73,9 @@ class AttributeSecrets:
                         return True
                 elif type(value) is str:
                     found.append(value)
+                elif isinstance(value, bytes):
+                    if self._current().body(value) != value:
+                        return True
                 elif isinstance(value, (Sequence, Mapping)):
                     found += _texts(value)
         return self._current().has_secrets("\n".join(found))
@@ -72,7 +104,9 @@ class AttributeSecrets:
             return value
         if isinstance(value, Mapping):
             return self.attributes(value, depth + 1)
-        if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+        if isinstance(value, bytes):
+            return self._current().body(value)
+        if isinstance(value, Sequence) and not isinstance(value, bytearray):
             return self._items(value, depth + 1)
         return value
 
@@ -102,7 +136,8 @@ class AttributeSecrets:
 
     def _current(self) -> SecretRedactor:
         """Return the redactor that also knows the secrets that the process has sent by now."""
-        return self._redactor.with_secrets(PROCESS_SECRETS.secrets)
+        redactor = self._redactor.with_secrets(PROCESS_SECRETS.secrets)
+        return redactor.with_secrets(self._own) if self._own else redactor
 
 
 def _texts(value: Any, depth: int = 0) -> Iterator[str]:

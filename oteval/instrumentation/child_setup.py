@@ -44,7 +44,7 @@ def start(settings: Mapping[str, Any]) -> None:
             service=settings["service"] or None,
             capture_content=settings["capture_content"],
             record_http=settings["record_http"],
-            redact=[{"keys": settings["redact"]}] if settings["redact"] else (),
+            redact=settings["redact"],
             libraries=settings["libraries"] or None,
         )
         if recording.problem:

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..errors import ConfigError, OtevalError
 from ..patterns import PatternError
-from ..redaction import RedactionRule, ValueRedactor
+from ..redaction import RedactionRule, ValueRedactor, rule_from
 from .export_pipeline import MAX_BYTES, ExportPipeline, ExportStats
 from .faults import guarded
 
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
 __all__ = ["Instrumentation", "instrument"]
 
 _LOG = logging.getLogger("oteval")
-_RULE_KEYS = {"keys", "pattern", "replace"}
 
 
 class Instrumentation:
@@ -117,7 +116,8 @@ def instrument(
         record_http: Whether whole requests to models and their responses are recorded, for
             replays. Nothing of them is without `capture_content`.
         redact: Rules that remove secrets before anything is exported: `RedactionRule`, mappings
-            with the keys of `redact` in oteval.yaml, or globs of names of attributes. For a
+            with the keys of `redact` in oteval.yaml, kinds of personal data (``cards``, ``ibans``,
+            ``emails``, ``phones``, ``presidio``), or globs of names of attributes. For a
             destination that the process has already, they are added to its rules.
         libraries: The libraries to instrument; by default all that are installed.
             ``NAME=DISTRIBUTION`` prefers an instrumentation.
@@ -291,33 +291,13 @@ def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Non
 def _rules(given: Iterable[RedactionRule | Mapping[str, Any] | str]) -> tuple[RedactionRule, ...]:
     if isinstance(given, (str, bytes, Mapping, RedactionRule)):
         raise ConfigError("redact: give a list of rules, such as ['*.password']")
-    rules = tuple(_rule(number, one) for number, one in enumerate(given))
+    rules = tuple(rule_from(rule, f"redact[{number}]") for number, rule in enumerate(given))
     for number, rule in enumerate(rules):
         try:
             ValueRedactor([rule])
         except PatternError as error:
             raise ConfigError(f"redact[{number}].pattern: {error}") from None
     return rules
-
-
-def _rule(number: int, given: RedactionRule | Mapping[str, Any] | str) -> RedactionRule:
-    if isinstance(given, RedactionRule):
-        return given
-    if isinstance(given, str):
-        return RedactionRule((given,))
-    place = f"redact[{number}]"
-    if not isinstance(given, Mapping):
-        raise ConfigError(f"{place}: give a RedactionRule or a mapping with keys or pattern")
-    if unknown := sorted(set(given) - _RULE_KEYS):
-        raise ConfigError(f"{place}: unknown key {unknown[0]!r}; use keys, pattern and replace")
-    keys, pattern = given.get("keys", ()), given.get("pattern")
-    if isinstance(keys, str) or not all(isinstance(key, str) for key in keys):
-        raise ConfigError(f"{place}.keys: give a list of names of attributes")
-    if pattern is not None and not isinstance(pattern, str):
-        raise ConfigError(f"{place}.pattern: give a regular expression as text")
-    if not keys and pattern is None:
-        raise ConfigError(f"{place}: give keys, or a pattern")
-    return RedactionRule(tuple(keys), pattern, str(given.get("replace", "[redacted]")))
 
 
 def _missing() -> str:

@@ -45,7 +45,7 @@ class ChildSettings:
         service: The name of the service; "" leaves it to the environment.
         capture_content: Whether messages and arguments are recorded.
         record_http: Whether whole requests and responses are recorded, for replays.
-        redact: Globs for the keys of values that are replaced.
+        redact: Globs for the keys of values that are replaced, or kinds of personal data.
         libraries: The libraries that are instrumented; all that are known if empty.
         outer_trace: The variable TRACEPARENT with which the command was started, or "".
         invocation: The id that everything these processes record carries, see `invocation_id`.

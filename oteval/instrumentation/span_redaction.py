@@ -54,8 +54,22 @@ class TelemetryRedactor:
         """
         resource = self._resource(span.resource)
         is_same = not self._values and resource is span.resource
-        if is_same and not self._has_secrets(span):
+        attributes, texts = _contents(span)
+        if is_same and not self._secrets.are_in(attributes, texts):
             return span
+        return self._for_one(self._secrets.recurring(attributes, texts))._redacted_span(
+            span, resource
+        )
+
+    def _for_one(self, secrets: AttributeSecrets) -> TelemetryRedactor:
+        """Return a redactor for one span or log record, which knows the secrets that it names."""
+        if secrets is self._secrets:
+            return self
+        redactor = copy.copy(self)
+        redactor._secrets = secrets
+        return redactor
+
+    def _redacted_span(self, span: Any, resource: Resource) -> _RedactedSpan:
         status = span.status
         return _RedactedSpan(
             span,
@@ -86,6 +100,14 @@ class TelemetryRedactor:
             ValueError: A text has too many escapes.
         """
         record = copy.copy(emitted.log_record)
+        if record.event_name != EVENT_NAME:
+            attributes = [record.attributes or {}, {"": record.body}]
+            own = self._secrets.recurring(attributes, ())
+            if own is not self._secrets:
+                return self._for_one(own)._redacted_log(emitted, record)
+        return self._redacted_log(emitted, record)
+
+    def _redacted_log(self, emitted: Any, record: Any) -> Any:
         if record.event_name == EVENT_NAME:
             # The secrets of an HTTP exchange were removed when it was recorded.
             if not self._values:
@@ -102,12 +124,6 @@ class TelemetryRedactor:
             self._scope(emitted.instrumentation_scope),
             emitted.limits,
         )
-
-    def _has_secrets(self, span: Any) -> bool:
-        attributes = [span.attributes or {}]
-        attributes += [each.attributes or {} for each in (*span.events, *span.links)]
-        texts = [span.name, span.status.description or "", *(event.name for event in span.events)]
-        return self._secrets.are_in(attributes, texts)
 
     def _text(self, text: str) -> str:
         return self._secrets.text(self._values.text(text))
@@ -151,6 +167,14 @@ class TelemetryRedactor:
             if len(self._scopes) < _MAX_CACHED:
                 self._scopes[id(scope)] = known
         return known[1]
+
+
+def _contents(span: Any) -> tuple[list[Mapping[str, Any]], list[str]]:
+    """Return the attributes and the other texts of a span, its events and its links."""
+    attributes = [span.attributes or {}]
+    attributes += [each.attributes or {} for each in (*span.events, *span.links)]
+    texts = [span.name, span.status.description or "", *(event.name for event in span.events)]
+    return attributes, texts
 
 
 class _RedactedSpan(ReadableSpan):

@@ -18,7 +18,6 @@ from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
 from ..files import file_stamp
 from ..ingest.receiver.redaction import Redactor
-from ..redaction import RedactionRule
 
 __all__ = ["RedactionRules"]
 
@@ -109,7 +108,7 @@ class RedactionRules:
 
     def _apply(self, text: str) -> None:
         config = parse_config(text, self._path)
-        rules = [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in config.redact]
+        rules = [redaction.rule() for redaction in config.redact]
         self.redactor = Redactor(rules)
         self._count = len(rules)
         self._loads += 1

@@ -22,7 +22,6 @@ from ..errors import ConfigError, OtevalError
 from ..experiments import dataset_with_run
 from ..model import Label
 from ..pipeline import score as score_runs
-from ..redaction import RedactionRule
 from ..selection import Selection
 from ..show.text import clean
 from ..store import AuditEntry, Store
@@ -167,8 +166,7 @@ async def _test(site: Site, run_id: str, form: _Form, actor: str) -> Response:
     config, problem = site.config()
     if problem:
         raise ConfigError(f"its rules of redaction are unknown: {problem}")
-    given = config.redact if config else ()
-    rules = [RedactionRule(tuple(one.keys), one.pattern, one.replace) for one in given]
+    rules = [redaction.rule() for redaction in (config.redact if config else ())]
 
     def make(store: Store) -> tuple[str, bytes]:
         run = stored_run(store, run_id)

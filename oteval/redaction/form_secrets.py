@@ -37,9 +37,7 @@ class _FormField(NamedTuple):
     end: int
 
 
-def multipart_secrets(
-    text: str, content_type: str
-) -> Iterator[tuple[int, int]]:
+def multipart_secrets(text: str, content_type: str) -> Iterator[tuple[int, int]]:
     """Yield the places of the values of fields that name secrets.
 
     Args:

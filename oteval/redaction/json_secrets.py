@@ -40,9 +40,7 @@ JSON_TAIL = r'[^a-z0-9"]*"\s*:'
 _NAME = re.compile(r"[\w.$ -]+")
 _PARAMETER_NAME = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=")
 _PARAMETER_VALUE = re.compile(r"[^&\s\"'<>\\`]+")
-PARAMETER = (
-    rf"(?i:[?&#][\w.%\[\]-]*(?:{PARAMETER_ENDS})(?:%5[bd]|[^a-z0-9=&])*=)"
-)
+PARAMETER = rf"(?i:[?&#][\w.%\[\]-]*(?:{PARAMETER_ENDS})(?:%5[bd]|[^a-z0-9=&])*=)"
 """A pattern for the name of a parameter that may name a secret, except of the first of a form."""
 _FIRST_PARAMETER = re.compile(r"([\w.%\[\]-]{1,64})=([^&\s\"'<>\\`]+)")
 _NUMBER = re.compile(r"-?[0-9][0-9.eE+-]*")

@@ -19,7 +19,7 @@ from typing import Any, Protocol
 from ..errors import ConfigError
 from ..patterns import MatchRange
 
-__all__ = ["DATA_RULES", "Matcher", "is_data", "matcher"]
+__all__ = ["DATA_RULES", "DATA_WORDS", "Matcher", "is_data", "matcher"]
 
 DATA_RULES = {
     "cards": "card",
@@ -29,6 +29,9 @@ DATA_RULES = {
     "presidio": "",
 }
 """The kinds of data by their names in rules, with the word for one in its replacement."""
+
+DATA_WORDS = frozenset(filter(None, DATA_RULES.values()))
+"""The words in replacements whose data can be recognised."""
 
 _CARD = re.compile(r"(?<![\w.+-])[2-6](?:[0-9][ -]?){11,17}[0-9](?![\w-]|\.[0-9])", re.ASCII)
 # Beginnings and lengths of card numbers: Visa, Mastercard, American Express, Discover, Diners Club,
@@ -76,7 +79,7 @@ _EMAIL = re.compile(
     r"(?<![\w.+-])[\w.!#$%&'*+/=?^{|}~-]{1,64}@(?:[^\W_](?:[\w-]{0,61}[^\W_])?\.){1,8}[^\W\d_]{2,24}(?![\w-])"
 )
 _PHONE = re.compile(
-    r"(?<![\w.+/=-])(?:"
+    r"(?<![\w.+/=-])(?<![0-9] )(?:"
     r"(?:\+|00(?=[1-9]))[1-9](?:[ ./-]{0,2}\(?[0-9]\)?){6,14}"
     r"|0[1-9][0-9]{1,4}[ /-]{1,3}(?:[0-9][ /-]?){4,9}[0-9]"
     r"|(?:1[ .-])?(?:\([2-9][0-9]{2}\)[ ]?|[2-9][0-9]{2}[.-])[2-9][0-9]{2}[.-][0-9]{4}"
@@ -156,9 +159,7 @@ def is_data(text: str, word: str) -> bool:
 def _card_spans(text: str) -> Iterator[tuple[int, int]]:
     for found in _CARD.finditer(text):
         digits = re.sub(r"\D", "", found[0])
-        is_issued = any(
-            form.match(digits) and len(digits) in lengths for form, lengths in _ISSUERS
-        )
+        is_issued = any(form.match(digits) and len(digits) in lengths for form, lengths in _ISSUERS)
         if is_issued and _has_luhn_digit(digits):
             yield found.span()
 

@@ -153,6 +153,7 @@ _ANY_FORM = "|".join(
     for form in (*(form.pattern for form in _FORMS), _BEGIN, _ENCODED_KEY)
 )
 
+
 def has_form(text: str) -> bool:
     """Return whether a text may have secrets of known forms."""
     return _any_form().search(text) is not None

@@ -48,7 +48,9 @@ _PATH = re.compile(
     rf"|{_NAME}+(?:/{_NAME}+)*\.(?:conf|crt|env|html|ini|json|key|log|md|p12|pem|pub|py|sh|toml"
     r"|txt|xml|ya?ml)"
 )
-_ADDRESS = re.compile(r"[a-z][a-z0-9+.-]{1,20}://[^\s@]*|(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,12}(?::\d+)?")
+_ADDRESS = re.compile(
+    r"[a-z][a-z0-9+.-]{1,20}://[^\s@]*|(?:[a-z0-9-]{1,63}\.){1,8}[a-z]{2,12}(?::\d+)?"
+)
 _MAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _TEMPLATE = re.compile(
     r"\$\{?[a-z_][\w.:-]*\}?|\$\{[^}]*\}|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+"
@@ -58,7 +60,9 @@ _TEMPLATE = re.compile(
 )
 _DIGEST = re.compile(r"[0-9a-f-]*|[0-9A-F-]*")
 # Names of models, versions, hosts and identifiers: each part is a word with one number, or a date.
-_PART = r"(?:[A-Za-z]{1,24}(?:\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,2})?|\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,8}|)"
+_PART = (
+    r"(?:[A-Za-z]{1,24}(?:\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,2})?|\d{1,8}(?:x\d{1,4})?[A-Za-z]{0,8}|)"
+)
 _IDENTIFIER = re.compile(rf"[^A-Za-z0-9]*{_PART}(?:[\s_.,:;/@=+-]+{_PART})*[^A-Za-z0-9]{{0,4}}")
 _DATE = re.compile(r"\d{4}-\d\d-\d\d(?:[T ][\d:.,+-]+Z?)?")
 _LETTERS = re.compile(r"[A-Za-z]{3,}")
@@ -108,9 +112,7 @@ def is_plausible(value: str) -> bool:
         return True
     if value.isdigit():
         return len(value) > 20
-    if any(
-        form.fullmatch(value) for form in (_PATH, _ADDRESS, _MAIL, _TEMPLATE, _DATE)
-    ):
+    if any(form.fullmatch(value) for form in (_PATH, _ADDRESS, _MAIL, _TEMPLATE, _DATE)):
         return False
     if _LETTERS.fullmatch(value):
         return not _is_word(value)

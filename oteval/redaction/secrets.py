@@ -173,10 +173,14 @@ class SecretRedactor:
         spans += parameter_spans(text, stretches, is_form=is_form)
         if "multipart/" in content_type:
             spans += multipart_secrets(text, content_type)
-        secrets = {text[start:end] for start, end in spans}
+        secrets = {_unescaped(text[start:end]) for start, end in spans}
         if is_form:
             secrets.update(map(unquote_plus, tuple(secrets)))
         return frozenset(filter(is_plausible, secrets))
+
+    def text_secrets(self, text: str) -> frozenset[str]:
+        """Return the plausible values in a text whose names say that they are secrets."""
+        return self.body_secrets(text.encode("utf-8", "replace"))
 
     def pieces(self, pieces: Sequence[bytes], content_type: str = "") -> list[bytes]:
         """Return the pieces of a body without secrets, also those that cross their borders.
@@ -309,6 +313,16 @@ def _common_start(one: bytes, other: bytes) -> int:
         else:
             high = middle - 1
     return low
+
+
+def _unescaped(value: str) -> str:
+    """Return a value as it is outside of JSON, if it is escaped."""
+    if "\\" not in value:
+        return value
+    try:
+        return str(json.loads(f'"{value}"'))
+    except ValueError:
+        return value
 
 
 def _all_forms(secrets: Iterable[str]) -> set[str]:

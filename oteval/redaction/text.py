@@ -156,9 +156,7 @@ class Unescaped(NamedTuple):
         return start + (length if offset else 0)
 
 
-def unescaped_by(
-    text: str, escape: re.Pattern[str], character: Callable[[str], str]
-) -> Unescaped:
+def unescaped_by(text: str, escape: re.Pattern[str], character: Callable[[str], str]) -> Unescaped:
     """Return a text with its escapes replaced.
 
     Args:

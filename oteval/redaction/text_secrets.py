@@ -50,9 +50,7 @@ _LINE_START = re.compile(
 _LINE_END = re.compile(r"[ \t;]*(?:$|[\r\n]|\\[rn])")
 _VARIABLE = re.compile(r"[A-Z][A-Z0-9_]+")
 _SCHEMES = re.compile(r"(?i)(?:apikey|basic|bearer|digest|key|negotiate|token)[ \t]+")
-_ELEMENT_TEXT = re.compile(
-    rf"{GAP}(?:<!\[CDATA\[)?{GAP}([^<>\s\\][^<>]*?)(?={GAP}(?:\]\]>|<))"
-)
+_ELEMENT_TEXT = re.compile(rf"{GAP}(?:<!\[CDATA\[)?{GAP}([^<>\s\\][^<>]*?)(?={GAP}(?:\]\]>|<))")
 _ELEMENT_END = re.compile(rf"{GAP}(?:\]\]>|</)")
 _VALUE_BEFORE = re.compile(
     rf"(?i)value(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?([^\"'\\\s,]{{6,1024}})(?:{QUOTE})?"
@@ -181,7 +179,9 @@ def _element(text: str, start: int, end: int, _is_plain: bool) -> TextValue | No
     kind = secret_kind(text[start + 1 : end - 1].split()[0])
     if value is None or not kind:
         return None
-    return value if is_secret_text(kind, text, value._replace(form="quoted"), is_alone=True) else None
+    return (
+        value if is_secret_text(kind, text, value._replace(form="quoted"), is_alone=True) else None
+    )
 
 
 def _element_text(text: str, at: int) -> TextValue | None:

@@ -15,7 +15,16 @@ from typing import NamedTuple
 from .secret_names import names_in
 from .secret_values import is_plausible, is_secret_value
 
-__all__ = ["BARE", "GAP", "QUOTE", "TextValue", "bare_value", "cookie_value", "is_secret_text", "text_value"]
+__all__ = [
+    "BARE",
+    "GAP",
+    "QUOTE",
+    "TextValue",
+    "bare_value",
+    "cookie_value",
+    "is_secret_text",
+    "text_value",
+]
 
 GAP = r"(?:\s|\\+[nrt])*"
 """A pattern for white space between two lines or words, as it is or escaped."""

@@ -19,7 +19,7 @@ from ..redaction.secrets import SecretRedactor, request_secrets
 from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import HttpRequest
-from .request_key import is_same_text
+from .redacted_text import is_same_text
 
 __all__ = ["RecordedExchanges"]
 

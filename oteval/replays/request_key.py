@@ -10,13 +10,12 @@ Two requests are equal if they mean the same to the model:
 - Settings that identify the user or the request, or change only the transport, do not count.
 
 A request that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
-Text that was redacted when it was recorded equals any text. Patterns (``--normalize``) replace
+A value that was redacted when it was recorded equals any value, see `redacted_text`. Patterns (``--normalize``) replace
 variable parts of texts on both sides.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -37,6 +36,7 @@ from .canonical_messages import (
     without_variable_parts,
 )
 from .normalization import suggest_normalization
+from .redacted_text import is_same_text
 
 __all__ = [
     "DifferenceKind",
@@ -44,7 +44,6 @@ __all__ = [
     "RequestKey",
     "difference",
     "differences",
-    "is_same_text",
     "key_of",
 ]
 
@@ -282,26 +281,6 @@ def _is_call(recorded: CanonicalCall, actual: CanonicalCall, is_partial: bool) -
     if recorded.arguments is None:
         return is_partial or actual.arguments is None
     return is_same_text(recorded.arguments, actual.arguments or "")
-
-
-# In canonical JSON, a number that was redacted has become a text.
-_REDACTED = re.compile(r'"?\[redacted[^\]\n]{0,80}\]"?', re.IGNORECASE)
-
-
-def is_same_text(recorded: str, actual: str) -> bool:
-    """Return whether texts are equal; a redacted part equals any text."""
-    if recorded == actual:
-        return True
-    parts = _REDACTED.split(recorded)
-    if len(parts) == 1 or not actual.startswith(parts[0]) or not actual.endswith(parts[-1]):
-        return False
-    at, end = len(parts[0]), len(actual) - len(parts[-1])
-    for part in parts[1:-1]:
-        found = actual.find(part, at, end)
-        if found < 0:
-            return False
-        at = found + len(part)
-    return at <= end
 
 
 def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDifference:

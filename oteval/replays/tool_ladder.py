@@ -25,7 +25,7 @@ from ..errors import ConfigError
 from ..jsontext import canonical
 from ..model import RecordedToolCall
 from ..patterns import Pattern
-from .request_key import is_same_text
+from .redacted_text import is_same_text
 
 __all__ = ["TOOL_POLICIES", "LadderAnswer", "Rung", "ToolLadder", "ToolPolicy"]
 

@@ -24,8 +24,8 @@ from .coverage import Coverage
 from .divergence import Divergence
 from .http_answers import HttpAnswer, HttpRequest, parsed, refusal
 from .player import Player, ReplayResult, compiled
+from .redacted_text import is_same_text
 from .request_edits import RequestEdits
-from .request_key import is_same_text
 from .tool_gate import ToolGate
 from .tool_ladder import ToolLadder, ToolPolicy
 from .tool_requests import offered_tools

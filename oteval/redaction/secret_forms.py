@@ -26,6 +26,7 @@ _START = r"(?<![A-Za-z0-9_])(?<![A-Za-z0-9]-)"
 _LONGEST_PATTERN = 5000
 _LONGEST_START = 500
 _FEW = 12
+_BEFORE = 80
 _LETTERS = r"[A-Za-z0-9_-]"
 _ALPHABETS = {
     "word": "[A-Za-z0-9_-]",
@@ -68,20 +69,12 @@ _SPECIAL = (
     rf"{_START}SG\.{_LETTERS}{{16,}}\.{_LETTERS}{{16,}}",
     r"AGE-SECRET-KEY-1[A-Z0-9]{50,}",
     rf"{_START}A3-[A-Z0-9]{{6}}-[A-Z0-9-]{{20,}}",
-    r"(?<![0-9])[0-9]{8,10}:A[A-Za-z0-9_-]{33,}",  # Telegram
     rf"{_START}dt0[a-z][0-9]{{2}}\.[A-Z0-9]{{16,}}\.[A-Z0-9]{{40,}}",
     rf"{_START}(?:[ps]at|pk)\.{_LETTERS}{{20,}}\.[A-Za-z0-9_.-]{{20,}}",
     rf"{_START}pat[A-Za-z0-9]{{14}}\.[a-f0-9]{{40,}}",
-    rf"{_START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{40,}}",
-    r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}",  # Microsoft Entra
-    rf"{_START}[A-Za-z0-9]{{6}}_[A-Za-z0-9]{{29}}_mmk",
     rf"{_START}s-s4t2(?:ud|af)-[a-f0-9]{{40,}}",
-    rf"{_START}(?:ext|sc|scauth|authress)_[a-z0-9]{{5,30}}\.[a-z0-9]{{4,6}}\.acc[_-][A-Za-z0-9.+/_=-]{{30,}}",
-    rf"{_START}[a-f0-9]{{32}}-us[0-9]{{1,2}}(?![A-Za-z0-9])",  # Mailchimp
     rf"{_START}access-(?:sandbox|development|production)-[0-9a-f-]{{36}}",  # Plaid
-    rf"{_START}[MNO][A-Za-z0-9_-]{{23,26}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,40}}",  # Discord
     rf"{_START}t1\.[A-Za-z0-9_-]{{10,}}=*\.[A-Za-z0-9_-]{{60,}}",
-    rf"{_START}[0-9]{{15,16}}\|{_LETTERS}{{27,40}}",
     rf"{_START}A{{10,}}[A-Za-z0-9%]{{60,}}",  # X
     r"\$2[abxy]\$[0-9]{2}\$[A-Za-z0-9./]{53}|\$(?:[156y]|argon2id?)\$[A-Za-z0-9./=,$+-]{20,}",
     # JSON Web Tokens, also as base64 again.
@@ -91,6 +84,26 @@ _SPECIAL = (
     r"\b[Bb]asic (?=[A-Za-z0-9+/]{0,200}[0-9=])([A-Za-z0-9+/]{8,}={0,2})(?![A-Za-z0-9])",
     # User and password in a URL.
     r"://([^\s/\"'<>@\\:?#\[\]]{0,200}:[^\s/\"'<>@\\?#\[\]]{1,300})@",
+)
+# Forms that begin with any letters, with the part by which they are found.
+_LATE = (
+    (r"(?<![0-9])[0-9]{8,10}:A[A-Za-z0-9_-]{33,}", r"[0-9]:A[A-Za-z0-9_-]{8,}"),  # Telegram
+    (rf"{_START}[A-Za-z0-9]{{14}}\.atlasv1\.[A-Za-z0-9_=-]{{40,}}", r"\.atlasv1\."),
+    (
+        r"(?<![A-Za-z0-9_~.])[A-Za-z0-9_~.]{3}[0-9]Q~[A-Za-z0-9_~.-]{31,34}",
+        r"[0-9]Q~",
+    ),  # Microsoft Entra
+    (rf"{_START}[A-Za-z0-9]{{6}}_[A-Za-z0-9]{{29}}_mmk", r"_mmk"),
+    (
+        rf"{_START}(?:ext|sc|scauth|authress)_[a-z0-9]{{5,30}}\.[a-z0-9]{{4,6}}\.acc[_-][A-Za-z0-9.+/_=-]{{30,}}",
+        r"\.acc[_-]",
+    ),
+    (rf"{_START}[a-f0-9]{{32}}-us[0-9]{{1,2}}(?![A-Za-z0-9])", r"[a-f0-9]-us[0-9]"),  # Mailchimp
+    (
+        rf"{_START}[MNO][A-Za-z0-9_-]{{23,26}}\.[A-Za-z0-9_-]{{6}}\.[A-Za-z0-9_-]{{27,40}}",
+        r"\.[A-Za-z0-9_-]{6}\.[A-Za-z0-9_-]{8}",
+    ),  # Discord
+    (rf"{_START}[0-9]{{15,16}}\|{_LETTERS}{{27,40}}", r"[0-9]\|[A-Za-z0-9_-]{8}"),
 )
 # A user in a URL, which is a token if it looks like one.
 _USER = r"://([^\s/\"'<>@\\:?#\[\](){}]{8,300})@"
@@ -119,7 +132,7 @@ def _forms() -> Iterator[_Form]:
         form = rf"{_START}(?:{'|'.join(prefixes)}){_ALPHABETS[alphabet]}{{{shortest.lstrip('~')},}}"
         check = is_plausible if shortest.startswith("~") else _is_varied
         yield _Form(re.compile(form, re.ASCII), check)
-    for form in _SPECIAL:
+    for form in (*_SPECIAL, *(form for form, _ in _LATE)):
         yield _Form(re.compile(form, re.ASCII), bool)
     yield _Form(re.compile(_USER, re.ASCII), is_plausible)
 
@@ -147,11 +160,16 @@ def _shortened(found: re.Match[str]) -> str:
     return "*" if found[1] in ("0", "1") and found[2] else f"{{{least},}}"
 
 
-# Long counted repetitions would make RE2's automaton large.
-_ANY_FORM = "|".join(
-    f"(?:{_REPEATED.sub(_shortened, _CONDITION.sub('', form.pattern))})"
-    for form in (*(form.pattern for form in _FORMS), _BEGIN, _ENCODED_KEY)
-)
+def _search_patterns() -> Iterator[str]:
+    """Yield patterns for RE2, whose automaton would be large with many long repetitions."""
+    late = {form for form, _ in _LATE}
+    forms = [form.pattern for form in _FORMS if form.pattern.pattern not in late]
+    for form in (*forms, _BEGIN, _ENCODED_KEY):
+        yield _REPEATED.sub(_shortened, _CONDITION.sub("", form.pattern))
+    yield from (part for _, part in _LATE)
+
+
+_ANY_FORM = "|".join(f"(?:{pattern})" for pattern in _search_patterns())
 
 
 def has_form(text: str) -> bool:
@@ -182,8 +200,9 @@ def _stretches(text: str) -> Iterator[tuple[int, int]]:
     for start, end in _any_form().spans(text):
         if start >= done:
             border = _BORDER.search(text, end)
+            first = max(done, start - _BEFORE)
             done = border.start() if border else len(text)
-            yield start, done
+            yield first, done
 
 
 @functools.cache

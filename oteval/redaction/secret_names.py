@@ -78,7 +78,7 @@ _PLAIN_KEYS = names_in("""
     primary prompt property public query queue range row routing s3 search shard sort state storage
     string tag task topic translation translations unique usage xml
 """)
-_TOKEN_WORDS = names_in("token auth bearer pat")
+_TOKEN_WORDS = names_in("token auth bearer pat phpsessid jsessionid")
 # Words before "token" by which it is a piece of text, a count or a place in a list.
 _PLAIN_TOKENS = names_in("""
     accepted audio average bos bytes cached cancellation cls completion continuation cost count
@@ -116,7 +116,7 @@ _LAST_WORDS = (
     r"pass(?:word|wd|phrase|code)s?|pass|pwd?|secrets?|cred(?:ential)?s?|authorization|auth|jwt"
     r"|bearer|pat|token|cookies?|connection[_ ]?string"
     rf"|(?:{'|'.join(sorted(_KEY_KINDS))})[_. -]?keys?|[a-z0-9][_-]key"
-    r"|private[_-]key[_-]id|key[_-]data"
+    r"|(?-i:[a-z]Key)|key[_-]data|[jp](?:hp)?sess(?:ion)?id"
 )
 NAME_ENDS = (
     rf"(?:{_LAST_WORDS})(?:[_.-]?(?:{'|'.join(sorted(_QUALIFIERS))}|[0-9]{{1,3}})){{0,2}}"

@@ -26,6 +26,7 @@ from ..patterns import Pattern
 from .exchange_secrets import AUTHORITY, credentials, request_secrets, response_secrets
 from .form_secrets import encoded_edits, multipart_secrets
 from .json_secrets import named_spans, parameter_spans
+from .kubernetes_secrets import manifest_spans
 from .rules import CompiledRules, RedactionRule
 from .secret_forms import SecretSearch, form_spans, has_form, occurrences
 from .secret_names import is_safe_header, is_secret_parameter, names_in
@@ -40,7 +41,7 @@ from .secret_values import (
 from .stream_deltas import delta_edits
 from .text import TextRedactor
 from .text_edits import Edit, edited, edited_pieces, merged
-from .text_encodings import decoded_body, plain_view
+from .text_encodings import decoded_body, plain_view, plain_views
 from .text_secrets import text_spans
 
 __all__ = ["PLACEHOLDER", "SecretRedactor", "credentials", "request_secrets", "response_secrets"]
@@ -219,7 +220,7 @@ class SecretRedactor:
         return bool(
             self._rules.globs
             or self._text
-            or _has_names_or_forms(plain_view(text).text)
+            or any(_has_names_or_forms(view.text) for view in plain_views(text))
             or self._search.is_in(text)
             or any(literal in text for literal in self._literals)
         )
@@ -227,10 +228,10 @@ class SecretRedactor:
     def _edits(self, text: str, *, is_form: bool = False, is_plain: bool = False) -> list[Edit]:
         """Return the edits that remove the secrets from a text, merged."""
         edits = [Edit(start, end, PLACEHOLDER) for start, end in self._known_spans(text)]
-        view = plain_view(text)
-        for edit in self._found_edits(view.text, is_form=is_form, is_plain=is_plain):
-            start = view.source(edit.start, is_end=False)
-            edits.append(Edit(start, view.source(edit.end, is_end=True), edit.text))
+        for view in plain_views(text):
+            for edit in self._found_edits(view.text, is_form=is_form, is_plain=is_plain):
+                start = view.source(edit.start, is_end=False)
+                edits.append(Edit(start, view.source(edit.end, is_end=True), edit.text))
         if self._rules.globs:
             edits += self._glob_edits(text)
         return merged(edits) if edits else []
@@ -243,7 +244,7 @@ class SecretRedactor:
 
     def _found_edits(self, text: str, *, is_form: bool, is_plain: bool) -> Iterator[Edit]:
         """Yield the edits of values at names of secrets, wherever they recur, and of known forms."""
-        for start, end in form_spans(text):
+        for start, end in (*form_spans(text), *manifest_spans(text)):
             yield Edit(start, end, PLACEHOLDER)
         stretches = name_stretches(text)
         for start, end in parameter_spans(text, stretches, is_form=is_form):
@@ -350,7 +351,9 @@ def _forms(secret: str) -> Iterator[str]:
 
 def _has_names_or_forms(text: str) -> bool:
     """Return whether a text may have secrets besides the known ones."""
-    return has_form(text) or bool(name_stretches(text))
+    if has_form(text) or name_stretches(text):
+        return True
+    return next(manifest_spans(text), None) is not None
 
 
 @functools.lru_cache(64)

@@ -7,10 +7,11 @@ query as ``?a=1&token=...``. Secrets are found in the plain text, and removed wh
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 
 from .text import Unescaped, unescaped_by
 
-__all__ = ["decoded_body", "plain_view"]
+__all__ = ["decoded_body", "plain_view", "plain_views"]
 
 _MARKS = (
     (b"\xff\xfe\0\0", "utf-32-le"),
@@ -22,7 +23,11 @@ _SAMPLE = 4096
 # Printable characters of ASCII except for the backslash.
 _ESCAPE = re.compile(
     r"\\+(?:u00(?:[2-46-7][0-9a-fA-F]|5[0-9abABd-fD-F])|x(?:[2-46-7][0-9a-fA-F]|5[0-9abABd-fD-F]))"
-    r"|&(?:quot|apos|amp|lt|gt|#[xX]2[0-9a-fA-F]|#(?:3[2-9]|4[0-7]));"
+)
+# Characters in HTML and in addresses, where they may also be parts of values.
+_ENTITY = re.compile(
+    r"&(?:quot|apos|amp|lt|gt|#[xX]2[0-9a-fA-F]|#(?:3[2-9]|4[0-7]));"
+    r"|%(?:2[026-9]|3[ABDabd]|5[BDbd]|7[BDbd])"
 )
 _ENTITIES = {"quot": '"', "apos": "'", "amp": "&", "lt": "<", "gt": ">"}
 
@@ -48,9 +53,16 @@ def decoded_body(data: bytes) -> tuple[str, str]:
 
 def plain_view(text: str) -> Unescaped:
     """Return a text without escapes of printable characters, with the places they came from."""
-    if "\\u00" in text or "\\x" in text or "&" in text:
+    if "\\u00" in text or "\\x" in text:
         return unescaped_by(text, _ESCAPE, _character)
     return Unescaped(text, [0], [(0, len(text))])
+
+
+def plain_views(text: str) -> Iterator[Unescaped]:
+    """Yield the readings of a text: as it is, and with the characters of HTML and addresses."""
+    yield plain_view(text)
+    if ("&" in text or "%" in text) and _ENTITY.search(text):
+        yield unescaped_by(text, _ENTITY, _entity)
 
 
 def _wide_encodings(data: bytes) -> list[str]:
@@ -71,11 +83,15 @@ def _wide_encodings(data: bytes) -> list[str]:
 
 
 def _character(escape: str) -> str:
-    if escape.startswith("&"):
-        name = escape[1:-1]
-        if name in _ENTITIES:
-            return _ENTITIES[name]
-        return chr(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))
     slashes = escape.count("\\")
     character = chr(int(escape[-2:], 16))
     return "\\" * (2 * slashes - 1) + '"' if character == '"' else character
+
+
+def _entity(escape: str) -> str:
+    if escape[0] == "%":
+        return chr(int(escape[1:], 16))
+    name = escape[1:-1]
+    if name in _ENTITIES:
+        return _ENTITIES[name]
+    return chr(int(name[2:], 16) if name[1] in "xX" else int(name[1:]))

@@ -38,8 +38,8 @@ from .text_values import (
 __all__ = ["OTHER_FORMS", "TEXT_TAILS", "text_spans"]
 
 _LONGEST_NAME = 64
-_BEFORE_NAME = re.compile(r"[\w.$-]*\Z")
-_NAME = re.compile(r"[\w.$-]+(?: key)?")
+_NAME_LETTER = re.compile(r"[\w.$-]")
+_NAME = re.compile(r"[\w.$-]+(?: [kK]ey)?")
 _NAMED_BY = re.compile(
     rf"(?:key|name|variable)(?:{QUOTE})?{GAP}[:=]?{GAP}(?:{QUOTE})?\Z", re.IGNORECASE
 )
@@ -58,9 +58,11 @@ _VALUE_BEFORE = re.compile(
 )
 _NAME_AT_END = re.compile(rf"([\w.-]+)(?:{QUOTE}|\s|\\+n)?\Z")
 _USER_END = re.compile(r"[:%]")
-_LAST_SPACE = re.compile(r".*[ \t]", re.DOTALL)
+_BEFORE_VALUE = re.compile(r".*(?:[\s|>]|\\n)", re.DOTALL)
 _VERBS = frozenset(("is", "was", "to"))
 _SHORTEST_DIRECT = 12
+_ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-zA-Z]+[ \t]+)?(?:['\"]%s[^'\"]*['\"][ \t]+)?")
+_USER_BEFORE = re.compile(r"[^:\s]*:")
 _LONGEST_PAIR = 1400
 
 # Between the words of a command, also where they are a list of texts.
@@ -79,12 +81,14 @@ _PASSWORDS = (
     ("ipmitool", f"-P{_SEPARATOR}"),
     ("openssl", f"(?:-pass(?:in|out)?{_SEPARATOR}pass:|-k{_SEPARATOR})"),
     ("htpasswd", f"-[a-zA-Z]*b[a-zA-Z]*{_SEPARATOR}{_ARGUMENT}{_ARGUMENT}"),
+    ("ssh-keygen", f"-[NP]{_SEPARATOR}"),
+    ("vault", f"login{_SEPARATOR}"),
     ("rabbitmqctl", f"(?:add_user|change_password){_SEPARATOR}{_ARGUMENT}"),
 )
 # Options that take a user and a password.
 _USERS = (
     ("curl", f"(?:-u|--user|--proxy-user|-U)(?:{_SEPARATOR}|=)?(?:{QUOTE})?"),
-    (r"https?[ \t]|xh[ \t]", f"(?:-a|--auth)(?:{_SEPARATOR}|=)(?:{QUOTE})?"),
+    (r"https?|xh", f"(?:-a|--auth)(?:{_SEPARATOR}|=)(?:{QUOTE})?"),
     ("smbclient|rpcclient", f"-U(?:{_SEPARATOR}|=)(?:{QUOTE})?"),
 )
 
@@ -136,8 +140,9 @@ def _forms() -> tuple[tuple[_Form, Pattern], ...]:
 
 def _first(text: str, start: int) -> int:
     """Return the start of the name of whose last words a pattern has found the start."""
-    before = _BEFORE_NAME.search(text[max(0, start - _LONGEST_NAME) : start])
-    first = start - (len(before[0]) if before else 0)
+    first = start
+    while first > max(0, start - _LONGEST_NAME) and _NAME_LETTER.match(text, first - 1):
+        first -= 1
     if first < start and text[first - 1 : first] == "\\" and text[first] in "nrt":
         first += 1  # the letter of an escape
     return first
@@ -229,7 +234,7 @@ def _listed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 
 def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return the value that follows the name of a secret in a sentence or command."""
-    before = _LAST_SPACE.match(text, start, end)
+    before = _BEFORE_VALUE.match(text, start, end)
     value = text_value(text, before.end()) if before else None
     if before is None or value is None or not secret_kind(_name(text, start)):
         return None
@@ -243,7 +248,9 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 def _password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return a value that is always a password."""
     value = text_value(text, end)
-    return value if value and is_secret_text("secret", text, value, is_alone=True) else None
+    if value is None or text[value.start] == "-":
+        return None
+    return value if is_secret_text("secret", text, value, is_alone=True) else None
 
 
 def _user_password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
@@ -254,6 +261,28 @@ def _user_password(text: str, _start: int, end: int, _is_plain: bool) -> TextVal
         return None
     password = value._replace(start=border.end())
     return password if is_secret_text("secret", text, password, is_alone=True) else None
+
+
+def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the password that a shell gives to a program's standard input."""
+    if text[start] == "-":
+        return _password(text, start, end, _is_plain)
+    echo = _ECHO.match(text, start)
+    value = text_value(text, echo.end()) if echo else None
+    if value is None or text.startswith("$", value.start):
+        return None
+    user = (
+        _USER_BEFORE.match(text, value.start, value.end) if "chpasswd" in text[start:end] else None
+    )
+    return value._replace(start=user.end()) if user else value
+
+
+def _called(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return the password in the brackets of a call."""
+    value = text_value(text, end)
+    if value is None or value.form == "bare":
+        return None
+    return value if is_plausible(text[value.start : value.end]) else None
 
 
 def _pgpass(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
@@ -277,17 +306,28 @@ def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | N
 _ASSIGNED = rf"(?:{QUOTE})?\]?[ \t]*(?::=|=>|\?=|\|\|=|::|[:=])"
 _TAG_END = r"(?:\s[^<>]*)?>"
 _PAIRED = (
-    rf"(?:{QUOTE}>|(?:{QUOTE})?,?{GAP},?(?:{QUOTE})?value(?:{QUOTE})?{GAP}[:=]{GAP}"
+    rf"(?:{QUOTE}>(?:{GAP}<value>)?|(?:{QUOTE})?,?{GAP},?(?:{QUOTE})?[a-z_]*(?:value|content)(?:{QUOTE})?{GAP}[:=]{GAP}"
     rf"|{QUOTE}[ \t]*\{{[^{{}}]*\bdefault[ \t]*=[ \t]*)"
 )
 _LISTED = rf"{QUOTE}{GAP},{GAP}"
 _LIKELY = (
-    r"(?:(?:[ \t]+[a-z]+)*?[ \t]+(?:is|was|to)(?:[ \t]+now)?:?)?[ \t]+"
+    r"(?:(?:(?:[ \t]+[a-z]+)*?(?:[ \t]+(?:is|was|to)(?:[ \t]+now)?:?|:))?[ \t]+"
+    rf"|(?:{QUOTE})?[ \t]*\|[ \t]*|</t[dh]>{GAP}<t[dh][^<>]*>|:?(?:\r?\n|\\+n)+)"
+    rf"(?:{QUOTE})?"
     r"[^\s\\]*(?:[0-9]|[a-z0-9][#$%^*+=~&@][a-z0-9])"
 )
 _NAME_BEFORE = rf"(?:key|name)(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?[a-z0-9_.-]*"
 _NAME_END = rf"(?:{QUOTE}|\s|\\+n|$)"
 _LOGIN_PASSWORD = rf"(?i:login{GAP}[^\s\\]+{GAP}password[ \t]+)"
+_PIPED = (
+    rf"\b(?:echo|printf){_COMMAND}\|[ \t]*{_COMMAND}(?:password-stdin|with-token|chpasswd|sudo[ \t]+-S)"
+    rf"|--(?:password-stdin|with-token)[ \t]*<<<[ \t]*"
+)
+# A user and a password, or in SQL a password, in brackets.
+_CALLED = (
+    rf"(?i:(?:auth|login|credentials?)[ \t]*=?[ \t]*\({GAP}{QUOTE}[^\s\"'`\\]+{QUOTE}{GAP},{GAP}"
+    r"|\bidentified[ \t]+by[ \t]+|\bpassword[ \t]*\([ \t]*)"
+)
 _PGPASS = r"\b[a-zA-Z0-9.*-]+:(?:[0-9]{3,5}|\*):[^\s:\"'\\]+:[^\s:\"'\\]+:"
 _FORMS = (
     _Form(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
@@ -299,6 +339,8 @@ _FORMS = (
     _Form(_LOGIN_PASSWORD, _password),
     _Form(_commands(_PASSWORDS), _password),
     _Form(_commands(_USERS), _user_password),
+    _Form(_PIPED, _piped),
+    _Form(_CALLED, _called),
     _Form(_PGPASS, _pgpass),
     _Form(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),
 )
@@ -310,6 +352,8 @@ OTHER_FORMS = "|".join(
         _LOGIN_PASSWORD,
         _commands(_PASSWORDS),
         _commands(_USERS),
+        _PIPED,
+        _CALLED,
         _PGPASS,
         rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})",
     )

@@ -12,7 +12,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from .secret_names import names_in
+from .secret_names import names_in, secret_kind
 from .secret_values import is_plausible, is_secret_value
 
 __all__ = [
@@ -30,10 +30,13 @@ GAP = r"(?:\s|\\+[nrt])*"
 """A pattern for white space between two lines or words, as it is or escaped."""
 QUOTE = r"\\*[\"'`]"
 """A pattern for a quote, as it is or escaped."""
-BARE = re.compile(r"(?:[^\s\"'`<>\\]|\\+[$&!#*()|;@%^ ]){1,1024}")
+BARE = re.compile(
+    r"(?:\\+[$&!#*()|;@%^ ])?[^\s\"'`<>\\]{1,1024}(?:\\+[$&!#*()|;@%^ ][^\s\"'`<>\\]{0,1024}){0,8}"
+)
 """A value without quotes: of limited length, so that hostile text takes linear time."""
 
-_SPACE = re.compile(r"[ \t]*")
+# White space, the end of bold text before it, and the tag of a value in YAML.
+_SPACE = re.compile(r"(?:\*\*)?[ \t]*(?:!!?[a-z]+[ \t]+)?")
 _TYPE = re.compile(
     r"(?:[A-Za-z_][\w.]{0,40}(?:\[[\w., |]{0,40}\])?(?:[ \t]*\|[ \t]*None)?|&'static str)"
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
@@ -42,18 +45,20 @@ _WRAPPER = re.compile(
     r"\(?(?:(?:new[ \t]+)?[A-Za-z_$][\w.:]{0,60}\([ \t]*|ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?)"
     r"(?=[A-Za-z@$]?\\*[\"'`])"
 )
-_OPENING = re.compile(r"(?:!!?[a-z]+[ \t]+)?[A-Za-z@$]{0,2}(\\*)([\"'`])(?:\1\2\1\2)?")
+_OPENING = re.compile(r"[A-Za-z@$]{0,2}(\\*)([\"'`])(?:\1\2\1\2)?")
 _LONGEST_QUOTED = 8192
 _LINE = re.compile(r"[\r\n]|\\+[nr]")
 _BLOCK = re.compile(r"[|>][+-]?[1-9]?[+-]?[ \t]*(\r?\n|\\+n)([ ]+)(?=[^ ])")
+_COOKIE_START = re.compile(r"[ \t]*\\*[\"'`]?")
 _REST_OF_LINE = re.compile(r"[^\"'`\\\r\n]{1,4096}")
-_COOKIE = re.compile(r"[\w.-]{1,256}=[^\s=]")
+_COOKIE = re.compile(r"(?i)(?!samesite|path|domain|max-age|expires)[\w.-]{1,256}=[^\s=]")
 # The end of a value, where another assignment follows it.
 _NEXT = re.compile(r"[,;&]\s*[\w.\[\]-]+\s*[:=]")
 # Code and templates: calls, places of variables, paths, addresses.
 _CODE = re.compile(
     r"[$%*(\[{&|!:=,;.)\]}]|[A-Za-z_][\w.]*[(\[{]|~?\.{0,2}/[\w.-]*(?:/[\w.-]*)*\Z|[A-Za-z]:\\|\w+://"
 )
+_BRACKET = re.compile(r"[\w)][(\[{]|[)\]}]\w")
 _QUOTED_CODE = re.compile(r"[(\[{^\\]|[A-Za-z_][\w.]*[(\[{]|\w+://|\$[({]|\{\{")
 # Words with at most one number each, such as "gpt-4o-mini" or "projects/1/keys".
 _IDENTIFIER = re.compile(
@@ -62,6 +67,7 @@ _IDENTIFIER = re.compile(
 _NUMBERED_WORD = re.compile(r"[A-Za-z]+\d{1,4}")
 _MIXED = re.compile(r"\d|[^\W\d_][#$%^*+=~@!?][^\W\d_]")
 _SHORTEST = 6
+_LONGEST_WORD = 200
 _SHORTEST_LINE = 3
 _TYPES = names_in("""
     any array bool boolean byte bytes char enum float hidden int integer list missing no number
@@ -112,7 +118,7 @@ def bare_value(text: str, at: int) -> TextValue | None:
 
 def cookie_value(text: str, at: int) -> TextValue | None:
     """Return the cookies that begin at an index, up to the end of the line."""
-    at = _after(_SPACE, text, at)
+    at = _after(_COOKIE_START, text, at)
     line = _REST_OF_LINE.match(text, at) if _COOKIE.match(text, at) else None
     return TextValue(*line.span(), "bare") if line else None
 
@@ -137,12 +143,17 @@ def is_secret_text(kind: str, text: str, value: TextValue, *, is_alone: bool) ->
         return _is_quoted_secret(kind, content)
     if _CODE.match(content) and not (is_alone and is_plausible(content)):
         return False
+    is_short = len(content) <= _LONGEST_WORD
+    if not is_alone and ((is_short and secret_kind(content)) or _BRACKET.search(content)):
+        return False  # a variable, or a call
     if kind != "secret" and (_IDENTIFIER.fullmatch(content) or _NUMBERED_WORD.fullmatch(content)):
         return False
     if is_alone:
         return len(content) >= _SHORTEST_LINE
     if _IDENTIFIER.fullmatch(content):
         return False
+    if not is_short:
+        return True
     return len(content) >= _SHORTEST and _MIXED.search(content) is not None
 
 

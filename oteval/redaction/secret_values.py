@@ -53,7 +53,7 @@ _ADDRESS = re.compile(
 )
 _MAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _TEMPLATE = re.compile(
-    r"\$\{?[a-z_][\w.:-]*\}?|\$\{[^}]*\}|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+"
+    r"\$\{?[a-z_][\w.:-]*\}?|\$\{.*|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+"
     r"|x{3,}|\.{3}|•+|\[[a-z ]*redacted[^\]]*\]|#\{.*|vault:.*|arn:aws:.*|projects/.*/.*"
     r"|(?:your|my)[-_ ](?:[a-z]+[-_ ])*(?:key|token|secret|password)(?:[-_ ]here)?",
     re.IGNORECASE,
@@ -134,7 +134,7 @@ def environment_secrets(environment: Mapping[str, str]) -> frozenset[str]:
     for name, value in environment.items():
         kind, text = secret_kind(name), value.strip()
         is_phrase = kind in ("secret", "token") and _PHRASE.fullmatch(text)
-        if is_phrase or (kind and is_plausible(text)):
+        if is_phrase or (is_secret_value(kind, text) and is_plausible(text)):
             secrets.add(text)
         secrets.update(filter(is_plausible, _USERINFO.findall(value)))
     return frozenset(secrets)

@@ -61,6 +61,7 @@ _USER_END = re.compile(r"[:%]")
 _BEFORE_VALUE = re.compile(r".*(?:[\s|>]|\\n)", re.DOTALL)
 _VERBS = frozenset(("is", "was", "to"))
 _SHORTEST_DIRECT = 12
+_ASSIGNMENT = re.compile(r"\w[=:][^=]")
 _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-zA-Z]+[ \t]+)?(?:['\"]%s[^'\"]*['\"][ \t]+)?")
 _USER_BEFORE = re.compile(r"[^:\s]*:")
 _LONGEST_PAIR = 1400
@@ -239,6 +240,8 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
     if before is None or value is None or not secret_kind(_name(text, start)):
         return None
     content = text[value.start : value.end]
+    if _ASSIGNMENT.search(content):
+        return None  # the next assignment
     if not is_plausible(content) or not is_secret_text("secret", text, value, is_alone=False):
         return None
     is_direct = _VERBS.isdisjoint(before[0].lower().replace(":", " ").split())

@@ -9,11 +9,11 @@ from .text_values import QUOTE
 
 __all__ = ["manifest_spans"]
 
-_KIND = re.compile(rf"\bkind(?:{QUOTE})?:\s*(?:{QUOTE})?Secret\b")
+_KIND = re.compile(rf"(?:\b|\\n)kind(?:{QUOTE})?:\s*(?:{QUOTE})?Secret\b")
 _LINE = r"(?:\r?\n|\\+n)"
 # In YAML a block of lines, in JSON an object.
 _DATA = re.compile(
-    rf"\b(?:data|stringData)(?:(?:{QUOTE})?:\s*\{{([^{{}}]*)\}}"
+    rf"(?:\b|\\n[ ]*)(?:data|stringData)(?:(?:{QUOTE})?:\s*\{{([^{{}}]*)\}}"
     rf"|:[ \t]*((?:{_LINE}[ ]+[\w./-]+:[ \t]*[^\s\\]+)+))"
 )
 _VALUE = re.compile(rf":[ \t]*(?:{QUOTE})?([^\s\"'\\,{{}}]{{4,}})")

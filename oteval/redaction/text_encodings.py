@@ -70,16 +70,17 @@ def _wide_encodings(data: bytes) -> list[str]:
     for mark, encoding in _MARKS:
         if data.startswith(mark):
             return [encoding]
+    encodings = []
     sample = data[:_SAMPLE]
     for width, name in ((4, "utf-32"), (2, "utf-16")):
         if len(sample) >= width and len(data) % width == 0:
             even, odd = sample[::width].count(0), sample[width - 1 :: width].count(0)
             characters = len(sample) // width
             if odd > characters / 2 >= even:
-                return [f"{name}-le"]
+                encodings.append(f"{name}-le")
             if even > characters / 2 >= odd:
-                return [f"{name}-be"]
-    return []
+                encodings.append(f"{name}-be")
+    return encodings
 
 
 def _character(escape: str) -> str:

@@ -272,7 +272,7 @@ def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None
         return _password(text, start, end, _is_plain)
     echo = _ECHO.match(text, start)
     value = text_value(text, echo.end()) if echo else None
-    if value is None or text.startswith("$", value.start):
+    if value is None or not is_secret_text("secret", text, value, is_alone=True):
         return None
     user = (
         _USER_BEFORE.match(text, value.start, value.end) if "chpasswd" in text[start:end] else None

@@ -36,7 +36,7 @@ BARE = re.compile(
 """A value without quotes: of limited length, so that hostile text takes linear time."""
 
 # White space, the end of bold text before it, and the tag of a value in YAML.
-_SPACE = re.compile(r"(?:\*\*)?[ \t]*(?:!!?[a-z]+[ \t]+)?")
+_SPACE = re.compile(r"(?:\*\*)?(?:[ \t]|\\+t)*(?:!!?[a-z]+[ \t]+)?")
 _TYPE = re.compile(
     r"(?:[A-Za-z_][\w.]{0,40}(?:\[[\w., |]{0,40}\])?(?:[ \t]*\|[ \t]*None)?|&'static str)"
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
@@ -92,8 +92,10 @@ class TextValue(NamedTuple):
 
 def text_value(text: str, at: int) -> TextValue | None:
     """Return the value that begins at an index, perhaps after white space."""
+    is_annotated = text[at - 1 : at] == ":"
     at = _after(_SPACE, text, at)
-    at = _after(_TYPE, text, at)
+    if is_annotated:
+        at = _after(_TYPE, text, at)
     unwrapped = _after(_WRAPPER, text, at)
     form = "quoted" if unwrapped == at else "wrapped"
     opening = _OPENING.match(text, unwrapped)

@@ -46,6 +46,7 @@ PARTS = (
     "judge_drift",
     "pairwise_bias",
     "coverage",
+    "redaction",
     "replay_verify",
     "monitor",
     "monitor_store",

@@ -43,16 +43,18 @@ api_org_{A34}    ico-{a32}    s-s4t2ud-{x64}    eyJ{a20}.eyJ{a40}.{w43}    lin_a
 {x32}-us12    key-{x32}    pubkey-{x32}    {a6}_{a29}_mmk    NRAK-{u27}    NRII-{l32}
 ntn_{d11}{a35}    npm_{a36}    API-{u26}    sk-proj-{w74}T3BlbkFJ{w74}    sk-{a20}T3BlbkFJ{a20}
 sha256~{w43}    pplx-{a48}    access-sandbox-{x8}-{x4}-{x4}-{x4}-{x12}    pscale_tkn_{a43}
-pscale_oauth_{a43}    pscale_pw_{a43}    PMAK-{x24}-{x34}    pnu_{a36}    pul-{x40}    pypi-AgEIcHlwaS5vcmc{w80}
-rdme_{l70}    rubygems_{x48}    tk-us-{w48}    SG.{w22}.{w43}    xkeysib-{x64}-{a16}
+pscale_oauth_{a43}    pscale_pw_{a43}    PMAK-{x24}-{x34}    pnu_{a36}    pul-{x40}
+pypi-AgEIcHlwaS5vcmc{w80}    rdme_{l70}    rubygems_{x48}    tk-us-{w48}    SG.{w22}.{w43}    xkeysib-{x64}-{a16}
 sntrys_eyJpYXQiO{a100}LCJyZWdpb25fdXJs{a60}    sntryu_{x64}    sm_aat_{a16}    shippo_live_{x40}
-shpat_{x32}    shpca_{x32}    shppa_{x32}    shpss_{x32}    xapp-1-{u11}-{d12}-{x64}    xoxb-{d12}-{d12}-{a24}
-xoxp-{d12}-{d12}-{d12}-{x32}    xoxe-1-{u146}    xoxs-{d10}-{d10}-{d10}-{x10}    xoxa-2-{a40}
+shpat_{x32}    shpca_{x32}    shppa_{x32}    shpss_{x32}    xapp-1-{u11}-{d12}-{x64}
+xoxb-{d12}-{d12}-{a24}    xoxp-{d12}-{d12}-{d12}-{x32}    xoxe-1-{u146}
+xoxs-{d10}-{d10}-{d10}-{x10}    xoxa-2-{a40}
 https://hooks.slack.com/services/T{u8}/B{u10}/{a24}    sgp_{x40}    sq0atp-{w22}    EAAA{w60}
 sk_live_{a24}    rk_live_{a24}    whsec_{a32}    {d9}:AA{w33}    SK{x32}    tfp_{a59}
 hvs.{w95}    hvb.{w140}    t1.{a20}.{w86}    AQVN{w36}    gsk_{a52}    xai-{a80}    tvly-{a32}
 nvapi-{w64}    r8_{a37}    lsv2_pt_{x32}_{x10}    sk-or-v1-{x64}    sk-lf-{x8}-{x4}-{x4}-{x4}-{x12}
-dckr_pat_{w27}    e2b_{x40}    jina_{a60}    GOCSPX-{w28}    ya29.{w120}    ctx7sk-{x8}-{x4}-{x4}-{x12}
+dckr_pat_{w27}    e2b_{x40}    jina_{a60}    GOCSPX-{w28}    ya29.{w120}
+ctx7sk-{x8}-{x4}-{x4}-{x12}
 """
 KEY_SHAPES = tuple(_KEYS.split())
 """Keys of known forms. ``{a20}`` stands for 20 random letters and digits, and so on."""
@@ -89,7 +91,7 @@ NAMED_PLACES: list[str | Callable[[str], str]] = [
     *("[db]\npassword = {}\n", 'api_key = "{}"\n', "spring.datasource.password={}"),
     *("//registry.npmjs.org/:_authToken={}", "client_secret: {}", "TOKEN_GITHUB={}"),
     # YAML, Kubernetes, Terraform
-    *("env:\n  - name: DB_PASSWORD\n    value: {}\n", "env:\n- name: API_KEY\n  value: \"{}\"\n"),
+    *("env:\n  - name: DB_PASSWORD\n    value: {}\n", 'env:\n- name: API_KEY\n  value: "{}"\n'),
     *("users:\n- name: ann\n  user:\n    client-key-data: {}\n", "password: |\n  {}\nuser: ann\n"),
     *("stringData:\n  password: {}\n", "    token: '{}'\n", "secret_key_base: {}\n"),
     'variable "db_password" {{\n  type = string\n  default = "{}"\n}}',
@@ -104,14 +106,17 @@ NAMED_PLACES: list[str | Callable[[str], str]] = [
     *("TypeError: f(password='{}', user='ann')", "{{'PATH': '/bin', 'DB_PASS': '{}'}}"),
     '$pw = ConvertTo-SecureString "x"; $password = ConvertTo-SecureString "{}" -AsPlainText',
     # commands
-    *("curl -u ann:{} https://host", "curl -H 'X-Api-Key: {}' https://host", "mysql -u ann -p{} db"),
+    *("curl -u ann:{} https://host", "curl -H 'X-Api-Key: {}' https://host"),
+    "mysql -u ann -p{} db",
     *("curl -H 'Authorization: token {}' https://host", "sshpass -p {} ssh ann@host"),
     *("sshpass -p '{}' ssh ann@host", "docker login -u ann -p {} registry", "redis-cli -a {} ping"),
     *("docker login --password {} registry", "x --api-key={} y", "x --token {} y"),
-    *("helm registry login -u ann -p {} host", "openssl rsa -passin pass:{} -in k", "unzip -P {} a.zip"),
+    *("helm registry login -u ann -p {} host", "openssl rsa -passin pass:{} -in k"),
+    "unzip -P {} a.zip",
     *("aws configure set aws_secret_access_key {}", "docker run -e API_KEY={} image"),
     *("java -Djavax.net.ssl.keyStorePassword={} -jar a.jar", "keytool -storepass {} -list"),
-    *("sqlcmd -S host -U ann -P {} -Q x", "kubectl create secret generic x --from-literal=password={}"),
+    "sqlcmd -S host -U ann -P {} -Q x",
+    "kubectl create secret generic x --from-literal=password={}",
     '["sshpass", "-p", "{}", "ssh", "host"]',
     '["x", "--password", "{}"]',
     # files of passwords
@@ -120,11 +125,17 @@ NAMED_PLACES: list[str | Callable[[str], str]] = [
     *("Server=db;User Id=a;Password={};Port=3", "Endpoint=sb://x/;SharedAccessKey={};EntityPath=y"),
     "DefaultEndpointsProtocol=https;AccountName=a;AccountKey={};EndpointSuffix=core.windows.net",
     # addresses
-    *("postgres://ann:{}@host:5432/db", "https://host/p?api_key={}&page=2", "https://h/#access_token={}"),
+    *(
+        "postgres://ann:{}@host:5432/db",
+        "https://host/p?api_key={}&page=2",
+        "https://h/#access_token={}",
+    ),
     *("redis://:{}@host:6379/0", "https://host/p?x=1&sig={}", "amqp://ann:{}@mq/v"),
     # JSON, XML, forms, logs
-    *('{{"password": "{}"}}', '{{"user": {{"apiKey": "{}"}}}}', '{{"name": "API_KEY", "value": "{}"}}'),
-    *('{{"\\u0070assword": "{}"}}', '{{"url": "https://h/p?a=1\\u0026token={}"}}', '["x-api-key", "{}"]'),
+    *('{{"password": "{}"}}', '{{"user": {{"apiKey": "{}"}}}}'),
+    '{{"name": "API_KEY", "value": "{}"}}',
+    *('{{"\\u0070assword": "{}"}}', '{{"url": "https://h/p?a=1\\u0026token={}"}}'),
+    '["x-api-key", "{}"]',
     *('[{{"value": "{}", "name": "DB_PASSWORD"}}]', '{{"auths": {{"r": {{"auth": "{}"}}}}}}'),
     *("<password>{}</password>", '<add key="ApiKey" value="{}"/>', '<x api_key="{}"/>'),
     *("> Authorization: Bearer {}", "> Cookie: session={}", "< set-cookie: sid={}; Path=/"),

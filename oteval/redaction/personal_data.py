@@ -233,8 +233,10 @@ def _presidio() -> Any:
 
 def _presidio_spans(text: str, entities: tuple[str, ...]) -> Iterator[tuple[int, int]]:
     results = _presidio().analyze(text=text, language="en", entities=list(entities) or None)
-    done = 0
+    merged: list[tuple[int, int]] = []
     for start, end in sorted((result.start, result.end) for result in results):
-        if end > done:
-            yield max(start, done), end
-            done = end
+        if merged and start <= merged[-1][1]:
+            merged[-1] = merged[-1][0], max(end, merged[-1][1])
+        else:
+            merged.append((start, end))
+    yield from merged

@@ -53,7 +53,7 @@ _ADDRESS = re.compile(
 )
 _MAIL = re.compile(r"[\w.+-]{1,64}@(?:[\w-]{1,63}\.){1,8}[A-Za-z]{2,24}")
 _TEMPLATE = re.compile(
-    r"\$\{?[a-z_][\w.:-]*\}?|\$\{.*|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%[sdr]|\{\w*\}|\*+"
+    r"\$\{?[a-z_][\w.:-]*\}?|\$\{.*|\$\(.*\)?|\$?\{\{.*|<[^<>]*>|%\w+%|%(?:\(\w+\))?[sdr]|\{\w*\}|\*+"
     r"|x{3,}|\.{3}|•+|\[[a-z ]*redacted[^\]]*\]|#\{.*|vault:.*|arn:aws:.*|projects/.*/.*"
     r"|(?:your|my)[-_ ](?:[a-z]+[-_ ])*(?:key|token|secret|password)(?:[-_ ]here)?",
     re.IGNORECASE,

@@ -69,7 +69,7 @@ _LONGEST_PAIR = 1400
 # Between the words of a command, also where they are a list of texts.
 _SEPARATOR = rf"(?:[ \t]+|{QUOTE},[ \t]*{QUOTE})"
 _ARGUMENT = rf"[^\s\"'`\\,]+{_SEPARATOR}"
-_COMMAND = r"\b(?:[^\r\n|\\]|\\+[^nr\\])*?"
+_COMMAND = r"\b(?:[^\r\n|;&\\]|&[^\r\n|;&\\]|\\+[^nr\\])*?"
 _LOGIN = f"(?:docker|podman|nerdctl|buildah|skopeo|registry|oras|acr|oc|az){_SEPARATOR}login"
 # Options that take a password and nothing else, by their programs.
 _PASSWORDS = (
@@ -251,8 +251,8 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
 def _password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return a value that is always a password."""
     value = text_value(text, end)
-    if value is None or text[value.start] == "-":
-        return None
+    if value is None or text[value.start] == "-" or text[end].isspace():
+        return None  # another option, or one that asks for the password
     return value if is_secret_text("secret", text, value, is_alone=True) else None
 
 

@@ -117,3 +117,29 @@ def test_keys_in_log_records() -> None:
     shown = TelemetryRedactor(ValueRedactor(())).log_record(emitted).log_record
     assert shown.body == {"text": "key [redacted]", "deep": {"password": "[redacted]"}}
     assert dict(shown.attributes) == {"error": "[redacted]"}
+
+
+def test_a_password_that_stands_again_in_another_attribute() -> None:
+    """An argument names it; the note, the event and the status of the same span repeat it."""
+    secret = "x8Kq2" + "LmP0z"
+    span = redacted(
+        {
+            "gen_ai.tool.call.arguments": json.dumps({"user": "ann", "password": secret}),
+            "note": f"signed in with {secret}",
+            "app.raw": f"a {secret} b".encode(),
+            "words": ["one", secret],
+        },
+        f"{secret} was refused",
+        log=f"retry {secret}",
+    )
+    shown = [dict(each.attributes) for each in (span, *span.events)]
+    assert secret not in f"{shown} {span.status.description}"
+    assert secret.encode() not in span.attributes["app.raw"]
+    assert span.attributes["note"] == "signed in with [redacted]"
+    assert span.attributes["words"] == ("one", "[redacted]")
+
+
+def test_words_at_names_do_not_spread_in_a_span() -> None:
+    """A password that is a word is removed at its name only."""
+    span = redacted({"app.db_password": "sunshine", "note": "sunshine in Paris"})
+    assert dict(span.attributes) == {"app.db_password": "[redacted]", "note": "sunshine in Paris"}

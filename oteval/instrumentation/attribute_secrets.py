@@ -33,7 +33,7 @@ class AttributeSecrets:
     def recurring(
         self, attributes: Iterable[Mapping[str, Any]], texts: Iterable[str]
     ) -> AttributeSecrets:
-        """Return what also removes the secrets that one span or log record names, wherever it has them.
+        """Return a copy that also removes the secrets that a span or log record names elsewhere.
 
         Args:
             attributes: The attributes of a span and of its events.

@@ -1,7 +1,7 @@
 """Redaction: replace secrets in text and in values by their keys, before anything is kept.
 
-`rules` has the rules that users write, `personal_data` what they switch on by name, `text` applies
-patterns to text, also inside escaped JSON, and `values` applies rules to Python values.
+`rules` has the rules that users write, and `personal_data` finds the data that they name. `text`
+applies patterns to text, also inside escaped JSON, and `values` applies rules to Python values.
 
 Secrets are found without rules. `secret_names` says which names they have, `secret_values` which
 values, and `secret_forms` which texts are secrets wherever they stand. Names and values are found

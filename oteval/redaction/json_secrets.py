@@ -36,7 +36,7 @@ __all__ = [
 
 _KEY_END = re.compile(r'"\s*:')
 JSON_TAIL = r'[^a-z0-9"]*"\s*:'
-"""A pattern for what follows the last words of a key."""
+"""A pattern for the signs after the last words of a key."""
 _NAME = re.compile(r"[\w.$ -]+")
 _PARAMETER_NAME = re.compile(r"[?&#]([\w.%\[\]-]{1,64})=")
 _PARAMETER_VALUE = re.compile(r"[^&\s\"'<>\\`]+")

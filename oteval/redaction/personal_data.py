@@ -11,6 +11,7 @@ None of this is on by default: support agents are tested on such data.
 from __future__ import annotations
 
 import functools
+import importlib
 import importlib.util
 import re
 from collections.abc import Callable, Iterator, Sequence
@@ -128,7 +129,7 @@ class DataMatcher:
 
 
 def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
-    """Return what finds a kind of data.
+    """Return the matcher of a kind of data.
 
     Args:
         data: The kind, one of `DATA_RULES`.
@@ -138,7 +139,7 @@ def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
         ConfigError: The kind is unknown, or Presidio is not installed.
     """
     if data == "presidio":
-        _check_presidio()
+        _presidio()  # a missing model is an error now, not when a span ends
         return DataMatcher(functools.partial(_presidio_spans, entities=tuple(entities)))
     if data not in _FINDERS:
         raise ConfigError(f"redact: unknown data {data!r}; use {', '.join(DATA_RULES)}")
@@ -146,7 +147,7 @@ def matcher(data: str, entities: Sequence[str] = ()) -> Matcher:
 
 
 def is_data(text: str, word: str) -> bool:
-    """Return whether a text is as a whole what a replacement such as ``[redacted card]`` names.
+    """Return whether a whole text is data that a replacement such as ``[redacted card]`` names.
 
     Args:
         text: The text.
@@ -209,26 +210,24 @@ _FINDERS: dict[str, Callable[[str], Iterator[tuple[int, int]]]] = {
 }
 
 
-def _check_presidio() -> None:
-    if importlib.util.find_spec("presidio_analyzer") is None:
-        raise ConfigError(
-            "redact: presidio needs a package that is not installed: pip install 'oteval[presidio]'"
-        )
-
-
 @functools.cache
 def _presidio() -> Any:
     """Return Presidio's analyzer, which takes seconds to load.
 
     Raises:
-        ConfigError: It cannot be loaded, for instance without its model of a language.
+        ConfigError: It is not installed, or cannot be loaded, as without its model of a language.
     """
+    if importlib.util.find_spec("presidio_analyzer") is None:
+        raise ConfigError(
+            "redact: presidio needs a package that is not installed: pip install 'oteval[presidio]'"
+        )
     try:
-        from presidio_analyzer import AnalyzerEngine
-
-        return AnalyzerEngine()
+        return importlib.import_module("presidio_analyzer").AnalyzerEngine()
     except (Exception, SystemExit) as error:
-        raise ConfigError(f"redact: presidio cannot be loaded: {error}") from error
+        raise ConfigError(
+            f"redact: presidio cannot be loaded ({error}); it needs spaCy's model of English: "
+            "python -m spacy download en_core_web_lg"
+        ) from error
 
 
 def _presidio_spans(text: str, entities: tuple[str, ...]) -> Iterator[tuple[int, int]]:

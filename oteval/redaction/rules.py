@@ -1,4 +1,4 @@
-"""Rules of redaction: values are found by globs of their keys, text by patterns or kinds of data."""
+"""Rules of redaction: values by globs of their keys, text by patterns or kinds of data."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class RedactionRule(NamedTuple):
 
     @property
     def replacement(self) -> str:
-        """The text in place of what the rule finds."""
+        """The text in place of a match."""
         if self.replace is not None:
             return self.replace
         return f"[redacted {DATA_RULES[self.data]}]" if DATA_RULES.get(self.data) else "[redacted]"
@@ -48,7 +48,7 @@ class CompiledRules:
 
     Attributes:
         globs: The patterns of keys with their replacements.
-        matchers: What finds text, with the replacements.
+        matchers: The patterns of text and the kinds of data, with their replacements.
     """
 
     def __init__(self, rules: Iterable[RedactionRule]) -> None:
@@ -103,7 +103,7 @@ def rule_from(value: RedactionRule | Mapping[str, Any] | str, name: str) -> Reda
         name: How messages name it.
 
     Raises:
-        ConfigError: It is no valid rule.
+        ConfigError: The rule is invalid.
     """
     if isinstance(value, RedactionRule):
         return value

@@ -36,7 +36,7 @@ _ALPHABETS = {
     "hex": "[0-9a-fA-F-]",
     "upper": "[A-Z0-9]",
 }
-# The length and the alphabet of what follows the prefixes.
+# The least length and the alphabet of the rest of a key, then prefixes.
 # Of those with a tilde, the match must be plausible: names have the same beginnings.
 _PREFIXES = r"""
     10 alnum  [sr]k_(?:live|test|prod)_ whsec_
@@ -46,12 +46,17 @@ _PREFIXES = r"""
     16 word   gl(?:pat|dt|rt|ft|soat|imt|ptt|oas|ffct|agent|cbt)- GR1348941 _gitlab_session=
     16 base64 sntrys_ ops_ eyJrIjoi glc_ ABSK fm1[ar]_ fm2_ fo1_ bedrock-api-key-
     16 upper  A(?:KIA|SIA|BIA|CCA) A3T[A-Z0-9]
-    20 alnum  gsk_ hf_ api_org_ rdme_ sntryu_ ico- pnu_ EZ[AT]K duffel_(?:test|live)_ shippo_(?:live|test)_
+    20 alnum  gsk_ hf_ api_org_ rdme_ sntryu_ ico- pnu_ EZ[AT]K
+    20 alnum  duffel_(?:test|live)_ shippo_(?:live|test)_
     20 alnum  fw_ fpk_ tgp_v1_ sbp_ vercel_ nfp_ phc_ phx_ rnd_ dckr_oat_ lin_oauth_ AKCp cmVmd
-    ~20 dotted pscale_(?:tkn|oauth|pw)_ dp\.(?:pt|st|ct|sa|scim|audit)\. sl\. figd_ tskey-(?:api|auth|client)-
-    ~20 word   xai- pplx- tvly- nvapi- jina_ glsa_ lin_api_ ntn_ shp(?:at|ca|pa|ss)_ dckr_pat_ e2b_ github_pat_
-    ~20 word   lsv2_[ps][tk]_ hv[sbr]\. ya29\. sq0(?:atp|csp)- tk-us- fio-u- dnkey- CLOJARS_ HRKU- sgp_ 1//0
-    ~20 word   GOCSPX- apify_api_ ak-lf- pcsk_ ctx7sk- fc- lf_[sp]k_ cal_(?:live|test)_ re_ EAA[A-Z](?=[A-Za-z0-9]{40})
+    ~20 dotted pscale_(?:tkn|oauth|pw)_ dp\.(?:pt|st|ct|sa|scim|audit)\. sl\.
+    ~20 dotted figd_ tskey-(?:api|auth|client)-
+    ~20 word   xai- pplx- tvly- nvapi- jina_ glsa_ lin_api_ ntn_ shp(?:at|ca|pa|ss)_
+    ~20 word   dckr_pat_ e2b_ github_pat_
+    ~20 word   lsv2_[ps][tk]_ hv[sbr]\. ya29\. sq0(?:atp|csp)- tk-us- fio-u- dnkey- CLOJARS_ HRKU-
+    ~20 word   sgp_ 1//0
+    ~20 word   GOCSPX- apify_api_ ak-lf- pcsk_ ctx7sk- fc- lf_[sp]k_ cal_(?:live|test)_ re_
+    ~20 word   EAA[A-Z](?=[A-Za-z0-9]{40})
     24 hex    PMAK- NR(?:JS|II|AK|RA)- rubygems_
     24 alnum  NR(?:JS|II|AK|RA)- API-(?=[A-Z0-9]{26})
     ~30 word   AIza AQVN sha256~ ATATT3 ATCTT3 ATBB EAAA bkua_
@@ -80,7 +85,8 @@ _SPECIAL = (
     # JSON Web Tokens, also as base64 again.
     rf"{_START}eyJ{_LETTERS}{{8,}}\.eyJ{_LETTERS}{{4,}}(?:\.{_LETTERS}*)?",
     rf"{_START}ZXlK[A-Za-z0-9+/_-]{{60,}}",
-    r"(?i:\bbearer)(?:[ \t]|%20|\+)+((?=[^\s\"'\\]{0,80}[0-9=])[A-Za-z0-9._~+/=-]{7,}[A-Za-z0-9_~+/=-])",
+    r"(?i:\bbearer)(?:[ \t]|%20|\+)+((?=[^\s\"'\\]{0,80}[0-9=])"
+    r"[A-Za-z0-9._~+/=-]{7,}[A-Za-z0-9_~+/=-])",
     r"\b[Bb]asic (?=[A-Za-z0-9+/]{0,200}[0-9=])([A-Za-z0-9+/]{8,}={0,2})(?![A-Za-z0-9])",
     # User and password in a URL.
     r"://([^\s/\"'<>@\\:?#\[\]]{0,200}:[^\s/\"'<>@\\?#\[\]]{1,300})@",
@@ -109,7 +115,7 @@ _LATE = (
 _USER = r"://([^\s/\"'<>@\\:?#\[\](){}]{8,300})@"
 
 
-class _Form(NamedTuple):
+class _KeyForm(NamedTuple):
     """A form of keys.
 
     Attributes:
@@ -126,15 +132,15 @@ def _is_varied(text: str) -> bool:
     return text.lower() != text != text.upper() or any(map(str.isdigit, text))
 
 
-def _forms() -> Iterator[_Form]:
+def _forms() -> Iterator[_KeyForm]:
     for line in _PREFIXES.strip().splitlines():
         shortest, alphabet, *prefixes = line.split()
         form = rf"{_START}(?:{'|'.join(prefixes)}){_ALPHABETS[alphabet]}{{{shortest.lstrip('~')},}}"
         check = is_plausible if shortest.startswith("~") else _is_varied
-        yield _Form(re.compile(form, re.ASCII), check)
+        yield _KeyForm(re.compile(form, re.ASCII), check)
     for form in (*_SPECIAL, *(form for form, _ in _LATE)):
-        yield _Form(re.compile(form, re.ASCII), bool)
-    yield _Form(re.compile(_USER, re.ASCII), is_plausible)
+        yield _KeyForm(re.compile(form, re.ASCII), bool)
+    yield _KeyForm(re.compile(_USER, re.ASCII), is_plausible)
 
 
 _FORMS = tuple(_forms())

@@ -72,8 +72,8 @@ _KEY_KINDS = names_in("""
 """)
 # Words before "key" by which it finds something, or by which everybody may know it.
 _PLAIN_KEYS = names_in("""
-    agent array base bucket business cache candidate composite correlation cursor dedup deduplication
-    dict document entity entry event field file foreign group hash hot idempotency index input item
+    agent array base bucket business cache candidate composite correlation cursor dedup
+    deduplication dict document entity entry event field file foreign group hash hot idempotency index input item
     join json label lock lookup map message metadata natural object output parent partition path
     primary prompt property public query queue range row routing s3 search shard sort state storage
     string tag task topic translation translations unique usage xml
@@ -88,7 +88,7 @@ _PLAIN_TOKENS = names_in("""
 """)
 _WEAK_WORDS = names_in("pass pw")
 _ANY_SECRET = _SECRET_WORDS | {"token", "apikey"}
-# What may follow the words that decide.
+# Words that may follow those that decide.
 _QUALIFIERS = names_in("""
     again b64 backup base base64 confirm confirmation current default dev development encoded
     encrypted env live main new old plain plaintext previous primary prod production raw repeat

@@ -1,23 +1,37 @@
-"""Where in a text there may be names of secrets: one search in place of one for each form.
+"""Where in a text secrets may be: one search for all names, and the manifests of Kubernetes.
 
-Most texts have no such place. In the others, only the stretches around them are searched for the
-forms, one after the other.
+Most texts have no name of a secret. In the others, only the stretches around the names are searched
+for the forms, one after the other. The values of Secrets in manifests (``kind: Secret`` with
+``data``) are secret whatever their names are.
 """
 
 from __future__ import annotations
 
 import functools
+import re
+from collections.abc import Iterator
 
 from ..patterns import Pattern
 from .json_secrets import JSON_TAIL, PARAMETER
 from .secret_names import NAME_ENDS
 from .text_secrets import OTHER_FORMS, TEXT_TAILS
+from .text_values import QUOTE
 
-__all__ = ["name_stretches"]
+__all__ = ["manifest_spans", "name_stretches"]
 
 _NAMES = rf"(?i:(?:{NAME_ENDS})(?:{TEXT_TAILS}|{JSON_TAIL}))|{PARAMETER}|{OTHER_FORMS}"
 _BEFORE = 80
 _AFTER = 1000
+
+_KIND = re.compile(rf"(?:\b|\\n)kind(?:{QUOTE})?:\s*(?:{QUOTE})?Secret\b")
+_LINE = r"(?:\r?\n|\\+n)"
+# In YAML a block of lines, in JSON an object.
+_DATA = re.compile(
+    rf"(?:\b|\\n[ ]*)(?:data|stringData)(?:(?:{QUOTE})?:\s*\{{([^{{}}]*)\}}"
+    rf"|:[ \t]*((?:{_LINE}[ ]+[\w./-]+:[ \t]*[^\s\\]+)+))"
+)
+_VALUE = re.compile(rf":[ \t]*(?:{QUOTE})?([^\s\"'\\,{{}}]{{4,}})")
+_NEAR = 4000
 
 
 def name_stretches(text: str) -> list[tuple[int, int]]:
@@ -36,3 +50,20 @@ def name_stretches(text: str) -> list[tuple[int, int]]:
 @functools.cache
 def _names() -> Pattern:
     return Pattern(_NAMES)
+
+
+def manifest_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the places of the values of Secrets in manifests.
+
+    Args:
+        text: The text.
+    """
+    if "Secret" not in text:
+        return
+    done = 0
+    for kind in _KIND.finditer(text):
+        for data in _DATA.finditer(text, max(done, kind.start() - _NEAR), kind.end() + _NEAR):
+            group = 1 if data[1] is not None else 2
+            for value in _VALUE.finditer(text, *data.span(group)):
+                yield value.span(1)
+            done = data.end()

@@ -26,11 +26,10 @@ from ..patterns import Pattern
 from .exchange_secrets import AUTHORITY, credentials, request_secrets, response_secrets
 from .form_secrets import encoded_edits, multipart_secrets
 from .json_secrets import named_spans, parameter_spans
-from .kubernetes_secrets import manifest_spans
 from .rules import CompiledRules, RedactionRule
 from .secret_forms import SecretSearch, form_spans, has_form, occurrences
 from .secret_names import is_safe_header, is_secret_parameter, names_in
-from .secret_places import name_stretches
+from .secret_places import manifest_spans, name_stretches
 from .secret_values import (
     PLACEHOLDER,
     SHORTEST_LITERAL,
@@ -243,7 +242,7 @@ class SecretRedactor:
             yield from occurrences(text, literal)
 
     def _found_edits(self, text: str, *, is_form: bool, is_plain: bool) -> Iterator[Edit]:
-        """Yield the edits of values at names of secrets, wherever they recur, and of known forms."""
+        """Yield the edits of values at names, wherever they recur, and of known forms."""
         for start, end in (*form_spans(text), *manifest_spans(text)):
             yield Edit(start, end, PLACEHOLDER)
         stretches = name_stretches(text)

@@ -162,7 +162,7 @@ def unescaped_by(text: str, escape: re.Pattern[str], character: Callable[[str], 
     Args:
         text: The text.
         escape: Matches an escape.
-        character: Returns what an escape stands for.
+        character: Returns the text of an escape.
     """
     pieces: list[str] = []
     starts: list[int] = []

@@ -1,4 +1,4 @@
-r"""Text as it is read, whatever its encoding: bytes as text, and escapes that JSON or HTML need not.
+r"""Text as it is read, whatever its encoding: bytes as text, and escapes of plain characters.
 
 ``"password"`` is the same key as ``"\u0070assword"``, and ``?a=1\u0026token=...`` is the same
 query as ``?a=1&token=...``. Secrets are found in the plain text, and removed where it came from.

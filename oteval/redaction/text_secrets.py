@@ -3,10 +3,10 @@ r"""Secrets by their names in text that is not JSON: assignments, markup, comman
 Such text is a whole body, or content: a file that a tool has read, the environment that it has
 printed, a traceback. Inside JSON it is escaped: a line begins after ``\n``, and a quote is ``\"``.
 
-    OPENAI_API_KEY=...       password: ...          api_key = "..."        os.environ["TOKEN"] = "..."
-    <password>...            <add key="ApiKey" value="..."/>               name: TOKEN / value: ...
-    --api-key ...            curl -u user:...       sshpass -p ...         setenv("DB_PASSWORD", "...")
-    login ann password ...   the password is ...    host:5432:db:ann:...   set aws_secret_access_key ...
+    OPENAI_API_KEY=...    password: ...    api_key = "..."    os.environ["TOKEN"] = "..."
+    <password>...    <add key="ApiKey" value="..."/>    name: TOKEN / value: ...
+    --api-key ...    curl -u user:...    sshpass -p ...    setenv("DB_PASSWORD", "...")
+    login ann password ...    the password is ...    host:5432:db:ann:...    echo ... | chpasswd
 
 Each form is a pattern for the text up to the value. The same names are used in prose and in code
 ("the password: is required", ``password: str``), so a value without quotes must look like a secret,
@@ -100,7 +100,7 @@ def _commands(options: tuple[tuple[str, str], ...]) -> str:
     )
 
 
-class _Form(NamedTuple):
+class _NamedForm(NamedTuple):
     """A form of text with a secret.
 
     Attributes:
@@ -135,7 +135,7 @@ def text_spans(
 
 
 @functools.cache
-def _forms() -> tuple[tuple[_Form, Pattern], ...]:
+def _forms() -> tuple[tuple[_NamedForm, Pattern], ...]:
     return tuple((form, Pattern(form.pattern)) for form in _FORMS)
 
 
@@ -305,7 +305,7 @@ def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | N
     return _checked(text, name[1], value)
 
 
-# What follows the last words of a name.
+# The signs between the last words of a name and its value.
 _ASSIGNED = rf"(?:{QUOTE})?\]?[ \t]*(?::=|=>|\?=|\|\|=|::|[:=])"
 _TAG_END = r"(?:\s[^<>]*)?>"
 _PAIRED = (
@@ -323,7 +323,8 @@ _NAME_BEFORE = rf"(?:key|name)(?:{QUOTE})?{GAP}[:=]{GAP}(?:{QUOTE})?[a-z0-9_.-]*
 _NAME_END = rf"(?:{QUOTE}|\s|\\+n|$)"
 _LOGIN_PASSWORD = rf"(?i:login{GAP}[^\s\\]+{GAP}password[ \t]+)"
 _PIPED = (
-    rf"\b(?:echo|printf){_COMMAND}\|[ \t]*{_COMMAND}(?:password-stdin|with-token|chpasswd|sudo[ \t]+-S)"
+    rf"\b(?:echo|printf){_COMMAND}\|[ \t]*{_COMMAND}"
+    r"(?:password-stdin|with-token|chpasswd|sudo[ \t]+-S)"
     rf"|--(?:password-stdin|with-token)[ \t]*<<<[ \t]*"
 )
 # A user and a password, or in SQL a password, in brackets.
@@ -333,22 +334,22 @@ _CALLED = (
 )
 _PGPASS = r"\b[a-zA-Z0-9.*-]+:(?:[0-9]{3,5}|\*):[^\s:\"'\\]+:[^\s:\"'\\]+:"
 _FORMS = (
-    _Form(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
-    _Form(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
-    _Form(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
-    _Form(rf"(?i:\B--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
-    _Form(rf"(?i:{QUOTE}[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
-    _Form(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
-    _Form(_LOGIN_PASSWORD, _password),
-    _Form(_commands(_PASSWORDS), _password),
-    _Form(_commands(_USERS), _user_password),
-    _Form(_PIPED, _piped),
-    _Form(_CALLED, _called),
-    _Form(_PGPASS, _pgpass),
-    _Form(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),
+    _NamedForm(rf"(?i:(?:{NAME_ENDS}){_ASSIGNED})", _assigned),
+    _NamedForm(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
+    _NamedForm(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
+    _NamedForm(rf"(?i:\B--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
+    _NamedForm(rf"(?i:{QUOTE}[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
+    _NamedForm(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
+    _NamedForm(_LOGIN_PASSWORD, _password),
+    _NamedForm(_commands(_PASSWORDS), _password),
+    _NamedForm(_commands(_USERS), _user_password),
+    _NamedForm(_PIPED, _piped),
+    _NamedForm(_CALLED, _called),
+    _NamedForm(_PGPASS, _pgpass),
+    _NamedForm(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),
 )
 TEXT_TAILS = f"(?:{_ASSIGNED}|{_PAIRED}|{_LISTED}|{_LIKELY})"
-"""A pattern for what follows the last words of a name, in each text in which it has a value."""
+"""A pattern for the signs between the last words of a name and its value."""
 OTHER_FORMS = "|".join(
     (
         rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})",

@@ -42,7 +42,8 @@ _TYPE = re.compile(
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
 )
 _WRAPPER = re.compile(
-    r"\(?(?:(?:new[ \t]+)?[A-Za-z_$][\w.:]{0,60}\([ \t]*|ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?)"
+    r"\(?(?:(?:new[ \t]+)?[A-Za-z_$][\w.:]{0,60}\([ \t]*"
+    r"|ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?)"
     r"(?=[A-Za-z@$]?\\*[\"'`])"
 )
 _OPENING = re.compile(r"[A-Za-z@$]{0,2}(\\*)([\"'`])(?:\1\2\1\2)?")

@@ -1,7 +1,7 @@
 """Compare recorded text with that of a replay, where the recording has ``[redacted]``.
 
 A placeholder stands for one value, not for any text: for a whole text or a whole value of JSON, or
-else for a part of a line, or for a private key of several lines. One that says what was there, such
+else for a part of a line, or for a private key of several lines. One with a kind of data, such
 as ``[redacted card]``, equals only such data. So a replay that sends other text beside a secret, or
 in its place, differs from its recording.
 """

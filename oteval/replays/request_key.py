@@ -10,8 +10,8 @@ Two requests are equal if they mean the same to the model:
 - Settings that identify the user or the request, or change only the transport, do not count.
 
 A request that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
-A value that was redacted when it was recorded equals any value, see `redacted_text`. Patterns (``--normalize``) replace
-variable parts of texts on both sides.
+A value that was redacted when it was recorded equals any value, see `redacted_text`. Patterns
+(``--normalize``) replace variable parts of texts on both sides.
 """
 
 from __future__ import annotations

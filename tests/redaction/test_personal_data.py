@@ -122,6 +122,6 @@ def test_presidio_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -
 
 def test_presidio_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """The message says what to install, before anything is recorded unredacted."""
-    monkeypatch.setitem(sys.modules, "presidio_analyzer", None)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
     with pytest.raises(ConfigError, match=r"pip install 'oteval\[presidio\]'"):
         ValueRedactor([rule_from("presidio", "redact[0]")])

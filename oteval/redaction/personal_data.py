@@ -88,6 +88,7 @@ _PHONE = re.compile(
     re.ASCII,
 )
 _LONGEST_PHONE = 15
+_MODEL = "en_core_web_lg"
 
 
 class Matcher(Protocol):
@@ -215,19 +216,18 @@ def _presidio() -> Any:
     """Return Presidio's analyzer, which takes seconds to load.
 
     Raises:
-        ConfigError: It is not installed, or cannot be loaded, as without its model of a language.
+        ConfigError: It is not installed, or its model of English is not: it would download that.
     """
-    if importlib.util.find_spec("presidio_analyzer") is None:
-        raise ConfigError(
-            "redact: presidio needs a package that is not installed: pip install 'oteval[presidio]'"
-        )
+    for name, install in (
+        ("presidio_analyzer", "pip install 'oteval[presidio]'"),
+        (_MODEL, f"python -m spacy download {_MODEL}"),
+    ):
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(f"redact: presidio needs {name}, which is not installed: {install}")
     try:
         return importlib.import_module("presidio_analyzer").AnalyzerEngine()
     except (Exception, SystemExit) as error:
-        raise ConfigError(
-            f"redact: presidio cannot be loaded ({error}); it needs spaCy's model of English: "
-            "python -m spacy download en_core_web_lg"
-        ) from error
+        raise ConfigError(f"redact: presidio cannot be loaded: {error}") from error
 
 
 def _presidio_spans(text: str, entities: tuple[str, ...]) -> Iterator[tuple[int, int]]:

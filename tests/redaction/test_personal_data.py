@@ -11,7 +11,7 @@ import pytest
 
 from oteval import ConfigError
 from oteval.config.live import Redaction
-from oteval.redaction import RedactionRule, ValueRedactor, rule_from
+from oteval.redaction import RedactionRule, ValueRedactor, personal_data, rule_from
 from oteval.redaction.personal_data import DATA_RULES, is_data
 from oteval.redaction.secrets import SecretRedactor
 
@@ -108,10 +108,8 @@ def test_presidio_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -
 
     module = ModuleType("presidio_analyzer")
     module.AnalyzerEngine = AnalyzerEngine  # type: ignore[attr-defined]
-    module.__spec__ = SimpleNamespace(name="presidio_analyzer")  # type: ignore[assignment]
     monkeypatch.setitem(sys.modules, "presidio_analyzer", module)
-    from oteval.redaction import personal_data
-
+    monkeypatch.setattr("importlib.util.find_spec", SimpleNamespace)
     personal_data._presidio.cache_clear()
     values = ValueRedactor([RedactionRule(data="presidio", entities=("PERSON",))])
     assert asked == []
@@ -120,8 +118,17 @@ def test_presidio_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -
     personal_data._presidio.cache_clear()
 
 
-def test_presidio_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The message says what to install, before anything is recorded unredacted."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _name: None)
-    with pytest.raises(ConfigError, match=r"pip install 'oteval\[presidio\]'"):
+@pytest.mark.parametrize(
+    ("installed", "remedy"),
+    [
+        (set(), r"pip install 'oteval\[presidio\]'"),
+        ({"presidio_analyzer"}, "python -m spacy download en_core_web_lg"),
+    ],
+)
+def test_presidio_that_is_missing_is_an_error(
+    installed: set[str], remedy: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The message says what to install, before anything is recorded; nothing is downloaded."""
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: name in installed or None)
+    with pytest.raises(ConfigError, match=remedy):
         ValueRedactor([rule_from("presidio", "redact[0]")])

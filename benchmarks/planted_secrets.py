@@ -45,7 +45,8 @@ ntn_{d11}{a35}    npm_{a36}    API-{u26}    sk-proj-{w74}T3BlbkFJ{w74}    sk-{a2
 sha256~{w43}    pplx-{a48}    access-sandbox-{x8}-{x4}-{x4}-{x4}-{x12}    pscale_tkn_{a43}
 pscale_oauth_{a43}    pscale_pw_{a43}    PMAK-{x24}-{x34}    pnu_{a36}    pul-{x40}
 pypi-AgEIcHlwaS5vcmc{w80}    rdme_{l70}    rubygems_{x48}    tk-us-{w48}    SG.{w22}.{w43}
-xkeysib-{x64}-{a16}    sntrys_eyJpYXQiO{a100}LCJyZWdpb25fdXJs{a60}    sntryu_{x64}    sm_aat_{a16}    shippo_live_{x40}
+xkeysib-{x64}-{a16}    sntrys_eyJpYXQiO{a100}LCJyZWdpb25fdXJs{a60}
+sntryu_{x64}    sm_aat_{a16}    shippo_live_{x40}
 shpat_{x32}    shpca_{x32}    shppa_{x32}    shpss_{x32}    xapp-1-{u11}-{d12}-{x64}
 xoxb-{d12}-{d12}-{a24}    xoxp-{d12}-{d12}-{d12}-{x32}    xoxe-1-{u146}
 xoxs-{d10}-{d10}-{d10}-{x10}    xoxa-2-{a40}

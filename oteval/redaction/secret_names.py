@@ -73,10 +73,10 @@ _KEY_KINDS = names_in("""
 # Words before "key" by which it finds something, or by which everybody may know it.
 _PLAIN_KEYS = names_in("""
     agent array base bucket business cache candidate composite correlation cursor dedup
-    deduplication dict document entity entry event field file foreign group hash hot idempotency index input item
-    join json label lock lookup map message metadata natural object output parent partition path
-    primary prompt property public query queue range row routing s3 search shard sort state storage
-    string tag task topic translation translations unique usage xml
+    deduplication dict document entity entry event field file foreign group hash hot idempotency
+    index input item join json label lock lookup map message metadata natural object output
+    parent partition path primary prompt property public query queue range row routing s3 search
+    shard sort state storage string tag task topic translation translations unique usage xml
 """)
 _TOKEN_WORDS = names_in("token auth bearer pat phpsessid jsessionid")
 # Words before "token" by which it is a piece of text, a count or a place in a list.

@@ -109,7 +109,7 @@ def test_presidio_is_imported_when_it_is_used(monkeypatch: pytest.MonkeyPatch) -
     module = ModuleType("presidio_analyzer")
     module.AnalyzerEngine = AnalyzerEngine  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "presidio_analyzer", module)
-    monkeypatch.setattr("importlib.util.find_spec", SimpleNamespace)
+    monkeypatch.setattr("importlib.util.find_spec", lambda _name: module)
     personal_data._presidio.cache_clear()
     values = ValueRedactor([RedactionRule(data="presidio", entities=("PERSON",))])
     assert asked == []

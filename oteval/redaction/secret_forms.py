@@ -80,7 +80,7 @@ _SPECIAL = (
     rf"{_START}s-s4t2(?:ud|af)-[a-f0-9]{{40,}}",
     rf"{_START}access-(?:sandbox|development|production)-[0-9a-f-]{{36}}",  # Plaid
     rf"{_START}t1\.[A-Za-z0-9_-]{{10,}}=*\.[A-Za-z0-9_-]{{60,}}",
-    rf"{_START}A{{10,}}[A-Za-z0-9%]{{60,}}",  # X
+    r"(?<![A-Za-z0-9_/+=-])A{20,22}[A-Za-z0-9%]{80,100}(?![A-Za-z0-9+/=])",  # X
     r"\$2[abxy]\$[0-9]{2}\$[A-Za-z0-9./]{53}|\$(?:[156y]|argon2id?)\$[A-Za-z0-9./=,$+-]{20,}",
     # JSON Web Tokens, also as base64 again.
     rf"{_START}eyJ{_LETTERS}{{8,}}\.eyJ{_LETTERS}{{4,}}(?:\.{_LETTERS}*)?",

@@ -63,6 +63,7 @@ _PREFIXES = r"""
     30 alnum  npm_ 4b1d r8_ secret_
     32 hex    dapi do[opr]_v1_ key- pubkey- pul- v1\.0-
     32 alnum  p8e-
+    80 alnum  xprv
     ~40 word   pypi- xkeysib- xsmtpsib-
 """
 # Each with the words that it has in it: OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse.

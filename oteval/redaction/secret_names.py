@@ -13,8 +13,8 @@ The kinds of names, see `secret_values.is_secret_value`:
 - ``bare token``: the word alone, which also names pieces of text.
 - ``cookie``: cookies, which consist of pairs.
 - ``rule``: the name is in a rule of the user, so that every value counts.
-- ``weak``: ``TOKEN_GITHUB`` or ``pass``: names that other values have as well.
-- ``weak key``: ``STRIPE_KEY`` or ``agent_key``: the same, and the values are often ids.
+- ``weak``: ``TOKEN_GITHUB``, ``STRIPE_KEY`` or ``pass``: names that other values have as well.
+- ``weak key``: ``stripe_key`` or ``agent_key``: the same, and the values are often ids.
 """
 
 from __future__ import annotations
@@ -51,11 +51,13 @@ SAFE_HEADERS = names_in("""
 
 _LIMIT_HEADER = re.compile(r"(?:x|anthropic)-ratelimit-[a-z-]+")
 _CAMEL = re.compile(r"([a-z0-9])([A-Z])|([A-Z])([A-Z][a-z])")
-_NOT_WORD = re.compile(r"[^a-z0-9]+")
+_NOT_WORD = re.compile(r"[\W_]+")
 
 _SECRET_WORDS = names_in("""
     password passwords passwd passphrase passphrases passcode pwd secret secrets credential
-    credentials cred creds authorization jwt
+    credentials cred creds authorization jwt psk
+    contraseña contrasena hasło kennwort passwort senha wachtwoord
+    пароль パスワード 密码 密碼 비밀번호
 """)
 # The ends of words that are written together: PGPASSWORD, SSHPASS, keyStorePassword, authToken.
 _SECRET_END = re.compile(
@@ -73,7 +75,7 @@ _KEY_KINDS = names_in("""
 # Words before "key" by which it finds something, or by which everybody may know it.
 _PLAIN_KEYS = names_in("""
     agent array base bucket business cache candidate composite correlation cursor dedup
-    deduplication dict document entity entry event field file foreign group hash hot idempotency
+    deduplication dict document entity entry event field file foreign gpg group hash hot idempotency
     index input item join json label lock lookup map message metadata natural object output
     parent partition path primary prompt property public query queue range row routing s3 search
     shard sort state storage string tag task topic translation translations unique usage xml
@@ -114,7 +116,9 @@ _HEADER_WORDS = _PARAMETER_WORDS | _SECRET_WORDS | {"cookie2", "csrf", "xsrf"}
 
 _LAST_WORDS = (
     r"pass(?:word|wd|phrase|code)s?|pass|pwd?|secrets?|cred(?:ential)?s?|authorization|auth|jwt"
-    r"|bearer|pat|token|cookies?|connection[_ ]?string"
+    r"|bearer|pat|token|cookies?|(?:connection|secret)[_ -]?string|psk"
+    r"|contrase(?:ñ|n)a|hasło|kennwort|passwort|senha|wachtwoord|mot de passe|пароль"
+    r"|パスワード|密码|密碼|비밀번호"
     rf"|(?:{'|'.join(sorted(_KEY_KINDS))})[_. -]?keys?|[a-z0-9][_-]key"
     r"|(?-i:[a-z]Key)|key[_-]data|[jp](?:hp)?sess(?:ion)?id"
 )
@@ -133,6 +137,8 @@ def secret_kind(name: str) -> str:
     words = list(_words(name))
     if not words or name in _PLAIN_NAMES or words[-1] == "askpass":
         return ""
+    if words[-2:] in (["connection", "string"], ["secret", "string"], ["de", "passe"]):
+        return "secret"
     if words[-2:] == ["key", "data"]:  # client-key-data in the configuration of Kubernetes
         return "secret"
     while len(words) > 1 and (words[-1] in _QUALIFIERS or words[-1].isdigit()):
@@ -141,10 +147,9 @@ def secret_kind(name: str) -> str:
     before = words[-2] if len(words) > 1 else ""
     if last in _SECRET_WORDS or _SECRET_END.fullmatch(last):
         return "secret"
-    if (before, last) == ("connection", "string"):
-        return "secret"
     if last in ("key", "keys"):
-        return _key_kind(before, is_many=last == "keys")
+        kind = _key_kind(before, is_many=last == "keys")
+        return "weak" if kind == "weak key" and name.isupper() else kind
     if last in _TOKEN_WORDS:
         if not before:
             return "bare token" if last != "pat" else "weak"

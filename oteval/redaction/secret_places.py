@@ -2,7 +2,7 @@
 
 Most texts have no name of a secret. In the others, only the stretches around the names are searched
 for the forms, one after the other. The values of Secrets in manifests (``kind: Secret`` with
-``data``) are secret whatever their names are.
+``data``) are secret whatever their names are, and so are the parts of private keys.
 """
 
 from __future__ import annotations
@@ -32,6 +32,12 @@ _DATA = re.compile(
 )
 _VALUE = re.compile(rf":[ \t]*(?:{QUOTE})?([^\s\"'\\,{{}}]{{4,}})")
 _NEAR = 4000
+# A JSON Web Key, the private parts of keys in XML, and those of PuTTY's files.
+_KEY_PARTS = re.compile(
+    r"\"(?:d|k|p|q|dp|dq|qi)\\*\"\s*:\s*\\*\"([A-Za-z0-9_-]{16,})\\*\""
+    r"|<(?:D|P|Q|DP|DQ|InverseQ)>([A-Za-z0-9+/=\s]{16,})</"
+    rf"|Private-Lines: \d+((?:{_LINE}[A-Za-z0-9+/=]{{4,}})+)"
+)
 
 
 def name_stretches(text: str) -> list[tuple[int, int]]:
@@ -53,11 +59,14 @@ def _names() -> Pattern:
 
 
 def manifest_spans(text: str) -> Iterator[tuple[int, int]]:
-    """Yield the places of the values of Secrets in manifests.
+    """Yield the places of the values of Secrets in manifests, and of the parts of private keys.
 
     Args:
         text: The text.
     """
+    if "kty" in text or "RSAKeyValue" in text or "Private-Lines" in text:
+        for parts in _KEY_PARTS.finditer(text):
+            yield parts.span(parts.lastindex or 0)
     if "Secret" not in text:
         return
     done = 0

@@ -39,9 +39,9 @@ __all__ = ["OTHER_FORMS", "TEXT_TAILS", "text_spans"]
 
 _LONGEST_NAME = 64
 _NAME_LETTER = re.compile(r"[\w.$-]")
-_NAME = re.compile(r"[\w.$-]+(?: [kK]ey)?")
+_NAME = re.compile(r"[\w.$-]+(?: [kK]ey| de passe)?")
 _NAMED_BY = re.compile(
-    rf"(?:key|name|variable)(?:{QUOTE})?{GAP}[:=]?{GAP}(?:{QUOTE})?\Z", re.IGNORECASE
+    rf"(?:key|name|variable)(?:{QUOTE})?{GAP}[:=]?{GAP}(?:{QUOTE})?[\w/.-]*\Z", re.IGNORECASE
 )
 _JSON_KEY = re.compile(r'"[ \t]*:\Z')
 _LINE_START = re.compile(
@@ -58,8 +58,8 @@ _VALUE_BEFORE = re.compile(
 )
 _NAME_AT_END = re.compile(rf"([\w.-]+)(?:{QUOTE}|\s|\\+n)?\Z")
 _USER_END = re.compile(r"[:%]")
-_BEFORE_VALUE = re.compile(r".*(?:[\s|>]|\\n)", re.DOTALL)
-_VERBS = frozenset(("is", "was", "to"))
+_BEFORE_VALUE = re.compile(r".*(?:[\s|>→]|\\n)", re.DOTALL)
+_VERBS = frozenset(("is", "was", "to", "est", "ist", "lautet"))
 _SHORTEST_DIRECT = 12
 _ASSIGNMENT = re.compile(r"\w[=:][^=]")
 _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-zA-Z]+[ \t]+)?(?:['\"]%s[^'\"]*['\"][ \t]+)?")
@@ -83,6 +83,10 @@ _PASSWORDS = (
     ("openssl", f"(?:-pass(?:in|out)?{_SEPARATOR}pass:|-k{_SEPARATOR})"),
     ("htpasswd", f"-[a-zA-Z]*b[a-zA-Z]*{_SEPARATOR}{_ARGUMENT}{_ARGUMENT}"),
     ("ssh-keygen", f"-[NP]{_SEPARATOR}"),
+    ("psexec|plink|pscp", f"-pw?{_SEPARATOR}"),
+    ("lftp", rf"-u{_SEPARATOR}[^\s,]+,"),
+    ("wpa_passphrase", _ARGUMENT),
+    ("curl", rf"-b(?:{_SEPARATOR}|=)?(?:{QUOTE})?[\w.-]+="),
     ("vault", f"login{_SEPARATOR}"),
     ("rabbitmqctl", f"(?:add_user|change_password){_SEPARATOR}{_ARGUMENT}"),
 )
@@ -306,15 +310,18 @@ def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | N
 
 
 # The signs between the last words of a name and its value.
-_ASSIGNED = rf"(?:{QUOTE})?\]?[ \t]*(?::=|=>|\?=|\|\|=|::|[:=])"
+_ASSIGNED = rf"(?:{QUOTE})?\]?[ \t]*(?::=|=>|\?=|\|\|=|::|[:=：])"
 _TAG_END = r"(?:\s[^<>]*)?>"
 _PAIRED = (
-    rf"(?:{QUOTE}>(?:{GAP}<value>)?|(?:{QUOTE})?,?{GAP},?(?:{QUOTE})?[a-z_]*(?:value|content)(?:{QUOTE})?{GAP}[:=]{GAP}"
+    rf"(?:{QUOTE}>(?:{GAP}<value>)?"
+    rf"|(?:{QUOTE})?,?{GAP},?(?:{QUOTE})?-*[a-z_]*(?:value|content)(?:{QUOTE})?"
+    rf"(?:{GAP}[:=]{GAP}|[ \t]+)"
     rf"|{QUOTE}[ \t]*\{{[^{{}}]*\bdefault[ \t]*=[ \t]*)"
 )
-_LISTED = rf"{QUOTE}{GAP},{GAP}"
+_LISTED = rf"(?:{QUOTE})?(?:{GAP},|[ \t]+to[ \t]){GAP}"
 _LIKELY = (
-    r"(?:(?:(?:[ \t]+[a-z]+)*?(?:[ \t]+(?:is|was|to)(?:[ \t]+now)?:?|:))?[ \t]+"
+    r"(?:(?:(?:[ \t]+[a-z]+)*?(?:[ \t]+(?:is|was|to|est|ist|lautet)(?:[ \t]+now)?:?|:))?[ \t]+"
+    r"|[ \t]*(?:->|→)[ \t]*"
     rf"|(?:{QUOTE})?[ \t]*\|[ \t]*|</t[dh]>{GAP}<t[dh][^<>]*>|:?(?:\r?\n|\\+n)+)"
     rf"(?:{QUOTE})?"
     r"[^\s\\]*(?:[0-9]|[a-z0-9][#$%^*+=~&@][a-z0-9])"
@@ -330,7 +337,8 @@ _PIPED = (
 # A user and a password, or in SQL a password, in brackets.
 _CALLED = (
     rf"(?i:(?:auth|login|credentials?)[ \t]*=?[ \t]*\({GAP}{QUOTE}[^\s\"'`\\]+{QUOTE}{GAP},{GAP}"
-    r"|\bidentified[ \t]+by[ \t]+|\bpassword[ \t]*\([ \t]*)"
+    r"|\bidentified[ \t]+by[ \t]+|\bpassword[ \t]*\([ \t]*|\bhmac\.new\([ \t]*|\bfernet\([ \t]*"
+    r"|\bjwt\.(?:encode|decode|sign|verify)\([^\"'`\r\n\\]*,[ \t]*)"
 )
 _PGPASS = r"\b[a-zA-Z0-9.*-]+:(?:[0-9]{3,5}|\*):[^\s:\"'\\]+:[^\s:\"'\\]+:"
 _FORMS = (
@@ -338,7 +346,7 @@ _FORMS = (
     _NamedForm(rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})", _element),
     _NamedForm(rf"(?i:(?:{NAME_ENDS}){_PAIRED})", _pair),
     _NamedForm(rf"(?i:\B--?[a-z0-9-]*(?:{NAME_ENDS}){_SEPARATOR})", _option),
-    _NamedForm(rf"(?i:{QUOTE}[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
+    _NamedForm(rf"(?i:[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
     _NamedForm(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
     _NamedForm(_LOGIN_PASSWORD, _password),
     _NamedForm(_commands(_PASSWORDS), _password),

@@ -42,10 +42,11 @@ _TYPE = re.compile(
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
 )
 _WRAPPER = re.compile(
-    r"\(?(?:(?:new[ \t]+)?[A-Za-z_$][\w.:]{0,60}\([ \t]*"
+    r"\(?(?:(?:new[ \t]+|\[\])?[A-Za-z_$][\w.:]{0,60}\([ \t]*"
     r"|ConvertTo-SecureString[ \t]+(?:-String[ \t]+)?)"
     r"(?=[A-Za-z@$]?\\*[\"'`])"
 )
+_BRACKETED = re.compile(r"[(\[{<][ \t]*([^\s\"'`<>()\[\]{}\\]{8,1024})[)\]}>]")
 _OPENING = re.compile(r"[A-Za-z@$]{0,2}(\\*)([\"'`])(?:\1\2\1\2)?")
 _LONGEST_QUOTED = 8192
 _LINE = re.compile(r"[\r\n]|\\+[nr]")
@@ -83,7 +84,7 @@ class TextValue(NamedTuple):
     Attributes:
         start: The index of its first character.
         end: The index after its last one.
-        form: ``bare``, ``quoted``, ``wrapped`` in a call, or a ``block`` of lines.
+        form: ``bare``, ``quoted``, ``wrapped`` in brackets or a call, or a ``block`` of lines.
     """
 
     start: int
@@ -102,6 +103,9 @@ def text_value(text: str, at: int) -> TextValue | None:
     opening = _OPENING.match(text, unwrapped)
     if opening is not None:
         return _quoted(text, opening, form)
+    bracketed = _BRACKETED.match(text, at)
+    if bracketed is not None:
+        return TextValue(*bracketed.span(1), "wrapped")
     block = _BLOCK.match(text, at)
     if block is not None:
         return _block(text, block)

@@ -93,7 +93,7 @@ _ANY_SECRET = _SECRET_WORDS | {"token", "apikey"}
 # Words that may follow those that decide.
 _QUALIFIERS = names_in("""
     again b64 backup base base64 confirm confirmation current default dev development encoded
-    encrypted env live main new old plain plaintext previous primary prod production raw repeat
+    encrypted live main new old plain plaintext previous primary prod production raw repeat
     sandbox secondary stage staging test value
 """)
 # Last words by which a name with the word for a secret stands for something about it.

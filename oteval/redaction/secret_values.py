@@ -70,6 +70,7 @@ _CAMEL_WORDS = re.compile(r"[a-z]*(?:[A-Z][a-z]+|[A-Z]{1,6}(?![a-z]))*")
 _CASE_CHANGE = re.compile(r"[a-z][A-Z]")
 _LONGEST_WORD = 20
 _SHORT = 6
+_LONG = 400
 _LONGEST_PLAUSIBLE = 65_536
 _LEAST_ENTROPY = 2.3
 # A passphrase: so many words do not occur by chance.
@@ -108,7 +109,10 @@ def is_plausible(value: str) -> bool:
     """Return whether a text by itself may be a secret, whatever its name is."""
     if not SHORTEST_LITERAL <= len(value) <= _LONGEST_PLAUSIBLE or value in PLACEHOLDER:
         return False
-    if len(value) > 400:
+    words = value.split()
+    if len(words) > 1 and len(value) / len(words) < _LONGEST_WORD:
+        return len(words) == 2 and any(map(is_plausible, words))
+    if len(value) > _LONG:
         return True
     if value.isdigit():
         return len(value) > 20

@@ -100,7 +100,12 @@ def test_ordinary_values_are_not_plausible(value: str) -> None:
     [
         *(("PGPASSWORD", "secret"), ("keyStorePassword", "secret"), ("client-key-data", "secret")),
         *(("api_key_2", "secret"), ("secretKeyBase", "secret"), ("SSHPASS", "secret")),
-        *(("authToken", "token"), ("botToken", "token"), ("STRIPE_KEY", "weak key")),
+        *(
+            ("authToken", "token"),
+            ("botToken", "token"),
+            ("STRIPE_KEY", "weak"),
+            ("stripe_key", "weak key"),
+        ),
         *(("TOKEN_GITHUB", "weak"), ("pass", "weak"), ("token", "bare token")),
         *(
             ("PWD", ""),

@@ -132,6 +132,18 @@ def test_secrets_are_redacted_before_the_export(endpoint: Downstream) -> None:
     assert exported.events[0].attributes[0].value.array_value.values[0].string_value == "[key]"
 
 
+def test_personal_data_is_redacted_by_the_names_of_rules(endpoint: Downstream) -> None:
+    """A text that names a kind of data is no glob for keys."""
+    agent = Agent(endpoint.url, redact=["cards", "emails", "phones"])
+    with agent.tracer.get_tracer("t").start_as_current_span("pay") as span:
+        span.set_attributes({"cards": "two", "note": "4111 1111 1111 1111 of ann@example.com"})
+    agent.handle.shutdown()
+
+    [exported] = endpoint.spans()
+    values = {each.key: each.value.string_value for each in exported.attributes}
+    assert values == {"cards": "two", "note": "[redacted card] of [redacted email]"}
+
+
 def test_a_second_call_only_adds_rules(endpoint: Downstream) -> None:
     """The same destination gives the same handle, never redacted less than any caller asked."""
     agent = Agent(endpoint.url)

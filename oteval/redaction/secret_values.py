@@ -23,6 +23,7 @@ __all__ = [
     "is_plausible",
     "is_secret_value",
     "is_words",
+    "may_recur",
 ]
 
 PLACEHOLDER = "[redacted]"
@@ -75,6 +76,11 @@ _LONGEST_PLAUSIBLE = 65_536
 _LEAST_ENTROPY = 2.3
 # A passphrase: so many words do not occur by chance.
 _PHRASE = re.compile(r"(?:\w{1,24} ){2,12}\w{1,24}(?<=.{16})")
+_NUMBERED_PHRASE = re.compile(r"(?=.*\d)(?=.{12})[A-Za-z0-9]{1,24}(?:[ _-][A-Za-z0-9]{1,24}){2,8}")
+_MODEL = re.compile(
+    r"(?i)gpt|claude|llama|gemini|gemma|[mn]ova|mi[sx]tral|qwen|deepseek|turbo|instruct|embed|flash"
+    r"|titan|command|phi|grok|\bv\d|\d{4}-\d\d"
+)
 _USERINFO = re.compile(r"://[^/\s:@]*:([^/\s@]+)@")
 
 
@@ -125,6 +131,16 @@ def is_plausible(value: str) -> bool:
     counts = Counter(value).values()
     entropy = -sum(count / len(value) * math.log2(count / len(value)) for count in counts)
     return entropy >= _LEAST_ENTROPY
+
+
+def may_recur(value: str) -> bool:
+    """Return whether a value that stood at the name of a secret is removed elsewhere as well.
+
+    Besides plausible values, these are passphrases of words with a number: "correct-horse-7".
+    """
+    if is_plausible(value):
+        return True
+    return _NUMBERED_PHRASE.fullmatch(value) is not None and not _MODEL.search(value)
 
 
 def is_words(value: str) -> bool:

@@ -34,8 +34,8 @@ from .secret_values import (
     PLACEHOLDER,
     SHORTEST_LITERAL,
     environment_secrets,
-    is_plausible,
     is_words,
+    may_recur,
 )
 from .stream_deltas import delta_edits
 from .text import TextRedactor
@@ -95,7 +95,7 @@ class SecretRedactor:
         Args:
             secrets: The secrets, see `request_secrets`; only plausible ones count.
         """
-        more = frozenset(filter(is_plausible, secrets)) - self._known
+        more = frozenset(filter(may_recur, secrets)) - self._known
         if not more:
             return self
         last = self._last
@@ -176,7 +176,7 @@ class SecretRedactor:
         secrets = {_unescaped(text[start:end]) for start, end in spans}
         if is_form:
             secrets.update(map(unquote_plus, tuple(secrets)))
-        return frozenset(filter(is_plausible, secrets))
+        return frozenset(filter(may_recur, secrets))
 
     def text_secrets(self, text: str) -> frozenset[str]:
         """Return the plausible values in a text whose names say that they are secrets."""
@@ -255,7 +255,7 @@ class SecretRedactor:
             yield Edit(start, end, f"{quotes}{PLACEHOLDER}{quotes}")
             spans.append((start, end))
         recurring = {text[start:end] for start, end in spans}
-        for literal in _all_forms(filter(is_plausible, recurring)):
+        for literal in _all_forms(filter(may_recur, recurring)):
             spans += occurrences(text, literal)
         for start, end in spans:
             yield Edit(start, end, PLACEHOLDER)

@@ -8,6 +8,7 @@
     │   ├── StoreLocked     another process has it open
     │   ├── StoreTooNew     a newer version of oteval wrote it
     │   ├── NotAStore       the file is not an oteval database
+    │   ├── StoreCorrupt    the file is damaged
     │   ├── ArchiveMissing  a file with archived rows is missing
     │   └── TooLarge        the result does not fit into memory
     ├── BackendError        a trace backend gives no answer, or refuses a request
@@ -42,6 +43,7 @@ __all__ = [
     "OtevalError",
     "ReplayDiverged",
     "ReplayUnguarded",
+    "StoreCorrupt",
     "StoreError",
     "StoreLocked",
     "StoreTooNew",
@@ -85,6 +87,10 @@ class StoreTooNew(StoreError):
 
 class NotAStore(StoreError):
     """The file is not a DuckDB database, or not an oteval database."""
+
+
+class StoreCorrupt(StoreError):
+    """The database's file or its write-ahead log is damaged."""
 
 
 class ArchiveMissing(StoreError):

@@ -1,4 +1,16 @@
-"""Files on disk: durable writes, locks, private folders, shared files, stamps that show changes."""
+"""Files on disk: private ones, durable writes, locks, shared files, stamps that show changes.
+
+**Who may read them.** Whatever oteval writes may hold messages of users, so only its owner can read
+it. Two rules see to that, and a test proves that all writing goes through this module:
+
+- A process that is oteval's own runs in `private_umask`, so that each file it creates is private,
+  also those that DuckDB and Arrow create by themselves.
+- In a process that belongs to somebody else (an agent, a test), the umask is not ours to change:
+  there, `open_private`, `write_private` and `make_folder` create files and folders.
+
+`publish` is the exception: reports and tests that a user asked for get the modes that the umask of
+the user's shell gives.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +23,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO, Any
 
 from .errors import StoreError
 
@@ -18,14 +31,23 @@ __all__ = [
     "MEMORY",
     "KeptFile",
     "append_shared",
+    "caller_umask",
     "exclusive_lock",
     "file_identity",
     "file_stamp",
+    "has_private_umask",
     "is_complete",
+    "make_folder",
+    "open_private",
     "private_folder",
+    "private_umask",
+    "publish",
     "sync",
     "sync_folder",
     "take_shared",
+    "waiting_lock",
+    "with_caller_umask",
+    "write_private",
 ]
 
 # The path of a database in memory.
@@ -33,6 +55,101 @@ MEMORY = ":memory:"
 
 # Seconds to wait for a process that appends to a file which is taken away.
 _PATIENCE = 2.0
+# Seconds between two attempts to get a lock.
+_LOCK_INTERVAL = 0.02
+_PRIVATE_UMASK = 0o077
+# The umasks that were in force before the blocks of `private_umask` that are running.
+_umasks: list[int] = []
+
+
+@contextmanager
+def private_umask() -> Iterator[None]:
+    """Let this process create files and folders for its owner only, while a block runs.
+
+    Only for processes of oteval itself: the umask counts for all threads.
+    """
+    _umasks.append(os.umask(_PRIVATE_UMASK))
+    try:
+        yield
+    finally:
+        os.umask(_umasks.pop())
+
+
+def has_private_umask() -> bool:
+    """Return whether a block of `private_umask` is running."""
+    return bool(_umasks)
+
+
+def caller_umask() -> int:
+    """Return the umask for programs of the user that this process starts; -1 to leave it."""
+    return _umasks[0] if _umasks else -1
+
+
+@contextmanager
+def with_caller_umask() -> Iterator[None]:
+    """Use the umask with which this process was started, to start a program of the user."""
+    if not _umasks:
+        yield
+        return
+    os.umask(_umasks[0])
+    try:
+        yield
+    finally:
+        os.umask(_PRIVATE_UMASK)
+
+
+def publish(path: Path) -> None:
+    """Give a file that the user asked for the mode that the umask of the user's shell gives.
+
+    Outside of `private_umask`, the file has that mode already.
+    """
+    if _umasks:
+        path.chmod(0o666 & ~_umasks[0])
+
+
+def open_private(path: Path, mode: str = "wb", **options: Any) -> IO[Any]:
+    """Open a file for writing that only its owner can read, also if it exists with another mode.
+
+    Args:
+        path: The file. A device or a pipe keeps its mode.
+        mode: As for `open`.
+        options: As for `open`.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+
+    def opener(name: str, flags: int) -> int:
+        descriptor = os.open(name, flags | os.O_CLOEXEC, 0o600)
+        status = os.fstat(descriptor)
+        if stat.S_ISREG(status.st_mode) and status.st_mode & _PRIVATE_UMASK:
+            # Another user's file is not ours to change, although we may write to it.
+            with suppress(PermissionError):
+                os.fchmod(descriptor, 0o600)
+        return descriptor
+
+    return open(path, mode, opener=opener, **options)
+
+
+def write_private(path: Path, content: str | bytes) -> None:
+    """Write a file that only its owner can read; text is UTF-8.
+
+    Raises:
+        OSError: It cannot be written.
+    """
+    with open_private(path) as file:
+        file.write(content.encode() if isinstance(content, str) else content)
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder, and those above it, for its owner only. Those that exist stay as they are.
+
+    Raises:
+        OSError: It cannot be created.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not folder.is_dir():
+            folder.mkdir(mode=0o700, exist_ok=True)
 
 
 def sync(descriptor: int) -> None:
@@ -76,9 +193,49 @@ def exclusive_lock(path: Path) -> Iterator[None]:
     Raises:
         BlockingIOError: Another process holds the lock.
     """
-    with path.open("w") as file:
+    with open_private(path, "a") as file:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
+
+
+@contextmanager
+def waiting_lock(path: Path, patience: float) -> Iterator[None]:
+    """Do as `exclusive_lock`, and wait for another process that holds the lock.
+
+    The holder may remove the lock file before it releases the lock.
+
+    Args:
+        path: The lock file.
+        patience: The seconds to wait.
+
+    Raises:
+        BlockingIOError: Another process holds the lock for longer.
+        OSError: The lock file cannot be created.
+    """
+    file = _locked_file(path, time.monotonic() + patience)
+    try:
+        yield
+    finally:
+        file.close()
+
+
+def _locked_file(path: Path, until: float) -> IO[Any]:
+    """Return a lock file that this process has locked, and that is still at its path."""
+    while True:
+        file = open_private(path, "a")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(path, file.fileno()):
+                return file
+        except BlockingIOError:
+            if time.monotonic() > until:
+                file.close()
+                raise
+        except BaseException:
+            file.close()
+            raise
+        file.close()
+        time.sleep(_LOCK_INTERVAL)
 
 
 def private_folder(path: Path) -> None:
@@ -87,7 +244,7 @@ def private_folder(path: Path) -> None:
     Raises:
         OSError: The path is a symbolic link, belongs to another user, or others may write to it.
     """
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(path)
     found = path.lstat()
     if not stat.S_ISDIR(found.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link; give a real folder", str(path))

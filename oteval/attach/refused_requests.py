@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+from ..files import make_folder, open_private
 from .otlp_client import ExportResult, OtlpClient
 
 __all__ = ["REFUSED_FOLDER", "RefusedRequests", "resend"]
@@ -41,10 +42,10 @@ class RefusedRequests:
         Raises:
             OSError: The file cannot be written.
         """
-        self._folder.mkdir(parents=True, exist_ok=True)
+        make_folder(self._folder)
         path = self._folder / f"{time.time_ns():020d}-{signal}.{_SUFFIXES[encoding]}"
         partial = path.with_suffix(".new")
-        with partial.open("wb") as file:
+        with open_private(partial) as file:
             file.write(body)
             file.flush()
             os.fsync(file.fileno())

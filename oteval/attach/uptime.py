@@ -8,6 +8,8 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
+from ..files import write_private
+
 __all__ = ["Uptime"]
 
 _RUN = struct.Struct("<QQ")  # start, end
@@ -75,7 +77,7 @@ def _read_runs(path: Path) -> list[tuple[int, int]]:
 def _write_runs(path: Path, runs: list[tuple[int, int]]) -> int:
     """Replace the file of runs, and return its descriptor."""
     partial = path.with_suffix(".new")
-    partial.write_bytes(b"".join(_RUN.pack(*run) for run in runs))
+    write_private(partial, b"".join(_RUN.pack(*run) for run in runs))
     partial.replace(path)
     return os.open(path, os.O_WRONLY)
 

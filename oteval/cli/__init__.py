@@ -15,6 +15,7 @@ import click
 
 from .. import __version__
 from ..errors import NothingEvaluated, OtevalError
+from ..files import private_umask
 from .commands import commands
 from .common import warn
 from .lazy_group import LazyGroup
@@ -50,7 +51,9 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")
-    sys.exit(_status("--debug" in sys.argv))
+    with private_umask():
+        status = _status("--debug" in sys.argv)
+    sys.exit(status)
 
 
 def _status(debug: bool) -> int:

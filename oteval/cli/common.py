@@ -16,6 +16,7 @@ from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
 from ..errors import InputError
+from ..files import publish, write_private
 from ..jsontext import dumps
 from ..selection import select, time_of
 from ..show import Trimmed, one_line
@@ -219,8 +220,12 @@ def write_report(path: str | None, content: Callable[[], str]) -> None:
     is_device = target.exists() and not target.is_file()
     partial = target if is_device else target.with_name(f"{target.name}.partial")
     try:
-        partial.write_text(text, "utf-8", newline="\n")
-        if not is_device:
+        if is_device:
+            partial.write_text(text, "utf-8", newline="\n")
+        else:
+            write_private(partial, text)
+            # Reports are for others, such as the next step of a build.
+            publish(partial)
             partial.replace(target)
     except OSError as error:
         if not is_device:

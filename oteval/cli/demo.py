@@ -15,6 +15,7 @@ from rich.text import Text
 
 from ..config import load_config
 from ..errors import InputError
+from ..files import make_folder
 from ..pipeline import ScoreRun, check_gates, load, refresh
 from ..pipeline import score as score_all
 from ..show import (
@@ -63,7 +64,7 @@ def _copy(folder: Path) -> None:
     source = resources.files("oteval.demo")
     try:
         for name in ("traces", "references"):
-            (folder / name).mkdir(parents=True, exist_ok=True)
+            make_folder(folder / name)
             for entry in (source / name).iterdir():
                 with resources.as_file(entry) as path:
                     shutil.copy(path, folder / name / entry.name)

@@ -11,6 +11,7 @@ import click
 
 from .. import __version__
 from ..errors import ConfigError, InputError
+from ..files import open_private
 from ..pipeline import export_jsonl, export_parquet
 from ..selection import Selection
 from ..store import Store
@@ -136,7 +137,7 @@ def _jsonl(store: Store, path: str, selection: Selection) -> None:
         warn(counted(export_jsonl(store, sys.stdout, selection), "trajectory"))
         return
     try:
-        with Path(path).open("w", encoding="utf-8") as file:
+        with open_private(Path(path), "w", encoding="utf-8") as file:
             count = export_jsonl(store, file, selection)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error

@@ -67,7 +67,6 @@ def cassette(
     if not exchanges:
         why = f": {recording.reasons[0]}" if recording.reasons else ""
         raise NothingEvaluated(f"{source}: nothing to write{why}")
-    path.parent.mkdir(parents=True, exist_ok=True)
     if path.name.endswith(CASSETTE_FILES):
         count = write_cassette(exchanges, path)
     else:

@@ -16,6 +16,7 @@ import click
 from ..config import DEFAULT_PATH
 from ..errors import ConfigError, InputError, NothingEvaluated
 from ..evaluators.functions import load_function
+from ..files import make_folder, publish, write_private
 from ..jsontext import dumps_exact
 from ..model import Recording
 from ..redaction import RedactionRule
@@ -294,10 +295,11 @@ def _write(test: ReplayTest, files: Sequence[Path]) -> None:
     path, recording, reference = files
     try:
         for one in files:
-            one.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(one.parent)
         save(test.recording, recording)
-        reference.write_text(reference_text(test.recording), "utf-8")
-        path.write_text(pytest_file(test), "utf-8")
+        write_private(reference, reference_text(test.recording))
+        write_private(path, pytest_file(test))
+        publish(path)  # code, to be checked in
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error
     for one in files:

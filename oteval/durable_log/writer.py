@@ -264,7 +264,7 @@ class LogWriter:
             os.close(fd)
 
     def _open_folder(self) -> None:
-        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        files.make_folder(self.folder)
         lock = ExitStack()
         try:
             lock.enter_context(files.exclusive_lock(self.folder / "lock"))

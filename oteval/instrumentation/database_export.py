@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from ..errors import OtevalError
+from ..files import make_folder
 from .export_pipeline import Exportable, ExportFailed
 
 __all__ = ["DatabaseExporter"]
@@ -29,7 +30,7 @@ class DatabaseExporter:
         from ..live.inprocess import InProcess
 
         self._path = path.absolute()
-        self._path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(self._path.parent)
         self._recorder = InProcess(self._path)
         self._is_forked = False
 

@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
 
+from ..files import with_caller_umask
+
 __all__ = ["CANNOT_START", "NOT_FOUND", "run_foreground"]
 
 # The exit statuses of shells.
@@ -28,7 +30,8 @@ _ENDED = 0
 def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command until it ends, and return its exit status; 128+n if signal n ended it.
 
-    It inherits all open files that are inheritable, and the signals that are ignored or blocked.
+    It inherits all open files that are inheritable, the signals that are ignored or blocked, and the
+    umask of the shell.
     Only the main thread may call this.
 
     Args:
@@ -39,7 +42,8 @@ def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> in
         OSError: It cannot be started.
     """
     with _signal_numbers() as (numbers, writer):
-        pid = os.posix_spawnp(command[0], list(command), dict(environment), setsigdef=_RESET)
+        with with_caller_umask():
+            pid = os.posix_spawnp(command[0], list(command), dict(environment), setsigdef=_RESET)
         # Several threads may run, and any of them may be chosen for a signal. So the main thread
         # waits neither for a signal nor for the process, but for the numbers of both.
         waiting = _ProcessWait(pid, writer)

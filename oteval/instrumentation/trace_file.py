@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from ..files import append_shared
+from ..files import append_shared, make_folder
 from .export_pipeline import Exportable, ExportFailed
 from .otlp_json import log_lines, span_lines
 
@@ -62,7 +62,7 @@ class TraceFileExporter:
 
     def _append(self, data: bytes) -> None:
         if not self._path.parent.is_dir():
-            self._path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._path.parent)
         if self._is_compressed:
             append_shared(self._path, gzip.compress(data, _GZIP_LEVEL))
         else:

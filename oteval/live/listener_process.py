@@ -22,7 +22,7 @@ from starlette.types import ASGIApp
 from .. import machine
 from ..addresses import listening_socket, split_address
 from ..errors import ConfigError
-from ..files import private_folder
+from ..files import private_folder, private_umask
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver
@@ -97,10 +97,9 @@ def serve(
     configure_logging(config.log_format, "listener")
     # Large requests are parsed in threads; the small ones beside them must not wait long.
     sys.setswitchinterval(0.001)
-    # New files are readable by their owner only, whatever the umask of the shell is.
-    os.umask(0o077)
-    _make_private(config)
-    asyncio.run(ListenerProcess(config, access, tls).run(on_ready))
+    with private_umask():
+        _make_private(config)
+        asyncio.run(ListenerProcess(config, access, tls).run(on_ready))
 
 
 def _make_private(config: ServerConfig) -> None:

@@ -16,7 +16,7 @@ from typing import Any
 
 from ..config import parse_config, read_config, read_yaml
 from ..errors import OtevalError
-from ..files import file_stamp
+from ..files import file_stamp, write_private
 from ..ingest.receiver.redaction import Redactor
 
 __all__ = ["RedactionRules"]
@@ -141,7 +141,7 @@ class RedactionRules:
             return
         partial = self._copy.with_name(f"{self._copy.name}.{os.getpid()}")
         try:
-            partial.write_text(self._text, "utf-8")
+            write_private(partial, self._text)
             partial.replace(self._copy)
         except OSError as error:
             _log.warning("%s: cannot be written: %s", self._copy, error.strerror)

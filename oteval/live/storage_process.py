@@ -28,6 +28,7 @@ from typing import Any
 
 from ..config import Config
 from ..errors import OtevalError, StoreLocked
+from ..files import private_umask
 from ..store import Store, is_short_of_memory
 from .api import Api
 from .checkpoints import CheckpointWorker
@@ -295,7 +296,8 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    status = main()
+    with private_umask():
+        status = main()
     sys.stderr.flush()
     # Do not wait for threads that wait for a judge or a client.
     os._exit(status)

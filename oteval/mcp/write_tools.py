@@ -172,6 +172,7 @@ def _make_test(workspace: Workspace, asked: _MakeTest) -> str:
                 capture_output=True,
                 timeout=_TEST_TIMEOUT,
                 env={**module_environment(), "COLUMNS": "120"},
+                umask=caller_umask(),
                 check=False,
             )
     except subprocess.TimeoutExpired:

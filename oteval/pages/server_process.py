@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..files import private_umask
 from ..ingest.receiver.auth import Access, Token
 from ..ingest.receiver.http_server import HttpServer
 from ..live.logs import configure_logging
@@ -79,6 +79,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    os.umask(0o177)
-    with infrequent_gc(GC_AFTER):
+    with private_umask(), infrequent_gc(GC_AFTER):
         asyncio.run(main())

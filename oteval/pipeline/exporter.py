@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from ..errors import InputError
+from ..files import make_folder, open_private
 from ..jsontext import dumps
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
@@ -74,7 +75,7 @@ def export_parquet(store: Store, folder: Path) -> dict[str, int]:
         "scores.parquet": store.scores.export,
     }
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(folder)
         return {name: _written(store, folder / name, read) for name, read in parts.items()}
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror or error}") from error
@@ -94,7 +95,10 @@ def _write(path: Path, batches: pa.RecordBatchReader) -> int:
     """Write batches to a file, which appears only once it is complete."""
     partial = path.with_suffix(".partial")
     count = 0
-    with pq.ParquetWriter(partial, batches.schema, compression="zstd") as writer:
+    with (
+        open_private(partial) as file,
+        pq.ParquetWriter(file, batches.schema, compression="zstd") as writer,
+    ):
         for batch in batches:
             writer.write_batch(batch)
             count += batch.num_rows

@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from ..errors import InputError
+from ..files import make_folder, write_private
 from ..model import Chunk, Exchange
 
 __all__ = ["read_cassette", "write_cassette"]
@@ -79,8 +80,8 @@ def write_cassette(exchanges: Iterable[Exchange], path: str | Path) -> int:
     except TypeError:
         raise InputError(f"{path}: JSON cannot hold binary bodies: write a .yaml file") from None
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, "utf-8")
+        make_folder(path.parent)
+        write_private(path, text)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     return len(interactions)

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from ..errors import ConfigError
+from ..files import caller_umask
 from ..instrumentation.bootstrap import environment, read_reports
 from .verified import VerifiedSession, combined
 from .verify import ReplayJob, ReplayOptions
@@ -82,6 +83,7 @@ class CommandRunner:
                     stderr=subprocess.STDOUT,
                     env=self._environment(job, results),
                     start_new_session=True,
+                    umask=caller_umask(),
                 )
             except OSError as error:
                 text = f"{self._command[0]}: cannot be started: {error.strerror or error}"

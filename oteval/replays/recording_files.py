@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import InputError
+from ..files import make_folder, write_private
 from ..jsontext import dumps_exact, restore
 from ..model import Message, ToolCall
 from ..model.recording import (
@@ -51,8 +52,8 @@ def save(recording: Recording, path: str | Path) -> None:
     data = recording_bytes(recording)
     # Without a time or a name, equal recordings are equal files.
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
+        make_folder(path.parent)
+        write_private(path, gzip.compress(data, mtime=0) if path.suffix == ".gz" else data)
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
 

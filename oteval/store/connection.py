@@ -6,15 +6,17 @@ it through the server that has it open; see `remote_client`.
 
 from __future__ import annotations
 
-import re
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 import duckdb
 
-from ..errors import NotAStore, StoreError, StoreLocked, StoreTooNew
+from ..errors import NotAStore, StoreError
 from ..files import MEMORY
-from .migrations import applied, migrate
+from .migrations import applied, migrate, newest
+from .private_database import create_database, private_connection, spill_folder
+from .problems import opening_problem, require_log
 
 __all__ = [
     "CHECKPOINT_SIZE",
@@ -29,6 +31,7 @@ __all__ = [
     "copy_files",
     "copy_path",
     "finish_sharded",
+    "is_writable",
 ]
 
 _Settings = dict[str, str | bool | int | float | list[str]]
@@ -60,7 +63,6 @@ _CONFIG: _Settings = {
     "autoinstall_known_extensions": False,
     "autoload_known_extensions": False,
 }
-_HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
 
 
 def connect(
@@ -93,22 +95,71 @@ def connect(
     limit = "4GB" if name == MEMORY else MEMORY_LIMIT
     config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _SEPARATE), "memory_limit": limit}
     if name != MEMORY:
-        # By default this is in the working directory of the process.
-        config["temp_directory"] = f"{Path(name).absolute()}.tmp"
+        config["temp_directory"] = str(spill_folder(Path(name)))
     connection = duckdb.connect(MEMORY, config=config)
     try:
-        _attach(connection, name, is_new)
-        connection.execute("USE store")
-        _refuse_foreign(connection, name, is_new)
-        migrate(connection, name, is_new=is_new)
+        return _opened(connection, name, is_new=is_new)
+    except duckdb.Error as error:
+        connection.close()
+        raise opening_problem(error, name) from error
     except BaseException:
         connection.close()
         raise
-    if name != MEMORY:
+
+
+def _opened(
+    connection: duckdb.DuckDBPyConnection, name: str, *, is_new: bool
+) -> duckdb.DuckDBPyConnection:
+    """Attach a database to a connection, migrate it, and take all other rights away.
+
+    Raises:
+        StoreError: It cannot be opened; the subclass says why.
+        duckdb.Error: It cannot be opened for a reason that DuckDB has found.
+    """
+    if name == MEMORY:
+        connection.execute("ATTACH ':memory:' AS store (TYPE duckdb)")
+        connection.execute("USE store")
+        migrate(connection, name, is_new=True)
+        _lock(connection)
+        return connection
+    path = Path(name)
+    is_new = is_new and create_database(connection, path, f"TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE}")
+    require_log(name)
+    # Without the type, DuckDB would try extensions on a file of another kind.
+    can_write = is_writable(path)
+    options = f"TYPE duckdb, {_ROW_GROUPS}" if can_write else "TYPE duckdb, READ_ONLY"
+    connection.execute(f"ATTACH {_quoted(name)} AS store ({options})")
+    if can_write:
+        connection = private_connection(connection, path)
+    try:
+        connection.execute("USE store")
+        _refuse_foreign(connection, name, is_new)
+        if can_write:
+            migrate(connection, name, is_new=is_new)
+        else:
+            _refuse_older(connection, name)
         paths = ", ".join(_quoted(file) for file in copy_files(name))
         connection.execute(f"SET allowed_paths = [{paths}]")
-    _lock(connection)
+        _lock(connection)
+    except BaseException:
+        connection.close()
+        raise
     return connection
+
+
+def _refuse_older(connection: duckdb.DuckDBPyConnection, name: str) -> None:
+    """Refuse a database that would have to be migrated, although it cannot be written."""
+    if applied(connection) < newest():
+        raise StoreError(
+            f"{name}: it has the schema of an older oteval, and its file or its folder cannot be "
+            "written; copy it to another folder, and give that --db"
+        )
+    migrate(connection, name)  # refuses a newer one
+
+
+def is_writable(path: Path) -> bool:
+    """Return whether a database can be written: its file, and others beside it."""
+    return os.access(path, os.W_OK) and os.access(path.absolute().parent, os.W_OK)
 
 
 def _lock(connection: duckdb.DuckDBPyConnection) -> None:
@@ -126,7 +177,8 @@ def begin_sharded(path: Path) -> duckdb.DuckDBPyConnection:
     Args:
         path: Its file, in a temporary folder.
     """
-    config = {**_CONFIG, "memory_limit": MEMORY_LIMIT, "temp_directory": f"{path.parent}.tmp"}
+    spilled = str(spill_folder(path.parent))
+    config = {**_CONFIG, "memory_limit": MEMORY_LIMIT, "temp_directory": spilled}
     connection = duckdb.connect(MEMORY, config=config)
     attach_new(connection, path, "store")
     connection.execute("USE store")
@@ -150,7 +202,7 @@ def attach_shard(connection: duckdb.DuckDBPyConnection, path: str, name: str) ->
     try:
         connection.execute(f"ATTACH {_quoted(path)} AS {name} (TYPE duckdb, READ_ONLY)")
     except duckdb.Error as error:
-        raise _open_error(path, str(error)) from error
+        raise opening_problem(error, path) from error
 
 
 def finish_sharded(
@@ -200,39 +252,6 @@ def _quoted(path: Path | str) -> str:
     """Return a path as a literal of SQL."""
     text = str(path).replace("'", "''")
     return f"'{text}'"
-
-
-def _attach(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:
-    # Without the type, DuckDB would try extensions on a file of another kind.
-    options = "TYPE duckdb"
-    if name != MEMORY:
-        options += f", {_ROW_GROUPS}" + (f", {_NEW_FILE}" if is_new else "")
-    try:
-        connection.execute(f"ATTACH {_quoted(name)} AS store ({options})")
-    except duckdb.Error as error:
-        raise _open_error(name, str(error)) from error
-
-
-def _open_error(name: str, reason: str) -> StoreError:
-    """Return the error for a reason that DuckDB gave, with its remedy."""
-    first = reason.splitlines()[0]
-    holder = _HOLDER.search(reason)
-    if holder:
-        return StoreLocked(
-            f"{name}: process {holder['pid']} ({holder['program']}) holds it; "
-            "stop that process, or give another --db"
-        )
-    if "already attached" in reason:
-        return StoreLocked(f"{name}: this process has it open already")
-    if "lock" in first:
-        return StoreLocked(f"{name}: another process holds it; stop it, or give another --db")
-    if "not a valid DuckDB database" in reason or "Is a directory" in reason:
-        return NotAStore(f"{name}: not an oteval database; give another --db")
-    if "version number" in reason or "newer version" in reason or "serialization" in reason:
-        return StoreTooNew(f"{name}: a newer DuckDB wrote it; upgrade (pip install -U duckdb)")
-    if "No such file or directory" in reason:
-        return StoreError(f"{name}: its folder does not exist; create it first")
-    return StoreError(f"{name}: cannot be opened: {first}")
 
 
 def _refuse_foreign(connection: duckdb.DuckDBPyConnection, name: str, is_new: bool) -> None:

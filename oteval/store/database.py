@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -29,8 +29,9 @@ from .monitors import MonitorStore
 from .observations import ObservationReader
 from .outbox import NotificationOutbox
 from .outlines import Outlines
+from .problems import opening_problem, store_problem
 from .progress import PendingTraces
-from .query import new_cursor, number, transaction
+from .query import first_row, new_cursor, number, transaction
 from .reference_data import Datasets, StoredReferences
 from .related_traces import RelatedTraces
 from .remote_client import RemoteConnection, connect_remote
@@ -104,7 +105,12 @@ class Store:
             StoreError: It cannot be opened; the subclass says why.
         """
         remote = connect_remote(str(path)) if served and str(path) != MEMORY else None
-        self._use(str(path), remote or connect(path, create=create, checkpoints=checkpoints))
+        connection = remote or connect(path, create=create, checkpoints=checkpoints)
+        try:
+            self._use(str(path), connection)
+        except duckdb.Error as error:
+            connection.close()
+            raise opening_problem(error, str(path)) from error
 
     @classmethod
     def of_server(cls, path: str | Path) -> Store:
@@ -194,7 +200,8 @@ class Store:
     @property
     def is_read_only(self) -> bool:
         """Whether nothing can be written through this store."""
-        return False
+        query = "SELECT 1 FROM duckdb_databases() WHERE database_name = 'store' AND readonly"
+        return first_row(self._connection, query) is not None
 
     @property
     def is_served(self) -> bool:
@@ -306,5 +313,13 @@ class Store:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        """Close the database."""
-        self.close()
+        """Close the database.
+
+        Raises:
+            StoreError: The block ended with an error of DuckDB's that is the database's fault.
+        """
+        problem = store_problem(error, self.path) if isinstance(error, duckdb.Error) else None
+        with suppress(duckdb.Error) if error else nullcontext():
+            self.close()
+        if problem is not None:
+            raise problem from error

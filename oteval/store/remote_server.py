@@ -18,7 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import OtevalError
-from ..files import KeptFile, file_identity
+from ..files import KeptFile, file_identity, make_folder, write_private
 from .memory import with_memory
 from .query import new_cursor
 from .remote_client import frame, notice_path, packed_table, read_frame, unpacked_table
@@ -98,7 +98,7 @@ class DatabaseServer:
                 self._folder.cleanup()
 
     def _listen(self) -> None:
-        Path(self.path).parent.mkdir(mode=0o700, exist_ok=True)
+        make_folder(Path(self.path).parent)
         Path(self.path).unlink(missing_ok=True)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         mask = os.umask(0o177)
@@ -119,7 +119,7 @@ class DatabaseServer:
 
     def _write_notice(self) -> None:
         partial = self._notice_path.with_name(f"{self._notice_path.name}.{os.getpid()}")
-        partial.write_text(json.dumps(self._notice))
+        write_private(partial, json.dumps(self._notice))
         partial.replace(self._notice_path)
 
     def _accept(self, listening: socket.socket) -> None:

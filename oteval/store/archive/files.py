@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from ...errors import StoreError
-from ...files import exclusive_lock, sync_folder
+from ...files import exclusive_lock, make_folder, open_private, sync_folder
 from ..query import next_number
 
 __all__ = ["ArchiveFile", "ArchiveFolder", "root_of", "unfinished_files"]
@@ -71,7 +71,7 @@ class ArchiveFolder:
             StoreError: Another process holds the lock.
             OSError: The folder cannot be written.
         """
-        self.root.mkdir(parents=True, exist_ok=True)
+        make_folder(self.root)
         try:
             self._lock.enter_context(exclusive_lock(self.root / ".lock"))
         except BlockingIOError:
@@ -133,9 +133,9 @@ class ArchiveFolder:
         import pyarrow.parquet as pq
 
         path = file.path
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_folder(path.parent)
         partial = _partial(path)
-        with partial.open("wb") as output:
+        with open_private(partial) as output:
             pq.write_table(table, output, compression="zstd", row_group_size=_ROW_GROUP)
             output.flush()
             self._on_step("written")

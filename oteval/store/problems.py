@@ -1,0 +1,174 @@
+"""One line for each way in which a database fails: what is wrong with it, and the remedy.
+
+DuckDB's errors are told apart by their text, because a remote connection has only that. The text
+may hold the path of the database, so that the patterns are whole phrases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from ..errors import NotAStore, StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+
+__all__ = ["opening_problem", "require_log", "store_problem"]
+
+_HOLDER = re.compile(r"held in (?P<program>.*?) \(PID (?P<pid>\d+)\)")
+_RESTORE = "restore a backup, or give another --db"
+# Where the second and the third header of a DuckDB file begin, and where each has the size of a
+# block: one of these powers of two.
+_HEADERS, _BLOCK_SIZE = (4096, 8192), 8 + 4 * 8
+_BLOCK_SIZES = {1 << power for power in range(14, 19)}
+# The first bytes of a write-ahead log: field 100 is an entry of the kind "version".
+_LOG_START = b"\x64\x00\x62"
+_LOG_PROBLEM = (
+    "its write-ahead log is corrupt; restore a backup, or move {name}.wal away to open the "
+    "database without its newest rows"
+)
+
+
+class _Problem(NamedTuple):
+    """A kind of failure.
+
+    Attributes:
+        pattern: Finds it in DuckDB's text.
+        kind: The error to raise.
+        text: The rest of the line after the database's path. ``{name}`` is the path.
+    """
+
+    pattern: re.Pattern[str]
+    kind: type[StoreError]
+    text: str
+
+
+def _problem(pattern: str, kind: type[StoreError], text: str) -> _Problem:
+    return _Problem(re.compile(pattern), kind, text)
+
+
+# The first that fits counts. While a database is used, only these are known to be its fault.
+_PROBLEMS = (
+    _problem(
+        r"No space left on device|Disk quota exceeded|File too large",
+        StoreError,
+        "the disk is full; free some space, and repeat the command (what was stored is kept)",
+    ),
+    _problem(r"Failure while replaying WAL", StoreCorrupt, _LOG_PROBLEM),
+    _problem(
+        r"[Cc]orrupt database file|[Cc]omputed checksum",
+        StoreCorrupt,
+        f"it is corrupt (a checksum is wrong); {_RESTORE}",
+    ),
+    _problem(
+        r"Could not read enough bytes|Could not read all bytes",
+        StoreCorrupt,
+        f"it is corrupt (its end is missing); {_RESTORE}",
+    ),
+    _problem(
+        r"attached in read-only mode|Read-only file system",
+        StoreError,
+        "it can only be read: its file or its folder cannot be written",
+    ),
+)
+# Failures of the opening alone.
+_AT_OPENING = (
+    _problem(
+        r"Could not set lock on file",
+        StoreLocked,
+        "another process holds it; stop it, or give another --db",
+    ),
+    _problem(r"already attached", StoreLocked, "this process has it open already"),
+    _problem(
+        r"with version number|newer version of DuckDB|a newer DuckDB|storage version",
+        StoreTooNew,
+        "a newer DuckDB wrote it; upgrade (pip install -U duckdb)",
+    ),
+    _problem(
+        r"Permission denied|Operation not permitted",
+        StoreError,
+        "this user may not open it (permission denied); give another --db",
+    ),
+    _problem(r"No such file or directory", StoreError, "its folder does not exist; create it first"),
+    _problem(
+        r"Serialization Error|INTERNAL Error|Failed to deserialize|[Cc]orrupt",
+        StoreCorrupt,
+        f"it is corrupt (it cannot be decoded); {_RESTORE}",
+    ),
+)
+
+
+def store_problem(error: BaseException, name: str) -> StoreError | None:
+    """Return the error of one line for an error of DuckDB, or None if the database is not at fault.
+
+    Args:
+        error: DuckDB's error, while the database was used.
+        name: The path of the database.
+    """
+    return _first_problem(_PROBLEMS, str(error), name)
+
+
+def opening_problem(error: BaseException, name: str) -> StoreError:
+    """Return the error of one line for an error of DuckDB while a database was opened.
+
+    Args:
+        error: DuckDB's error.
+        name: The path of the database.
+    """
+    reason = str(error)
+    if holder := _HOLDER.search(reason):
+        return StoreLocked(
+            f"{name}: process {holder['pid']} ({holder['program']}) holds it; "
+            "stop that process, or give another --db"
+        )
+    if "not a valid DuckDB database" in reason or Path(name).is_dir():
+        return _foreign(name)
+    if problem := _first_problem((*_PROBLEMS, *_AT_OPENING), reason, name):
+        return problem
+    first = next(iter(reason.splitlines()), "") or type(error).__name__
+    return StoreError(f"{name}: cannot be opened: {first}")
+
+
+def _first_problem(problems: Sequence[_Problem], reason: str, name: str) -> StoreError | None:
+    for problem in problems:
+        if problem.pattern.search(reason):
+            return problem.kind(f"{name}: {problem.text.format(name=name)}")
+    return None
+
+
+def require_log(name: str) -> None:
+    """Check that the write-ahead log of a database begins like one.
+
+    DuckDB takes other content for a log that was cut off while it began, and deletes it.
+
+    Raises:
+        StoreCorrupt: It does not.
+    """
+    try:
+        with Path(f"{name}.wal").open("rb") as log:
+            start = log.read(len(_LOG_START))
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise StoreError(f"{name}.wal: cannot be read: {error.strerror or error}") from error
+    # After a loss of power, the content may be missing or zeros.
+    if not _LOG_START.startswith(start) and any(start):
+        raise StoreCorrupt(f"{name}: {_LOG_PROBLEM.format(name=name)}")
+
+
+def _foreign(name: str) -> StoreError:
+    """Return the error for a file without DuckDB's first header.
+
+    If it has DuckDB's second or third header, only the first is destroyed.
+    """
+    try:
+        with Path(name).open("rb") as file:
+            for start in _HEADERS:
+                file.seek(start + _BLOCK_SIZE)
+                if int.from_bytes(file.read(8), "little") in _BLOCK_SIZES:
+                    return StoreCorrupt(
+                        f"{name}: it is corrupt (its header is destroyed); {_RESTORE}"
+                    )
+    except OSError:
+        pass
+    return NotAStore(f"{name}: not an oteval database; give another --db")

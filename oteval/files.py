@@ -199,7 +199,7 @@ def exclusive_lock(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def waiting_lock(path: Path, patience: float) -> Iterator[None]:
+def waiting_lock(path: Path, patience: float, *, creates: bool = True) -> Iterator[None]:
     """Do as `exclusive_lock`, and wait for another process that holds the lock.
 
     The holder may remove the lock file before it releases the lock.
@@ -207,22 +207,23 @@ def waiting_lock(path: Path, patience: float) -> Iterator[None]:
     Args:
         path: The lock file.
         patience: The seconds to wait.
+        creates: Whether the lock file is created if it is missing.
 
     Raises:
         BlockingIOError: Another process holds the lock for longer.
-        OSError: The lock file cannot be created.
+        OSError: The lock file is missing, or cannot be created.
     """
-    file = _locked_file(path, time.monotonic() + patience)
+    file = _locked_file(path, "a" if creates else "r+b", time.monotonic() + patience)
     try:
         yield
     finally:
         file.close()
 
 
-def _locked_file(path: Path, until: float) -> IO[Any]:
+def _locked_file(path: Path, mode: str, until: float) -> IO[Any]:
     """Return a lock file that this process has locked, and that is still at its path."""
     while True:
-        file = open_private(path, "a")
+        file = open_private(path, mode)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if _is_at(path, file.fileno()):

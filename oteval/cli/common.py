@@ -318,7 +318,10 @@ def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
 
     with Store(path, create=create) as store:
         # A running server reconstructs trajectories itself.
-        if not store.is_served and store.pending.count():
-            with progress("reconstructing", " traces") as update:
-                refresh(store, update)
+        if not store.is_filled and store.pending.count():
+            if store.is_read_only:
+                warn(f"{path}: cannot be written, so that its newest runs are not reconstructed")
+            else:
+                with store.loading(), progress("reconstructing", " traces") as update:
+                    refresh(store, update)
         yield store

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import click
 
-from ..errors import StoreLocked
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
@@ -37,11 +36,9 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
     already are not stored again. Bad lines and rows are reported and skipped. The exit status is 2
     if a file could not be read at all.
     """  # noqa: D301  \b makes click keep the line breaks
-    with Store(db) as store:
-        if store.is_served:
-            raise StoreLocked(
-                f"{db}: oteval serve has it open; send traces to the server, or give another --db"
-            )
+    with Store(db) as store, store.loading():
+        if store.server is not None:
+            warn(f"{db}: {store.server.program} has it open; the traces are loaded through it")
         folder, left = TraceFolder(db), TransferReport()
         report = load_files(store, tuple(path for path in paths if not folder.holds(path)))
         folder.load_into(store, left)

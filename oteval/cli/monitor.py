@@ -308,7 +308,7 @@ def _user() -> str:
 
 def _server_problem(store: Store) -> str:
     """Return why the server that has the database does not check monitors, or ""."""
-    if not store.is_served:
+    if not store.is_filled:
         return ""
     state = loads(store.ask({"path": "status"})).get("monitors", {})
     return state.get("error") or ""

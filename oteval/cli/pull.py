@@ -10,7 +10,7 @@ import click
 from ..backends.connections import SOURCES, open_source
 from ..backends.pull import PullReport
 from ..backends.pull import pull as pull_spans
-from ..errors import BackendError, StoreLocked
+from ..errors import BackendError
 from ..pipeline import refresh
 from ..selection import time_of
 from ..store import Store
@@ -54,9 +54,7 @@ def pull(
     source = open_source(backend, url, headers_of(headers), os.environ)
     reports: list[PullReport] = []
     failure: BackendError | None = None
-    with closing(source), Store(db) as store:
-        if store.is_served:
-            raise StoreLocked(f"{db}: oteval serve has it open; give another --db")
+    with closing(source), Store(db) as store, store.loading():
         try:
             with progress("pulling", " spans") as update:
                 pull_spans(

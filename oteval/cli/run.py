@@ -213,7 +213,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
         return f"{spans} in {db}, none of an agent; oteval doctor lists the known libraries"
     runs = counted(len(traces.changed), "agent run")
     more = "more than " if len(traces.changed) >= MAX_IDS else ""
-    return f"{more}{runs}{_with_gaps(db, traces)}, {spans} in {db}; oteval trajectories lists them"
+    shown = f"{traces.pages} shows them" if traces.pages else "oteval trajectories lists them"
+    return f"{more}{runs}{_with_gaps(db, traces)}, {spans} in {db}; {shown}"
 
 
 def _with_gaps(db: str, traces: TransferReport) -> str:

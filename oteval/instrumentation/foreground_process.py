@@ -30,9 +30,8 @@ _ENDED = 0
 def run_foreground(command: Sequence[str], environment: Mapping[str, str]) -> int:
     """Run a command until it ends, and return its exit status; 128+n if signal n ended it.
 
-    It inherits all open files that are inheritable, the signals that are ignored or blocked, and the
-    umask of the shell.
-    Only the main thread may call this.
+    It inherits all open files that are inheritable, the signals that are ignored or blocked, and
+    the umask of the shell. Only the main thread may call this.
 
     Args:
         command: The program, searched in PATH, and its arguments.

@@ -21,6 +21,7 @@ from types import TracebackType
 from typing import Any
 
 from ..config import Config
+from ..errors import StoreError
 from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh
@@ -66,6 +67,13 @@ class InProcess(SpanProcessorBase):
         require_sdk()
         self._store = db if isinstance(db, Store) else Store(db)
         self._owns_store = not isinstance(db, Store)
+        try:
+            with self._store.loading():
+                pass  # a server that receives traces itself refuses it
+        except StoreError:
+            if self._owns_store:
+                self._store.close()
+            raise
         self._max_waiting, self._interval = max_waiting, interval
         self._waiting: list[Any] = []
         self._state = threading.Condition()
@@ -159,7 +167,8 @@ class InProcess(SpanProcessorBase):
         self.shutdown()
 
     def _read(self, selection: Selection) -> list[Trajectory]:
-        refresh(self._store)
+        with self._store.loading():
+            refresh(self._store)
         return list(self._store.trajectories.read(selection))
 
     def _is_idle(self) -> bool:
@@ -213,7 +222,7 @@ class InProcess(SpanProcessorBase):
                 else:
                     spans.append(span_of(item))
             with self._using:
-                self._store.spans.write(spans, logs)
+                self._write_rows(spans, logs)
         except Exception as error:  # the agent must not fail because of its spans
             if self.error is None:
                 _LOG.warning("%s: spans cannot be written: %s", self._store.path, error)
@@ -221,6 +230,19 @@ class InProcess(SpanProcessorBase):
             self.dropped += len(batch)
         else:
             self.error = None
+
+    def _write_rows(self, spans: list[Span], logs: list[LogRecord]) -> None:
+        try:
+            with self._store.loading():
+                self._store.spans.write(spans, logs)
+        except StoreError:
+            if not (self._owns_store and self._store.is_served):
+                raise
+            # The pages were closed through which the database was used: open the file instead.
+            self._store.close()
+            self._store = Store(self._store.path)
+            with self._store.loading():
+                self._store.spans.write(spans, logs)
 
 
 class _LogRecorder(LogProcessorBase):

@@ -139,7 +139,13 @@ class ListenerProcess:
         self._intake = Intake(self._spool, self._redaction.redactor, self._metrics.observe)
         self._grpc = self._grpc_receiver() if config.grpc else None
         self._addresses = self._listening_addresses()
-        notice = {**self._addresses, "listener_pid": os.getpid()}
+        # Only this user can read the notice.
+        notice = {
+            **self._addresses,
+            "program": "oteval serve",
+            "listener_pid": os.getpid(),
+            "token": access.admit_local(),
+        }
         self._storage = Supervisor(replace(config, notice=notice), self._spool.stored)
         self._pages = PagesProcess(config, access)
         self._status = ServerStatus(

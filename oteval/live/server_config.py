@@ -17,7 +17,7 @@ EXIT_FAILED, EXIT_REFUSED = 1, 2
 
 @dataclass(frozen=True)
 class ServerConfig:
-    """The configuration of a server; it contains no secrets but those in `forward`.
+    """The configuration of a server; it contains no secrets but those in `forward` and `notice`.
 
     Attributes:
         db: The database.

@@ -111,6 +111,7 @@ class Workspace:
 def _refreshed(path: str) -> Iterator[Store]:
     with Store(path, create=False) as store:
         # A running server reconstructs trajectories itself.
-        if not store.is_served and store.pending.count():
-            refresh(store)
+        if not store.is_filled and not store.is_read_only and store.pending.count():
+            with store.loading():
+                refresh(store)
         yield store

@@ -19,6 +19,7 @@ from pydantic import BeforeValidator, Field
 from ..child_process import module_command, module_environment
 from ..config import Config, require_evaluators
 from ..errors import ConfigError, InputError, NotFound
+from ..files import caller_umask
 from ..model import Score
 from ..pipeline import ScoreRun, Tally, check_gates
 from ..pipeline import score as score_all

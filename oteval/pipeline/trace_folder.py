@@ -5,7 +5,8 @@ while the processes run, loads them, and deletes them. Whoever opens the databas
 files of a loader that was killed; spans that were already loaded are dropped as duplicates. Several
 commands may share a folder: their files have different prefixes, and each loads its own and those
 of commands that have ended.
-While `oteval serve` has the database open, the lines are sent to that server instead.
+While `oteval serve` has the database open, the lines are sent to that server instead. While
+`oteval view` has it open, they are loaded through that process.
 
 The database is imported when there is something to load, so that a program starts without delay.
 """
@@ -29,6 +30,7 @@ from ..files import is_complete, private_folder, take_shared
 if TYPE_CHECKING:
     from ..attach import HttpClient
     from ..store import Store
+    from ..store.remote_client import ServerNotice
 
 __all__ = ["MAX_IDS", "TraceFolder", "TransferReport", "open_patiently"]
 
@@ -38,6 +40,8 @@ _MAX_PROBLEMS = 5
 # The most ids of trajectories that a report keeps: a server may run for months.
 MAX_IDS = 100_000
 _RETRY_INTERVAL = 0.1  # seconds
+# A process that has the database open may end while traces are loaded through it.
+_ATTEMPTS = 2
 
 
 @dataclass
@@ -50,6 +54,7 @@ class TransferReport:
         changed: The ids of trajectories that are new or changed, at most `MAX_IDS`; none if a
             server took the traces.
         server: The URL of the server that took them, or "".
+        pages: The URL of the pages of a process that has the database open, or "".
         problems: The first few parts that could not be read, or that the server refused.
         problem_count: The number of all of these parts.
         error: Why files are left in the folder, or "".
@@ -59,6 +64,7 @@ class TransferReport:
     logs: int = 0
     changed: list[str] = field(default_factory=list)
     server: str = ""
+    pages: str = ""
     problems: list[str] = field(default_factory=list)
     problem_count: int = 0
     error: str = ""
@@ -69,6 +75,7 @@ class TransferReport:
         self.logs += other.logs
         self.changed = list(dict.fromkeys([*self.changed, *other.changed]))[:MAX_IDS]
         self.server = other.server or self.server
+        self.pages = other.pages
         self.problems = [*self.problems, *other.problems][:_MAX_PROBLEMS]
         self.problem_count += other.problem_count
         self.error = other.error
@@ -150,21 +157,34 @@ class TraceFolder:
             patience: Seconds to wait for another command to close the database.
         """
         report = TransferReport()
-        if not self.size():
-            return report
-        try:
-            with open_patiently(self._database, patience) as store:
-                if store.is_served:
-                    self._send(report)
-                else:
-                    self.load_into(store, report)
-                    from .reconstruction import refresh_traces
-
-                    for traces in store.pending.pages():
-                        report.changed += refresh_traces(store, traces).changed
-        except OtevalError as error:
-            report.error = str(error)
+        for _ in range(_ATTEMPTS):
+            if not self.size():
+                return report
+            report.error, server = "", None
+            try:
+                with open_patiently(self._database, patience) as store:
+                    server = store.server
+                    self._transfer(store, report)
+            except OtevalError as error:
+                report.error = str(error)
+            except Exception as error:  # the traces are kept, and the program's end is reported
+                report.error = f"{self._database}: {type(error).__name__}: {error}".split("\n")[0]
+            if not report.error or server is None or server.takes_traces:
+                break  # else the pages may have been closed meanwhile
         return report
+
+    def _transfer(self, store: Store, report: TransferReport) -> None:
+        server = store.server
+        if server is not None and server.takes_traces:
+            self._send(server, report)
+            return
+        report.pages = server.http if server is not None else ""
+        with store.loading():
+            self.load_into(store, report)
+            from .reconstruction import refresh_traces
+
+            for traces in store.pending.pages():
+                report.changed += refresh_traces(store, traces).changed
 
     def load_into(self, store: Store, report: TransferReport) -> None:
         """Load all files into an open database."""
@@ -206,14 +226,12 @@ class TraceFolder:
                 if take_shared(path, taken) if path.suffix == _SUFFIX else is_complete(path):
                     yield taken if path.suffix == _SUFFIX else path
 
-    def _send(self, report: TransferReport) -> None:
+    def _send(self, server: ServerNotice, report: TransferReport) -> None:
         """Send the lines of all files to the server that has the database open."""
         from ..attach import HttpClient
-        from ..store.remote_client import notice_path
 
-        url = json.loads(notice_path(self._database).read_bytes()).get("http", "")
-        token = os.environ.get("OTEVAL_INGEST_TOKEN", "")
-        client = HttpClient(url, {"Authorization": f"Bearer {token}"} if token else {})
+        token = os.environ.get("OTEVAL_INGEST_TOKEN") or server.token
+        client = HttpClient(server.http, {"Authorization": f"Bearer {token}"} if token else {})
         report.server = client.url
         try:
             for path in self._take():

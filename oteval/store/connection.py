@@ -123,7 +123,9 @@ def _opened(
         _lock(connection)
         return connection
     path = Path(name)
-    is_new = is_new and create_database(connection, path, f"TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE}")
+    is_new = is_new and create_database(
+        connection, path, f"TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE}"
+    )
     require_log(name)
     # Without the type, DuckDB would try extensions on a file of another kind.
     can_write = is_writable(path)

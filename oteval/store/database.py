@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -11,6 +11,7 @@ from typing import Any, Self
 import duckdb
 
 from ..errors import StoreError, StoreLocked
+from ..files import waiting_lock
 from .agent_figures import AgentFigures
 from .archive import Archive, ArchiveReader
 from .backup import CopyReport, copy_to, replace_by_copy
@@ -34,7 +35,7 @@ from .progress import PendingTraces
 from .query import first_row, new_cursor, number, transaction
 from .reference_data import Datasets, StoredReferences
 from .related_traces import RelatedTraces
-from .remote_client import RemoteConnection, connect_remote
+from .remote_client import RemoteConnection, ServerNotice, connect_remote, notice_path
 from .remote_server import DatabaseServer, QuestionHandler
 from .run_list import RunList
 from .run_statistics import RunStatistics
@@ -47,6 +48,9 @@ from .trajectories import Trajectories
 from .variants import Variants
 
 __all__ = ["Store"]
+
+# Seconds to wait for another process that loads traces through the same server.
+_LOADING_PATIENCE = 120.0
 
 
 class Store:
@@ -207,6 +211,51 @@ class Store:
     def is_served(self) -> bool:
         """Whether this store uses the database through the process that has it open."""
         return isinstance(self._connection, RemoteConnection)
+
+    @property
+    def server(self) -> ServerNotice | None:
+        """The process through which this store uses the database, None if it has the file open."""
+        connection = self._connection
+        return connection.notice if isinstance(connection, RemoteConnection) else None
+
+    @property
+    def is_filled(self) -> bool:
+        """Whether another process receives the traces, stores them and reconstructs trajectories.
+
+        This one must not do so then.
+        """
+        return self.server is not None and self.server.takes_traces
+
+    @contextmanager
+    def loading(self) -> Iterator[None]:
+        """Store traces and reconstruct trajectories in a block, as the only process that does.
+
+        Raises:
+            StoreLocked: A server does so, or another process has done so for minutes.
+            StoreError: The process that has the database open has ended.
+        """
+        server = self.server
+        if server is None:
+            yield
+            return
+        if server.takes_traces:
+            raise StoreLocked(
+                f"{self.path}: {server.program} has it open; send traces to the server, or give "
+                "another --db"
+            )
+        with ExitStack() as stack:
+            try:
+                lock = waiting_lock(notice_path(self.path), _LOADING_PATIENCE, creates=False)
+                stack.enter_context(lock)
+            except BlockingIOError:
+                raise StoreLocked(
+                    f"{self.path}: another process is loading traces into it; try again later"
+                ) from None
+            except OSError as error:
+                raise StoreError(f"{self.path}: {server.program} has ended; try again") from error
+            # Another process may have stored rows since this store was opened.
+            self.spans.renumber()
+            yield
 
     def serve(self, handler: QuestionHandler, notice: Mapping[str, Any]) -> DatabaseServer:
         """Let other processes on this machine use the database through this one.

@@ -89,7 +89,9 @@ _AT_OPENING = (
         StoreError,
         "this user may not open it (permission denied); give another --db",
     ),
-    _problem(r"No such file or directory", StoreError, "its folder does not exist; create it first"),
+    _problem(
+        r"No such file or directory", StoreError, "its folder does not exist; create it first"
+    ),
     _problem(
         r"Serialization Error|INTERNAL Error|Failed to deserialize|[Cc]orrupt",
         StoreCorrupt,

@@ -17,6 +17,7 @@ import json
 import socket
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any, Final
@@ -30,6 +31,7 @@ from ..errors import StoreError
 __all__ = [
     "OPERATIONS",
     "RemoteConnection",
+    "ServerNotice",
     "connect_remote",
     "frame",
     "notice_path",
@@ -49,12 +51,53 @@ def notice_path(database: str | Path) -> Path:
     return Path(f"{database}.server.json")
 
 
+@dataclass(frozen=True, slots=True)
+class ServerNotice:
+    """The process that serves a database, as the notice beside the database tells.
+
+    Attributes:
+        socket: The path of its socket.
+        program: Its command, such as ``oteval view``.
+        takes_traces: Whether it receives traces, stores them and reconstructs trajectories. Only
+            one process may do so; another sends it the traces.
+        http: The URL of its HTTP server, or "".
+        token: The token with which this user's processes may send traces, or "".
+        pid: Its process id.
+    """
+
+    socket: str
+    program: str
+    takes_traces: bool
+    http: str
+    token: str
+    pid: int
+
+    @classmethod
+    def beside(cls, database: str) -> ServerNotice | None:
+        """Return the notice beside a database; None if there is none that can be read."""
+        try:
+            entries = json.loads(notice_path(database).read_bytes())
+            return cls(
+                str(entries["socket"]),
+                str(entries.get("program", "oteval serve")),
+                # Servers always name their listening process; pages have none.
+                "listener_pid" in entries,
+                str(entries.get("http", "")),
+                str(entries.get("token", "")),
+                int(entries.get("pid", 0)),
+            )
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+
+
 def connect_remote(database: str) -> RemoteConnection | None:
     """Return a connection through the process that serves a database, or None without one."""
+    notice = ServerNotice.beside(database)
+    if notice is None:
+        return None
     try:
-        notice = json.loads(notice_path(database).read_bytes())
-        return RemoteConnection(str(notice["socket"]))
-    except (OSError, ValueError, KeyError, TypeError):
+        return RemoteConnection(notice)
+    except OSError:
         return None
 
 
@@ -76,18 +119,23 @@ class _RemoteRelation:
 
 
 class RemoteConnection:
-    """A connection with those methods of DuckDB's that the store calls."""
+    """A connection with those methods of DuckDB's that the store calls.
 
-    def __init__(self, path: str) -> None:
+    Attributes:
+        notice: The server.
+    """
+
+    def __init__(self, notice: ServerNotice) -> None:
         """Connect to a server.
 
         Args:
-            path: Its socket.
+            notice: The server.
 
         Raises:
-            OSError: No process listens on the socket.
+            OSError: No process listens on its socket.
         """
-        self._path = path
+        self.notice = notice
+        self._path = path = notice.socket
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             self._socket.settimeout(_TIMEOUT)
@@ -143,7 +191,7 @@ class RemoteConnection:
 
     def cursor(self) -> RemoteConnection:
         """Return another connection to the same database."""
-        return RemoteConnection(self._path)
+        return RemoteConnection(self.notice)
 
     def close(self) -> None:
         """Close the connection and undo its open transaction."""

@@ -181,6 +181,12 @@ class Spans:
             written.add(with_memory(self._connection, lambda: self._insert_logs(table)))
         return written
 
+    def renumber(self) -> None:
+        """Continue after the newest row that any process has stored."""
+        newest = newest_seq(self._connection)
+        with self._lock:
+            self._seq = max(self._seq, newest)
+
     def _next(self, count: int) -> int:
         # Spans and log records that are loaded are numbered in different threads.
         with self._lock:

@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import logging
+import secrets
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -79,6 +80,7 @@ class Access:
         self._refusals = RefusalLog(clock)
         self._limits: dict[str, _TokenBucket] = {}
         self._tokens: tuple[Token, ...] = tuple(tokens)
+        self._local: Token | None = None
 
     @classmethod
     def of(cls, *, ingest: str = "", read: str = "", write: str = "") -> Access:
@@ -102,6 +104,15 @@ class Access:
             known = {token.digest for token in self._tokens}
             self._limits = {digest: one for digest, one in self._limits.items() if digest in known}
 
+    def admit_local(self) -> str:
+        """Return a new token with which processes of this user may send traces.
+
+        It is beside the other tokens, and stays when they are replaced.
+        """
+        text = secrets.token_urlsafe(24)
+        self._local = Token("local", digest_of(text))
+        return text
+
     def needs(self, permission: Permission) -> bool:
         """Return whether a permission requires a token. Acting on runs always does."""
         return permission == "write" or any(token.permits(permission) for token in self._tokens)
@@ -109,7 +120,7 @@ class Access:
     def find(self, token: str) -> Token | None:
         """Return the token with this text, or None. All tokens are compared, in constant time."""
         digest, found = digest_of(token), None
-        for one in self._tokens:
+        for one in (*self._tokens, *filter(None, [self._local])):
             if hmac.compare_digest(one.digest, digest):
                 found = one
         return found

@@ -15,7 +15,7 @@ import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import InputError
+from ..errors import InputError, StoreLocked
 from ..files import publish, write_private
 from ..jsontext import dumps
 from ..selection import select, time_of
@@ -63,6 +63,7 @@ TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
+_RETRY_INTERVAL = 0.05  # seconds
 
 
 def _databases(
@@ -297,8 +298,7 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
 
     for one in paths:
         if one not in results:
-            with _refreshed(one, create=False):
-                pass
+            _bring_up_to_date(one)
     with ShardedStore(paths) as shards:
         for split in shards.split_traces[:_NAMED_SPLITS]:
             places = " and ".join(split.databases)
@@ -307,6 +307,28 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
         if more > 0:
             warn(f"{counted(more, 'more trace')} with spans in several databases")
         yield shards
+
+
+def _bring_up_to_date(path: str) -> None:
+    """Reconstruct the new traces of one of several databases that are read together.
+
+    Only that needs the database for itself: other readers are waited for, and go on meanwhile.
+    """
+    from ..store import is_up_to_date
+    from ..store.remote_client import ServerNotice
+    from ..store.sharded import PATIENCE
+
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if ServerNotice.beside(path) is None and is_up_to_date(path):
+                return
+            with _refreshed(path, create=False):
+                return
+        except StoreLocked:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_RETRY_INTERVAL)
 
 
 @contextmanager

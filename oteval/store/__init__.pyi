@@ -77,6 +77,7 @@ from .scores import score_rows as score_rows
 from .sessions import StoredSession as StoredSession
 from .sharded import ShardedStore as ShardedStore
 from .sharded import SplitTrace as SplitTrace
+from .sharded import is_up_to_date as is_up_to_date
 from .spans import SpanBatch as SpanBatch
 from .spans import WriteResult as WriteResult
 from .trajectories import ReadPages as ReadPages

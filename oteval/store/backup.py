@@ -1,7 +1,8 @@
 """Backups and compaction: both copy the whole database, without the space of deleted rows.
 
 ``COPY FROM DATABASE`` copies it to the only file beside the database that its connection may open.
-The copy is checked table by table. It then becomes the backup, or replaces the database.
+The copy is checked table by table. It then becomes the backup, or replaces the database, or is read
+beside other databases.
 """
 
 from __future__ import annotations
@@ -9,20 +10,26 @@ from __future__ import annotations
 import fcntl
 import os
 import shutil
+import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
 from ..errors import StoreError, StoreLocked
-from ..files import exclusive_lock, sync_folder
+from ..files import open_private, sync_folder
 from .compression import declare_compression
-from .connection import attach_new, copy_files, copy_path
+from .connection import attach_new
+from .copy_files import locked_copy
+from .problems import store_problem
 from .query import transaction
 
-__all__ = ["CopyReport", "copy_to", "replace_by_copy"]
+__all__ = ["CopyReport", "copied", "copy_to", "replace_by_copy"]
+
+# Seconds to wait for the end of the last statement of a client that was killed.
+_DETACH_PATIENCE, _DETACH_INTERVAL = 60.0, 0.1
 
 
 class CopyReport(NamedTuple):
@@ -54,7 +61,7 @@ def copy_to(connection: duckdb.DuckDBPyConnection, database: str, target: Path) 
         raise StoreError(f"{target}: exists already; give another name, or remove it first")
     if not target.absolute().parent.is_dir():
         raise StoreError(f"{target}: its folder does not exist; create it first")
-    with _copy(connection, database) as (copy, rows):
+    with copied(connection, database) as (copy, rows):
         found = CopyReport(rows, Path(database).stat().st_size, copy.stat().st_size)
         try:
             _move(copy, target)
@@ -75,7 +82,7 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
         StoreLocked: Another process opened the database meanwhile; it is unchanged.
     """
     path = Path(database).absolute()
-    with _copy(connection, database) as (copy, rows):
+    with copied(connection, database) as (copy, rows):
         connection.execute("CHECKPOINT store")
         connection.close()
         was = path.stat()
@@ -91,39 +98,61 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
             ) or Path(f"{path}.wal").exists():
                 raise StoreLocked(f"{path}: another process changed it; try again")
             found = CopyReport(rows, was.st_size, copy.stat().st_size)
-            shutil.copymode(path, copy)
             copy.replace(path)
             sync_folder(path.parent)
     return found
 
 
 @contextmanager
-def _copy(
+def copied(
     connection: duckdb.DuckDBPyConnection, database: str
 ) -> Iterator[tuple[Path, dict[str, int]]]:
-    """Copy the database to the file beside it, which is removed at the end if it was not moved."""
-    copy = copy_path(database)
-    with _locked(copy):
+    """Copy the database to the file beside it, which is removed at the end if it was not moved.
+
+    Others that copy it are waited for.
+
+    Args:
+        connection: A connection to the database.
+        database: The database's path.
+
+    Yields:
+        The copy, and its number of rows by table.
+
+    Raises:
+        StoreError: It cannot be copied.
+    """
+    with locked_copy(database) as copy:
         try:
-            with suppress(duckdb.Error):
-                # A client that was killed while it copied through this server left it attached.
-                connection.execute("DETACH DATABASE IF EXISTS copy")
-            _remove(database)
-            try:
-                rows = _make_copy(connection, copy)
-            except duckdb.Error as error:
-                raise StoreError(f"{copy}: {str(error).splitlines()[0]}") from error
-            with copy.open("rb") as file:
-                os.fsync(file.fileno())
-            yield copy, rows
-        finally:
-            _remove(database)
+            _detach_leftover(connection)
+            rows = _make_copy(connection, copy)
+        except duckdb.Error as error:
+            problem = store_problem(error, str(copy))
+            raise problem or StoreError(f"{copy}: {str(error).splitlines()[0]}") from error
+        with copy.open("rb") as file:
+            os.fsync(file.fileno())
+        yield copy, rows
+
+
+def _detach_leftover(connection: duckdb.DuckDBPyConnection) -> None:
+    """Detach the copy that a killed client has left attached, once its last statement has ended."""
+    until = time.monotonic() + _DETACH_PATIENCE
+    while True:
+        try:
+            connection.execute("DETACH DATABASE IF EXISTS copy")
+            return
+        except duckdb.Error:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_DETACH_INTERVAL)
 
 
 def _make_copy(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, int]:
     """Create the copy, without a write-ahead log, and return its number of rows by table."""
     attach_new(connection, copy, "copy")
+    log = Path(f"{copy}.wal")
     try:
+        copy.chmod(0o600)  # nothing is in it yet
+        open_private(log).close()
         with transaction(connection):
             connection.execute("COPY FROM DATABASE store TO copy (SCHEMA)")
             declare_compression(connection, "copy")
@@ -134,7 +163,7 @@ def _make_copy(connection: duckdb.DuckDBPyConnection, copy: Path) -> dict[str, i
         connection.execute("FORCE CHECKPOINT copy")
     finally:
         connection.execute("DETACH copy")
-    if Path(f"{copy}.wal").exists():
+    if log.exists() and log.stat().st_size:
         raise StoreError(f"{copy}: the copy is not complete; nothing was replaced")
     return rows
 
@@ -159,33 +188,12 @@ def _move(copy: Path, target: Path) -> None:
     except OSError:
         partial = target.with_name(f"{target.name}.partial")
         try:
-            shutil.copyfile(copy, partial)
-            with partial.open("rb") as file:
+            with copy.open("rb") as source, open_private(partial) as file:
+                shutil.copyfileobj(source, file, 1 << 20)
+                file.flush()
                 os.fsync(file.fileno())
             partial.rename(target)
         except BaseException:
             partial.unlink(missing_ok=True)
             raise
     sync_folder(target.absolute().parent)
-
-
-def _remove(database: str) -> None:
-    for path in copy_files(database):
-        path.unlink(missing_ok=True)
-
-
-@contextmanager
-def _locked(copy: Path) -> Iterator[None]:
-    """Prevent other processes from copying the same database."""
-    path = Path(f"{copy}.lock")
-    with ExitStack() as stack:
-        try:
-            stack.enter_context(exclusive_lock(path))
-        except BlockingIOError:
-            raise StoreError(
-                f"{copy}: another process is copying the database; try again later"
-            ) from None
-        try:
-            yield
-        finally:
-            path.unlink(missing_ok=True)

@@ -14,6 +14,7 @@ import duckdb
 
 from ..errors import NotAStore, StoreError
 from ..files import MEMORY
+from .copy_files import copy_files, remove_leftover_copy
 from .migrations import applied, migrate, newest
 from .private_database import create_database, private_connection, spill_folder
 from .problems import opening_problem, require_log
@@ -28,8 +29,6 @@ __all__ = [
     "attach_shard",
     "begin_sharded",
     "connect",
-    "copy_files",
-    "copy_path",
     "finish_sharded",
     "is_writable",
 ]
@@ -132,6 +131,7 @@ def _opened(
     options = f"TYPE duckdb, {_ROW_GROUPS}" if can_write else "TYPE duckdb, READ_ONLY"
     connection.execute(f"ATTACH {_quoted(name)} AS store ({options})")
     if can_write:
+        remove_leftover_copy(name)
         connection = private_connection(connection, path)
     try:
         connection.execute("USE store")
@@ -225,17 +225,6 @@ def finish_sharded(
         places = ", ".join(_quoted(folder) for folder in folders)
         connection.execute(f"SET allowed_directories = [{places}]")
     _lock(connection)
-
-
-def copy_path(name: str) -> Path:
-    """Return the only file beside a database that it may be copied to."""
-    return Path(f"{Path(name).absolute()}.copy")
-
-
-def copy_files(name: str) -> list[Path]:
-    """Return the file of `copy_path` and those that DuckDB creates beside it while it writes."""
-    copy = copy_path(name)
-    return [copy, *(Path(f"{copy}{end}") for end in (".wal", ".wal.checkpoint", ".wal.recovery"))]
 
 
 def attach_new(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:

@@ -14,7 +14,7 @@ from ..errors import StoreError, StoreLocked
 from ..files import waiting_lock
 from .agent_figures import AgentFigures
 from .archive import Archive, ArchiveReader
-from .backup import CopyReport, copy_to, replace_by_copy
+from .backup import CopyReport, copied, copy_to, replace_by_copy
 from .connection import CHECKPOINT_SIZE, LOADING_MEMORY_LIMIT, MEMORY, MEMORY_LIMIT, connect
 from .contents import StoreContents, read_contents
 from .deletion import AuditLog, Deletion
@@ -282,6 +282,16 @@ class Store:
             StoreError: The file exists or cannot be written, or the copy is not complete.
         """
         return copy_to(self._connection, self.path, Path(target))
+
+    @contextmanager
+    def copied(self) -> Iterator[Path]:
+        """Copy the database as it is now to a file that is removed at the end of the block.
+
+        Raises:
+            StoreError: It cannot be copied.
+        """
+        with copied(self._connection, self.path) as (copy, _):
+            yield copy
 
     def compact(self) -> CopyReport:
         """Replace the database by a copy without the space of deleted rows, and close it.

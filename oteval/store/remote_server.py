@@ -8,9 +8,10 @@ import os
 import socket
 import tempfile
 import threading
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,8 @@ QuestionHandler = Callable[[Mapping[str, Any]], bytes]
 _log = logging.getLogger(__name__)
 # The path of a Unix socket may have 107 bytes.
 _MAX_PATH = 100
+# Seconds between two looks at the clients whose statements are running.
+_HANGUP_INTERVAL = 0.25
 
 
 class DatabaseServer:
@@ -66,6 +69,7 @@ class DatabaseServer:
             self.path = str(Path(self._folder.name) / "db.sock")
         self._notice = {**notice, "socket": self.path, "pid": os.getpid()}
         self._lock = threading.Lock()
+        self._hangups = _HangupWatch()
         self._is_closed = False
         self.file = KeptFile(Path(database))
         self._listen()
@@ -131,7 +135,7 @@ class DatabaseServer:
             threading.Thread(target=self._serve, args=(client,), daemon=True).start()
 
     def _serve(self, client: socket.socket) -> None:
-        session = _ClientSession(self._connection, self._handler, client, self.file)
+        session = _ClientSession(self._connection, self._handler, client, self.file, self._hangups)
         try:
             while (frame := read_frame(client)) is not None:
                 session.handle(*frame)
@@ -144,6 +148,52 @@ class DatabaseServer:
             client.close()
 
 
+class _HangupWatch:
+    """Interrupts the statements of clients that have ended, so that nobody waits for them."""
+
+    def __init__(self) -> None:
+        self._busy: dict[int, tuple[socket.socket, duckdb.DuckDBPyConnection]] = {}
+        self._changed = threading.Condition()
+        self._thread: threading.Thread | None = None
+
+    @contextmanager
+    def watching(
+        self, client: socket.socket, connection: duckdb.DuckDBPyConnection
+    ) -> Iterator[None]:
+        """Interrupt the statement of a block if its client closes the connection."""
+        with self._changed:
+            self._busy[client.fileno()] = client, connection
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="hangups", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                self._busy.pop(client.fileno(), None)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                self._changed.wait_for(lambda: self._busy)
+            time.sleep(_HANGUP_INTERVAL)
+            with self._changed:
+                for client, connection in self._busy.values():
+                    if _has_hung_up(client):
+                        connection.interrupt()
+
+
+def _has_hung_up(client: socket.socket) -> bool:
+    """Return whether a client that waits for an answer has closed its end."""
+    try:
+        return not client.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+
+
 class _ClientSession:
     """The requests of one client."""
 
@@ -153,8 +203,9 @@ class _ClientSession:
         handler: QuestionHandler,
         client: socket.socket,
         file: KeptFile,
+        hangups: _HangupWatch,
     ) -> None:
-        self._parent, self._file = connection, file
+        self._parent, self._file, self._hangups = connection, file, hangups
         self._own: duckdb.DuckDBPyConnection | None = None
         self._handler = handler
         self._client = client
@@ -205,7 +256,8 @@ class _ClientSession:
         raise KeyError(f"unknown operation {operation!r}")
 
     def _executed(self, header: Mapping[str, Any]) -> list[Any]:
-        found = self._database.execute(header["query"], header["params"])
+        with self._hangups.watching(self._client, self._database):
+            found = self._database.execute(header["query"], header["params"])
         return [packed_table(found.to_arrow_table())] if found.description else []
 
     def _stream(self, header: Mapping[str, Any]) -> None:

@@ -18,23 +18,32 @@ A folder of results is a shard too; see `result_folder`.
 from __future__ import annotations
 
 import tempfile
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import NamedTuple
 
 import duckdb
 
-from ..errors import StoreError
+from ..errors import StoreError, StoreLocked
 from .connection import attach_shard, begin_sharded, finish_sharded
 from .contents import StoreContents, read_contents
 from .database import Store
+from .migrations import applied, newest
+from .problems import opening_problem
+from .progress import PendingTraces
 from .query import transaction
 from .remote_client import connect_remote
 from .result_folder import is_result_folder, read_result_folder
 from .result_views import attach_results
 
-__all__ = ["ShardedStore", "SplitTrace"]
+__all__ = ["PATIENCE", "ShardedStore", "SplitTrace", "is_up_to_date"]
+
+PATIENCE = 20.0
+"""The seconds for which a reader of several databases waits for a process that has one open."""
+_RETRY_INTERVAL = 0.05  # seconds
 
 # The distances between the numbers of two shards.
 _SEQ_STEP, _FILE_STEP = 1 << 40, 1 << 32
@@ -132,26 +141,53 @@ def _size(path: str) -> int:
 
 
 def _attach(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None:
-    """Attach a database, or a copy of it if a server has it open."""
-    remote = connect_remote(path)
-    if remote is None:
-        attach_shard(connection, path, name)
-        return
-    remote.close()
-    # Beside the database, where the copy is made: moving it then takes no time.
-    parent = Path(path).absolute().parent
+    """Attach a database, or a copy of it if a server has it open.
+
+    Others may open the database for a moment to bring it up to date, or begin to serve it.
+    """
+    until = time.monotonic() + PATIENCE
+    while True:
+        try:
+            if connect_remote(path) is not None:
+                _attach_copy(connection, path, name)
+            else:
+                attach_shard(connection, path, name)
+            return
+        except StoreLocked:
+            if time.monotonic() > until:
+                raise
+        time.sleep(_RETRY_INTERVAL)
+
+
+def _attach_copy(connection: duckdb.DuckDBPyConnection, path: str, name: str) -> None:
+    """Attach a copy of a database that a server has open."""
     try:
-        with tempfile.TemporaryDirectory(prefix=".oteval-copy-", dir=parent) as folder:
-            copy = Path(folder) / Path(path).name
-            with Store.of_server(path) as served:
-                served.backup(copy)
+        with Store.of_server(path) as served, served.copied() as copy:
             with Store(copy, create=False, served=False):
                 pass  # the newest schema
             # DuckDB keeps the file open, so its name is not needed any more.
             attach_shard(connection, str(copy), name)
     except OSError as error:
-        reason = error.strerror or error
+        parent, reason = Path(path).absolute().parent, error.strerror or error
         raise StoreError(f"{path}: cannot be copied to {parent}: {reason}") from error
+
+
+def is_up_to_date(path: str) -> bool:
+    """Return whether a database has the newest schema, and all of its traces are reconstructed.
+
+    Any number of processes can ask at once.
+
+    Raises:
+        StoreLocked: Another process has it open for writing.
+        StoreError: It cannot be opened; the subclass says why.
+    """
+    with closing(duckdb.connect()) as connection:
+        attach_shard(connection, path, "store")
+        try:
+            connection.execute("USE store")
+            return applied(connection) == newest() and not PendingTraces(connection).count()
+        except duckdb.Error as error:
+            raise opening_problem(error, path) from error
 
 
 def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:

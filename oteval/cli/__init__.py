@@ -77,9 +77,27 @@ def _status(debug: bool) -> int:
     except NothingEvaluated as error:
         return _fail(str(error), 3, debug)
     except OtevalError as error:
+        if _is_interrupt(error):
+            return _fail("interrupted; finished work is kept", _INTERRUPTED)
         return _fail(str(error), 2, debug)
     except Exception as error:
+        if _is_interrupt(error):
+            return _fail("interrupted; finished work is kept", _INTERRUPTED)
         return _fail(f"{type(error).__name__}: {error} (oteval --debug shows where)", 2, debug)
+
+
+def _is_interrupt(error: BaseException | None) -> bool:
+    """Return whether an error comes from Ctrl-C.
+
+    DuckDB turns it into an error without a class of its own, and blocks that end then may fail.
+    """
+    while error is not None:
+        if isinstance(error, KeyboardInterrupt):
+            return True
+        if isinstance(error, RuntimeError) and str(error) == "Query interrupted":
+            return True
+        error = error.__cause__ or error.__context__
+    return False
 
 
 def _fail(message: str, status: int, debug: bool = False) -> int:

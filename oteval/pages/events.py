@@ -1,6 +1,6 @@
 """Server-sent events: ``/events`` says when runs or scores have arrived, or a trace has ended.
 
-Pages then load their list again.
+Pages then load their list again. The events of a visitor end when the visitor's token is revoked.
 
 The store is asked twice a second, however many pages listen, and only while one does. A store
 that answers slowly is asked less often.
@@ -27,6 +27,7 @@ _INTERVAL = 0.5  # seconds between two questions to the store
 # The pause after a question is at least so many times as long as its answer took.
 _REST = 10
 _KEEP_ALIVE = 15.0  # seconds after which a line without meaning is sent
+_CHECK_INTERVAL = 1.0  # seconds between two questions whether a listener may still read
 _MOST_LISTENERS = 64
 
 
@@ -56,23 +57,30 @@ class StoreChanges:
         """Whether there are so many listeners that no other one is accepted."""
         return self._listeners >= _MOST_LISTENERS
 
-    async def after(self, seen: str) -> AsyncIterator[str]:
+    async def after(
+        self, seen: str, may_read: Callable[[], bool] = lambda: True
+    ) -> AsyncIterator[str]:
         """Yield the state whenever it differs from the one seen last; "" to keep a line open.
 
         Args:
             seen: The state that the listener has seen.
+            may_read: Whether the listener may still read; asked every second.
         """
+        quiet_since = time.monotonic()
         self._listeners += 1
         if self._asking is None:
             self._asking = asyncio.create_task(self._ask())
         try:
-            while not self._is_closed:
+            while not self._is_closed and may_read():
                 if self._state in ("", seen):
                     with suppress(TimeoutError):
-                        await asyncio.wait_for(self._woken.wait(), _KEEP_ALIVE)
+                        await asyncio.wait_for(self._woken.wait(), _CHECK_INTERVAL)
                 state = "" if self._state == seen else self._state
-                yield state
-                seen = state or seen
+                is_due = state or time.monotonic() - quiet_since > _KEEP_ALIVE
+                if is_due and may_read():
+                    quiet_since = time.monotonic()
+                    yield state
+                    seen = state or seen
         finally:
             self._listeners -= 1
             if not self._listeners and self._asking is not None:
@@ -114,10 +122,11 @@ def events_routes(site: Site) -> list[Route]:
         if changes.is_full:
             raise HTTPException(503, "too many pages listen for runs; reload this one by hand")
         seen = request.query_params.get("state", "")
+        may_read: Callable[[], bool] = getattr(request.state, "may_read", lambda: True)
 
         async def lines() -> AsyncIterator[str]:
             yield "retry: 3000\n\n"
-            async for state in changes.after(seen):
+            async for state in changes.after(seen, may_read):
                 yield f"data: {state}\n\n" if state else ":\n\n"
 
         return StreamingResponse(

@@ -43,7 +43,10 @@ class Doorkeeper:
         if scope["type"] != "http":
             await self._application(scope, receive, send)
             return
-        visitor = self._access.visitor(_cookie(Headers(scope=scope)))
+        cookie = _cookie(Headers(scope=scope))
+        visitor = self._access.visitor(cookie)
+        # For responses that go on after the token may have been revoked.
+        scope.setdefault("state", {})["may_read"] = lambda: self._access.visitor(cookie).may_read
         before = VISITOR.set(visitor)
         try:
             application = self._application

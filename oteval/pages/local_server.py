@@ -102,7 +102,8 @@ def _shared(store: Store, url: str) -> Iterator[None]:
     if store.is_served or store.is_read_only or not Path(store.path).is_file():
         yield
         return
-    server = store.serve(lambda _: b"", {"program": "oteval view", "http": url})
+    notice = {"program": "oteval view", "http": url, "takes_traces": False}
+    server = store.serve(lambda _: b"", notice)
     try:
         yield
     finally:

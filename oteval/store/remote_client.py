@@ -80,8 +80,7 @@ class ServerNotice:
             return cls(
                 str(entries["socket"]),
                 str(entries.get("program", "oteval serve")),
-                # Servers always name their listening process; pages have none.
-                "listener_pid" in entries,
+                bool(entries.get("takes_traces", "http" in entries)),
                 str(entries.get("http", "")),
                 str(entries.get("token", "")),
                 int(entries.get("pid", 0)),

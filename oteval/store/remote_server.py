@@ -178,10 +178,13 @@ class _HangupWatch:
             with self._changed:
                 self._changed.wait_for(lambda: self._busy)
             time.sleep(_HANGUP_INTERVAL)
-            with self._changed:
-                for client, connection in self._busy.values():
-                    if _has_hung_up(client):
-                        connection.interrupt()
+            self._interrupt_abandoned()
+
+    def _interrupt_abandoned(self) -> None:
+        with self._changed:
+            for client, connection in self._busy.values():
+                if _has_hung_up(client):
+                    connection.interrupt()
 
 
 def _has_hung_up(client: socket.socket) -> bool:

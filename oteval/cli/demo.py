@@ -15,7 +15,7 @@ from rich.text import Text
 
 from ..config import load_config
 from ..errors import InputError
-from ..files import make_folder
+from ..files import make_folder, write_private
 from ..pipeline import ScoreRun, check_gates, load, refresh
 from ..pipeline import score as score_all
 from ..show import (
@@ -66,10 +66,8 @@ def _copy(folder: Path) -> None:
         for name in ("traces", "references"):
             make_folder(folder / name)
             for entry in (source / name).iterdir():
-                with resources.as_file(entry) as path:
-                    shutil.copy(path, folder / name / entry.name)
-        with resources.as_file(source / "oteval.yaml") as path:
-            shutil.copy(path, folder / "oteval.yaml")
+                write_private(folder / name / entry.name, entry.read_bytes())
+        write_private(folder / "oteval.yaml", (source / "oteval.yaml").read_bytes())
     except OSError as error:
         raise InputError(f"{folder}: cannot be written: {error.strerror}; give --dir") from error
 

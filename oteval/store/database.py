@@ -134,6 +134,7 @@ class Store:
 
     def _use(self, path: str, connection: Any) -> None:
         self.path = path
+        self._is_read_only: bool | None = None
         self._connection = connection
         archive = ArchiveReader(connection, path)
         self.spans = Spans(connection, archive)
@@ -204,8 +205,10 @@ class Store:
     @property
     def is_read_only(self) -> bool:
         """Whether nothing can be written through this store."""
-        query = "SELECT 1 FROM duckdb_databases() WHERE database_name = 'store' AND readonly"
-        return first_row(self._connection, query) is not None
+        if self._is_read_only is None:
+            query = "SELECT 1 FROM duckdb_databases() WHERE database_name = 'store' AND readonly"
+            self._is_read_only = first_row(self._connection, query) is not None
+        return self._is_read_only
 
     @property
     def is_served(self) -> bool:
@@ -235,6 +238,10 @@ class Store:
             StoreError: The process that has the database open has ended.
         """
         server = self.server
+        if self.is_read_only:
+            raise StoreError(
+                f"{self.path}: it can only be read: its file or its folder cannot be written"
+            )
         if server is None:
             yield
             return
@@ -377,7 +384,7 @@ class Store:
         Raises:
             StoreError: The block ended with an error of DuckDB's that is the database's fault.
         """
-        problem = store_problem(error, self.path) if isinstance(error, duckdb.Error) else None
+        problem = store_problem(error, self.path) if error is not None else None
         with suppress(duckdb.Error) if error else nullcontext():
             self.close()
         if problem is not None:

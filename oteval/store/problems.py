@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from ..errors import NotAStore, StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+import duckdb
+
+from ..errors import NotAStore, OtevalError, StoreCorrupt, StoreError, StoreLocked, StoreTooNew
 
 __all__ = ["opening_problem", "require_log", "store_problem"]
 
@@ -104,10 +106,19 @@ def store_problem(error: BaseException, name: str) -> StoreError | None:
     """Return the error of one line for an error of DuckDB, or None if the database is not at fault.
 
     Args:
-        error: DuckDB's error, while the database was used.
+        error: The error while the database was used. It may have come from one of DuckDB's, for
+            instance because another thread was busy with the statement that failed.
         name: The path of the database.
     """
-    return _first_problem(_PROBLEMS, str(error), name)
+    cause: BaseException | None = error
+    while cause is not None:
+        if isinstance(cause, duckdb.Error):
+            if problem := _first_problem(_PROBLEMS, str(cause), name):
+                return problem
+        elif isinstance(cause, OtevalError):
+            return None  # it says already what is wrong
+        cause = cause.__cause__ or cause.__context__
+    return None
 
 
 def opening_problem(error: BaseException, name: str) -> StoreError:

@@ -179,7 +179,7 @@ def test_a_log_that_was_cut_off_is_no_problem(sound: Path, tmp_path: Path, kept:
     ],
 )  # fmt: skip
 def test_failures_of_a_running_command(text: str, line: str | None):
-    """A full disk and a database that cannot be written are named; our own faults are not hidden."""
+    """A full disk and a database that cannot be written are named; other faults are not hidden."""
     problem = store_problem(duckdb.Error(text), "x.duckdb")
 
     assert (problem is None) == (line is None)

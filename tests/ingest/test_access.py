@@ -63,6 +63,21 @@ def resources(running: _Running) -> list[dict[str, Any]]:
     return found
 
 
+def test_a_local_token_is_beside_the_others_and_opens_nothing():
+    """It lets send, survives a reload, and changes nothing where no token is needed."""
+    access = Access([Token("s", digest_of("sender"))])
+    local = access.admit_local()
+    access.replace([Token("s", digest_of("other"))])
+    assert access.admit_sender(f"Bearer {local}").name == "local"
+    assert not Access([Token("r", digest_of("x"), "read")]).needs("ingest")
+    reading = Access([Token("r", digest_of("x"), "read")])
+    with pytest.raises(RequestRefused):
+        reading.admit_reader(f"Bearer {reading.admit_local()}")
+    empty = Access()
+    empty.admit_local()
+    assert (empty.needs("ingest"), empty.tokens) == (False, ())
+
+
 def test_a_token_sets_its_attributes(start: Callable[[Access], _Running]):
     """The token's service and tenant replace those that the sender claims, in every protocol."""
     running = start(Access([SHOP]))

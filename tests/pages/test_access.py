@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from oteval.ingest.receiver.auth import Access, Token, digest_of
-from oteval.pages.access import PageAccess, cookie_name
+from oteval.pages.access import PageAccess, Visitor, cookie_name
 from oteval.store import Store
 from oteval.web_guard import is_own_origin
 
@@ -44,6 +44,27 @@ def test_a_page_leads_to_the_login_page_and_back(shop: Store, pages: ShowPages):
     shown = client.get("/runs")
     assert shown.status_code == 200
     assert "eve" in shown.text
+
+
+def test_events_end_with_the_token(shop: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch):
+    """The answer that was begun before the token was revoked ends."""
+    monkeypatch.setattr("oteval.pages.events._CHECK_INTERVAL", 0.0)
+    access = tokens()
+    client = pages(shop, access=PageAccess(access))
+    client.post("/login", data={"token": READ}, headers=ORIGIN)
+    asked = []
+
+    def visitor(self: PageAccess, cookie: str) -> Visitor:
+        asked.append(cookie)
+        if len(asked) == 5:  # in the middle of the answer
+            access.replace(one for one in tokens().tokens if one.name != "eve")
+        return found(self, cookie)
+
+    found = PageAccess.visitor
+    monkeypatch.setattr(PageAccess, "visitor", visitor)
+    assert client.get("/events").text.startswith("retry: 3000")  # a stream that ends
+    assert len(asked) >= 5
+    assert client.get("/events").status_code == 401
 
 
 def test_nothing_is_shown_without_a_session(shop: Store, pages: ShowPages):

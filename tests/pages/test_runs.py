@@ -344,6 +344,19 @@ async def test_lines_end_when_the_server_stops():
     assert await anext(lines, "ended") == "ended"
 
 
+async def test_lines_end_when_the_listener_may_no_longer_read(monkeypatch: pytest.MonkeyPatch):
+    """A revoked token ends the events that were asked for before, also while nothing happens."""
+    monkeypatch.setattr("oteval.pages.events._CHECK_INTERVAL", 0.0)
+    states: asyncio.Queue[str] = asyncio.Queue()
+    changes = StoreChanges(states.get, interval=0)
+    answers = iter([True, True, True, False])
+    lines = changes.after("", lambda: next(answers, False))
+    states.put_nowait("1.0")
+    assert [state async for state in lines] in (["1.0"], [])
+    states.put_nowait("2.0")
+    assert await anext(changes.after("", lambda: False), "ended") == "ended"
+
+
 def test_a_search_that_stops_says_how_far_it_looked(
     store: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
 ):

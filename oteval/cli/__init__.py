@@ -89,7 +89,7 @@ def _status(debug: bool) -> int:
 def _is_interrupt(error: BaseException | None) -> bool:
     """Return whether an error comes from Ctrl-C.
 
-    DuckDB turns it into an error without a class of its own, and blocks that end then may fail.
+    DuckDB turns it into a plain `RuntimeError`, and blocks that end then may fail.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):

@@ -44,7 +44,7 @@ def locked_copy(name: str) -> Iterator[Path]:
         name: The path of the database.
 
     Yields:
-        The path of the copy. There is no file yet; one that is there at the end is removed.
+        The path of the copy, which is missing. A file that is there at the end is removed.
 
     Raises:
         StoreError: Another process copies the database for minutes, or the folder cannot be

@@ -1,4 +1,4 @@
-"""One line for each way in which a database fails: what is wrong with it, and the remedy.
+"""One line for each way in which a database fails: the cause, and the remedy.
 
 DuckDB's errors are told apart by their text, because a remote connection has only that. The text
 may hold the path of the database, so that the patterns are whole phrases.
@@ -54,7 +54,7 @@ _PROBLEMS = (
     _problem(
         r"No space left on device|Disk quota exceeded|File too large",
         StoreError,
-        "the disk is full; free some space, and repeat the command (what was stored is kept)",
+        "the disk is full; free some space, and repeat the command (stored rows are kept)",
     ),
     _problem(r"Failure while replaying WAL", StoreCorrupt, _LOG_PROBLEM),
     _problem(
@@ -116,7 +116,7 @@ def store_problem(error: BaseException, name: str) -> StoreError | None:
             if problem := _first_problem(_PROBLEMS, str(cause), name):
                 return problem
         elif isinstance(cause, OtevalError):
-            return None  # it says already what is wrong
+            return None  # it names the cause already
         cause = cause.__cause__ or cause.__context__
     return None
 

@@ -23,7 +23,7 @@ from ..jsontext import canonical, dumps, loads_exact
 from ..model import RecordedAnswer
 from ..serialization import to_jsonable
 from .divergence import Divergence
-from .request_key import is_same_text
+from .redacted_text import is_same_text
 
 __all__ = ["AgentAnswers"]
 

@@ -51,7 +51,8 @@ class Exchange:
     Attributes:
         method: The request's method.
         url: The request's URL; secret query values are replaced.
-        request_headers: The request's headers that are safe to keep, with lower-case names.
+        request_headers: The request's headers with lower-case names. Values that may be secret are
+            missing, or replaced by a checksum; see `oteval.wire.request_headers`.
         request_body: The request's body.
         status: The response's status; 0 if no response came.
         response_headers: The response's headers that are safe to keep, with lower-case names.
@@ -63,6 +64,7 @@ class Exchange:
         trace_id: The id of the trace that the request belongs to, or "".
         span_id: The id of the span in which the request was made, or "".
         is_in_agent: Whether an agent of the session made it, rather than the code around it.
+        has_all_headers: Whether `request_headers` has every header that a replay compares.
     """
 
     method: str
@@ -79,6 +81,7 @@ class Exchange:
     trace_id: str = ""
     span_id: str = ""
     is_in_agent: bool = False
+    has_all_headers: bool = False
 
     @property
     def response_body(self) -> bytes:

@@ -48,8 +48,10 @@ from .recorded_exchanges import RecordedExchanges
 from .recorded_executions import asked_executions
 from .recorded_requests import RecordedEntry, RecordedRequests
 from .recorded_tools import RecordedTools
+from .request_key import RequestKey
 from .tool_gate import ToolGate
 from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
+from .wire_requests import WireRequest
 
 __all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled", "normalizer"]
 
@@ -243,7 +245,7 @@ class Player:
         with self._lock:
             if api is None:
                 return self._exchanges.has(request)
-            return self._requests.expects(self._requests.key_of(parsed(api, request)))
+            return self._requests.expects(self._key_of(parsed(api, request), request))
 
     @property
     def is_finished(self) -> bool:
@@ -391,7 +393,7 @@ class Player:
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
         asked = parsed(api, request)
         self._note_other_results(asked)
-        key = self._requests.key_of(asked)
+        key = self._key_of(asked, request)
         entry = self._requests.take(key)
         if entry is not None:
             swapped = self._requests.swapped_results(entry, key, asked)
@@ -429,6 +431,10 @@ class Player:
         self.require_answered(offered_tools(request.body))
         self._live += 1
         return live_answer()
+
+    def _key_of(self, asked: RecordedRequest, request: HttpRequest) -> RequestKey:
+        wire = WireRequest(request.method, request.url, request.headers, request.body)
+        return self._requests.key_of(asked, wire)
 
     def _model_answer(
         self, entry: RecordedEntry, asked: RecordedRequest, api: ModelApi

@@ -17,6 +17,7 @@ from ..patterns import Pattern
 from .canonical_messages import CanonicalReader, ResultOrder
 from .divergence import Divergence
 from .request_key import RequestKey, difference, key_of
+from .wire_requests import WireRequest
 
 __all__ = ["RecordedEntry", "RecordedRequests"]
 
@@ -56,7 +57,7 @@ class RecordedRequests:
         self._normalize = normalize
         self._reader = CanonicalReader(normalize)
         self._entries = [
-            RecordedEntry(number, call, self.key_of(call.request))
+            RecordedEntry(number, call, self.key_of(call.request, _wire_request(call)))
             for number, call in enumerate(calls, 1)
         ]
         self._tools = tools
@@ -81,9 +82,14 @@ class RecordedRequests:
             default=0,
         )
 
-    def key_of(self, request: RecordedRequest) -> RequestKey:
-        """Return the key of a request."""
-        return key_of(request, self._normalize, self._reader)
+    def key_of(self, request: RecordedRequest, wire: WireRequest | None) -> RequestKey:
+        """Return the key of a request.
+
+        Args:
+            request: The request.
+            wire: The HTTP request, or None if it was not recorded.
+        """
+        return key_of(request, self._normalize, self._reader, wire)
 
     def take(self, key: RequestKey) -> RecordedEntry | None:
         """Return the call that answers a request, and use it up; None if there is none."""
@@ -98,11 +104,9 @@ class RecordedRequests:
 
     def _find(self, key: RequestKey) -> RecordedEntry | None:
         unused = self.unused
-        found = next((entry for entry in unused if entry.key == key), None)
-        if found is None:
-            # Equal, but for parts that the recording lacks or has redacted.
-            found = next((e for e in unused if difference(e.key, key) is None), None)
-        return found
+        # Those with another key are equal but for parts that the recording lacks or has redacted.
+        likely = sorted(unused, key=lambda entry: entry.key != key)
+        return next((entry for entry in likely if difference(entry.key, key) is None), None)
 
     def intended(self, key: RequestKey) -> RecordedEntry | None:
         """Return the unused call that a request without an equal one stands for."""
@@ -193,6 +197,10 @@ class RecordedRequests:
         key = (asked.name, canonical(asked.arguments))
         without_id = (tool for tool in timed if not tool.call_id)
         return next((t for t in without_id if (t.name, canonical(t.arguments)) == key), None)
+
+
+def _wire_request(call: RecordedModelCall) -> WireRequest | None:
+    return None if call.exchange is None else WireRequest.of_exchange(call.exchange)
 
 
 def _overlap(one: RecordedToolCall | None, other: RecordedToolCall | None) -> bool:

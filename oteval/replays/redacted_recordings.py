@@ -24,6 +24,7 @@ from ..model import (
     ToolCall,
 )
 from ..redaction.secrets import SecretRedactor, request_secrets
+from ..wire.request_headers import recorded_headers
 
 __all__ = ["redacted_recording"]
 
@@ -160,7 +161,7 @@ class _Redaction:
     def exchange(self, exchange: Exchange) -> Exchange:
         """Return an exchange without secrets, and with headers that are known to be safe only."""
         redactor = self._redactor
-        request_headers = redactor.headers(exchange.request_headers.items())
+        request_headers = recorded_headers(exchange.request_headers.items(), redactor)
         headers = redactor.headers(exchange.response_headers.items())
         pieces = redactor.pieces(
             [chunk.data for chunk in exchange.chunks], headers.get("content-type", "")

@@ -6,10 +6,11 @@ Two requests are equal if they mean the same to the model:
   equal in any order; `RequestKey.result_orders` keeps it.
 - Arguments, and tool results that are JSON, are equal as JSON. Other texts are equal exactly.
 - ``developer`` is ``system``; a list with one text is that text; reasoning does not count.
-- Tools are equal in any order, with equal descriptions and schemas.
-- Settings that identify the user or the request, or change only the transport, do not count.
+- Tools are equal with equal descriptions and schemas, in the same order.
+- Options are equal as JSON; the id of a stored request does not count.
 
-A request that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
+Two requests that were sent over HTTP are then compared as a whole, see `wire_requests`. A request
+that was rebuilt from a trace is *partial*: it is compared as far as the trace has it.
 A value that was redacted when it was recorded equals any value, see `redacted_text`. Patterns
 (``--normalize``) replace variable parts of texts on both sides.
 """
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import zip_longest
-from typing import Any, Literal
+from typing import Any
 
 from ..evaluators.checks.definitions import schemas_of
 from ..jsontext import canonical, restore
@@ -35,8 +36,15 @@ from .canonical_messages import (
     ResultOrder,
     without_variable_parts,
 )
-from .normalization import suggest_normalization
 from .redacted_text import is_same_text
+from .request_differences import (
+    DifferenceKind,
+    RequestDifference,
+    shortened,
+    suggestion_for,
+)
+from .whole_bodies import ID_OPTIONS, without_random_key
+from .wire_requests import WireRequest, wire_differences
 
 __all__ = [
     "DifferenceKind",
@@ -47,18 +55,6 @@ __all__ = [
     "key_of",
 ]
 
-DifferenceKind = Literal["prompt", "tool_call", "tool_result", "tool_schema", "model", "settings"]
-
-# Settings that say who asks, how the answer is sent, or where the provider keeps state. The history
-# of a request that continues a stored one is compared, not the id of that.
-_IGNORED_SETTINGS = frozenset(
-    {
-        *("background", "conversation", "include", "metadata", "previous_response_id"),
-        *("prompt_cache_key", "prompt_cache_options", "prompt_cache_retention"),
-        *("safety_identifier", "service_tier", "store", "stream", "stream_options", "user"),
-    }
-)
-
 
 @dataclass(frozen=True)
 class RequestKey:
@@ -68,8 +64,8 @@ class RequestKey:
         api: The API; "" for a partial request.
         model: The model.
         messages: The messages.
-        tools: The canonical JSON of the definitions of the tools, by name; None where the
-            definition has no schema.
+        tools: The canonical JSON of the definitions of the tools, by name and in their order; None
+            where the definition has no schema.
         response_format: The canonical JSON of the requested format, or "".
         settings: The canonical JSON of the settings that count, by name.
         result_orders: The order of the results of each message with several calls. It does not
@@ -77,6 +73,7 @@ class RequestKey:
         indexes: The index of each message in the request. It does not count either.
         request: The request itself. It does not count either.
         normalize: The patterns of texts that do not count.
+        wire: The HTTP request, or None. It does not count when keys are compared.
     """
 
     api: str
@@ -89,6 +86,7 @@ class RequestKey:
     indexes: tuple[int, ...] = field(default=(), compare=False, repr=False)
     request: RecordedRequest = field(default_factory=RecordedRequest, compare=False, repr=False)
     normalize: tuple[Pattern, ...] = field(default=(), compare=False, repr=False)
+    wire: WireRequest | None = field(default=None, compare=False, repr=False)
 
     @property
     def is_continuation(self) -> bool:
@@ -118,33 +116,11 @@ class RequestKey:
         return self.request.messages[self.indexes[place]]
 
 
-@dataclass(frozen=True)
-class RequestDifference:
-    """A difference of two requests.
-
-    Attributes:
-        kind: The kind.
-        summary: One line for people.
-        path: The part that differs, such as ``messages[1].content`` or ``settings.temperature``.
-        message: The index of the message that differs, or None.
-        recorded: The recorded part: a `Message`, a text or plain JSON; None if there is none.
-        actual: The actual part, likewise.
-        suggestion: How to allow the difference, or "".
-    """
-
-    kind: DifferenceKind
-    summary: str
-    path: str
-    message: int | None = None
-    recorded: Any = None
-    actual: Any = None
-    suggestion: str = ""
-
-
 def key_of(
     request: RecordedRequest,
     normalize: Sequence[Pattern] = (),
     reader: CanonicalReader | None = None,
+    wire: WireRequest | None = None,
 ) -> RequestKey:
     """Return the canonical form of a request.
 
@@ -153,9 +129,9 @@ def key_of(
         normalize: Patterns of texts that do not count.
         reader: Reads the messages; one with the same patterns that has read similar requests is
             faster.
+        wire: The HTTP request, or None.
     """
     found = (reader or CanonicalReader(normalize)).read(request.messages)
-    settings = {k: v for k, v in request.settings.items() if k not in _IGNORED_SETTINGS}
     answer_format = request.response_format
     return RequestKey(
         api=request.api,
@@ -163,12 +139,21 @@ def key_of(
         messages=found.messages,
         tools=_tools(request.tools, normalize),
         response_format="" if answer_format is None else canonical(answer_format),
-        settings=tuple((name, canonical(settings[name])) for name in sorted(settings)),
+        settings=tuple(_settings(request, normalize)),
         result_orders=found.result_orders,
         indexes=found.indexes,
         request=request,
         normalize=tuple(normalize),
+        wire=wire,
     )
+
+
+def _settings(request: RecordedRequest, normalize: Sequence[Pattern]) -> Iterator[tuple[str, str]]:
+    """Yield the options of a request that count, by name."""
+    settings = {**request.settings, **({"stream": True} if request.is_stream else {})}
+    for name in sorted(settings.keys() - ID_OPTIONS):
+        text = without_variable_parts(canonical(settings[name]), normalize)
+        yield name, without_random_key(text) if name == "prompt_cache_key" else text
 
 
 def _tools(
@@ -190,7 +175,7 @@ def _tools(
             found[name] = without_variable_parts(canonical(shown), normalize)
         else:  # A tool that the provider runs.
             found[kind] = without_variable_parts(canonical(tool), normalize)
-    return tuple(sorted(found.items()))
+    return tuple(found.items())
 
 
 def difference(recorded: RequestKey, actual: RequestKey) -> RequestDifference | None:
@@ -207,8 +192,13 @@ def differences(recorded: RequestKey, actual: RequestKey) -> list[RequestDiffere
 
 
 def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
-    if recorded == actual:
-        return
+    if recorded != actual:
+        yield from _of_meaning(recorded, actual)
+    if recorded.wire is not None and actual.wire is not None and not recorded.is_partial:
+        yield from wire_differences(recorded.wire, actual.wire, recorded.normalize)
+
+
+def _of_meaning(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:
     yield from _of_messages(recorded, actual)
     yield from _of_tools(recorded, actual)
     yield from _of_settings(recorded, actual)
@@ -301,7 +291,7 @@ def _changed(recorded: RequestKey, actual: RequestKey, place: int) -> RequestDif
             index,
             before,
             after,
-            _suggestion(canonical(one.calls), canonical(other.calls)),
+            suggestion_for(canonical(one.calls), canonical(other.calls)),
         )
     if one.text != other.text:
         text = f"message {index} ({after.role}): the text differs"
@@ -323,7 +313,7 @@ def _text_difference(
     kind: DifferenceKind, summary: str, index: int, recorded: str, actual: str
 ) -> RequestDifference:
     path = f"messages[{index}].content"
-    suggestion = _suggestion(recorded, actual)
+    suggestion = suggestion_for(recorded, actual)
     return RequestDifference(kind, summary, path, index, recorded, actual, suggestion)
 
 
@@ -376,8 +366,12 @@ def _of_tools(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDiffe
         elif one != other and not (recorded.is_partial and _is_definition(one, other)):
             summary = f"the definition of tool {name!r} differs"
             before, after = (None if text is None else restore(text) for text in (one, other))
-            hint = _suggestion(one, other)
+            hint = suggestion_for(one, other)
             yield RequestDifference("tool_schema", summary, path, None, before, after, hint)
+    order, new_order = list(known), list(offered)
+    if not recorded.is_partial and order != new_order and sorted(order) == sorted(new_order):
+        summary = "the order of the tool definitions differs"
+        yield RequestDifference("tool_schema", summary, "tools", None, order, new_order)
 
 
 def _is_definition(recorded: str | None, actual: str | None) -> bool:
@@ -411,11 +405,7 @@ def _of_settings(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDi
         before, after = (restore(text) if text else None for text in (one, other))
         name = path.removeprefix("settings.")
         summary = f"{name} is {other or 'not set'} instead of {one or 'not set'}"
-        yield RequestDifference("settings", _cut(summary), path, None, before, after)
-
-
-def _cut(summary: str) -> str:
-    return summary if len(summary) <= 200 else f"{summary[:199]}…"
+        yield RequestDifference("settings", shortened(summary), path, None, before, after)
 
 
 def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
@@ -426,8 +416,3 @@ def _is_model(recorded: RequestKey, actual: RequestKey) -> bool:
         return False
     one, other = (name.rpartition("/")[2] for name in (recorded.model, actual.model))
     return one.startswith(other) or other.startswith(one)
-
-
-def _suggestion(recorded: str | None, actual: str | None) -> str:
-    pattern = suggest_normalization(recorded or "", actual or "")
-    return f"--normalize '{pattern}' allows this difference" if pattern else ""

@@ -163,9 +163,11 @@ class ReplayServer:
 
     async def _answer(self, request: Request) -> Response:
         body = await request.body()
+        path, query = request.url.path, request.url.query
         asked = HttpRequest(
             method=request.method,
-            url=str(request.url),
+            # The address is this endpoint's, not the one that the agent would ask.
+            url=f"{path}?{query}" if query else path,
             headers={key.lower(): value for key, value in request.headers.items()},
             body=body,
         )

@@ -70,6 +70,7 @@ def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
         "url": exchange.url,
         "request": {
             "headers": dict(exchange.request_headers),
+            **({"all_headers": True} if exchange.has_all_headers else {}),
             **_payload(exchange.request_body),
         },
         "start_ns": exchange.start_ns,
@@ -117,6 +118,7 @@ def from_log(record: LogRecord) -> Exchange | None:
         method=reader.get("method", str),
         url=reader.get("url", str),
         request_headers=request.headers(),
+        has_all_headers=request.flag("all_headers"),
         request_body=request.payload(),
         status=response.get("status", int) if response else 0,
         response_headers=response.headers() if response else {},
@@ -157,6 +159,9 @@ class _Reader:
         if not isinstance(value, Mapping):
             raise self._error(name, "is missing or damaged")
         return _Reader(value, f"{self._path}{name}.", self.subject())
+
+    def flag(self, name: str) -> bool:
+        return self._fields.get(name) is True
 
     def headers(self) -> dict[str, str]:
         value = self._fields.get("headers") or {}

@@ -34,6 +34,7 @@ from ..redaction.secrets import SecretRedactor, credentials, request_secrets, re
 from .events import to_event
 from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker
+from .request_headers import recorded_headers
 from .requests_adapter import CLIENT_EXTENSION, TELEMETRY_PATHS
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
@@ -390,7 +391,7 @@ class _OpenExchange:
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
         secrets = request_secrets(self._headers, self._url) | PROCESS_SECRETS.secrets
         redactor = self._redactor.with_secrets(secrets | response_secrets(self._response_headers))
-        request_headers = redactor.headers(self._headers)
+        request_headers = recorded_headers(self._headers, redactor)
         sent = self._request_body(request_headers)
         sent_type = request_headers.get("content-type", "")
         request_body = redactor.body(sent, sent_type)
@@ -404,6 +405,7 @@ class _OpenExchange:
             method=self._method,
             url=redactor.url(self._url),
             request_headers=request_headers,
+            has_all_headers=True,
             request_body=request_body,
             status=self._status,
             response_headers=response_headers,

@@ -1,15 +1,19 @@
 """The recorded HTTP exchanges besides model calls, such as those of tools.
 
-A request is answered by the first exchange with the same method, URL and body that has not been
-used. The order of query parameters and of keys in JSON is irrelevant. Secrets of a request are
+A request is answered by the first exchange with the same method, URL, headers and body that has not
+been used. Some headers may differ, see `oteval.wire.request_headers`, and so may a port of this
+machine that the system chose. The order of query parameters and of keys in JSON is irrelevant, and
+so is the random text that divides the parts of a body. Secrets of a request are
 replaced before it is compared, as they were when the exchange was recorded. Recorded text that was
 redacted equals any text: the agent's process knew further secrets, such as those of other requests.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from ..jsontext import canonical, loads
@@ -20,9 +24,12 @@ from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import HttpRequest
 from .redacted_text import is_same_text
+from .request_differences import RequestDifference
+from .wire_requests import WireRequest, header_differences, plain_address
 
 __all__ = ["RecordedExchanges"]
 
+_BOUNDARY = re.compile(r"^multipart/.*;\s*boundary=\"?([^\";]+)", re.IGNORECASE)
 _SERVED = (
     "only requests to /chat/completions, /responses, /v1/messages, :generateContent and "
     "/converse are answered without a recorded HTTP exchange"
@@ -34,6 +41,7 @@ class _ExchangeEntry:
     exchange: Exchange
     target: tuple[str, str]
     body: str
+    wire: WireRequest
     is_used: bool = False
 
 
@@ -57,7 +65,12 @@ class RecordedExchanges:
         self._can_pass = can_pass
         self._redactor = SecretRedactor() if exchanges else None
         self._entries = [
-            _ExchangeEntry(one, self._target(one.method, one.url), self._recorded_body(one))
+            _ExchangeEntry(
+                one,
+                self._target(one.method, one.url),
+                self._recorded_body(one),
+                WireRequest.of_exchange(one),
+            )
             for one in exchanges
         ]
 
@@ -82,21 +95,39 @@ class RecordedExchanges:
 
     def take(self, request: HttpRequest) -> Exchange | None:
         """Return the exchange that answers a request, and use it up; None if there is none."""
-        target, body = self._key(request)
-        for entry in self._entries:
-            if not entry.is_used and entry.target == target and is_same_text(entry.body, body):
-                entry.is_used = True
-                return entry.exchange
-        return None
+        return self._use(
+            entry
+            for entry in self._with_target_and_body(request)
+            if self._header_difference(entry.wire, request) is None
+        )
 
     def intended(self, request: HttpRequest) -> Exchange | None:
-        """Return the unused exchange with the same method and URL, and use it up."""
+        """Return the unused exchange with the same method and URL, and use it up.
+
+        Of several, it is one with the same body.
+        """
         target, _ = self._key(request)
+        same_target = (each for each in self._entries if each.target == target)
+        return self._use(chain(self._with_target_and_body(request), same_target))
+
+    def _with_target_and_body(self, request: HttpRequest) -> Iterator[_ExchangeEntry]:
+        target, body = self._key(request)
         for entry in self._entries:
-            if not entry.is_used and entry.target == target:
-                entry.is_used = True
-                return entry.exchange
-        return None
+            if entry.target == target and is_same_text(entry.body, body):
+                yield entry
+
+    def _use(self, entries: Iterable[_ExchangeEntry]) -> Exchange | None:
+        entry = next((entry for entry in entries if not entry.is_used), None)
+        if entry is None:
+            return None
+        entry.is_used = True
+        return entry.exchange
+
+    def _header_difference(
+        self, recorded: WireRequest, request: HttpRequest
+    ) -> RequestDifference | None:
+        actual = WireRequest(request.method, request.url, request.headers, request.body)
+        return next(header_differences(recorded, actual, self._normalize), None)
 
     def divergence(self, recorded: Exchange | None, request: HttpRequest) -> Divergence:
         """Return the divergence of a request that is not recorded.
@@ -106,6 +137,18 @@ class RecordedExchanges:
             request: The request.
         """
         shown = f"{request.method} {shown_url(request.url)}"
+        if recorded is not None and is_same_text(
+            self._recorded_body(recorded), self._key(request)[1]
+        ):
+            header = self._header_difference(WireRequest.of_exchange(recorded), request)
+            if header is not None:
+                return Divergence(
+                    "header",
+                    f"{shown}: {header.summary}",
+                    recorded=header.recorded,
+                    actual=header.actual,
+                    suggestion=header.suggestion,
+                )
         if recorded is not None:
             return Divergence(
                 "extra_call",
@@ -126,7 +169,7 @@ class RecordedExchanges:
         if self._redactor is None:
             return ""
         kind = exchange.request_headers.get("content-type", "")
-        return self._body(self._redactor.body(exchange.request_body, kind))
+        return self._body(self._redactor.body(exchange.request_body, kind), kind)
 
     def _key(self, request: HttpRequest) -> tuple[tuple[str, str], str]:
         """Return the target and the body of a request, without secrets."""
@@ -135,10 +178,12 @@ class RecordedExchanges:
         redactor = self._redactor.with_secrets(
             request_secrets(request.headers.items(), request.url)
         )
-        body = redactor.body(request.body, request.headers.get("content-type", ""))
-        return self._target(request.method, redactor.url(request.url)), self._body(body)
+        kind = request.headers.get("content-type", "")
+        body = self._body(redactor.body(request.body, kind), kind)
+        return self._target(request.method, redactor.url(request.url)), body
 
     def _target(self, method: str, url: str) -> tuple[str, str]:
+        url = plain_address(url)
         try:
             parts = urlsplit(url)
         except ValueError:  # such as a user that was replaced by text in brackets
@@ -147,11 +192,13 @@ class RecordedExchanges:
         bare = urlunsplit((parts.scheme, parts.netloc, parts.path, query, ""))
         return method.upper(), self._normalized(bare)
 
-    def _body(self, body: bytes) -> str:
+    def _body(self, body: bytes, content_type: str) -> str:
         try:
             text = canonical(loads(body))
         except ValueError:
             text = body.decode("latin-1")
+        if (boundary := _BOUNDARY.search(content_type)) is not None:
+            text = text.replace(boundary[1], "boundary")
         return self._normalized(text)
 
     def _normalized(self, text: str) -> str:

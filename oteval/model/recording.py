@@ -65,6 +65,8 @@ class Exchange:
         span_id: The id of the span in which the request was made, or "".
         is_in_agent: Whether an agent of the session made it, rather than the code around it.
         has_all_headers: Whether `request_headers` has every header that a replay compares.
+        thread: A label of the process, the thread and the asynchronous task in which the request
+            was made, or "".
     """
 
     method: str
@@ -82,6 +84,7 @@ class Exchange:
     span_id: str = ""
     is_in_agent: bool = False
     has_all_headers: bool = False
+    thread: str = ""
 
     @property
     def response_body(self) -> bytes:
@@ -174,6 +177,7 @@ class RecordedToolCall:
         returned: The form in which the value that the tool returned was recorded with its type: its
             encoded text, or how the text of the result is read; None if its type is not known.
         raised: The encoded text of the exception that the tool raised, likewise.
+        thread: A label of the thread and the task in which it was called, or "".
     """
 
     name: str
@@ -190,6 +194,7 @@ class RecordedToolCall:
     is_decorated: bool = False
     returned: str | None = None
     raised: str | None = None
+    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True)

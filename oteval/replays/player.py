@@ -48,6 +48,7 @@ from .recorded_exchanges import RecordedExchanges
 from .recorded_executions import asked_executions
 from .recorded_requests import RecordedEntry, RecordedRequests
 from .recorded_tools import RecordedTools
+from .replay_order import ReplayOrder
 from .request_key import RequestKey
 from .tool_gate import ToolGate
 from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
@@ -185,6 +186,7 @@ class Player:
             normalized=normalizer(patterns),
         )
         self._executed = ExecutedTools(recording.tool_calls)
+        self._order = ReplayOrder(recording, self._requests.keys)
         # Without spans of tools, such as in a cassette, the recording lacks those that no model
         # asked for. If they run, their results are compared in the next request.
         self._compares_tools = tools == "recorded" or any(
@@ -266,6 +268,8 @@ class Player:
             self._results.answered(name)
             if match.divergence is not None and self._compares_tools:
                 self.diverge(match.divergence)
+            if match.call is not None and match.divergence is None:
+                self._note_order(match.call)
             # The model calls of an agent that is used as a tool are replayed themselves.
             is_run = self.tools == "run" or (self._gate is not None and self._gate.runs(name))
             if is_run or (match.call is not None and match.call.runs_agent):
@@ -276,6 +280,12 @@ class Player:
                 return match.call
             text = f"oteval replay: the recording has no result of {name} with these arguments"
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
+
+    def _note_order(self, recorded: RecordedModelCall | RecordedToolCall | Exchange) -> None:
+        """Note that a recorded event has come; it is a divergence if it should have come before."""
+        divergence = self._order.arrived(recorded)
+        if divergence is not None:
+            self.diverge(divergence)
 
     def skip(self, request: HttpRequest) -> None:
         """Count a recorded request as made although it gets no recorded answer."""
@@ -398,6 +408,7 @@ class Player:
         if entry is not None:
             swapped = self._requests.swapped_results(entry, key, asked)
             if swapped is None:
+                self._note_order(entry.call)
                 return self._model_answer(entry, asked, api)
             divergence = swapped
         else:
@@ -474,6 +485,7 @@ class Player:
     def _exchange(self, request: HttpRequest) -> HttpAnswer:
         found = self._exchanges.take(request)
         if found is not None:
+            self._note_order(found)
             return self._exchange_answer(found)
         intended = self._exchanges.intended(request)
         noted = self.diverge(self._exchanges.divergence(intended, request))

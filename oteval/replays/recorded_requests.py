@@ -66,6 +66,11 @@ class RecordedRequests:
         return len(self._entries)
 
     @property
+    def keys(self) -> list[RequestKey]:
+        """The keys of all calls, in their order."""
+        return [entry.key for entry in self._entries]
+
+    @property
     def unused(self) -> list[RecordedEntry]:
         """The calls that have answered no request."""
         return [entry for entry in self._entries if not entry.is_used]

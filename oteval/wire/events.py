@@ -77,6 +77,8 @@ def to_event(exchange: Exchange, omitted: str = "") -> ExchangeEvent:
         "end_ns": exchange.end_ns,
         "complete": exchange.is_complete,
     }
+    if exchange.thread:
+        body["thread"] = exchange.thread
     if exchange.status:
         body["response"] = {
             "status": exchange.status,
@@ -129,6 +131,7 @@ def from_log(record: LogRecord) -> Exchange | None:
         end_ns=reader.get("end_ns", int),
         trace_id=record.trace_id,
         span_id=record.span_id,
+        thread=reader.get("thread", str) if "thread" in record.body else "",
     )
 
 

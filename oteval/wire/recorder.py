@@ -35,6 +35,7 @@ from .events import to_event
 from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker
 from .request_headers import recorded_headers
+from .requesting_thread import running_thread
 from .requests_adapter import CLIENT_EXTENSION, TELEMETRY_PATHS
 
 __all__ = ["MAX_BODY", "ExchangeRecorder", "WireRecorder"]
@@ -302,6 +303,7 @@ class _OpenExchange:
         self._request = request
         self._method, self._url = request.method, str(request.url)
         self._headers = request.headers.multi_items()
+        self._thread = running_thread()
         # Now, so that spans that end meanwhile lose them as well.
         PROCESS_SECRETS.add(credentials(self._headers))
         self._redactor = redactor
@@ -418,6 +420,7 @@ class _OpenExchange:
             is_complete=is_complete or (not error and self._was_read()),
             start_ns=self._start_ns,
             end_ns=end_ns,
+            thread=self._thread,
         )
 
     def _request_body(self, headers: dict[str, str]) -> bytes:

@@ -1,0 +1,118 @@
+"""The order of a replay's model calls, tools and requests, compared with the recording."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Iterator, Sequence
+from itertools import pairwise
+
+from ..model import Exchange, RecordedModelCall, RecordedToolCall, Recording
+from ..text import shown_url
+from .divergence import Divergence
+from .recorded_order import HappenedBefore, RecordedEvent
+from .request_key import RequestKey
+
+__all__ = ["ReplayOrder"]
+
+# Only their order in the agent counts: others are often cached, or sent in the background.
+_READING = ("GET", "HEAD", "OPTIONS")
+_Recorded = RecordedModelCall | RecordedToolCall | Exchange
+
+
+class ReplayOrder:
+    """Checks the order in which the recorded events of a session come.
+
+    Args:
+        recording: The recording.
+        keys: The keys of the requests of its model calls.
+    """
+
+    def __init__(self, recording: Recording, keys: Sequence[RequestKey]) -> None:
+        events = list(_events(recording, keys))
+        self._indexes = {id(recorded): index for index, (recorded, _) in enumerate(events)}
+        self._recorded = [recorded for recorded, _ in events]  # so that their ids stay theirs
+        self._order = HappenedBefore([event for _, event in events])
+        self._events = [event for _, event in events]
+
+    def arrived(self, recorded: _Recorded) -> Divergence | None:
+        """Note that an event has begun in the replay.
+
+        Args:
+            recorded: The model call, the tool or the exchange of the recording.
+
+        Returns:
+            The divergence if it comes too late, or None.
+        """
+        index = self._indexes.get(id(recorded))
+        early = None if index is None else self._order.arrived(index)
+        if index is None or early is None:
+            return None
+        late = self._events[index]
+        number = next((n for n, one in enumerate(self._recorded, 1) if one is recorded), 0)
+        return Divergence(
+            "order",
+            f"{early.name} came before {late.name}, which ended before it in the recording",
+            call=number if isinstance(recorded, RecordedModelCall) else 0,
+            recorded=[late.name, early.name],
+            actual=[early.name, late.name],
+        )
+
+
+def _events(
+    recording: Recording, keys: Sequence[RequestKey]
+) -> Iterator[tuple[_Recorded, RecordedEvent]]:
+    """Yield the events of a recording; the model calls come first."""
+    conversations = _conversations(recording.model_calls, keys)
+    by_call_id = {
+        asked.id: conversation
+        for call, conversation in zip(recording.model_calls, conversations, strict=True)
+        for asked in (call.answer.tool_calls if call.answer else ())
+        if asked.id
+    }
+    calls = zip(recording.model_calls, conversations, strict=True)
+    for number, (call, conversation) in enumerate(calls, 1):
+        thread = call.exchange.thread if call.exchange else ""
+        name = f"model call {number}"
+        yield call, RecordedEvent(name, call.start_ns, call.end_ns, thread, conversation)
+    for tool in recording.tool_calls:
+        # The model calls of an agent that is used as a tool are events themselves.
+        if not tool.runs_agent:
+            conversation = by_call_id.get(tool.call_id)
+            name = f"the tool {tool.name}"
+            times = tool.start_ns, tool.end_ns
+            yield tool, RecordedEvent(name, *times, tool.thread, conversation, is_tool=True)
+    for one in recording.exchanges:
+        if one.is_in_agent or one.method not in _READING:
+            name = f"{one.method} {shown_url(one.url)}"
+            yield one, RecordedEvent(name, one.start_ns, one.end_ns, one.thread)
+
+
+def _conversations(
+    calls: Sequence[RecordedModelCall], keys: Sequence[RequestKey]
+) -> list[Hashable]:
+    """Return the conversation of each model call: one goes on where a request repeats another.
+
+    A conversation whose calls overlapped was forked: it does not say in which order they come.
+    """
+    numbers: list[int] = []
+    by_messages: dict[int, int] = {}
+    by_response: dict[str, int] = {}
+    for call, key in zip(calls, keys, strict=True):
+        before = call.request.settings.get("previous_response_id")
+        number = by_response.get(before) if isinstance(before, str) else None
+        digest = 0
+        for message in key.messages:
+            digest = hash((digest, message))
+            number = by_messages.get(digest, number)
+        number = len(numbers) + 1 if number is None else number
+        numbers.append(number)
+        by_messages[digest] = number
+        if call.response_id:
+            by_response[call.response_id] = number
+    forked = {number for number in set(numbers) if _overlap(calls, numbers, number)}
+    return [None if number in forked else number for number in numbers]
+
+
+def _overlap(calls: Sequence[RecordedModelCall], numbers: Sequence[int], number: int) -> bool:
+    own = [call for call, other in zip(calls, numbers, strict=True) if other == number]
+    own.sort(key=lambda call: call.start_ns)
+    return any(later.start_ns < earlier.end_ns for earlier, later in pairwise(own))

@@ -1,0 +1,31 @@
+"""Which thread or asynchronous task is running: two that overlapped have no order in a replay."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from typing import Any
+
+__all__ = ["running_thread"]
+
+
+def running_thread() -> str:
+    """Return a label of the running thread and task, which others of the machine do not have."""
+    label = f"{os.getpid()}-{threading.get_ident():x}"
+    task = _running_task()
+    return label if task is None else f"{label}-{id(task):x}"
+
+
+def _running_task() -> Any:
+    for library in ("asyncio", "trio.lowlevel"):
+        module = sys.modules.get(library)
+        if module is None:
+            continue
+        try:
+            task: Any = module.current_task()
+        except RuntimeError:  # no event loop of this library runs in this thread
+            continue
+        if task is not None:
+            return task
+    return None

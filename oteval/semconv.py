@@ -22,6 +22,7 @@ __all__ = [
     "PROVIDER",
     "REQUEST_MODEL",
     "RESPONSE_MODEL",
+    "THREAD",
     "TOKENS_IN",
     "TOKENS_OUT",
     "TOOL_NAME",
@@ -61,6 +62,8 @@ CONVERSATION_ID = (
 )
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
+# The thread and the task that called a tool, by which a replay knows what ran at the same time.
+THREAD = "oteval.thread"
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
 # The name of a log event, from emitters that do not set OTLP's ``eventName``.
 EVENT_NAME = ("event.name", "otel.event.name")

@@ -15,6 +15,8 @@ from dataclasses import replace
 from typing import Any, TypeVar, overload
 
 from ..errors import ReplayDiverged
+from ..semconv import THREAD
+from ..wire.requesting_thread import running_thread
 from . import conventions
 from .agent_files import function_line
 from .content import is_captured, plain
@@ -322,9 +324,9 @@ class _ToolRecorder:
         """Start the span of a call; None if nothing records it and no replay is in progress."""
         hook = current_tool_hook()
         call_id = take_call_id(self.name)
-        attributes = self._start
+        attributes = {**self._start, THREAD: running_thread()}
         if call_id:
-            attributes = {**attributes, conventions.CALL_ID: call_id}
+            attributes[conventions.CALL_ID] = call_id
         scope = start_scope(self._span_name, attributes)
         if scope is None and hook is None:
             return None

@@ -182,7 +182,6 @@ class Player:
         self._tools = RecordedTools(
             recording.tool_calls,
             recording.model_calls,
-            is_sequential=len(recording.trajectory_ids) <= 1,
             normalized=normalizer(patterns),
         )
         self._executed = ExecutedTools(recording.tool_calls)
@@ -268,7 +267,7 @@ class Player:
             self._results.answered(name)
             if match.divergence is not None and self._compares_tools:
                 self.diverge(match.divergence)
-            if match.call is not None and match.divergence is None:
+            if match.call is not None and self._compares_tools:
                 self._note_order(match.call)
             # The model calls of an agent that is used as a tool are replayed themselves.
             is_run = self.tools == "run" or (self._gate is not None and self._gate.runs(name))

@@ -20,6 +20,7 @@ from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import ToolRun
+from ..semconv import THREAD
 from .reported_errors import reported_error
 
 __all__ = ["asked_executions", "executions_in", "executions_of"]
@@ -143,6 +144,7 @@ def _requested(
         end_ns=call.end_ns,
         trace_id=message.trace_id,
         span_id=call.span_id,
+        thread=_thread(run),
         **_typed(run, escaped),
     )
 
@@ -166,8 +168,13 @@ def _unasked(tool: ToolRun, escaped: Mapping[str, str]) -> RecordedToolCall:
         end_ns=span.end_ns,
         trace_id=span.trace_id,
         span_id=span.span_id,
+        thread=_thread(tool),
         **_typed(tool, escaped),
     )
+
+
+def _thread(run: ToolRun | None) -> str:
+    return str(run.span.attributes.get(THREAD) or "") if run else ""
 
 
 def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:

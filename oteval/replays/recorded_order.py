@@ -3,8 +3,8 @@
 An event *precedes* another one if it ended before the other began. Both must then come in this
 order in a replay. Events that overlapped may come in any order, and so may those of two strands
 that ran at the same time: that one event of the first strand ended before one of the second began
-is chance. A *strand* is a thread or an asynchronous task, or a conversation: requests to a model that
-each continue the one before, with the tools that their answers ask for.
+is chance. A *strand* is a thread or an asynchronous task, or a conversation: requests to a model
+that each continue the one before, with the tools that their answers ask for.
 
 The order is checked when the earlier event arrives late, and not when the later one arrives early.
 An event that never arrives is therefore no matter of order: one that may be left out, one of
@@ -32,6 +32,8 @@ class RecordedEvent:
         thread: The thread or task in which it began, or "" if that is unknown.
         conversation: The conversation that it belongs to, or None.
         is_tool: Whether it may contain others, of which it then is not a rival.
+        clock: The clock of its times, if not all events have the same; those of two clocks have no
+            order.
     """
 
     name: str
@@ -40,6 +42,7 @@ class RecordedEvent:
     thread: str = ""
     conversation: Hashable = None
     is_tool: bool = False
+    clock: str = ""
 
     @property
     def has_times(self) -> bool:
@@ -62,7 +65,7 @@ class HappenedBefore:
     def __init__(self, events: Sequence[RecordedEvent]) -> None:
         self._events = events
         # The starts and indexes of the events that came, by their strands.
-        self._served: dict[tuple[str, Hashable], list[tuple[int, int]]] = {}
+        self._served: dict[tuple[str, str, Hashable], list[tuple[int, int]]] = {}
         self._overlaps: dict[frozenset[Hashable], bool] = {}
         self._strands: dict[Hashable, list[RecordedEvent]] = {}
         self._untimed: set[Hashable] = set()
@@ -91,10 +94,11 @@ class HappenedBefore:
         # Of the later events of the same strands, the first one has the least between.
         early = [
             starts[place][1]
-            for starts in self._served.values()
+            for (clock, *_), starts in self._served.items()
+            if clock == event.clock
             if (place := bisect_left(starts, (event.end_ns + 1, -1))) < len(starts)
         ]
-        own = self._served.setdefault((event.thread, event.conversation), [])
+        own = self._served.setdefault((event.clock, event.thread, event.conversation), [])
         insort(own, (event.start_ns, index))
         overtaken = (self._events[one] for one in sorted(early))
         return next((other for other in overtaken if self._is_ordered(event, other)), None)

@@ -1,10 +1,7 @@
 """The recorded executions of tools, and which of them answers a call of the agent.
 
 A call is answered by the first execution of the same tool with the same arguments that has not been
-used. Executions that overlapped in time may come in any order. Where the recording has one after
-the other, for calls of the same message of the model, the other order is a divergence. It is
-reported when the earlier of the two arrives late, so that a tool that the replay cannot intercept
-never causes one.
+used. `ReplayOrder` compares the order of executions.
 """
 
 from __future__ import annotations
@@ -17,7 +14,7 @@ from ..jsontext import canonical
 from ..model import RecordedModelCall, RecordedToolCall, ToolCall
 from .divergence import Divergence
 
-__all__ = ["RecordedTools", "ToolMatch"]
+__all__ = ["RecordedTools", "ToolMatch", "asking_calls"]
 
 
 @dataclass(eq=False)
@@ -35,13 +32,6 @@ class _Execution:
     key: tuple[str, str]
     group: int
     is_used: bool = False
-
-    def precedes(self, other: _Execution) -> bool:
-        """Return whether the recording has this execution before another one of its group."""
-        one, two = self.call, other.call
-        if self.group != other.group or not one.end_ns or not two.start_ns:
-            return False
-        return one.end_ns <= two.start_ns
 
     def contains(self, start_ns: int, end_ns: int) -> bool:
         """Return whether something happened during this execution."""
@@ -67,7 +57,6 @@ class RecordedTools:
     Args:
         calls: The executions.
         model_calls: The model calls that asked for them.
-        is_sequential: Whether calls that no model asked for keep their order.
         normalized: Replaces variable parts in the text of arguments.
     """
 
@@ -76,16 +65,13 @@ class RecordedTools:
         calls: Sequence[RecordedToolCall],
         model_calls: Sequence[RecordedModelCall],
         *,
-        is_sequential: bool = True,
         normalized: Callable[[str], str] = str,
     ) -> None:
         self._normalized = normalized
         self._executions = [
             _Execution(call, self._key(call.name, call.arguments), group)
-            for call, group in zip(calls, _groups(calls, model_calls), strict=True)
+            for call, group in zip(calls, asking_calls(calls, model_calls), strict=True)
         ]
-        self._is_sequential = is_sequential
-        self._early: list[tuple[_Execution, _Execution]] = []
 
     def __len__(self) -> int:
         return len(self._executions)
@@ -115,16 +101,7 @@ class RecordedTools:
         if found is None:
             return ToolMatch(divergence=self._miss(name, arguments, key))
         found.is_used = True
-        swapped = next((later for earlier, later in self._early if earlier is found), None)
-        if swapped is not None:
-            return ToolMatch(found.call, _swapped(found.call, swapped.call))
-        self._early += [(each, found) for each in self._executions if self._is_due(each, found)]
         return ToolMatch(found.call)
-
-    def _is_due(self, other: _Execution, found: _Execution) -> bool:
-        """Return whether an execution should have come before the one that came."""
-        is_ordered = found.group >= 0 or self._is_sequential
-        return not other.is_used and is_ordered and other.precedes(found)
 
     def covers(self, start_ns: int, end_ns: int) -> bool:
         """Return whether something happened inside an execution that was answered."""
@@ -195,10 +172,15 @@ class RecordedTools:
         return name, self._normalized(canonical({} if arguments is None else arguments))
 
 
-def _groups(
+def asking_calls(
     calls: Iterable[RecordedToolCall], model_calls: Sequence[RecordedModelCall]
 ) -> Iterator[int]:
-    """Yield for each execution the index of the model call that asked for it, or -1."""
+    """Yield for each execution the index of the model call that asked for it, or -1.
+
+    Args:
+        calls: The executions.
+        model_calls: The model calls.
+    """
     asked = [
         (index, call)
         for index, model_call in enumerate(model_calls)
@@ -215,15 +197,6 @@ def _asks_for(asked: ToolCall, execution: RecordedToolCall) -> bool:
         return asked.id == execution.call_id
     same = canonical(asked.arguments) == canonical(execution.arguments)
     return same and asked.name == execution.name
-
-
-def _swapped(late: RecordedToolCall, early: RecordedToolCall) -> Divergence:
-    return Divergence(
-        "tool_order",
-        f"{early.name} ran before {late.name}; the recording has them in the other order",
-        recorded=[_shown(late), _shown(early)],
-        actual=[_shown(early), _shown(late)],
-    )
 
 
 def _shown(call: RecordedToolCall) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from ..model import Exchange, RecordedModelCall, RecordedToolCall, Recording
 from ..text import shown_url
 from .divergence import Divergence
 from .recorded_order import HappenedBefore, RecordedEvent
+from .recorded_tools import asking_calls
 from .request_key import RequestKey
 
 __all__ = ["ReplayOrder"]
@@ -47,14 +48,29 @@ class ReplayOrder:
         if index is None or early is None:
             return None
         late = self._events[index]
-        number = next((n for n, one in enumerate(self._recorded, 1) if one is recorded), 0)
+        if early.is_tool and late.is_tool:
+            return _swapped_tools(self._recorded[index], self._recorded[self._events.index(early)])
+        # Model calls are the first of all events.
+        is_model_call = isinstance(recorded, RecordedModelCall)
         return Divergence(
             "order",
             f"{early.name} came before {late.name}, which ended before it in the recording",
-            call=number if isinstance(recorded, RecordedModelCall) else 0,
+            call=index + 1 if is_model_call else 0,
             recorded=[late.name, early.name],
             actual=[early.name, late.name],
         )
+
+
+def _swapped_tools(late: _Recorded, early: _Recorded) -> Divergence | None:
+    if not isinstance(late, RecordedToolCall) or not isinstance(early, RecordedToolCall):
+        return None
+    shown = [{"name": tool.name, "arguments": tool.arguments} for tool in (late, early)]
+    return Divergence(
+        "tool_order",
+        f"{early.name} ran before {late.name}; the recording has them in the other order",
+        recorded=shown,
+        actual=shown[::-1],
+    )
 
 
 def _events(
@@ -62,24 +78,37 @@ def _events(
 ) -> Iterator[tuple[_Recorded, RecordedEvent]]:
     """Yield the events of a recording; the model calls come first."""
     conversations = _conversations(recording.model_calls, keys)
-    by_call_id = {
-        asked.id: conversation
-        for call, conversation in zip(recording.model_calls, conversations, strict=True)
-        for asked in (call.answer.tool_calls if call.answer else ())
-        if asked.id
-    }
+    tools = recording.tool_calls
+    asking = list(asking_calls(tools, recording.model_calls))
+    # No tool begins before a model asks for it, unless another clock says when.
+    is_skewed = any(
+        0 < tool.start_ns < recording.model_calls[number].start_ns
+        for tool, number in zip(tools, asking, strict=True)
+        if number >= 0
+    )
+    clock = "tools" if is_skewed else ""
     calls = zip(recording.model_calls, conversations, strict=True)
     for number, (call, conversation) in enumerate(calls, 1):
         thread = call.exchange.thread if call.exchange else ""
         name = f"model call {number}"
         yield call, RecordedEvent(name, call.start_ns, call.end_ns, thread, conversation)
-    for tool in recording.tool_calls:
-        # The model calls of an agent that is used as a tool are events themselves.
-        if not tool.runs_agent:
-            conversation = by_call_id.get(tool.call_id)
-            name = f"the tool {tool.name}"
-            times = tool.start_ns, tool.end_ns
-            yield tool, RecordedEvent(name, *times, tool.thread, conversation, is_tool=True)
+    for tool, number in zip(tools, asking, strict=True):
+        # The model calls of an agent that is used as a tool are events themselves. A tool without
+        # a span has no times.
+        if not tool.runs_agent and tool.start_ns:
+            conversation = conversations[number] if number >= 0 else None
+            yield (
+                tool,
+                RecordedEvent(
+                    f"the tool {tool.name}",
+                    tool.start_ns,
+                    tool.end_ns,
+                    tool.thread,
+                    conversation,
+                    is_tool=True,
+                    clock=clock,
+                ),
+            )
     for one in recording.exchanges:
         if one.is_in_agent or one.method not in _READING:
             name = f"{one.method} {shown_url(one.url)}"

@@ -42,6 +42,7 @@ _VARYING_END = (
     *("sentry-trace", "traceparent", "tracestate"),
 )
 _CHECKSUMS = re.compile(r"\[sha256:[0-9a-f]{6}\](?:, \[sha256:[0-9a-f]{6}\])*")
+_REDACTED = "[redacted]"
 # A body of several parts is divided by a random text.
 _BOUNDARY = re.compile(r";\s*boundary=[^;]*", re.IGNORECASE)
 
@@ -93,10 +94,10 @@ def _is_compared(name: str) -> bool:
 
 def _checksum(value: str, redactor: SecretRedactor) -> str:
     """Return the checksum of a value, which stays what it is; a value with a secret has none."""
-    if is_checksum(value):
+    if is_checksum(value) or _REDACTED in value:
         return value
     clean = redactor.text(value)
-    return _digest(value) if clean == value else "[redacted]"
+    return _digest(value) if clean == value else _REDACTED
 
 
 @functools.lru_cache(1024)

@@ -76,16 +76,14 @@ WHOLE = key(SYSTEM, USER, CALLS, *RESULTS, temperature=0.5, tools=[tool("weather
                 result("y9", "noon"),
                 result("x9", '{"degrees":21}'),
                 temperature=0.5,
-                tools=[tool("time"), tool("weather")],
-                user="someone else",
-                stream=True,
+                tools=[tool("weather"), tool("time")],
             ),
-            id="ids, order of results, JSON, developer, list of one text, transport",
+            id="ids, order of results, JSON, developer, list of one text",
         ),
     ],
 )
 def test_equal_requests_have_equal_keys(other: RequestKey) -> None:
-    """Ids, formatting of JSON, and settings of the transport do not count."""
+    """Ids and the formatting of JSON do not count."""
     assert other == WHOLE
     assert hash(other) == hash(WHOLE)
     assert difference(WHOLE, other) is None
@@ -154,6 +152,23 @@ def test_a_changed_message_is_named(changes: dict[int, Any], kind: str, path: st
             "tool_schema",
             "tools.weather",
             "the definition of tool 'weather' differs",
+        ),
+        (
+            {"tools": TOOLS[::-1]},
+            "tool_schema",
+            "tools",
+            "the order of the tool definitions differs",
+        ),
+        *(
+            ({name: value}, "settings", f"settings.{name}", f"{name} is ")
+            for name, value in {
+                "metadata": {"team": "red"},
+                "prompt_cache_key": "shop",
+                "service_tier": "flex",
+                "store": True,
+                "stream": True,
+                "user": "ann",
+            }.items()
         ),
         ({"model": "gpt-5-mini"}, "model", "model", "the model is 'gpt-5-mini' instead of 'gpt-5'"),
         ({"temperature": 1}, "settings", "settings.temperature", "temperature is 1 instead of 0.5"),

@@ -7,6 +7,7 @@ the API of a request by its path; the host does not matter, and the path may hav
 
 from __future__ import annotations
 
+import re
 from urllib.parse import urlsplit
 
 from .anthropic_messages import AnthropicMessages
@@ -26,6 +27,8 @@ APIS: tuple[ModelApi, ...] = (
     BedrockConverse(),
 )
 
+_USER = re.compile(r"(?<=://)[^/?#@]*@")
+
 
 def api_of(method: str, url: str) -> ModelApi | None:
     """Return the API that a request asks for an answer of a model, or None.
@@ -36,7 +39,8 @@ def api_of(method: str, url: str) -> ModelApi | None:
     """
     if method.upper() != "POST":
         return None
-    path = urlsplit(url).path.rstrip("/")
+    # A user that was replaced by text in brackets would be no valid address.
+    path = urlsplit(_USER.sub("", url)).path.rstrip("/")
     return next((api for api in APIS if api.has_path(path)), None)
 
 

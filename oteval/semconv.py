@@ -62,7 +62,7 @@ CONVERSATION_ID = (
 )
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
-# The thread and the task that called a tool, by which a replay knows what ran at the same time.
+# The thread and the task that called a tool, by which a replay recognises parallel calls.
 THREAD = "oteval.thread"
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
 # The name of a log event, from emitters that do not set OTLP's ``eventName``.

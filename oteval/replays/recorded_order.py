@@ -1,4 +1,4 @@
-"""What happened before what in a recording, over model calls, tools and requests together.
+"""The order of recorded events, over model calls, tools and requests together.
 
 An event *precedes* another one if it ended before the other began. Both must then come in this
 order in a replay. Events that overlapped may come in any order, and so may those of two strands

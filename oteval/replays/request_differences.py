@@ -1,4 +1,4 @@
-"""The differences of requests, and what equals what in them: redacted text equals any text."""
+"""Differences of requests, and the comparison of texts: a redacted part equals any text."""
 
 from __future__ import annotations
 

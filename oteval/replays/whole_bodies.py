@@ -27,12 +27,12 @@ from .redacted_text import is_same_text
 __all__ = ["ID_OPTIONS", "BodyDifference", "first_difference", "without_random_key"]
 
 ID_OPTIONS = frozenset({"conversation", "previous_response_id"})
-"""The options of a request that name what the provider keeps."""
+"""The options of a request that name state of the provider."""
 
 _CALL_IDS = ("tool_call_id", "tool_use_id", "toolUseId", "call_id")
 _IDS = frozenset({*_CALL_IDS, "id", "item_id", "toolCallId"})
 _RESULT_IDS = frozenset({"tool_call_id", "tool_use_id"})
-# Objects around a result that has no type of its own, as Bedrock and Gemini write it.
+# Objects around a result, as Bedrock and Gemini write it.
 _AROUND_RESULT = ("toolResult", "functionResponse", "function_response")
 _RESULT_CONTENT = frozenset({"content", "output", "response"})
 _MESSAGES = frozenset({"contents", "input", "instructions", "messages", "system"})

@@ -1,7 +1,7 @@
-"""Whole HTTP requests to models: what the comparison of their meaning leaves out.
+"""Comparison of whole HTTP requests to models, after the comparison of their meaning.
 
-The method, the address, the headers and the body of a request are compared with the recorded ones,
-except what `oteval.wire.request_headers`, `whole_bodies` and these lines list:
+The method, the address, the headers and the body of a request are compared with the recorded ones.
+`oteval.wire.request_headers`, `whole_bodies` and these lines list the parts that may differ:
 
 - a port of this machine that the system chose (from 32768 on);
 - user and password in the URL, and parameters of the query that are named like secrets;
@@ -132,7 +132,7 @@ def _is_same_value(
     return is_checksum(recorded) and after != f"{name}: {actual}"
 
 
-class _Address(NamedTuple):
+class _AddressParts(NamedTuple):
     """The parts of a URL that are compared."""
 
     scheme: str
@@ -166,14 +166,14 @@ def _address_differences(
         yield _difference("address", name, one, other)
 
 
-def _address(url: str) -> _Address:
+def _address(url: str) -> _AddressParts:
     try:
         parts = urlsplit(plain_address(url))
-        return _Address(
+        return _AddressParts(
             parts.scheme, parts.netloc, parts.path, parse_qs(parts.query, keep_blank_values=True)
         )
     except ValueError:
-        return _Address("", url, "", {})
+        return _AddressParts("", url, "", {})
 
 
 def plain_address(url: str) -> str:

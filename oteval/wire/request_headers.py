@@ -2,8 +2,8 @@
 
 A recording has the name of every header that the agent set. Its value is there if the header is
 known to be harmless; otherwise a short checksum shows whether a later value is the same, and tells
-nothing of a secret. Headers of these kinds say nothing of what the agent asked for, vary from run
-to run, or are missing where a replay has no keys. They are not compared:
+nothing of a secret. Headers of these kinds do not change the meaning of a request, vary from run to
+run, or are missing where a replay has no keys. They are not compared:
 
 - of the transport: ``host`` (the URL has it), ``content-length``, ``accept-encoding``,
   ``connection``, ``user-agent``, ``date`` and the like; ``sec-*`` and ``x-forwarded-*``;
@@ -93,7 +93,7 @@ def _is_compared(name: str) -> bool:
 
 
 def _checksum(value: str, redactor: SecretRedactor) -> str:
-    """Return the checksum of a value, which stays what it is; a value with a secret has none."""
+    """Return the checksum of a value; one of a checksum is itself, and one of a secret redacted."""
     if is_checksum(value) or _REDACTED in value:
         return value
     clean = redactor.text(value)

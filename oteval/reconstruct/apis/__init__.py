@@ -39,7 +39,7 @@ def api_of(method: str, url: str) -> ModelApi | None:
     """
     if method.upper() != "POST":
         return None
-    # A user that was replaced by text in brackets would be no valid address.
+    # `urlsplit` refuses a user that was replaced by text in brackets.
     path = urlsplit(_USER.sub("", url)).path.rstrip("/")
     return next((api for api in APIS if api.has_path(path)), None)
 

@@ -6,6 +6,11 @@ that ran at the same time: that one event of the first strand ended before one o
 is chance. A *strand* is a thread or an asynchronous task, or a conversation: requests to a model
 that each continue the one before, with the tools that their answers ask for.
 
+Threads of a pool, and tasks behind a semaphore, take up work that is at the same time as that of
+others, without overlapping each other. Their events have an order only if no two events overlapped
+in between. Those of one task, of one conversation, or of the main thread and another one, need not
+be alone.
+
 The order is checked when the earlier event arrives late, and not when the later one arrives early.
 An event that never arrives is therefore no matter of order: one that may be left out, one of
 another process, or one inside a tool that was answered. Events without times have no order.
@@ -43,6 +48,11 @@ class RecordedEvent:
     conversation: Hashable = None
     is_tool: bool = False
     clock: str = ""
+
+    @property
+    def is_main(self) -> bool:
+        """Whether it began in the main thread, or in the task that starts the others."""
+        return self.thread.endswith("main")
 
     @property
     def has_times(self) -> bool:
@@ -112,7 +122,10 @@ class HappenedBefore:
         certain = [pair for pair in pairs if pair[0][1] and pair[1][1]]
         if any(one != other and self._are_parallel(one, other) for one, other in certain):
             return False
-        return bool(certain) or self._is_quiet(earlier.start_ns, later.end_ns)
+        same_conversation = earlier.conversation and earlier.conversation == later.conversation
+        if same_conversation or _is_same_strand(earlier, later):
+            return True
+        return self._is_quiet(earlier.start_ns, later.end_ns)
 
     def _are_parallel(self, one: Hashable, other: Hashable) -> bool:
         """Return whether events of two strands overlapped, as far as their times are known."""
@@ -133,6 +146,14 @@ class HappenedBefore:
                 islice(inside, place + 1, None),
             )
         )
+
+
+def _is_same_strand(one: RecordedEvent, other: RecordedEvent) -> bool:
+    """Return whether one task made two events, or the main thread one of them."""
+    if not (one.thread and other.thread):
+        return False
+    is_task = one.thread == other.thread and "task" in one.thread
+    return is_task or one.is_main or other.is_main
 
 
 def _strands(event: RecordedEvent) -> Iterator[Hashable]:

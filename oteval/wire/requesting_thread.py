@@ -11,10 +11,19 @@ __all__ = ["running_thread"]
 
 
 def running_thread() -> str:
-    """Return a label of the running thread and task, which others of the machine do not have."""
+    """Return a label of the running thread and task, which others of the machine do not have.
+
+    It ends in ``-main`` for the main thread, and for the first task of the process: the one that
+    ``asyncio.run`` makes, which starts the others. A task has ``-task-`` in it.
+    """
     label = f"{os.getpid()}-{threading.get_ident():x}"
     task = _running_task()
-    return label if task is None else f"{label}-{id(task):x}"
+    if task is None:
+        is_main = threading.current_thread() is threading.main_thread()
+    else:
+        label = f"{label}-task-{id(task):x}"
+        is_main = getattr(task, "get_name", str)() == "Task-1"
+    return f"{label}-main" if is_main else label
 
 
 def _running_task() -> Any:

@@ -85,7 +85,7 @@ def test_two_strands_at_the_same_time_may_be_merged_in_any_way(
     def strand(name: str, lengths: list[int], start: int) -> list[RecordedEvent]:
         found = []
         for number, length in enumerate(lengths):
-            labels = {"thread": name} if kind == "thread" else {"conversation": name}
+            labels = {"thread": f"task {name}"} if kind == "thread" else {"conversation": name}
             end = start + 2 * length
             found.append(RecordedEvent(f"{name}{number}", start, end, **labels))
             start = end + 2
@@ -113,6 +113,26 @@ def test_threads_one_after_the_other_keep_their_order() -> None:
 
     assert not reported(events, [0, 1, 2])
     assert reported(events, [1, 0, 2]) == [(0, "event 2")]
+
+
+@pytest.mark.parametrize(
+    "threads",
+    [
+        pytest.param(["pool 1", "pool 2", "pool 1", "pool 2"], id="a pool"),
+        pytest.param(["task 1", "task 2", "task 3", "task 4"], id="a semaphore"),
+    ],
+)
+def test_work_that_others_could_have_taken_up_has_no_order(threads: list[str]) -> None:
+    """Of four jobs for two workers, which one takes up the third, and when, is chance."""
+    events = [
+        RecordedEvent("first", 10, 20, threads[0]),
+        RecordedEvent("second", 12, 30, threads[1]),
+        RecordedEvent("third", 22, 40, threads[2]),
+        RecordedEvent("fourth", 32, 50, threads[3]),
+    ]
+
+    for order in permutations(range(4)):
+        assert not reported(events, order)
 
 
 def test_a_step_after_parallel_ones_comes_after_them() -> None:

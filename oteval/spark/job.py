@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..config import Config
 from ..errors import InputError
@@ -14,14 +14,15 @@ from ..evaluators.judge.costs import CostBudget
 from ..pipeline.prepared import prepare
 from ..pipeline.resources import JobLimits
 from ..selection import EVERYTHING, Selection
+from .damage import find_damage
 from .judge_calls import begin_limits
 from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
 from .output import Output, write_judge_scores, write_results
-from .scores import require_files, score
-from .sources import FileProblems, read_traces
+from .scores import Scored, require_files, score
+from .sources import FileProblems, Traces, read_traces
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 __all__ = ["score_files"]
 
@@ -69,20 +70,18 @@ def score_files(
     # Wrong references, prompts and prices are found before Spark begins.
     for one in prepare(config, None, base, job=_UNUSED):
         one.close()
-    traces = read_traces(session, paths)
     output = Output.begin(out, overwrite=overwrite)
-    found = score(
-        traces.spans,
-        others_of(config),
-        traces.logs,
-        base=base,
-        selection=selection,
-        time_ns=now,
+    first = _scored_files(
+        session,
+        paths,
+        lambda spans, logs: score(
+            spans, others_of(config), logs, base=base, selection=selection, time_ns=now
+        ),
     )
-    problems = traces.problems()
-    if problems and traces.spans.isEmpty():
-        raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
-    write_results(found, output)
+    try:
+        write_results(first.scored, output)
+    finally:
+        first.release()
     if judges.evaluators:
         if again and not output.resumes:
             shutil.rmtree(output.calls, ignore_errors=True)
@@ -92,7 +91,52 @@ def score_files(
         )
         write_judge_scores(judge_scores(session, task), output)
     output.finish()
-    return problems
+    return first.problems
+
+
+class _ScoredFiles(NamedTuple):
+    """The results of files, and what of the files could not be read."""
+
+    traces: Traces
+    scored: Scored
+    problems: list[FileProblems]
+
+    def release(self) -> None:
+        """Remove what Spark keeps for them."""
+        self.scored.release()
+        self.traces.release()
+
+
+def _scored_files(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    score_rows: Callable[[DataFrame, DataFrame | None], Scored],
+) -> _ScoredFiles:
+    """Score the files, and again without what is damaged, if damage ended the first pass.
+
+    Raises:
+        InputError: No span could be read.
+    """
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    damaged: dict[str, str] = {}
+    while True:
+        traces = read_traces(session, paths, damaged=damaged)
+        try:
+            problems = traces.problems()
+            if problems and traces.spans.isEmpty():
+                raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
+            return _ScoredFiles(traces, score_rows(traces.spans, traces.logs), problems)
+        except (PySparkException, Py4JError) as error:
+            damage = find_damage(session, paths, error)
+            traces.release()
+            if not damage.keys() - damaged.keys():
+                raise
+            damaged |= damage
+        except BaseException:
+            traces.release()
+            raise
 
 
 class _NoCalls:

@@ -7,7 +7,7 @@ the row was not there: its run has a gap that names the row.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,11 +16,15 @@ from ..model import LogRecord, Span
 from ..pipeline.trace_scores import telemetry_of
 from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS
 
-__all__ = ["Telemetry", "UnreadableRow", "read_rows"]
+__all__ = ["NEEDED_OF_LOGS", "NEEDED_OF_SPANS", "Telemetry", "UnreadableRow", "read_rows"]
 
 _NULLABLE = {"input_key", "input", "output_key", "output", "events", "links", "rest", "seq"}
 _SPAN_NAMES = [name for name in SPAN_COLUMNS.split(", ") if name not in _NULLABLE]
 _LOG_NAMES = [name for name in LOG_SCHEMA.names if name not in ("seq", "service")]
+NEEDED_OF_SPANS: Final = frozenset((*_SPAN_NAMES, "conversation_id"))
+"""The columns of spans without which no row can be read, or grouped."""
+NEEDED_OF_LOGS: Final = frozenset(_LOG_NAMES)
+"""The columns of log records without which no row can be read."""
 
 
 class UnreadableRow(NamedTuple):

@@ -10,13 +10,16 @@ of a store. `groups` makes the groups, `tasks` distributes them, and the executo
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
 from ..config import Config, StoredReference
 from ..errors import InputError
 from ..pipeline.prepared import prepare
 from ..selection import EVERYTHING, Selection
+from .columns import with_timestamps
 from .group_scores import GroupScorer
 from .groups import (
     changes_of,
@@ -37,16 +40,33 @@ GROUP_BYTES = 128 << 20
 """The most bytes of rows that a conversation may have by default."""
 
 
-class Scored(NamedTuple):
+@dataclass(frozen=True)
+class Scored:
     """The results, which Spark computes when they are read or written.
+
+    Beside each time in ns there is a timestamp: ``start_time``, ``end_time`` and ``score_time``.
 
     Attributes:
         trajectories: Rows of the table ``trajectories``, without ``seq``.
         scores: Rows of the table ``scores``, without ``seq``, and the ``start_ns`` of their runs.
+        cached: What Spark keeps of the work, in memory or on the executors' disks.
     """
 
     trajectories: DataFrame
     scores: DataFrame
+    cached: Sequence[DataFrame] = field(default=(), repr=False)
+
+    def __iter__(self) -> Iterator[DataFrame]:
+        """Iterate over the trajectories and the scores."""
+        return iter((self.trajectories, self.scores))
+
+    def release(self) -> None:
+        """Remove what was kept for these results, and nothing that the session keeps otherwise.
+
+        The results can be read afterwards, but Spark computes them anew.
+        """
+        for frame in self.cached:
+            frame.unpersist()
 
 
 def trajectories(spans: DataFrame, logs: DataFrame | None = None) -> DataFrame:
@@ -94,6 +114,14 @@ def score(
     from pyspark.sql import functions as sql
 
     _require(config)
+    cached: list[DataFrame] = []
+
+    def keep(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
+        # Equal frames share what is kept: what another has kept is not ours to release.
+        if not (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
+            cached.append(frame.persist(level))
+        return frame
+
     scorer = GroupScorer(
         tuple(prepare(config, None, base)) if config else (),
         config.salt if config else "",
@@ -104,24 +132,26 @@ def score(
     plain = span_rows(spans)
     rows = with_logs(plain, logs)
     # Kept, because the number of tasks, the tasks, and each round below read them.
-    traces = traces_of(plain).persist(StorageLevel.MEMORY_AND_DISK)
-    groups = groups_of_conversations(traces).persist(StorageLevel.MEMORY_AND_DISK)
+    traces = keep(traces_of(plain))
+    groups = keep(groups_of_conversations(traces))
     tasks = number_of_tasks(traces)
     own = sql.coalesce("group", own_group()).alias("group")
     ours = with_groups(rows, groups, "left").withColumn("group", own)
-    found = scored(ours, scorer, tasks)
+    found = keep(scored(ours, scorer, tasks), StorageLevel.DISK_ONLY)
     groups = traces.join(groups, "trace_id", "left").select("trace_id", own)
     while joined := connected_groups(found.where("kind = 'key'").select("group", "key.*")):
         changes = sql.broadcast(changes_of(joined, spans.sparkSession))
         again = groups.join(changes, "group").selectExpr("trace_id", "joined AS group")
-        again = again.persist(StorageLevel.MEMORY_AND_DISK)
+        again = keep(again)
         new = scored(with_groups(rows, again, "inner"), scorer, tasks)
+        new = keep(new, StorageLevel.DISK_ONLY)
         rest = found.join(changes.select("group"), "group", "left_anti")
         found = rest.select(new.columns).unionByName(new)
-        groups = moved(groups, changes).persist(StorageLevel.MEMORY_AND_DISK)
+        groups = keep(moved(groups, changes))
     return Scored(
-        found.where("kind = 'run'").select("trajectory.*"),
-        found.where("kind = 'score'").select("score.*"),
+        with_timestamps(found.where("kind = 'run'").select("trajectory.*")),
+        with_timestamps(found.where("kind = 'score'").select("score.*")),
+        cached,
     )
 
 

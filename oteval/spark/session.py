@@ -1,38 +1,65 @@
-"""Start Spark for a command, with errors in one line."""
+"""The Spark of a command: the session that is there, or one that begins and ends with the command.
+
+Where Spark runs is decided by ``--master``, or by what configured Spark before the command:
+``spark-submit``, a notebook's session, or ``spark-defaults.conf``. A command that runs on this
+machine because nothing else is configured says so.
+"""
 
 from __future__ import annotations
 
 import os
+import re
 import shutil
+import socket
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError, OtevalError
+from ..errors import InputError
+from .failures import SparkFailed, cause_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["SparkFailed", "spark_session"]
+__all__ = ["parse_settings", "spark_session"]
 
 _LOOPBACK = "127.0.0.1"
+# The seconds after which a master that does not answer is given up; Spark itself takes minutes.
+_CONNECT = 5.0
+_SUBMITTED = "PYSPARK_GATEWAY_PORT"
+_ADDRESSES = re.compile(r"(?:spark|k8s)://(?:https?://)?(.+)")
 
 
-class SparkFailed(OtevalError):
-    """A job of Spark failed, or Spark did not start."""
+def parse_settings(texts: Sequence[str]) -> dict[str, str]:
+    """Return the settings of ``--conf KEY=VALUE``.
+
+    Raises:
+        InputError: One has no key or no value, or is no setting of Spark.
+    """
+    settings: dict[str, str] = {}
+    for text in texts:
+        key, equals, value = text.partition("=")
+        if not equals or not key.startswith("spark."):
+            raise InputError(f"--conf {text!r}: write it as spark.KEY=VALUE")
+        settings[key] = value
+    return settings
 
 
 @contextmanager
-def spark_session(master: str) -> Iterator[SparkSession]:
-    """Start Spark, and stop it at the end of the block.
+def spark_session(
+    master: str | None, settings: Mapping[str, str] | None = None
+) -> Iterator[SparkSession]:
+    """Return the session that is there, or start Spark and stop it at the end of the block.
 
     Args:
-        master: The address of the cluster's master, or ``local[N]``.
+        master: The address of the cluster's master, or ``local[N]``; None for the one that Spark is
+            configured with, or else this machine.
+        settings: Settings of Spark by key.
 
     Raises:
-        InputError: PySpark or Java is missing.
+        InputError: PySpark or Java is missing, or an option does not go with the session.
         SparkFailed: Spark does not start, or a job in the block failed.
     """
     try:
@@ -43,40 +70,132 @@ def spark_session(master: str) -> Iterator[SparkSession]:
         raise InputError(
             "--engine spark needs PySpark: pip install 'oteval[spark]', and Java 17 or later"
         ) from None
-    java = os.environ.get("JAVA_HOME")
-    if not (shutil.which("java") or (java and Path(java, "bin", "java").exists())):
-        raise InputError("--engine spark needs Java 17 or later; install it or set JAVA_HOME")
-    builder = (
-        SparkSession.builder.master(master)
-        .appName("oteval score")
-        .config("spark.ui.showConsoleProgress", "false")
-        .config("spark.log.level", "ERROR")
-    )
-    if master.startswith("local"):
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
-        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
-        builder = (
-            builder.config("spark.driver.bindAddress", _LOOPBACK)
-            .config("spark.driver.host", _LOOPBACK)
-            .config("spark.ui.enabled", "false")
-            # By default there are 200, as for a cluster.
-            .config("spark.sql.shuffle.partitions", str(4 * (os.cpu_count() or 1)))
-        )
+    settings = settings or {}
+    address = master or "Spark"
     try:
-        session = builder.getOrCreate()
+        active = SparkSession.getActiveSession()
+        if active is not None:
+            address = active.sparkContext.master
+            _use(active, master, settings)
+            yield active
+            return
+        address = _chosen_master(master, settings)
+        session = _started(address, settings)
         try:
             yield session
         finally:
             session.stop()
     except (PySparkException, Py4JError) as error:
-        raise SparkFailed(f"Spark: {_reason(error)}") from error
+        raise SparkFailed(f"{address}: {cause_of(error)}") from error
 
 
-def _reason(error: Exception) -> str:
-    """Return the line of an error that says most: the last of a Python traceback, or the first."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    if "Traceback (most recent call last):" in lines:
-        start = lines.index("Traceback (most recent call last):")
-        ends = [n for n, line in enumerate(lines) if n > start and line.startswith("at ")]
-        return lines[(ends[0] if ends else len(lines)) - 1]
-    return lines[0] if lines else type(error).__name__
+def _use(session: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
+    """Apply settings to a session that is there.
+
+    Raises:
+        InputError: An option cannot be changed any more.
+    """
+    running = session.sparkContext.master
+    if master and master != running:
+        raise InputError(f"--master {master}: a Spark session runs already, on {running}")
+    for key, value in settings.items():
+        if session.conf.isModifiable(key):
+            session.conf.set(key, value)
+        elif session.sparkContext.getConf().get(key) != value:
+            raise InputError(
+                f"--conf {key}: cannot be changed in a session that runs; set it where it is begun"
+            )
+
+
+def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
+    """Return the master on which Spark will run.
+
+    Raises:
+        InputError: Java is missing, or two masters were named.
+        SparkFailed: No master answers at the address.
+    """
+    if "SPARK_REMOTE" in os.environ and not master:
+        raise InputError(
+            "--engine spark does not run over Spark Connect (SPARK_REMOTE is set): give --master, "
+            "or use spark-submit on the cluster"
+        )
+    submitted = _SUBMITTED in os.environ
+    if not submitted:
+        _require_java()
+    named = master or settings.get("spark.master")
+    if named and settings.get("spark.master", named) != named:
+        raise InputError(f"--master is {named}, but --conf spark.master another; give one of them")
+    configured = _configured_master() if submitted or not named else None
+    if submitted and named and configured and named != configured:
+        raise InputError(f"--master is {named}, but spark-submit chose {configured}; leave it out")
+    chosen = named or configured or "local[*]"
+    _require_answer(chosen)
+    if not named and not submitted and chosen.startswith("local"):
+        print(
+            f"Spark runs on this machine ({chosen}); --master, spark-submit or spark.master names "
+            "a cluster",
+            file=sys.stderr,
+        )
+    return chosen
+
+
+def _configured_master() -> str | None:
+    """Return the master of spark-submit or spark-defaults.conf; it starts the JVM."""
+    from pyspark import SparkConf, SparkContext
+
+    context: Any = SparkContext
+    context._ensure_initialized()
+    configured: str | None = SparkConf().get("spark.master", None)
+    return configured
+
+
+def _require_java() -> None:
+    java = os.environ.get("JAVA_HOME")
+    if not (shutil.which("java") or (java and Path(java, "bin", "java").exists())):
+        raise InputError("--engine spark needs Java 17 or later; install it or set JAVA_HOME")
+
+
+def _require_answer(master: str) -> None:
+    """Try the addresses of a master, one of which must accept a connection.
+
+    Raises:
+        SparkFailed: None does.
+    """
+    match = _ADDRESSES.fullmatch(master)
+    reasons = []
+    for address in match[1].split(",") if match else ():
+        host, _, port = address.rstrip("/").rpartition(":")
+        try:
+            if not host or not port.isdecimal():
+                raise InputError(f"--master {master}: write it with a port, as spark://HOST:7077")
+            socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
+        except (OSError, OverflowError) as error:
+            reasons.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+        else:
+            return
+    if reasons:
+        raise SparkFailed(f"{master}: no master of Spark answers at {', '.join(reasons)}")
+
+
+def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
+    """Start Spark; the settings given count more than those for one machine."""
+    from pyspark.sql import SparkSession
+
+    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    if master.startswith("local"):
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        chosen |= {
+            "spark.driver.bindAddress": _LOOPBACK,
+            "spark.driver.host": _LOOPBACK,
+            "spark.ui.enabled": "false",
+            # By default there are 200, as for a cluster.
+            "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
+        }
+    builder = SparkSession.builder.master(master)
+    if _SUBMITTED not in os.environ:
+        builder = builder.appName("oteval score")
+    else:
+        chosen = {}
+    for key, value in {**chosen, **settings}.items():
+        builder = builder.config(key, value)
+    return builder.getOrCreate()

@@ -1,37 +1,28 @@
 """Read traces from files into rows of spans and log records, and from any table by its columns.
 
 Parquet files are recognised by their columns: those of oteval (an export or the archive), and
-ClickHouse's ``otel_traces`` and ``otel_logs``. All other files are read as by ``oteval ingest``: a
-small one whole, in any of its formats, and a large one as lines of JSON, whose parts are decoded in
-different tasks.
+ClickHouse's ``otel_traces`` and ``otel_logs``; see `parquet_files`. All other files are read as by
+``oteval ingest``; see `raw_files`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
-from ..ingest import clickhouse
-from .columns import clickhouse_names
-from .telemetry import LOGS, SPANS, TELEMETRY, decode_files, decode_lines, decode_tables, plain_path
+from .columns import clickhouse_names, column_parts
+from .files import SourceFile, list_files
+from .parquet_files import parquet_tables
+from .raw_files import raw_files, union
+from .telemetry import SPANS, TELEMETRY, decode_files, decode_lines, decode_tables, plain_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame, SparkSession
 
 __all__ = ["FileProblems", "Traces", "map_columns", "read_traces"]
-
-_WHOLE_BYTES: Final = 32 << 20
-"""The size up to which a file is read whole."""
-_ZSTD_BYTES: Final = 1 << 30
-# Parquet files that are alike but for a number or an id have the same columns, also in folders
-# such as date=2026-11-20.
-_NUMBER = re.compile(r"[-_.]?[0-9a-f-]*\d[0-9a-f-]*(?=\.)")
-_PARTITION = re.compile(r"/[^/=]+=[^/]*")
-_DERIVED = ("trajectories", "scores")
 
 _Decode = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -57,11 +48,13 @@ class Traces(NamedTuple):
         spans: Rows of the table ``spans``.
         logs: Rows of the table ``logs``; None without log records.
         found: The problems as a data frame; None if there cannot be any.
+        cached: The data frames that are kept on the executors' disks once they were read.
     """
 
     spans: DataFrame
     logs: DataFrame | None
     found: DataFrame | None = None
+    cached: tuple[DataFrame, ...] = ()
 
     def problems(self) -> list[FileProblems]:
         """Return the problems by file; Spark reads all traces for it."""
@@ -72,33 +65,55 @@ class Traces(NamedTuple):
         rows = self.found.groupBy("file").agg(sql.count("*"), sql.min("reason")).orderBy("file")
         return [FileProblems(*row) for row in rows.collect()]
 
+    def release(self) -> None:
+        """Remove from the executors' disks what these traces keep there, and nothing else."""
+        for frame in self.cached:
+            frame.unpersist()
 
-class _File(NamedTuple):
-    path: str
-    size: int
 
-
-def read_traces(session: SparkSession, paths: Sequence[str | Path]) -> Traces:
-    """Read files of traces.
+def read_traces(
+    session: SparkSession,
+    paths: Sequence[str | Path],
+    *,
+    damaged: Mapping[str, str] | None = None,
+) -> Traces:
+    """Read files of traces. A file that cannot be read is a problem, and the others are read.
 
     Args:
         session: The Spark session.
         paths: Files, folders, or patterns such as ``traces/*.json``: paths of this machine that all
             executors have too, or addresses that Spark reads (``s3a://...``). In a folder, files
             whose names begin with ``.`` or ``_`` are left out.
+        damaged: The result of `find_damage` after a job failed: of these files, only the part
+            before the damage is read.
 
     Raises:
-        InputError: A path has no file, or a Parquet file has no spans or log records.
+        InputError: A path has no file, or no file can be read.
     """
-    parquet: list[_File] = []
-    others: list[_File] = []
-    for file in _listed(session, paths):
+    damaged = damaged or {}
+    parquet: list[SourceFile] = []
+    others: list[SourceFile] = []
+    for file in list_files(session, paths):
         (parquet if file.path.endswith(".parquet") else others).append(file)
-    parts = _parquet(session, parquet)
-    if others:
-        parts.append(_decoded(_raw(session, others)))
-    if not any(part for part in parts):
+    tables = parquet_tables(session, parquet, damaged)
+    raw = raw_files(session, others, damaged)
+    parts = [_stored_spans(rows) for rows in tables.spans]
+    parts += [Traces(_empty(session), rows.drop("file")) for rows in tables.logs]
+    parts += [_of_clickhouse(rows, place) for rows, place in tables.others]
+    ranks = {plain_path(file.path): number for number, file in enumerate(others)}
+    if raw.whole is not None:
+        parts.append(_decoded(_applied(raw.whole, lambda batches: decode_files(batches, ranks))))
+    if raw.lines is not None:
+        parts.append(_decoded(_applied(raw.lines, lambda batches: decode_lines(batches, ranks))))
+    faults = {plain_path(path): why for path, why in {**tables.faults, **raw.faults}.items()}
+    if not parts and faults:
+        path, reason = next(iter(faults.items()))
+        raise InputError(f"{path}: {reason}")
+    if not parts:
         raise InputError(f"{', '.join(map(str, paths))}: no spans or log records in Parquet files")
+    if problems := [*faults.items(), *damaged.items()]:
+        noted = session.createDataFrame(problems, "file string, reason string")
+        parts.append(Traces(_empty(session), None, noted))
     return _together(parts)
 
 
@@ -107,165 +122,59 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], place: str = "the 
 
     Args:
         table: A row for each span.
-        columns: The column for each field of a span, a key of `oteval.spark.FIELDS`. ``start`` and
-            ``end`` are timestamps, or numbers (ns); ``attributes`` and ``resource`` are maps,
-            structs or JSON text.
+        columns: The column for each field of a span, a key of `oteval.spark.FIELDS`; a nested one
+            as ``resource.attrs``. ``start`` and ``end`` are timestamps, or numbers (ns);
+            ``attributes`` and ``resource`` are maps, structs or JSON text.
         place: The name of the table in problems.
 
     Raises:
         InputError: A field or column does not exist, or a field is missing.
     """
-    from pyspark.sql import functions as sql
-
-    names = clickhouse_names(columns, table.columns)
-    chosen = {name: sql.col(f"`{column}`") for name, column in names.items()}
+    names = clickhouse_names(columns)
+    paths = {column: column_parts(field, column, table.schema) for field, column in columns.items()}
+    chosen = {name: _column(paths[column]) for name, column in names.items()}
     if "end" in columns:
-        chosen["Duration"] = _ns(table, columns["end"]) - _ns(table, columns["start"])
+        start, end = (_ns(table, _column(paths[columns[field]])) for field in ("start", "end"))
+        chosen["Duration"] = end - start
     rows = table.select(*(column.alias(name) for name, column in chosen.items()))
     reported = {name: repr(column) for name, column in names.items()}
     return _decoded(_applied(rows, lambda batches: decode_tables(batches, place, reported)))
 
 
-def _ns(table: DataFrame, column: str) -> Any:
+def _column(parts: Sequence[str]) -> Column:
+    """Return the column at the end of some names."""
+    from pyspark.sql import functions as sql
+
+    first, *others = parts
+    column = sql.col(f"`{first.replace('`', '``')}`")
+    for name in others:
+        column = column.getItem(name)
+    return column
+
+
+def _ns(table: DataFrame, column: Column) -> Column:
     """Return a time in ns; Spark's timestamps have microseconds."""
     from pyspark.sql import functions as sql
 
-    kind = table.schema[column].dataType.typeName()
-    value = sql.col(f"`{column}`")
+    kind = table.select(column).schema[0].dataType.typeName()
     if kind.startswith("timestamp"):
-        return sql.unix_micros(value.cast("timestamp")) * 1000
-    return value.cast("long")
+        return sql.unix_micros(column.cast("timestamp")) * 1000
+    return column.try_cast("long")
 
 
-def _listed(session: SparkSession, paths: Sequence[str | Path]) -> list[_File]:
-    """Return all files, each once, by Hadoop's file systems."""
-    assert session.sparkContext._jvm is not None
-    hadoop: Any = session.sparkContext._jvm.org.apache.hadoop.fs
-    settings = session.sparkContext._jsc.hadoopConfiguration()
-    found: dict[str, _File] = {}
-    for path in paths:
-        text = str(path)
-        # A path of this machine, whatever file system Spark takes by default.
-        address = Path(text).absolute().as_uri() if Path(text).exists() else text
-        place = hadoop.Path(address)
-        try:
-            system = place.getFileSystem(settings)
-            roots = system.globStatus(place)
-        except Exception as error:
-            raise InputError(f"{text}: cannot be listed by Spark ({_first_line(error)})") from error
-        files = sorted(file for root in roots or () for file in _below(system, root))
-        if not files:
-            raise InputError(f"{text}: no such file, or a folder without files")
-        found.update((file.path, file) for file in files)
-    return list(found.values())
-
-
-def _below(system: Any, root: Any) -> Iterator[_File]:
-    if root.isFile():
-        yield _File(root.getPath().toString(), root.getLen())
-        return
-    base = root.getPath().toString()
-    listing = system.listFiles(root.getPath(), True)
-    while listing.hasNext():
-        status = listing.next()
-        path = status.getPath().toString()
-        names = path.removeprefix(base).split("/")
-        if status.getLen() and not any(name.startswith((".", "_")) for name in names):
-            yield _File(path, status.getLen())
-
-
-def _first_line(error: Exception) -> str:
-    text = str(getattr(error, "java_exception", None) or error)
-    return text.splitlines()[0] if text else type(error).__name__
-
-
-def _parquet(session: SparkSession, files: Sequence[_File]) -> list[Traces]:
-    """Return the spans and log records of Parquet files."""
-    alike: dict[str, list[str]] = {}
-    for path, _ in files:
-        folder, _, name = path.rpartition("/")
-        alike_name = _NUMBER.sub("", name)
-        if alike_name.split(".")[0] in _DERIVED:
-            continue  # made from the spans, by `oteval export --parquet`
-        key = f"{_PARTITION.sub('', folder)}/{alike_name}"
-        alike.setdefault(key, []).append(path)
-    return [_of_parquet(session, paths) for paths in alike.values()]
-
-
-def _of_parquet(session: SparkSession, paths: Sequence[str]) -> Traces:
-    """Return the content of Parquet files with the same columns."""
-    from pyspark.sql import functions as sql
-
-    table = session.read.option("mergeSchema", "true").parquet(*paths)
-    names = frozenset(table.columns)
-    kinds = [
-        set(SPANS.names) <= names,
-        set(LOGS.names) <= names,
-        clickhouse.is_span(names),
-        clickhouse.is_log(names),
-    ]
-    if not any(kinds):
-        raise InputError(
-            f"{paths[0]}: a Parquet file with the columns {', '.join(sorted(names)[:8])} has no "
-            "spans or log records; in Python, oteval.spark.map_columns reads other columns"
-        )
-    if kinds.count(True) > 1:
-        raise InputError(
-            f"{paths[0]}: this file and others beside it have different columns; put spans and log "
-            "records into separate folders"
-        )
-    if kinds[0] or kinds[1]:
-        schema = SPANS if kinds[0] else LOGS
-        rows = table.select(
-            *(sql.col(f.name).cast(_spark_type(f.type)).alias(f.name) for f in schema)
-        )
-        return _stored_spans(table, rows) if kinds[0] else Traces(_empty(session), rows)
-    used = [f"`{name}`" for name in table.columns if name in clickhouse.COLUMNS]
-    rows = table.select(*used, sql.col("_metadata.file_path").alias("path"))
-    place = paths[0]
+def _of_clickhouse(rows: DataFrame, place: str) -> Traces:
     return _decoded(_applied(rows, lambda batches: decode_tables(batches, place)))
 
 
-def _stored_spans(table: DataFrame, rows: DataFrame) -> Traces:
+def _stored_spans(rows: DataFrame) -> Traces:
     """Return the rows of ``spans`` that have a trace, and the others as problems."""
     from pyspark.sql import functions as sql
 
-    lost = table.where("trace_id IS NULL OR span_id IS NULL").select(
-        sql.col("_metadata.file_path").alias("file"),
-        sql.lit("a row without trace_id or span_id; skipped").alias("reason"),
+    lost = rows.where("trace_id IS NULL OR span_id IS NULL").select(
+        "file", sql.lit("a row without trace_id or span_id; skipped").alias("reason")
     )
-    return Traces(rows.where("trace_id IS NOT NULL AND span_id IS NOT NULL"), None, lost)
-
-
-def _raw(session: SparkSession, files: Sequence[_File]) -> DataFrame:
-    """Return rows of `TELEMETRY` of files that are not Parquet."""
-    ranks = {plain_path(file.path): number for number, file in enumerate(files)}
-    whole: list[str] = []
-    lines: list[str] = []
-    for path, size in files:
-        is_zstd = path.endswith((".zst", ".zstd"))
-        if is_zstd and size > _ZSTD_BYTES:
-            raise InputError(
-                f"{path}: Spark cannot split zstd, and {size:,} bytes are too many for one task; "
-                "decompress it, or write smaller files"
-            )
-        (whole if is_zstd or size <= _WHOLE_BYTES else lines).append(path)
-    tables = []
-    if whole:
-        chosen = set(whole)
-        rows = session.read.format("binaryFile").load(whole).select("path", "content")
-        # Whole files go to Python in one batch a task.
-        size = sum(file.size for file in files if file.path in chosen)
-        rows = rows.repartition(
-            max(-(-size // _WHOLE_BYTES), session.sparkContext.defaultParallelism)
-        )
-        tables.append(_applied(rows, lambda batches: decode_files(batches, ranks)))
-    if lines:
-        rows = session.read.text(lines, lineSep="\n").select(
-            "_metadata.file_path", "_metadata.file_block_start", "value"
-        )
-        tables.append(_applied(rows, lambda batches: decode_lines(batches, ranks)))
-    return tables[0].unionByName(tables[1]) if len(tables) > 1 else tables[0]
+    whole = rows.where("trace_id IS NOT NULL AND span_id IS NOT NULL")
+    return Traces(whole.drop("file"), None, lost)
 
 
 def _applied(rows: DataFrame, decode: _Decode) -> DataFrame:
@@ -282,23 +191,20 @@ def _decoded(rows: DataFrame) -> Traces:
         rows.where("kind = 'span'").select("span.*"),
         rows.where("kind = 'log'").select("log.*"),
         rows.where("kind = 'problem'").select("problem.*"),
+        (rows,),
     )
 
 
 def _together(parts: Sequence[Traces]) -> Traces:
     """Return the content of several sources."""
-    spans, logs, found = (
-        [table for table in tables if table is not None] for tables in zip(*parts, strict=True)
+    spans = union([part.spans for part in parts])
+    assert spans is not None
+    return Traces(
+        spans,
+        union([part.logs for part in parts if part.logs is not None]),
+        union([part.found for part in parts if part.found is not None]),
+        tuple(frame for part in parts for frame in part.cached),
     )
-    return Traces(*(_union(tables) for tables in (spans, logs, found)))
-
-
-def _union(tables: Sequence[DataFrame]) -> Any:
-    first, *others = tables or (None,)
-    for table in others:
-        assert first is not None
-        first = first.unionByName(table)
-    return first
 
 
 def _empty(session: SparkSession) -> DataFrame:
@@ -306,9 +212,3 @@ def _empty(session: SparkSession) -> DataFrame:
 
     schema: Any = from_arrow_schema(SPANS)
     return session.createDataFrame([], schema)
-
-
-def _spark_type(kind: Any) -> Any:
-    from pyspark.sql.pandas.types import from_arrow_type
-
-    return from_arrow_type(kind)

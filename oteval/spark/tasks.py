@@ -91,16 +91,15 @@ def number_of_tasks(traces: DataFrame) -> int:
 
 
 def scored(rows: DataFrame, scorer: GroupScorer, tasks: int) -> DataFrame:
-    """Return the rows of `OUTPUT` that a scorer makes, kept on the disks of the executors.
+    """Return the rows of `OUTPUT` that a scorer makes.
 
     Args:
         rows: Rows with their ``group``.
         scorer: The scorer.
         tasks: The number of tasks.
     """
-    from pyspark import StorageLevel
     from pyspark.sql.pandas.types import from_arrow_schema
 
     schema: Any = from_arrow_schema(OUTPUT)
     ordered = rows.repartition(tasks, "group").sortWithinPartitions("group")
-    return ordered.mapInArrow(scorer.score, schema).persist(StorageLevel.DISK_ONLY)
+    return ordered.mapInArrow(scorer.score, schema)

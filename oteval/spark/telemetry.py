@@ -112,11 +112,23 @@ def decode_tables(
                 for path in batch.column("path").to_pylist()
             ]
             batch = batch.drop_columns(["path"])
-        found = decode_rows(batch, 0)
-        for problem in found.problems:
-            row, _, reason = problem.removeprefix("row ").partition(": ")
-            yield from _rows(paths[int(row)], Decoded(problems=[_renamed(reason, renamed)]), 0)
-        yield from _rows(place, Decoded(found.spans, found.logs), 0)
+        for found in _decoded_rows(batch):
+            for problem in found.problems:
+                row, _, reason = problem.removeprefix("row ").partition(": ")
+                yield from _rows(paths[int(row)], Decoded(problems=[_renamed(reason, renamed)]), 0)
+            yield from _rows(place, Decoded(found.spans, found.logs), 0)
+
+
+def _decoded_rows(batch: pa.RecordBatch) -> Iterator[Decoded]:
+    """Yield the content of rows; where they cannot be decoded together, that of each row."""
+    try:
+        yield decode_rows(batch, 0)
+    except Exception:
+        for row in range(batch.num_rows):
+            try:
+                yield decode_rows(batch.slice(row, 1), row)
+            except Exception as error:
+                yield Decoded(problems=[f"row {row}: cannot be decoded ({error!r}); row skipped"])
 
 
 def plain_path(address: str, *, is_quoted: bool = False) -> str:
@@ -156,6 +168,9 @@ def _decoded(path: str, content: bytes, first: int) -> Iterator[pa.RecordBatch]:
         # Nothing can be read; its first problem may be among those of a batch before.
         if not problems:
             yield from _rows(path, Decoded(problems=[_cause(path, str(error))]), first)
+    except Exception as error:
+        # One file never ends the job, whatever a decoder makes of it.
+        yield from _rows(path, Decoded(problems=[f"cannot be decoded ({error!r})"]), first)
 
 
 def _cause(path: str, text: str) -> str:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from oteval.config import parse_config
@@ -32,8 +34,22 @@ def of_spark(spark: Any, folder: Path, rules: str = RULES, **options: Any) -> tu
     kinds = [kind for kind in ("spans", "logs") if (folder / f"{kind}.parquet").exists()]
     frames = {kind: spark.read.parquet(str(folder / f"{kind}.parquet")) for kind in kinds}
     found = score(frames["spans"], parse_config(rules), frames.get("logs"), **options)
-    runs, scores = (frame.toArrow().to_pylist() for frame in found)
+    runs, scores = (without_timestamps(frame.toArrow()).to_pylist() for frame in found)
     return plain(runs), plain(without_starts(runs, scores))
+
+
+def without_timestamps(table: pa.Table) -> pa.Table:
+    """Return rows without their timestamps, each of which must equal its time in ns."""
+    for column, name in (
+        ("start_ns", "start_time"),
+        ("end_ns", "end_time"),
+        ("time_ns", "score_time"),
+    ):
+        if column in table.column_names:
+            micros = pc.cast(table[name], pa.timestamp("us")).cast(pa.int64())
+            assert micros == pc.divide(table[column], 1000)
+            table = table.drop_columns([name])
+    return table
 
 
 def without_starts(runs: Rows, scores: Rows) -> Rows:

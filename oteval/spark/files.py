@@ -1,0 +1,135 @@
+"""The files below paths, listed and opened by Hadoop's file systems on the driver."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..errors import InputError
+from .failures import cause_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["Footer", "SourceFile", "head_of", "list_files", "read_footers", "to_address"]
+
+# Footers are read so many at a time, because each waits for its file system.
+_READERS = 16
+_HEAD = 64
+
+
+class SourceFile(NamedTuple):
+    """A file to read.
+
+    Attributes:
+        path: Its address.
+        size: Its bytes.
+    """
+
+    path: str
+    size: int
+
+
+class Footer(NamedTuple):
+    """What the end of a Parquet file says.
+
+    Attributes:
+        columns: Its columns with their types, as text.
+        rows: The number of its rows.
+        fault: Why it cannot be read; "" if it can.
+    """
+
+    columns: str = ""
+    rows: int = 0
+    fault: str = ""
+
+
+def to_address(path: str | Path) -> str:
+    """Return the address of a path of this machine, whatever file system Spark takes by default."""
+    text = str(path)
+    return Path(text).absolute().as_uri() if Path(text).exists() else text
+
+
+def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[SourceFile]:
+    """Return all files, each once. In folders, files that begin with ``.`` or ``_`` are left out.
+
+    Raises:
+        InputError: A path has no file, or cannot be listed.
+    """
+    hadoop, settings = _hadoop(session)
+    listed: dict[str, SourceFile] = {}
+    for path in paths:
+        place = hadoop.fs.Path(to_address(path))
+        try:
+            system = place.getFileSystem(settings)
+            # A name of this machine stands for itself, even with the characters of a pattern.
+            roots = [system.getFileStatus(place)] if Path(str(path)).exists() else None
+            roots = roots or system.globStatus(place)
+            files = sorted(file for root in roots or () for file in _below(system, root))
+        except Exception as error:
+            raise InputError(f"{path}: cannot be listed by Spark ({cause_of(error)})") from error
+        if not files:
+            raise InputError(f"{path}: no such file, or a folder without files")
+        listed.update((file.path, file) for file in files)
+    return list(listed.values())
+
+
+def _below(system: Any, root: Any) -> Iterator[SourceFile]:
+    if root.isFile():
+        yield SourceFile(root.getPath().toString(), root.getLen())
+        return
+    base = root.getPath().toString()
+    listing = system.listFiles(root.getPath(), True)
+    while listing.hasNext():
+        status = listing.next()
+        path = status.getPath().toString()
+        names = path.removeprefix(base).split("/")
+        if not any(name.startswith((".", "_")) for name in names):
+            yield SourceFile(path, status.getLen())
+
+
+def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Footer]:
+    """Return the footer of each Parquet file."""
+    hadoop, settings = _hadoop(session)
+    assert session.sparkContext._jvm is not None
+    parquet: Any = session.sparkContext._jvm.org.apache.parquet.hadoop
+
+    def footer(file: SourceFile) -> Footer:
+        if not file.size:
+            return Footer(fault="the file is empty")
+        try:
+            place = parquet.util.HadoopInputFile.fromPath(hadoop.fs.Path(file.path), settings)
+            reader = parquet.ParquetFileReader.open(place)
+            try:
+                columns = reader.getFileMetaData().getSchema().toString()
+                return Footer(columns, reader.getRecordCount())
+            finally:
+                reader.close()
+        except Exception as error:
+            reason = cause_of(error).removeprefix("RuntimeException: ")
+            return Footer(fault=f"a damaged Parquet file ({reason.removeprefix(f'{file.path} ')})")
+
+    with ThreadPoolExecutor(_READERS) as pool:
+        return list(pool.map(footer, files))
+
+
+def head_of(session: SparkSession, file: SourceFile) -> bytes:
+    """Return the first bytes of a file; none if it cannot be opened."""
+    hadoop, settings = _hadoop(session)
+    place = hadoop.fs.Path(file.path)
+    with suppress(Exception):
+        stream = place.getFileSystem(settings).open(place)
+        try:
+            return bytes(stream.readNBytes(_HEAD))
+        finally:
+            stream.close()
+    return b""
+
+
+def _hadoop(session: SparkSession) -> tuple[Any, Any]:
+    context: Any = session.sparkContext
+    assert context._jvm is not None
+    return context._jvm.org.apache.hadoop, context._jsc.hadoopConfiguration()

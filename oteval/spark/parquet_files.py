@@ -1,0 +1,173 @@
+"""Parquet files of spans and log records, recognised by the columns that each file has.
+
+Files with the same columns are read together. One that is damaged, or has other columns, is a
+problem of its own, and the others are read.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from ..ingest import clickhouse
+from .failures import cause_of
+from .files import SourceFile, read_footers
+from .readable_rows import NEEDED_OF_LOGS, NEEDED_OF_SPANS
+from .telemetry import LOGS, SPANS, plain_path
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+
+__all__ = ["SALVAGE", "ParquetTables", "parquet_tables", "read_exactly"]
+
+SALVAGE = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
+"""Options that read the part of a file before its damage, and nothing of one that is missing."""
+# Tables made from the spans by `oteval export --parquet`, such as scores-2.parquet.
+_DERIVED = re.compile(r"(?:trajectories|scores)(?:[-_.]?[0-9a-f-]*\d[0-9a-f-]*)?\.")
+# Oteval's tables: columns by which each is recognised though others are missing, and the needed.
+_SPAN_SIGNS = frozenset(("trace_id", "span_id", "start_ns"))
+_LOG_SIGNS = frozenset(("trace_id", "span_id", "time_ns"))
+
+
+class ParquetTables(NamedTuple):
+    """The content of Parquet files, in tables of equal columns.
+
+    Attributes:
+        spans: Tables of `SPANS`.
+        logs: Tables of `LOGS`.
+        others: Tables of ClickHouse, to decode, each with the address of one of its files.
+        faults: Why a file cannot be read, by its path.
+        rows: The number of rows of each file that can be read.
+    """
+
+    spans: list[DataFrame]
+    logs: list[DataFrame]
+    others: list[tuple[DataFrame, str]]
+    faults: dict[str, str]
+    rows: dict[str, int]
+
+
+def parquet_tables(
+    session: SparkSession, files: Sequence[SourceFile], damaged: Mapping[str, str]
+) -> ParquetTables:
+    """Return the content of Parquet files.
+
+    Args:
+        session: The Spark session.
+        files: The files.
+        damaged: The files that are damaged, by the path that people write.
+    """
+    tables = ParquetTables([], [], [], {}, {})
+    files = [file for file in files if not _DERIVED.match(file.path.rpartition("/")[2])]
+    alike: dict[tuple[str, bool], list[str]] = {}
+    for file, footer in zip(files, read_footers(session, files), strict=True):
+        if footer.fault:
+            tables.faults[file.path] = footer.fault
+            continue
+        tables.rows[file.path] = footer.rows
+        alike.setdefault((footer.columns, plain_path(file.path) in damaged), []).append(file.path)
+    for (_, is_damaged), paths in alike.items():
+        fault = _add_table(session, paths, tables, SALVAGE if is_damaged else {})
+        if fault:
+            tables.faults.update(dict.fromkeys(paths, fault))
+    return tables
+
+
+def _add_table(
+    session: SparkSession, paths: Sequence[str], tables: ParquetTables, options: Mapping[str, str]
+) -> str:
+    """Add the content of files with equal columns; return why they cannot be used, or ""."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    try:
+        table = read_exactly(session, "parquet", paths, options)
+    except (PySparkException, Py4JError) as error:
+        return f"Spark cannot read its columns ({cause_of(error)})"
+    names = frozenset(table.columns)
+    if clickhouse.is_span(names) or clickhouse.is_log(names):
+        used = [f"`{name}`" for name in table.columns if name in clickhouse.COLUMNS]
+        tables.others.append((table.select(*used, _file().alias("path")), paths[0]))
+        return ""
+    for schema, signs, needed, stored in (
+        (SPANS, _SPAN_SIGNS, NEEDED_OF_SPANS, tables.spans),
+        (LOGS, _LOG_SIGNS, NEEDED_OF_LOGS, tables.logs),
+    ):
+        if signs <= names:
+            fault = _misfit(table, schema, needed)
+            if not fault:
+                stored.append(_stored(table, schema))
+            return fault
+    some = ", ".join(sorted(names)[:8])
+    return (
+        f"a Parquet file with the columns {some} has no spans or log records; in Python, "
+        "oteval.spark.map_columns reads other columns"
+    )
+
+
+def read_exactly(
+    session: SparkSession, kind: str, paths: Sequence[str], options: Mapping[str, str]
+) -> DataFrame:
+    """Return the rows of files, whose names are no patterns.
+
+    Args:
+        session: The Spark session.
+        kind: The format of Spark.
+        paths: The files.
+        options: Options of the format.
+    """
+    reader = session.read.format(kind).options(**options).option("__globPaths__", "false")
+    return reader.load(list(paths))
+
+
+def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
+    """Return how the columns of a table differ from those of oteval's, or ""."""
+    from pyspark.sql.types import BinaryType, IntegralType, StringType
+
+    types = {field.name: field.dataType for field in table.schema}
+    for field in schema:
+        expected = _spark_type(field.type)
+        if field.name not in types:
+            if field.name in needed:
+                return f"it has no column {field.name!r}"
+            continue
+        actual = types[field.name]
+        if not any(
+            isinstance(expected, kinds) and isinstance(actual, kinds)
+            for kinds in ((IntegralType,), (StringType, BinaryType))
+        ):
+            return (
+                f"its column {field.name!r} has the type {actual.simpleString()} instead of "
+                f"{expected.simpleString()}"
+            )
+    return ""
+
+
+def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
+    """Return the columns of oteval's table, and the ``file`` of each row."""
+    from pyspark.sql import functions as sql
+
+    return table.select(
+        *(
+            (sql.col(field.name) if field.name in table.columns else sql.lit(None))
+            # A number that is too large becomes a missing one, and its trace has a gap.
+            .try_cast(_spark_type(field.type))
+            .alias(field.name)
+            for field in schema
+        ),
+        _file().alias("file"),
+    )
+
+
+def _file() -> Any:
+    from pyspark.sql import functions as sql
+
+    return sql.col("_metadata.file_path")
+
+
+def _spark_type(kind: Any) -> Any:
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    return from_arrow_type(kind)

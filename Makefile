@@ -17,6 +17,8 @@ MLFLOW := .venv-mlflow
 MLFLOW_STAMP := $(MLFLOW)/.installed
 SPARK := .venv-spark
 SPARK_STAMP := $(SPARK)/.installed
+HELM := .venv-helm
+HELM_STAMP := $(HELM)/.installed
 CHDB := .venv-chdb
 CHDB_STAMP := $(CHDB)/.installed
 AUDIT := .venv-audit
@@ -31,7 +33,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small conformance bench bench-monitor bench-spark lock screens clean
+.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -64,10 +66,10 @@ screens: $(STAMP)
 # What needs more than the locked environment: the oldest DuckDB we support, the built wheel in an
 # environment of its own, reports in a browser, the public tests of agentevals, and the bill of
 # materials with known advisories.
-test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark-small conformance sbom audit
+test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark-small test-helm conformance sbom audit
 
 # What the parts of test-all need, set up before them.
-environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
+environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(HELM_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
 test-slow: $(STAMP)
@@ -128,6 +130,10 @@ test-spark: $(SPARK_STAMP)
 # The same without the million spans and the conversation of 100,000, which take some ten minutes.
 test-spark-small: $(SPARK_STAMP)
 	$(SPARK)/bin/python -m pytest -q -rs -m 'spark and not large' tests/spark
+
+# The chart of collector/helm, rendered by Helm's own library.
+test-helm: $(HELM_STAMP)
+	$(HELM)/bin/python -m pytest -q -rs tests/collector/test_kubernetes.py
 
 # In Debian's chromium (apt-get install chromium); skipped, with the reason, where it is not.
 test-browser: $(BROWSER_STAMP)
@@ -208,9 +214,17 @@ $(BACKENDS_STAMP):
 
 $(SPARK_STAMP): $(STAMP)
 	$(PYTHON) -m venv $(SPARK)
-	$(PIP) $(SPARK)/bin/pip install -q --require-hashes -r requirements.lock
-	$(PIP) $(SPARK)/bin/pip install -q 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
-	$(PIP) $(SPARK)/bin/pip install -q --no-deps --no-build-isolation -e .
+	$(BIN)/uv pip install -q --python $(SPARK)/bin/python --require-hashes -r requirements.lock
+	$(BIN)/uv pip install -q --python $(SPARK)/bin/python 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
+	$(BIN)/uv pip install -q --python $(SPARK)/bin/python --no-deps --no-build-isolation -e .
+	touch $@
+
+# It is not there for every platform: what needs it is skipped then.
+$(HELM_STAMP): $(STAMP)
+	$(PYTHON) -m venv $(HELM)
+	$(BIN)/uv pip install -q --python $(HELM)/bin/python --require-hashes -r requirements.lock
+	-$(BIN)/uv pip install -q --python $(HELM)/bin/python 'helm-python-sdk==0.2.2'
+	$(BIN)/uv pip install -q --python $(HELM)/bin/python --no-deps --no-build-isolation -e .
 	touch $@
 
 $(MLFLOW_STAMP):
@@ -234,4 +248,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

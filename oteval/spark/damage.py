@@ -43,17 +43,17 @@ def find_damage(
     tables = parquet_tables(session, [f for f in files if f.path.endswith(".parquet")], names)
     raw = raw_files(session, [f for f in files if not f.path.endswith(".parquet")], names)
     counts: dict[str, int] = {}
-    for frame in (*tables.spans, *tables.logs):
-        counts |= _rows_read(frame.withColumnRenamed("file", "path"))
-    for frame, _ in tables.others:
+    for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.others)):
         counts |= _rows_read(frame)
     damage: dict[str, str] = {}
     for path, rows in tables.rows.items():
         lost = rows - counts.get(plain_path(path), 0)
-        if lost and path not in tables.faults:
+        if lost > 0 and path not in tables.faults:
             damage[plain_path(path)] = f"{lost:,} of its {rows:,} rows are lost"
     if raw.whole is not None:
-        readable = _rows_read(raw.whole, is_quoted=False)
+        # The length makes Spark read the content.
+        contents = raw.whole.selectExpr("path", "length(content)").collect()
+        readable = {plain_path(path) for path, _ in contents}
         missing = [file for file in raw.whole_files if plain_path(file.path) not in readable]
         damage |= dict.fromkeys((plain_path(file.path) for file in missing), "it cannot be opened")
     spellings = (plain_path(named, is_quoted=True), plain_path(named))
@@ -63,16 +63,17 @@ def find_damage(
     return damage
 
 
-def _rows_read(frame: DataFrame, *, is_quoted: bool = True) -> dict[str, int]:
-    """Return the number of rows of each file; all their columns are read."""
-    counted = frame.mapInArrow(_counted, "path string, rows long").groupBy("path").sum("rows")
-    return {plain_path(path, is_quoted=is_quoted): rows for path, rows in counted.collect()}
+def _rows_read(frame: DataFrame) -> dict[str, int]:
+    """Return the number of rows of each file; all their columns are read.
+
+    Rows are counted by their numbers, because Spark may give the rows before the damage twice.
+    """
+    from pyspark.sql import functions as sql
+
+    numbers = frame.mapInArrow(_numbers, "path string, row long")
+    counted = numbers.groupBy("path").agg(sql.count_distinct("row"))
+    return {plain_path(path, is_quoted=True): rows for path, rows in counted.collect()}
 
 
-def _counted(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    import pyarrow as pa
-
-    for batch in batches:
-        counts = batch.column("path").value_counts()
-        columns = [counts.field("values"), counts.field("counts").cast(pa.int64())]
-        yield pa.record_batch(columns, ["path", "rows"])
+def _numbers(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    return (batch.select(["path", "row"]) for batch in batches)

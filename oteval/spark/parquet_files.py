@@ -26,18 +26,17 @@ SALVAGE = {"ignoreCorruptFiles": "true", "ignoreMissingFiles": "true"}
 """Options that read the part of a file before its damage, and nothing of one that is missing."""
 # Tables made from the spans by `oteval export --parquet`, such as scores-2.parquet.
 _DERIVED = re.compile(r"(?:trajectories|scores)(?:[-_.]?[0-9a-f-]*\d[0-9a-f-]*)?\.")
-# Oteval's tables: columns by which each is recognised though others are missing, and the needed.
-_SPAN_SIGNS = frozenset(("trace_id", "span_id", "start_ns"))
-_LOG_SIGNS = frozenset(("trace_id", "span_id", "time_ns"))
+# The share of its columns by which a table of oteval is recognised though others are missing.
+_RECOGNISED = 0.5
 
 
 class ParquetTables(NamedTuple):
     """The content of Parquet files, in tables of equal columns.
 
     Attributes:
-        spans: Tables of `SPANS`.
-        logs: Tables of `LOGS`.
-        others: Tables of ClickHouse, to decode, each with the address of one of its files.
+        spans: Tables of `SPANS`, with the ``path`` and ``row`` of each row.
+        logs: Tables of `LOGS`, with the same.
+        others: Tables of ClickHouse, to decode, with the same; each with one of its files.
         faults: Why a file cannot be read, by its path.
         rows: The number of rows of each file that can be read.
     """
@@ -89,17 +88,17 @@ def _add_table(
     names = frozenset(table.columns)
     if clickhouse.is_span(names) or clickhouse.is_log(names):
         used = [f"`{name}`" for name in table.columns if name in clickhouse.COLUMNS]
-        tables.others.append((table.select(*used, _file().alias("path")), paths[0]))
+        tables.others.append((table.select(*used, *_places()), paths[0]))
         return ""
-    for schema, signs, needed, stored in (
-        (SPANS, _SPAN_SIGNS, NEEDED_OF_SPANS, tables.spans),
-        (LOGS, _LOG_SIGNS, NEEDED_OF_LOGS, tables.logs),
-    ):
-        if signs <= names:
-            fault = _misfit(table, schema, needed)
-            if not fault:
-                stored.append(_stored(table, schema))
-            return fault
+    schema, needed, stored = max(
+        ((SPANS, NEEDED_OF_SPANS, tables.spans), (LOGS, NEEDED_OF_LOGS, tables.logs)),
+        key=lambda known: _share(known[0], names),
+    )
+    if _share(schema, names) >= _RECOGNISED:
+        fault = _misfit(table, schema, needed)
+        if not fault:
+            stored.append(_stored(table, schema))
+        return fault
     some = ", ".join(sorted(names)[:8])
     return (
         f"a Parquet file with the columns {some} has no spans or log records; in Python, "
@@ -120,6 +119,11 @@ def read_exactly(
     """
     reader = session.read.format(kind).options(**options).option("__globPaths__", "false")
     return reader.load(list(paths))
+
+
+def _share(schema: pa.Schema, names: frozenset[str]) -> float:
+    """Return how many of the columns of a schema there are."""
+    return len(names.intersection(schema.names)) / len(schema.names)
 
 
 def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
@@ -146,7 +150,7 @@ def _misfit(table: DataFrame, schema: pa.Schema, needed: frozenset[str]) -> str:
 
 
 def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
-    """Return the columns of oteval's table, and the ``file`` of each row."""
+    """Return the columns of oteval's table, and the ``path`` and ``row`` of each row."""
     from pyspark.sql import functions as sql
 
     return table.select(
@@ -157,14 +161,18 @@ def _stored(table: DataFrame, schema: pa.Schema) -> DataFrame:
             .alias(field.name)
             for field in schema
         ),
-        _file().alias("file"),
+        *_places(),
     )
 
 
-def _file() -> Any:
+def _places() -> list[Any]:
+    """Return the columns with the file of each row, and the number of the row in it."""
     from pyspark.sql import functions as sql
 
-    return sql.col("_metadata.file_path")
+    return [
+        sql.col("_metadata.file_path").alias("path"),
+        sql.col("_metadata.row_index").alias("row"),
+    ]
 
 
 def _spark_type(kind: Any) -> Any:

@@ -57,7 +57,9 @@ def raw_files(
     lines: list[SourceFile] = []
     faults: dict[str, str] = {}
     for file in files:
-        if file.size > _WHOLE_BYTES and _has_lines(session, file):
+        if not file.size:
+            faults[file.path] = "the file is empty"
+        elif file.size > _WHOLE_BYTES and _has_lines(session, file):
             lines.append(file)
         elif file.size <= _MOST_BYTES:
             whole.append(file)

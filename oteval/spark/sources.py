@@ -98,7 +98,7 @@ def read_traces(
     tables = parquet_tables(session, parquet, damaged)
     raw = raw_files(session, others, damaged)
     parts = [_stored_spans(rows) for rows in tables.spans]
-    parts += [Traces(_empty(session), rows.drop("file")) for rows in tables.logs]
+    parts += [Traces(_empty(session), rows.drop("path", "row")) for rows in tables.logs]
     parts += [_of_clickhouse(rows, place) for rows, place in tables.others]
     ranks = {plain_path(file.path): number for number, file in enumerate(others)}
     if raw.whole is not None:
@@ -163,6 +163,7 @@ def _ns(table: DataFrame, column: Column) -> Column:
 
 
 def _of_clickhouse(rows: DataFrame, place: str) -> Traces:
+    rows = rows.drop("row")
     return _decoded(_applied(rows, lambda batches: decode_tables(batches, place)))
 
 
@@ -171,10 +172,11 @@ def _stored_spans(rows: DataFrame) -> Traces:
     from pyspark.sql import functions as sql
 
     lost = rows.where("trace_id IS NULL OR span_id IS NULL").select(
-        "file", sql.lit("a row without trace_id or span_id; skipped").alias("reason")
+        sql.col("path").alias("file"),
+        sql.lit("a row without trace_id or span_id; skipped").alias("reason"),
     )
     whole = rows.where("trace_id IS NOT NULL AND span_id IS NOT NULL")
-    return Traces(whole.drop("file"), None, lost)
+    return Traces(whole.drop("path", "row"), None, lost)
 
 
 def _applied(rows: DataFrame, decode: _Decode) -> DataFrame:

@@ -36,6 +36,7 @@ KNOWN = {
         "filter": f"{_CONTRIB}/processor/filterprocessor",
         "redaction": f"{_CONTRIB}/processor/redactionprocessor",
         "tail_sampling": f"{_CONTRIB}/processor/tailsamplingprocessor",
+        "transform": f"{_CONTRIB}/processor/transformprocessor",
     },
     "exporters": {
         "otlp_grpc": f"{_CORE}/exporter/otlpexporter",
@@ -48,6 +49,25 @@ KNOWN = {
         "file_storage": f"{_CONTRIB}/extension/storage/filestorage",
     },
     "connectors": {},
+}
+# The options of these components, as their `config.schema.yaml` and READMEs list them (v0.162.0).
+OPTIONS = {
+    "redaction": {"allow_all_keys", "allowed_keys", "allowed_values", "blocked_key_patterns"}
+    | {"blocked_values", "db_sanitizer", "hash_function", "hmac_key", "ignored_key_patterns"}
+    | {"ignored_keys", "redact_all_types", "summary", "url_sanitizer"},
+    "transform": {"error_mode", "trace_statements", "metric_statements", "log_statements"},
+    "kafka": {"brokers", "protocol_version", "client_id", "conn_idle_timeout", "rack_id", "tls"}
+    | {"auth", "metadata", "timeout", "traces", "logs", "metrics"},
+}
+OPTIONS_OF_KAFKA = {
+    "receivers": {"group_id", "group_instance_id", "group_rebalance_strategies", "initial_offset"}
+    | {"session_timeout", "heartbeat_interval", "autocommit", "message_marking", "error_backoff"}
+    | {"min_fetch_size", "max_fetch_size", "max_fetch_wait", "max_partition_fetch_size"}
+    | {"header_extraction", "telemetry", "partition_processing"},
+    "exporters": {"partition_traces_by_id", "partition_logs_by_trace_id", "record_headers"}
+    | {"partition_logs_by_resource_attributes", "partition_metrics_by_resource_attributes"}
+    | {"topic_from_attribute", "include_metadata_keys", "record_partitioner", "producer"}
+    | {"retry_on_failure", "sending_queue"},
 }
 _VARIABLE = re.compile(r"\$\{env:(\w+)(?::-([^}]*))?\}")
 
@@ -141,6 +161,88 @@ def test_every_variable_is_in_the_readme_with_its_files():
         assert (FOLDER / name).exists()
     for path in COLLECTORS:
         assert f"`{path.name}`" in readme
+
+
+@pytest.mark.parametrize("path", COLLECTORS, ids=lambda path: path.stem)
+def test_options_are_those_that_the_components_document(path: Path):
+    """Redaction, transform and Kafka have no option that their current versions do not know."""
+    config = read(path)
+
+    for kind in ("receivers", "processors", "exporters"):
+        for name, options in config.get(kind, {}).items():
+            component = name.partition("/")[0]
+            if component in OPTIONS:
+                more = OPTIONS_OF_KAFKA[kind] if component == "kafka" else set()
+                assert set(options) <= OPTIONS[component] | more
+
+
+def test_redaction_reaches_values_of_every_type_and_texts_outside_attributes():
+    """Lists and maps are masked too; names and status messages by the same patterns."""
+    text = (FOLDER / "redaction.yaml").read_text("utf-8")
+    config = yaml.safe_load(text)
+    redaction, transform = (
+        config["processors"][name] for name in ("redaction/values", "transform/texts")
+    )
+
+    assert redaction["redact_all_types"] is True
+    assert "ignored_keys" not in redaction
+    statements = [one for group in transform["trace_statements"] for one in group["statements"]]
+    assert sorted(statements) == sorted(
+        'replace_pattern({}, "{}", "****")'.format(target, pattern.replace("\\", "\\\\"))
+        for target in ("span.name", "span.status.message", "spanevent.name")
+        for pattern in redaction["blocked_values"]
+    )
+    # Statements about spans and about their events have different contexts.
+    assert [
+        len({s.split(".")[0] for s in g["statements"]}) for g in transform["trace_statements"]
+    ] == [1, 1]
+    assert transform["error_mode"] == "propagate"
+    for signal, line in config["service"]["pipelines"].items():
+        assert "redaction/values" in line["processors"]
+        assert ("transform/texts" in line["processors"]) == (signal == "traces")
+    assert "Not masked: attributes of span links" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "masked"),
+    [
+        ("card 4111 1111 1111 1111 please", "card **** please"),
+        ("5500-0000-0000-0004", "****"),
+        ("3782 822463 10005", "****"),
+        ("write to jane.doe@example.org today", "write to **** today"),
+        ("sk-proj-abcdefghijklmnopqrstu", "****"),
+        ("1732665600000", "1732665600000"),
+        ("1732665600000000", "1732665600000000"),
+        ("1732665600000000000", "1732665600000000000"),
+        ("risk-free", "risk-free"),
+    ],
+)
+def test_the_patterns_of_redaction_mask_what_they_say(text: str, masked: str):
+    """In RE2, which the Collector uses: cards, addresses and keys, and no time in ms, us or ns."""
+    import re2
+
+    for pattern in read(FOLDER / "redaction.yaml")["processors"]["redaction/values"][
+        "blocked_values"
+    ]:
+        text = re2.sub(pattern, "****", text)
+
+    assert text == masked
+
+
+def test_kafka_takes_what_fits_and_keeps_the_records_of_a_trace_together():
+    """Both signals are partitioned by trace; what is sent can be fetched, and oteval takes it."""
+    sending = read(FOLDER / "kafka-in.yaml")["exporters"]["kafka"]
+    receiving = read(FOLDER / "kafka-out.yaml")["receivers"]["kafka"]
+
+    assert sending["partition_traces_by_id"] is sending["partition_logs_by_trace_id"] is True
+    assert "partition_logs_by_resource_attributes" not in sending
+    size = sending["producer"]["max_message_bytes"]
+    assert size <= min(receiving["max_fetch_size"], receiving["max_partition_fetch_size"])
+    for name in ("message.max.bytes", "max.message.bytes", "replica.fetch.max.bytes"):
+        assert name in (FOLDER / "kafka-in.yaml").read_text("utf-8")
+    for signal in ("traces", "logs"):
+        assert [sending[signal]["topic"]] == receiving[signal]["topics"]
+    _check_serve(["serve", "--max-request=64MB"])
 
 
 def test_the_loop_of_tail_scoring_ends():

@@ -96,6 +96,7 @@ def score(
     again: bool,
     engine: str,
     master: str | None,
+    settings: tuple[str, ...],
     out_path: str | None,
     overwrite: bool,
     max_judge_calls: int | None,
@@ -109,7 +110,7 @@ def score(
     them on Spark, and --out has the results. Exit status: 0 all gates passed, 1 a gate failed, 2
     the configuration or a file is broken, 3 nothing could be evaluated.
     """
-    on_spark = SparkOptions(master, out_path, overwrite, max_judge_calls)
+    on_spark = SparkOptions(master, settings, out_path, overwrite, max_judge_calls)
     config = require_evaluators(load_config(config_path), config_path)
     selection = select(**given)
     base = Path(config_path).parent
@@ -171,8 +172,10 @@ class _CommandScores(NamedTuple):
     ) -> tuple[list[Score], dict[str, str]]:
         """Score files on Spark, and read the scores to print from the results."""
         config, base, selection, run, as_json, keep, again = self
-        score_on_spark(paths, config, base, selection, options, again=again)
-        with open_store([str(options.out)]) as store:
+        with (
+            score_on_spark(paths, config, base, selection, options, again=again) as folder,
+            open_store([str(folder)]) as store,
+        ):
             count_results(store, config, selection, run)
             found = store.scores.read() if as_json or keep else iter(())
             kept, _ = _print_scores(found, as_json, keep)

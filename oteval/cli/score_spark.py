@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -16,6 +17,7 @@ from ..text import counted
 from .common import warn
 
 if TYPE_CHECKING:
+    from ..spark import FileProblems
     from ..store import Outcome, Store
 
 __all__ = ["SparkOptions", "require_local", "score_on_spark", "spark_options"]
@@ -29,12 +31,14 @@ class SparkOptions(NamedTuple):
 
     Attributes:
         master: The address of the master.
+        settings: Settings of Spark, each as ``KEY=VALUE``.
         out: The folder of results.
         overwrite: Whether to replace the results of the folder.
         max_judge_calls: The most requests to language models of the whole job.
     """
 
     master: str | None
+    settings: tuple[str, ...]
     out: str | None
     overwrite: bool
     max_judge_calls: int | None
@@ -50,13 +54,22 @@ _OPTIONS = (
     ),
     click.option(
         "--master",
-        help="Spark's master, such as spark://HOST:7077.  [default: local[*]]",
+        help="Spark's master, such as spark://HOST:7077.  [default: that of spark-submit or "
+        "spark.master, or this machine]",
+    ),
+    click.option(
+        "--conf",
+        "settings",
+        multiple=True,
+        metavar="KEY=VALUE",
+        help="A setting of Spark, such as spark.executor.memory=4g; may be repeated.",
     ),
     click.option(
         "--out",
         "out_path",
         type=click.Path(),
-        help="The folder of Spark's results, read with --db FOLDER.",
+        help="The folder of Spark's results, read with --db FOLDER; or an address, such as "
+        "s3a://BUCKET/out.",
     ),
     click.option("--overwrite", is_flag=True, help="Replace the results in --out."),
     click.option(
@@ -80,14 +93,15 @@ def require_local(options: SparkOptions) -> None:
     Raises:
         click.UsageError: One was given.
     """
-    names = {"master": "--master", "out": "--out", "overwrite": "--overwrite"}
-    names["max_judge_calls"] = "--max-judge-calls"
+    names = {"master": "--master", "settings": "--conf", "out": "--out"}
+    names |= {"overwrite": "--overwrite", "max_judge_calls": "--max-judge-calls"}
     for field, option in names.items():
         value = getattr(options, field)
-        if value is not None and value is not False:
+        if value is not None and value is not False and value != ():
             raise click.UsageError(f"{option} needs --engine spark")
 
 
+@contextmanager
 def score_on_spark(
     paths: Sequence[str],
     config: Config,
@@ -96,8 +110,10 @@ def score_on_spark(
     options: SparkOptions,
     *,
     again: bool,
-) -> None:
+) -> Iterator[Path]:
     """Run the job, write its results, and print which parts of the files could not be read.
+
+    The block has a folder of this machine with the results.
 
     Args:
         paths: The files of traces.
@@ -117,9 +133,13 @@ def score_on_spark(
     if selection.limit is not None:
         raise click.UsageError("--limit does not go with --engine spark; use --since")
     from ..spark.job import score_files
-    from ..spark.session import spark_session
+    from ..spark.output import local_results, require_free
+    from ..spark.session import parse_settings, spark_session
 
-    with spark_session(options.master or "local[*]") as session:
+    # Before Spark starts, and takes its time.
+    settings = parse_settings(options.settings)
+    require_free(options.out, overwrite=options.overwrite)
+    with spark_session(options.master, settings) as session, ExitStack() as stack:
         problems = score_files(
             session,
             paths,
@@ -131,6 +151,15 @@ def score_on_spark(
             again=again,
             max_judge_calls=options.max_judge_calls,
         )
+        folder = stack.enter_context(local_results(options.out, session))
+        kept = stack.pop_all()
+    with kept:
+        _print_problems(problems)
+        yield folder
+
+
+def _print_problems(problems: Sequence[FileProblems]) -> None:
+    """Print which parts of the files could not be read."""
     for problem in problems[:_NAMED]:
         warn(f"{problem.file}: {counted(problem.parts, 'problem')}, such as: {problem.reason}")
     if len(problems) > _NAMED:

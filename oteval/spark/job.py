@@ -17,7 +17,8 @@ from ..selection import EVERYTHING, Selection
 from .damage import find_damage
 from .judge_calls import begin_limits
 from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
-from .output import Output, write_judge_scores, write_results
+from .output import Output, require_free, write_judge_scores, write_results
+from .result_places import is_address
 from .scores import Scored, require_files, score
 from .sources import FileProblems, Traces, read_traces
 
@@ -49,7 +50,8 @@ def score_files(
         session: The Spark session.
         paths: The files, as for `oteval.spark.read_traces`.
         config: The configuration.
-        out: The folder of results, which the driver and all executors have under the same path.
+        out: The folder of results, which the driver and all executors have under the same path;
+            or an address that Spark writes to, such as ``s3a://...``, if no evaluator is a judge.
         base: The folder that paths of the configuration are relative to.
         selection: The runs to score. Its limit does not apply.
         overwrite: Whether to replace results that the folder has.
@@ -67,10 +69,16 @@ def score_files(
     now = time.time_ns() if time_ns is None else time_ns
     require_files(config)
     judges = judges_of(config)
+    if judges.evaluators and is_address(out):
+        raise InputError(
+            f"{out}: evaluator {judges.evaluators[0].name!r} asks a model, and judges share their "
+            "answers in a folder that all executors have; give such a folder as --out"
+        )
+    require_free(out, overwrite=overwrite, session=session)
     # Wrong references, prompts and prices are found before Spark begins.
     for one in prepare(config, None, base, job=_UNUSED):
         one.close()
-    output = Output.begin(out, overwrite=overwrite)
+    output = Output.begin(out, overwrite=overwrite, session=session)
     first = _scored_files(
         session,
         paths,

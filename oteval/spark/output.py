@@ -1,33 +1,39 @@
 """Write results to a folder that oteval's commands read; see `oteval.store.result_folder`.
 
-The folder must be one that the driver and all executors have under the same path: a disk of one
-machine, a network disk, or a mounted bucket.
+`result_places` tells where the folder may be.
 """
 
 from __future__ import annotations
 
-import json
-import shutil
 import time
 import uuid
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from ..errors import InputError
-from ..files import sync, sync_folder
 from ..store import RESULTS, UNFINISHED
 from ..store.result_folder import FORMAT
+from .failures import cause_of
+from .result_places import LocalFolder, ResultPlace, SparkFolder, is_address, local_path
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
     from .scores import Scored
 
-__all__ = ["CALLS", "Output", "write_judge_scores", "write_results"]
+__all__ = [
+    "CALLS",
+    "Output",
+    "local_results",
+    "require_free",
+    "write_judge_scores",
+    "write_results",
+]
 
 CALLS: Final = "judge_calls"
 _DATA = "results-"
@@ -41,93 +47,182 @@ _DAY = "date_format(timestamp_seconds(CAST(start_ns DIV 1000000000 AS BIGINT)), 
 
 @dataclass(frozen=True)
 class Output:
-    """A folder to which a job writes its results.
+    """The place to which a job writes its results.
 
     Attributes:
-        path: The folder.
-        data: The subfolder of this job.
-        resumes: Whether an earlier job on the folder failed.
+        place: The place.
+        folder: The subfolder of this job.
+        resumes: Whether an earlier job on the place failed.
     """
 
-    path: Path
-    data: Path
+    place: ResultPlace
+    folder: str
     resumes: bool = False
 
     @property
+    def path(self) -> Path:
+        """The folder of this machine."""
+        assert isinstance(self.place, LocalFolder)
+        return self.place.path
+
+    @property
+    def data(self) -> Path:
+        """The subfolder of this job, on this machine."""
+        return self.path / self.folder
+
+    @property
     def calls(self) -> Path:
-        """The folder of the judges' calls."""
+        """The folder of the judges' calls, on this machine."""
         return self.path / CALLS
 
     @classmethod
-    def begin(cls, path: str | Path, *, overwrite: bool = False) -> Output:
-        """Mark a folder as unfinished, and remove the files of jobs that failed.
+    def begin(
+        cls, path: str | Path, *, overwrite: bool = False, session: SparkSession | None = None
+    ) -> Output:
+        """Mark a place as unfinished, and remove the files of jobs that failed.
 
         Args:
-            path: The folder; it is created if missing.
+            path: The folder or address; it is created if missing.
             overwrite: Replace the results that it has. They can be read until the new ones are
                 complete.
+            session: The Spark session, which an address needs.
 
         Raises:
-            InputError: The folder has results, or other files; or it cannot be written.
+            InputError: The place has results, or other files; or it cannot be written.
         """
-        if "://" in str(path):
-            raise InputError(
-                f"{path}: results are written to a folder; mount the bucket, or write the data "
-                "frames of oteval.spark.score to it"
-            )
-        folder = Path(path).absolute()
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-            names = {entry.name for entry in folder.iterdir()}
-            if RESULTS in names and not overwrite:
-                raise InputError(f"{path}: has results already; give --overwrite to replace them")
-            own = {RESULTS, UNFINISHED, CALLS}
-            foreign = [n for n in names if n not in own and not n.startswith((_DATA, "."))]
-            if foreign:
-                raise InputError(
-                    f"{path}: has other files, such as {min(foreign)}; give a new folder as --out"
-                )
-            kept = _named(folder)
+        place = result_place(path, session)
+        with _writing(path):
+            names = _require_free(path, place, overwrite=overwrite)
+            place.create()
+            current = _named(place)
             for name in names:
-                if name.startswith(_DATA) and name != kept:
-                    shutil.rmtree(folder / name)
-            _write(folder / UNFINISHED, {"format": FORMAT, "begun": time.time_ns()})
-        except OSError as error:
-            raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
-        data = folder / f"{_DATA}{uuid.uuid4().hex[:12]}"
-        return cls(folder, data, resumes=UNFINISHED in names)
+                if name.startswith(_DATA) and name != current:
+                    place.remove(name)
+            place.write(UNFINISHED, {"format": FORMAT, "begun": time.time_ns()})
+        return cls(place, f"{_DATA}{uuid.uuid4().hex[:12]}", resumes=UNFINISHED in names)
 
     def finish(self) -> None:
-        """Replace the results of the folder by those of this job, in one step.
+        """Replace the results of the place by those of this job, in one step.
 
         Raises:
-            InputError: The folder cannot be written.
+            InputError: The place cannot be written.
         """
-        before = _named(self.path)
-        try:
-            _write(self.path / RESULTS, self._contents(self.data.name))
-            (self.path / UNFINISHED).unlink(missing_ok=True)
-        except OSError as error:
-            reason = error.strerror or error
-            raise InputError(f"{self.path}: cannot be written: {reason}") from error
+        before = _named(self.place)
+        with _writing(self.place.address()):
+            self.place.write(RESULTS, self._contents(self.folder))
+            self.place.remove(UNFINISHED)
         if before:
             # A command that reads them now keeps them open.
-            shutil.rmtree(self.path / before, ignore_errors=True)
+            with suppress(OSError):
+                self.place.remove(before)
 
     def preview(self) -> Path:
         """Make the subfolder of this job readable by itself, before all is written; return it."""
-        _write(self.data / RESULTS, self._contents("."))
+        LocalFolder(self.data).write(RESULTS, self._contents("."))
         return self.data
+
+    def address(self, table: str) -> str:
+        """Return the address of a table of this job, for Spark."""
+        return self.place.address(self.folder, table)
 
     def _contents(self, folder: str) -> dict[str, Any]:
         tables = {
-            name: {"files": [str(f.relative_to(self.data)) for part in parts for f in part]}
+            name: {
+                "files": [file for part in parts for file in self.place.files(self.folder, part)]
+            }
             for name, parts in (
-                ("trajectories", [_files(self.data / "trajectories")]),
-                ("scores", [_files(self.data / "scores"), _files(self.data / "judge_scores")]),
+                ("trajectories", ["trajectories"]),
+                ("scores", ["scores", "judge_scores"]),
             )
         }
         return {"format": FORMAT, "folder": folder, "tables": tables}
+
+
+def result_place(path: str | Path, session: SparkSession | None) -> ResultPlace:
+    """Return the place of results.
+
+    Args:
+        path: A folder of this machine, or an address.
+        session: The Spark session, which an address needs.
+
+    Raises:
+        InputError: Spark has no file system for the address.
+    """
+    if not is_address(path):
+        return LocalFolder(local_path(path))
+    if session is None:
+        raise InputError(f"{path}: an address needs a Spark session")
+    return SparkFolder(session, str(path))
+
+
+def require_free(path: str | Path, *, overwrite: bool, session: SparkSession | None = None) -> None:
+    """Check that results can be written, and write nothing.
+
+    Args:
+        path: The folder or address.
+        overwrite: Whether results that are there may be replaced.
+        session: The Spark session. Without one, an address is not checked.
+
+    Raises:
+        InputError: The place has results, or other files, or cannot be read.
+    """
+    if session is not None or not is_address(path):
+        place = result_place(path, session)
+        with _writing(path):
+            _require_free(path, place, overwrite=overwrite)
+
+
+def _require_free(path: str | Path, place: ResultPlace, *, overwrite: bool) -> set[str]:
+    """Return the names in a place that may be written.
+
+    Raises:
+        InputError: It has results, or other files.
+    """
+    names = place.names()
+    if RESULTS in names and not overwrite:
+        raise InputError(f"{path}: has results already; give --overwrite to replace them")
+    own = {RESULTS, UNFINISHED, CALLS}
+    foreign = [name for name in names if name not in own and not name.startswith((_DATA, "."))]
+    if foreign:
+        raise InputError(
+            f"{path}: has other files, such as {min(foreign)}; give a new folder as --out"
+        )
+    return names
+
+
+@contextmanager
+def _writing(path: str | Path) -> Iterator[None]:
+    """Turn errors of a file system into one line."""
+    try:
+        yield
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror or error}") from error
+    except Exception as error:
+        if isinstance(error, InputError) or not is_address(path):
+            raise
+        raise InputError(f"{path}: cannot be written: {cause_of(error)}") from error
+
+
+@contextmanager
+def local_results(path: str | Path, session: SparkSession) -> Iterator[Path]:
+    """Return a folder of this machine with the results of a job, for commands that read them.
+
+    Results at an address are copied to a temporary folder.
+
+    Args:
+        path: The folder or address.
+        session: The Spark session.
+    """
+    place = result_place(path, session)
+    if isinstance(place, LocalFolder):
+        yield place.path
+        return
+    assert isinstance(place, SparkFolder)
+    results = place.read(RESULTS)
+    files = [file for table in results["tables"].values() for file in table["files"]]
+    with TemporaryDirectory(prefix="oteval-results-") as folder:
+        place.copy_to(Path(folder), [RESULTS, *(f"{results['folder']}/{one}" for one in files)])
+        yield Path(folder)
 
 
 def write_results(scored: Scored, output: Output) -> None:
@@ -142,8 +237,8 @@ def write_results(scored: Scored, output: Output) -> None:
     from pyspark.sql import functions as sql
 
     runs, scores = (frame.withColumn("date", sql.expr(_DAY)) for frame in scored)
-    _write_table(runs, ("start_ns", "trajectory_id"), output.data / "trajectories")
-    _write_table(scores, _SCORE_ORDER, output.data / "scores", dropped=("start_ns",))
+    _write_table(runs, ("start_ns", "trajectory_id"), output.address("trajectories"))
+    _write_table(scores, _SCORE_ORDER, output.address("scores"), dropped=("start_ns",))
 
 
 def write_judge_scores(scores: DataFrame, output: Output) -> None:
@@ -153,13 +248,13 @@ def write_judge_scores(scores: DataFrame, output: Output) -> None:
         scores: Rows of scores.
         output: The folder, which has the trajectories already.
     """
-    runs = scores.sparkSession.read.parquet((output.data / "trajectories").as_uri())
+    runs = scores.sparkSession.read.parquet(output.address("trajectories"))
     days = runs.select("trajectory_id", "start_ns", "date")
     joined = scores.join(days.withColumn("date", days["date"].cast("string")), "trajectory_id")
     _write_table(
         joined,
         _SCORE_ORDER,
-        output.data / "judge_scores",
+        output.address("judge_scores"),
         dropped=("start_ns",),
         first_task=1 << 15,
     )
@@ -168,7 +263,7 @@ def write_judge_scores(scores: DataFrame, output: Output) -> None:
 def _write_table(
     table: DataFrame,
     order: tuple[str, ...],
-    folder: Path,
+    address: str,
     *,
     dropped: tuple[str, ...] = (),
     first_task: int = 0,
@@ -188,7 +283,7 @@ def _write_table(
         .write.partitionBy("date")
         .option("compression", "zstd")
         .option("parquet.block.size", _GROUP_BYTES)
-        .parquet(folder.as_uri())
+        .parquet(address)
     )
 
 
@@ -206,24 +301,7 @@ def _numbered(batches: Iterable[pa.RecordBatch], first_task: int) -> Iterator[pa
         yield batch.append_column("seq", numbers)
 
 
-def _files(folder: Path) -> list[Path]:
-    return sorted(folder.rglob("*.parquet"))
-
-
-def _named(folder: Path) -> str:
-    """Return the subfolder with the results that a folder has, or ""."""
-    with suppress(OSError, ValueError, KeyError, TypeError):
-        found: Any = json.loads((folder / RESULTS).read_text("utf-8"))
-        return str(found["folder"])
-    return ""
-
-
-def _write(path: Path, value: Any) -> None:
-    """Write a file of JSON, which appears whole or not at all."""
-    partial = path.with_name(f".{path.name}.partial")
-    with partial.open("w", encoding="utf-8") as file:
-        json.dump(value, file)
-        file.flush()
-        sync(file.fileno())
-    partial.replace(path)
-    sync_folder(path.parent)
+def _named(place: ResultPlace) -> str:
+    """Return the subfolder with the results that a place has, or ""."""
+    results = place.read(RESULTS)
+    return str(results.get("folder", "")) if isinstance(results, dict) else ""

@@ -30,6 +30,7 @@ def job(oteval: Run) -> Run:
         ((FILE, "--out", "out"), "--out needs --engine spark"),
         ((FILE, "--master", "local"), "--master needs --engine spark"),
         ((FILE, "--overwrite"), "--overwrite needs --engine spark"),
+        ((FILE, "--conf", "spark.a=b"), "--conf needs --engine spark"),
         ((FILE, "--max-judge-calls", "0"), "--max-judge-calls needs --engine spark"),
     ],
 )

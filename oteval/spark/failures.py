@@ -1,4 +1,4 @@
-"""What a failure of Spark says: the cause, the file and the address, in one line.
+"""Failures of Spark in one line: the cause, and the file or address.
 
 The first line of such an error names a call of Py4J; the cause is the last of a chain, or the last
 line of an executor's Python traceback.
@@ -15,7 +15,7 @@ __all__ = ["SparkFailed", "cause_of", "unreadable_file"]
 _TRACEBACK = "Traceback (most recent call last):"
 _UNREADABLE = re.compile(r"Encountered error while reading file (\S.*?)\.\s+(?:SQLSTATE|$)", re.M)
 _CAUSED_BY = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
-# The call of Py4J, and the stage of a task: neither says what is wrong.
+# The call of Py4J, and the stage of a task, which say nothing about the cause.
 _CALL = re.compile(r"^(?:An error occurred while calling \S+\n: |Job aborted due to .*?: )")
 _PACKAGE = re.compile(r"^(?:[a-z][\w]*\.)+(?=[A-Z])")
 _FRAME = re.compile(r"^(?:at |\.\.\. \d+ more|JVM stacktrace:|Driver stacktrace:)")

@@ -34,7 +34,7 @@ class SourceFile(NamedTuple):
 
 
 class Footer(NamedTuple):
-    """What the end of a Parquet file says.
+    """The columns and rows of a Parquet file, as its footer tells them.
 
     Attributes:
         columns: Its columns with their types, as text.
@@ -65,7 +65,7 @@ def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[Sourc
         place = hadoop.fs.Path(to_address(path))
         try:
             system = place.getFileSystem(settings)
-            # A name of this machine stands for itself, even with the characters of a pattern.
+            # An existing path is not a pattern, even with the characters of one.
             roots = [system.getFileStatus(place)] if Path(str(path)).exists() else None
             roots = roots or system.globStatus(place)
             files = sorted(file for root in roots or () for file in _below(system, root))

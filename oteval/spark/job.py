@@ -103,14 +103,14 @@ def score_files(
 
 
 class _ScoredFiles(NamedTuple):
-    """The results of files, and what of the files could not be read."""
+    """The results of files, and the parts of the files that could not be read."""
 
     traces: Traces
     scored: Scored
     problems: list[FileProblems]
 
     def release(self) -> None:
-        """Remove what Spark keeps for them."""
+        """Remove the data frames that Spark keeps for them."""
         self.scored.release()
         self.traces.release()
 
@@ -120,7 +120,7 @@ def _scored_files(
     paths: Sequence[str | Path],
     score_rows: Callable[[DataFrame, DataFrame | None], Scored],
 ) -> _ScoredFiles:
-    """Score the files, and again without what is damaged, if damage ended the first pass.
+    """Score the files, and again without their damaged parts, if damage ended the first pass.
 
     Raises:
         InputError: No span could be read.

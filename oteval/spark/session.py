@@ -125,7 +125,8 @@ def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
     named = master or settings.get("spark.master")
     if named and settings.get("spark.master", named) != named:
         raise InputError(f"--master is {named}, but --conf spark.master another; give one of them")
-    configured = _configured_master() if submitted or not named else None
+    is_configured = submitted or (not named and _is_configured())
+    configured = _configured_master() if is_configured else None
     if submitted and named and configured and named != configured:
         raise InputError(f"--master is {named}, but spark-submit chose {configured}; leave it out")
     chosen = named or configured or "local[*]"
@@ -137,6 +138,16 @@ def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
             file=sys.stderr,
         )
     return chosen
+
+
+def _is_configured() -> bool:
+    """Return whether a file or variable of Spark's may name a master."""
+    import pyspark
+
+    home = os.environ.get("SPARK_HOME") or Path(pyspark.__file__).parent
+    folder = Path(os.environ.get("SPARK_CONF_DIR") or Path(home, "conf"))
+    variables = ("MASTER", "PYSPARK_SUBMIT_ARGS")
+    return (folder / "spark-defaults.conf").exists() or any(v in os.environ for v in variables)
 
 
 def _configured_master() -> str | None:
@@ -181,9 +192,11 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start Spark; the settings given count more than those for one machine."""
     from pyspark.sql import SparkSession
 
-    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "ERROR"}
+    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Read when the JVM starts: too late where it has said which master is configured.
+        os.environ.setdefault("SPARK_LOCAL_IP", _LOOPBACK)
         chosen |= {
             "spark.driver.bindAddress": _LOOPBACK,
             "spark.driver.host": _LOOPBACK,

@@ -1,7 +1,7 @@
 """Parquet files of spans and log records, recognised by the columns that each file has.
 
-Files with the same columns are read together. One that is damaged, or has other columns, is a
-problem of its own, and the others are read.
+Files with the same columns are read together. One that is damaged, or has other columns, becomes
+a problem, and the others are read.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def _add_table(
 def read_exactly(
     session: SparkSession, kind: str, paths: Sequence[str], options: Mapping[str, str]
 ) -> DataFrame:
-    """Return the rows of files, whose names are no patterns.
+    """Return the rows of files, whose names are not taken for patterns.
 
     Args:
         session: The Spark session.

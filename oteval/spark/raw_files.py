@@ -96,7 +96,7 @@ def union(tables: Sequence[DataFrame]) -> DataFrame | None:
 
 
 def _has_lines(session: SparkSession, file: SourceFile) -> bool:
-    """Return whether a file is JSON, or gzip of what Spark takes for text by its name."""
+    """Return whether a file is JSON, or gzip that Spark decompresses by its name."""
     head = head_of(session, file)
     if head.startswith(_GZIP):
         return file.path.endswith(".gz")

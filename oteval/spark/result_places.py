@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LocalFolder", "ResultPlace", "SparkFolder", "is_address", "local_path"]
 
-# Two letters at least, so that a drive is no scheme.
+# Two letters at least, unlike a drive.
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _LOCAL = re.compile(r"file:/+", re.IGNORECASE)
 

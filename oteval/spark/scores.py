@@ -49,7 +49,7 @@ class Scored:
     Attributes:
         trajectories: Rows of the table ``trajectories``, without ``seq``.
         scores: Rows of the table ``scores``, without ``seq``, and the ``start_ns`` of their runs.
-        cached: What Spark keeps of the work, in memory or on the executors' disks.
+        cached: The data frames that Spark keeps, in memory or on the executors' disks.
     """
 
     trajectories: DataFrame
@@ -61,7 +61,7 @@ class Scored:
         return iter((self.trajectories, self.scores))
 
     def release(self) -> None:
-        """Remove what was kept for these results, and nothing that the session keeps otherwise.
+        """Remove the data frames kept for these results, and none that the session keeps otherwise.
 
         The results can be read afterwards, but Spark computes them anew.
         """
@@ -117,7 +117,7 @@ def score(
     cached: list[DataFrame] = []
 
     def keep(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
-        # Equal frames share what is kept: what another has kept is not ours to release.
+        # Equal frames share their cache, and one that another has kept is not ours to release.
         if not (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
             cached.append(frame.persist(level))
         return frame

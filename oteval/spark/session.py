@@ -1,7 +1,7 @@
 """The Spark of a command: the session that is there, or one that begins and ends with the command.
 
-Where Spark runs is decided by ``--master``, or by what configured Spark before the command:
-``spark-submit``, a notebook's session, or ``spark-defaults.conf``. A command that runs on this
+``--master`` decides where Spark runs, or else ``spark-submit``, a notebook's session or
+``spark-defaults.conf``. A command that runs on this
 machine because nothing else is configured says so.
 """
 
@@ -36,7 +36,7 @@ def parse_settings(texts: Sequence[str]) -> dict[str, str]:
     """Return the settings of ``--conf KEY=VALUE``.
 
     Raises:
-        InputError: One has no key or no value, or is no setting of Spark.
+        InputError: One has no key or no value, or another prefix than ``spark.``.
     """
     settings: dict[str, str] = {}
     for text in texts:

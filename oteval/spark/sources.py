@@ -66,7 +66,7 @@ class Traces(NamedTuple):
         return [FileProblems(*row) for row in rows.collect()]
 
     def release(self) -> None:
-        """Remove from the executors' disks what these traces keep there, and nothing else."""
+        """Remove the data frames of these traces from the executors' disks, and nothing else."""
         for frame in self.cached:
             frame.unpersist()
 

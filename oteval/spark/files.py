@@ -47,10 +47,12 @@ class Footer(NamedTuple):
     fault: str = ""
 
 
-def to_address(path: str | Path) -> str:
-    """Return the address of a path of this machine, whatever file system Spark takes by default."""
-    text = str(path)
-    return Path(text).absolute().as_uri() if Path(text).exists() else text
+def to_address(path: Path) -> str:
+    """Return the address of a path of this machine, whatever file system Spark takes by default.
+
+    Special characters are not quoted, because Spark takes them as they are.
+    """
+    return f"file://{path.absolute()}"
 
 
 def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[SourceFile]:
@@ -62,12 +64,12 @@ def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[Sourc
     hadoop, settings = _hadoop(session)
     listed: dict[str, SourceFile] = {}
     for path in paths:
-        place = hadoop.fs.Path(to_address(path))
+        is_here = Path(path).exists()
+        place = hadoop.fs.Path(to_address(Path(path)) if is_here else str(path))
         try:
             system = place.getFileSystem(settings)
             # An existing path is not a pattern, even with the characters of one.
-            roots = [system.getFileStatus(place)] if Path(str(path)).exists() else None
-            roots = roots or system.globStatus(place)
+            roots = [system.getFileStatus(place)] if is_here else system.globStatus(place)
             files = sorted(file for root in roots or () for file in _below(system, root))
         except Exception as error:
             raise InputError(f"{path}: cannot be listed by Spark ({cause_of(error)})") from error

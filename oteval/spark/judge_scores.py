@@ -21,7 +21,9 @@ from ..pipeline.prepared import PreparedEvaluator, prepare
 from ..pipeline.resources import JobLimits
 from ..selection import Selection
 from ..store import SCORE_ROWS, ShardedStore, score_rows
+from .files import to_address
 from .judge_calls import FolderBudget, FolderCalls, RequestCount
+from .parquet_files import read_exactly
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -125,7 +127,7 @@ def judge_scores(session: SparkSession, task: JudgeTask) -> DataFrame:
     from pyspark import StorageLevel
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    runs = session.read.parquet((task.results / "trajectories").absolute().as_uri())
+    runs = read_exactly(session, "parquet", [to_address(task.results / "trajectories")], {})
     ids = runs.select("trajectory_id", "start_ns")
     count = max(1, -(-ids.count() // _TASK_RUNS))
     schema: Any = from_arrow_schema(SCORE_ROWS)

@@ -18,6 +18,7 @@ from ..errors import InputError
 from ..store import RESULTS, UNFINISHED
 from ..store.result_folder import FORMAT
 from .failures import cause_of
+from .parquet_files import read_exactly
 from .result_places import LocalFolder, ResultPlace, SparkFolder, is_address, local_path
 
 if TYPE_CHECKING:
@@ -248,7 +249,7 @@ def write_judge_scores(scores: DataFrame, output: Output) -> None:
         scores: Rows of scores.
         output: The folder, which has the trajectories already.
     """
-    runs = scores.sparkSession.read.parquet(output.address("trajectories"))
+    runs = read_exactly(scores.sparkSession, "parquet", [output.address("trajectories")], {})
     days = runs.select("trajectory_id", "start_ns", "date")
     joined = scores.join(days.withColumn("date", days["date"].cast("string")), "trajectory_id")
     _write_table(

@@ -19,6 +19,7 @@ from urllib.parse import unquote
 from ..errors import InputError
 from ..files import sync, sync_folder
 from .failures import cause_of
+from .files import to_address
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -118,7 +119,7 @@ class LocalFolder:
 
     def address(self, *names: str) -> str:
         """See `ResultPlace`."""
-        return self.path.joinpath(*names).as_uri()
+        return to_address(self.path.joinpath(*names))
 
 
 class SparkFolder:
@@ -203,4 +204,6 @@ class SparkFolder:
         for name in names:
             target = folder / name
             target.parent.mkdir(parents=True, exist_ok=True)
-            self._system.copyToLocalFile(False, self._at(name), self._path(target.as_uri()), True)
+            self._system.copyToLocalFile(
+                False, self._at(name), self._path(to_address(target)), True
+            )

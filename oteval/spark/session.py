@@ -8,7 +8,6 @@ machine because nothing else is configured says so.
 from __future__ import annotations
 
 import os
-import re
 import shutil
 import socket
 import sys
@@ -16,6 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from ..errors import InputError
 from .failures import SparkFailed, cause_of
@@ -29,7 +29,11 @@ _LOOPBACK = "127.0.0.1"
 # The seconds after which a master that does not answer is given up; Spark itself takes minutes.
 _CONNECT = 5.0
 _SUBMITTED = "PYSPARK_GATEWAY_PORT"
-_ADDRESSES = re.compile(r"(?:spark|k8s)://(?:https?://)?(.+)")
+_STANDALONE = "spark://"
+_CONNECT_REFUSED = (
+    "--engine spark does not run over Spark Connect, which cannot list files: use spark-submit or "
+    "a session with a JVM, and unset SPARK_REMOTE"
+)
 
 
 def parse_settings(texts: Sequence[str]) -> dict[str, str]:
@@ -65,7 +69,6 @@ def spark_session(
     try:
         from py4j.protocol import Py4JError
         from pyspark.errors import PySparkException
-        from pyspark.sql import SparkSession
     except ImportError:
         raise InputError(
             "--engine spark needs PySpark: pip install 'oteval[spark]', and Java 17 or later"
@@ -73,11 +76,11 @@ def spark_session(
     settings = settings or {}
     address = master or "Spark"
     try:
-        active = SparkSession.getActiveSession()
-        if active is not None:
-            address = active.sparkContext.master
-            _use(active, master, settings)
-            yield active
+        running = _running_session()
+        if running is not None:
+            address = running.sparkContext.master
+            _use(running, master, settings)
+            yield running
             return
         address = _chosen_master(master, settings)
         session = _started(address, settings)
@@ -87,6 +90,25 @@ def spark_session(
             session.stop()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"{address}: {cause_of(error)}") from error
+    except ConnectionError as error:
+        raise SparkFailed(f"{address}: the JVM of Spark's driver has ended ({error})") from error
+
+
+def _running_session() -> SparkSession | None:
+    """Return the session that is there, also one that another thread began.
+
+    Raises:
+        InputError: It is one of Spark Connect.
+    """
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
+
+    if "SPARK_REMOTE" in os.environ:
+        raise InputError(_CONNECT_REFUSED)
+    context: Any = SparkContext
+    if context._active_spark_context is not None:
+        return SparkSession.builder.getOrCreate()
+    return None
 
 
 def _use(session: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
@@ -114,11 +136,6 @@ def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
         InputError: Java is missing, or two masters were named.
         SparkFailed: No master answers at the address.
     """
-    if "SPARK_REMOTE" in os.environ and not master:
-        raise InputError(
-            "--engine spark does not run over Spark Connect (SPARK_REMOTE is set): give --master, "
-            "or use spark-submit on the cluster"
-        )
     submitted = _SUBMITTED in os.environ
     if not submitted:
         _require_java()
@@ -167,32 +184,43 @@ def _require_java() -> None:
 
 
 def _require_answer(master: str) -> None:
-    """Try the addresses of a master, one of which must accept a connection.
+    """Try the addresses of a standalone master, one of which must accept a connection.
 
     Raises:
-        SparkFailed: None does.
+        InputError: An address has no port.
+        SparkFailed: None accepts.
     """
-    match = _ADDRESSES.fullmatch(master)
+    if not master.startswith(_STANDALONE):
+        return
     reasons = []
-    for address in match[1].split(",") if match else ():
-        host, _, port = address.rstrip("/").rpartition(":")
+    for address in master.removeprefix(_STANDALONE).split(","):
         try:
-            if not host or not port.isdecimal():
-                raise InputError(f"--master {master}: write it with a port, as spark://HOST:7077")
-            socket.create_connection((host.strip("[]"), int(port)), _CONNECT).close()
-        except (OSError, OverflowError) as error:
-            reasons.append(f"{address} ({getattr(error, 'strerror', None) or error})")
+            host, port = urlsplit(f"//{address}").hostname, urlsplit(f"//{address}").port
+        except ValueError:
+            host = port = None
+        if not host or not port:
+            raise InputError(f"--master {master}: write it as {_STANDALONE}HOST:7077")
+        try:
+            socket.create_connection((host, port), _CONNECT).close()
+        except OSError as error:
+            reasons.append(f"{address} ({error.strerror or error})")
         else:
             return
-    if reasons:
-        raise SparkFailed(f"{master}: no master of Spark answers at {', '.join(reasons)}")
+    raise SparkFailed(f"{master}: no master of Spark answers at {', '.join(reasons)}")
 
 
 def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
     """Start Spark; the settings given count more than those for one machine."""
     from pyspark.sql import SparkSession
 
-    chosen = {"spark.ui.showConsoleProgress": "false", "spark.log.level": "FATAL"}
+    chosen = {
+        "spark.ui.showConsoleProgress": "false",
+        # The cause is in the command's own line.
+        "spark.log.level": "FATAL",
+        # Times of ClickHouse, which are in ns; and timestamps that all readers of Parquet know.
+        "spark.sql.legacy.parquet.nanosAsLong": "true",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    }
     if master.startswith("local"):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         # Read when the JVM starts: too late where it has said which master is configured.

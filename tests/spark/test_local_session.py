@@ -108,13 +108,13 @@ BROKEN = {
 
 def test_files_that_cannot_be_read_are_named_and_the_rest_is_scored(spark: Any, tmp_path: Path):
     """Twenty kinds of broken files beside a good one: each has its reason, and all runs a score."""
-    source = tmp_path / "traces"
+    source = tmp_path / "my traces [1] #2"
     source.mkdir()
     (source / "good.parquet").write_bytes(WHOLE)
     for name, content in BROKEN.items():
         (source / name).write_bytes(content)
 
-    problems = score_files(spark, [source], parse_config(RULES), tmp_path / "out")
+    problems = score_files(spark, [source], parse_config(RULES), tmp_path / "my out %20")
 
     named = {Path(problem.file).name: problem.reason for problem in problems}
     assert set(named) == set(BROKEN)
@@ -123,7 +123,7 @@ def test_files_that_cannot_be_read_are_named_and_the_rest_is_scored(spark: Any, 
     assert "has the type string" in named["text times.parquet"]
     assert "rows are lost" in named["middle [1].parquet"]
     assert "is empty" in named["empty.parquet"]
-    runs = pq.read_table(next((tmp_path / "out").glob("results-*/trajectories")))
+    runs = pq.read_table(next((tmp_path / "my out %20").glob("results-*/trajectories")))
     traces = {span.trace_id for span in SPANS}
     assert traces <= set(runs["trace_id"].to_pylist())
     assert spark.sparkContext._jsc.getPersistentRDDs().isEmpty()

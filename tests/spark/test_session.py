@@ -63,7 +63,7 @@ def test_a_master_that_does_not_answer_is_named_at_once(closed_port: int):
     ):
         pass
     with (
-        pytest.raises(InputError, match="write it with a port"),
+        pytest.raises(InputError, match="write it as spark://HOST:7077"),
         spark_session("spark://127.0.0.1"),
     ):
         pass

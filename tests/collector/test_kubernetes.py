@@ -131,6 +131,8 @@ def test_the_server_answers_the_probes_and_prometheus(manifest: Documents, tmp_p
     (tmp_path / "oteval.yaml").write_text(
         manifest["ConfigMap"]["data"]["oteval.yaml"].replace("/data", str(tmp_path))
     )
+    # As a volume with fsGroup is mounted.
+    tmp_path.chmod(0o2770)
     server = Served(tmp_path, environment=TOKENS)
     try:
         answers = {path: server.get(path, headers={})[0] for path in probes}

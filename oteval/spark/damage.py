@@ -1,19 +1,18 @@
 """Find the files that end a job because they are damaged behind their beginning.
 
 Files with a wrong format or without a Parquet footer are found before a job. Damage inside a file
-shows only when it is read. Then all files are read once, by tasks that pass over damage, and their
-rows are counted: a file with too few is damaged. Files without damage are never read in that way,
-so a network that fails for a moment loses nothing silently.
+shows only when it is read. Here all files are read once. Tasks pass over damage and count rows: a
+Parquet file with too few is damaged. Files of lines are read until none fails. Files without damage
+are never read in that way, so a network that fails for a moment loses nothing silently.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from .failures import cause_of, unreadable_file
-from .files import list_files
+from .files import SourceFile
 from .parquet_files import parquet_tables
 from .raw_files import raw_files
 from .telemetry import plain_path
@@ -22,26 +21,44 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
 
-__all__ = ["find_damage"]
+__all__ = ["damage_of", "find_damage"]
 
 
-def find_damage(
-    session: SparkSession, paths: Sequence[str | Path], error: Exception
-) -> dict[str, str]:
+def find_damage(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
     """Return the files that cannot be read to their end, each with the reason.
 
     Args:
         session: The Spark session.
-        paths: The paths that were read.
-        error: The failure of a job. If it does not come from a file, the result is empty.
+        files: The files.
     """
+    others = [file for file in files if not file.is_parquet]
+    damage = _damaged_parquet(session, [file for file in files if file.is_parquet])
+    names = {plain_path(file.path): "" for file in others}
+    whole = raw_files(session, others, names)
+    if whole.whole is not None:
+        # The length makes Spark read the content.
+        contents = whole.whole.selectExpr("path", "length(content)").collect()
+        readable = {plain_path(path) for path, _ in contents}
+        missing = {plain_path(file.path) for file in whole.whole_files} - readable
+        damage |= dict.fromkeys(sorted(missing), "it cannot be opened")
+    return damage | _damaged_lines(session, others)
+
+
+def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
+    """Return the file that a job failed to read, with the reason; none for another failure."""
     named = unreadable_file(error)
     if named is None:
         return {}
-    files = list_files(session, paths)
-    names = {plain_path(file.path): "" for file in files}
-    tables = parquet_tables(session, [f for f in files if f.path.endswith(".parquet")], names)
-    raw = raw_files(session, [f for f in files if not f.path.endswith(".parquet")], names)
+    names = {plain_path(file.path) for file in files}
+    spellings = (plain_path(named, is_quoted=True), plain_path(named))
+    culprit = next((spelling for spelling in spellings if spelling in names), spellings[0])
+    reason = cause_of(error).removeprefix(f"{named}: ")
+    return {culprit: f"it cannot be read to its end ({reason})"}
+
+
+def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
+    """Return the Parquet files with fewer rows than their footers say."""
+    tables = parquet_tables(session, files, {plain_path(file.path): "" for file in files})
     counts: dict[str, int] = {}
     for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.others)):
         counts |= _rows_read(frame)
@@ -50,17 +67,26 @@ def find_damage(
         lost = rows - counts.get(plain_path(path), 0)
         if lost > 0 and path not in tables.faults:
             damage[plain_path(path)] = f"{lost:,} of its {rows:,} rows are lost"
-    if raw.whole is not None:
-        # The length makes Spark read the content.
-        contents = raw.whole.selectExpr("path", "length(content)").collect()
-        readable = {plain_path(path) for path, _ in contents}
-        missing = [file for file in raw.whole_files if plain_path(file.path) not in readable]
-        damage |= dict.fromkeys((plain_path(file.path) for file in missing), "it cannot be opened")
-    spellings = (plain_path(named, is_quoted=True), plain_path(named))
-    culprit = next((spelling for spelling in spellings if spelling in names), spellings[0])
-    reason = cause_of(error).removeprefix(f"{named}: ")
-    damage[culprit] = f"{damage.get(culprit, 'it cannot be read to its end')} ({reason})"
     return damage
+
+
+def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[str, str]:
+    """Return the files of lines that end a job, by reading them until none does."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    damage: dict[str, str] = {}
+    while True:
+        lines = raw_files(session, files, damage).lines
+        try:
+            if lines is not None:
+                lines.selectExpr("sum(length(value))").collect()
+            return damage
+        except (PySparkException, Py4JError) as error:
+            found = damage_of(error, files)
+            if not found.keys() - damage.keys():
+                raise
+            damage |= found
 
 
 def _rows_read(frame: DataFrame) -> dict[str, int]:

@@ -32,6 +32,11 @@ class SourceFile(NamedTuple):
     path: str
     size: int
 
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is a Parquet file, by its name."""
+        return self.path.endswith(".parquet")
+
 
 class Footer(NamedTuple):
     """The columns and rows of a Parquet file, as its footer tells them.

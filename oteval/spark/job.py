@@ -14,13 +14,14 @@ from ..evaluators.judge.costs import CostBudget
 from ..pipeline.prepared import prepare
 from ..pipeline.resources import JobLimits
 from ..selection import EVERYTHING, Selection
-from .damage import find_damage
+from .damage import damage_of, find_damage
+from .files import SourceFile, list_files
 from .judge_calls import begin_limits
 from .judge_scores import JudgeTask, judge_scores, judges_of, others_of
 from .output import Output, require_free, write_judge_scores, write_results
 from .result_places import is_address
 from .scores import Scored, require_files, score
-from .sources import FileProblems, Traces, read_traces
+from .sources import FileProblems, Traces, read_files
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -78,10 +79,12 @@ def score_files(
     # Wrong references, prompts and prices are found before Spark begins.
     for one in prepare(config, None, base, job=_UNUSED):
         one.close()
+    # Before the folder of results is begun, which may be among the paths.
+    files = list_files(session, paths)
     output = Output.begin(out, overwrite=overwrite, session=session)
     first = _scored_files(
         session,
-        paths,
+        files,
         lambda spans, logs: score(
             spans, others_of(config), logs, base=base, selection=selection, time_ns=now
         ),
@@ -117,7 +120,7 @@ class _ScoredFiles(NamedTuple):
 
 def _scored_files(
     session: SparkSession,
-    paths: Sequence[str | Path],
+    files: Sequence[SourceFile],
     score_rows: Callable[[DataFrame, DataFrame | None], Scored],
 ) -> _ScoredFiles:
     """Score the files, and again without their damaged parts, if damage ended the first pass.
@@ -130,18 +133,18 @@ def _scored_files(
 
     damaged: dict[str, str] = {}
     while True:
-        traces = read_traces(session, paths, damaged=damaged)
+        traces = read_files(session, files, damaged)
         try:
             problems = traces.problems()
             if problems and traces.spans.isEmpty():
                 raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
             return _ScoredFiles(traces, score_rows(traces.spans, traces.logs), problems)
         except (PySparkException, Py4JError) as error:
-            damage = find_damage(session, paths, error)
             traces.release()
-            if not damage.keys() - damaged.keys():
+            found = damage_of(error, files)
+            if not found.keys() - damaged.keys():
                 raise
-            damaged |= damage
+            damaged |= found if damaged else {**found, **find_damage(session, files)}
         except BaseException:
             traces.release()
             raise

@@ -110,18 +110,7 @@ def score(
     Raises:
         InputError: A column is missing, or an evaluator needs a store or asks models.
     """
-    from pyspark import StorageLevel
-    from pyspark.sql import functions as sql
-
     _require(config)
-    cached: list[DataFrame] = []
-
-    def keep(frame: DataFrame, level: StorageLevel = StorageLevel.MEMORY_AND_DISK) -> DataFrame:
-        # Equal frames share their cache, and one that another has kept is not ours to release.
-        if not (frame.storageLevel.useMemory or frame.storageLevel.useDisk):
-            cached.append(frame.persist(level))
-        return frame
-
     scorer = GroupScorer(
         tuple(prepare(config, None, base)) if config else (),
         config.salt if config else "",
@@ -129,30 +118,72 @@ def score(
         time.time_ns() if time_ns is None else time_ns,
         group_bytes,
     )
+    cache = _Cache()
+    try:
+        rows = _scored_rows(spans, logs, scorer, cache)
+    except BaseException:
+        cache.release()
+        raise
+    return Scored(
+        with_timestamps(rows.where("kind = 'run'").select("trajectory.*")),
+        with_timestamps(rows.where("kind = 'score'").select("score.*")),
+        cache.frames,
+    )
+
+
+class _Cache:
+    """The data frames that Spark keeps for one scoring.
+
+    Attributes:
+        frames: The data frames.
+    """
+
+    def __init__(self) -> None:
+        self.frames: list[DataFrame] = []
+
+    def keep(self, frame: DataFrame, *, in_memory: bool = True) -> DataFrame:
+        """Keep a data frame once it is computed, and return it."""
+        from pyspark import StorageLevel
+
+        level = frame.storageLevel
+        # Equal frames share their cache, and one that another has kept is not ours to release.
+        if not (level.useMemory or level.useDisk):
+            kind = StorageLevel.MEMORY_AND_DISK if in_memory else StorageLevel.DISK_ONLY
+            self.frames.append(frame.persist(kind))
+        return frame
+
+    def release(self) -> None:
+        """Keep none any more."""
+        for frame in self.frames:
+            frame.unpersist()
+
+
+def _scored_rows(
+    spans: DataFrame, logs: DataFrame | None, scorer: GroupScorer, cache: _Cache
+) -> DataFrame:
+    """Return the rows of `group_scores.OUTPUT` for all traces, each group scored as a whole."""
+    from pyspark.sql import functions as sql
+
     plain = span_rows(spans)
     rows = with_logs(plain, logs)
     # Kept, because the number of tasks, the tasks, and each round below read them.
-    traces = keep(traces_of(plain))
-    groups = keep(groups_of_conversations(traces))
+    traces = cache.keep(traces_of(plain))
+    groups = cache.keep(groups_of_conversations(traces))
     tasks = number_of_tasks(traces)
     own = sql.coalesce("group", own_group()).alias("group")
     ours = with_groups(rows, groups, "left").withColumn("group", own)
-    found = keep(scored(ours, scorer, tasks), StorageLevel.DISK_ONLY)
+    found = cache.keep(scored(ours, scorer, tasks), in_memory=False)
     groups = traces.join(groups, "trace_id", "left").select("trace_id", own)
     while joined := connected_groups(found.where("kind = 'key'").select("group", "key.*")):
         changes = sql.broadcast(changes_of(joined, spans.sparkSession))
         again = groups.join(changes, "group").selectExpr("trace_id", "joined AS group")
-        again = keep(again)
+        again = cache.keep(again)
         new = scored(with_groups(rows, again, "inner"), scorer, tasks)
-        new = keep(new, StorageLevel.DISK_ONLY)
+        new = cache.keep(new, in_memory=False)
         rest = found.join(changes.select("group"), "group", "left_anti")
         found = rest.select(new.columns).unionByName(new)
-        groups = keep(moved(groups, changes))
-    return Scored(
-        with_timestamps(found.where("kind = 'run'").select("trajectory.*")),
-        with_timestamps(found.where("kind = 'score'").select("score.*")),
-        cached,
-    )
+        groups = cache.keep(moved(groups, changes))
+    return found
 
 
 def _require(config: Config | None) -> None:

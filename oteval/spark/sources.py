@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..errors import InputError
 from .columns import clickhouse_names, column_parts
+from .damage import find_damage
 from .files import SourceFile, list_files
 from .parquet_files import parquet_tables
 from .raw_files import raw_files, union
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import Column, DataFrame, SparkSession
 
-__all__ = ["FileProblems", "Traces", "map_columns", "read_traces"]
+__all__ = ["FileProblems", "Traces", "map_columns", "read_files", "read_traces"]
 
 _Decode = Callable[[Iterable["pa.RecordBatch"]], Iterator["pa.RecordBatch"]]
 
@@ -72,10 +73,7 @@ class Traces(NamedTuple):
 
 
 def read_traces(
-    session: SparkSession,
-    paths: Sequence[str | Path],
-    *,
-    damaged: Mapping[str, str] | None = None,
+    session: SparkSession, paths: Sequence[str | Path], *, check: bool = False
 ) -> Traces:
     """Read files of traces. A file that cannot be read is a problem, and the others are read.
 
@@ -84,17 +82,32 @@ def read_traces(
         paths: Files, folders, or patterns such as ``traces/*.json``: paths of this machine that all
             executors have too, or addresses that Spark reads (``s3a://...``). In a folder, files
             whose names begin with ``.`` or ``_`` are left out.
-        damaged: The result of `find_damage` after a job failed: of these files, only the part
-            before the damage is read.
+        check: Whether to read all files once, to find those that are damaged behind their
+            beginning, which end a job otherwise. `score_files` does so if its first pass fails.
 
     Raises:
         InputError: A path has no file, or no file can be read.
     """
-    damaged = damaged or {}
-    parquet: list[SourceFile] = []
-    others: list[SourceFile] = []
-    for file in list_files(session, paths):
-        (parquet if file.path.endswith(".parquet") else others).append(file)
+    files = list_files(session, paths)
+    return read_files(session, files, find_damage(session, files) if check else {})
+
+
+def read_files(
+    session: SparkSession, files: Sequence[SourceFile], damaged: Mapping[str, str]
+) -> Traces:
+    """Read files of traces; see `read_traces`.
+
+    Args:
+        session: The Spark session.
+        files: The files.
+        damaged: The result of `find_damage`: of these files, only the part before the damage is
+            read.
+
+    Raises:
+        InputError: No file can be read.
+    """
+    parquet = [file for file in files if file.is_parquet]
+    others = [file for file in files if not file.is_parquet]
     tables = parquet_tables(session, parquet, damaged)
     raw = raw_files(session, others, damaged)
     parts = [_stored_spans(rows) for rows in tables.spans]
@@ -110,7 +123,7 @@ def read_traces(
         path, reason = next(iter(faults.items()))
         raise InputError(f"{path}: {reason}")
     if not parts:
-        raise InputError(f"{', '.join(map(str, paths))}: no spans or log records in Parquet files")
+        raise InputError(f"{plain_path(files[0].path)}: no spans or log records in Parquet files")
     if problems := [*faults.items(), *damaged.items()]:
         noted = session.createDataFrame(problems, "file string, reason string")
         parts.append(Traces(_empty(session), None, noted))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shutil
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -92,7 +93,8 @@ def score_files(
     try:
         write_results(first.scored, output)
     finally:
-        first.release()
+        with suppress(Exception):
+            first.release()
     if judges.evaluators:
         if again and not output.resumes:
             shutil.rmtree(output.calls, ignore_errors=True)
@@ -140,13 +142,15 @@ def _scored_files(
                 raise InputError(f"no span could be read; {problems[0].file}: {problems[0].reason}")
             return _ScoredFiles(traces, score_rows(traces.spans, traces.logs), problems)
         except (PySparkException, Py4JError) as error:
-            traces.release()
+            with suppress(Exception):
+                traces.release()
             found = damage_of(error, files)
             if not found.keys() - damaged.keys():
                 raise
             damaged |= found if damaged else {**found, **find_damage(session, files)}
         except BaseException:
-            traces.release()
+            with suppress(Exception):
+                traces.release()
             raise
 
 

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -122,7 +123,9 @@ def score(
     try:
         rows = _scored_rows(spans, logs, scorer, cache)
     except BaseException:
-        cache.release()
+        # The session itself may have ended.
+        with suppress(Exception):
+            cache.release()
         raise
     return Scored(
         with_timestamps(rows.where("kind = 'run'").select("trajectory.*")),

@@ -100,6 +100,8 @@ def _below(system: Any, root: Any) -> Iterator[SourceFile]:
 
 def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Footer]:
     """Return the footer of each Parquet file."""
+    from py4j.protocol import Py4JJavaError
+
     hadoop, settings = _hadoop(session)
     assert session.sparkContext._jvm is not None
     parquet: Any = session.sparkContext._jvm.org.apache.parquet.hadoop
@@ -115,9 +117,10 @@ def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Foo
                 return Footer(columns, reader.getRecordCount())
             finally:
                 reader.close()
-        except Exception as error:
+        except Py4JJavaError as error:
             reason = cause_of(error).removeprefix("RuntimeException: ")
-            return Footer(fault=f"a damaged Parquet file ({reason.removeprefix(f'{file.path} ')})")
+            reason = reason.removeprefix(f"{file.path} ")
+            return Footer(fault=f"it cannot be read as Parquet ({reason})")
 
     with ThreadPoolExecutor(_READERS) as pool:
         return list(pool.map(footer, files))

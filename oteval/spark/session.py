@@ -90,6 +90,14 @@ def spark_session(
             session.stop()
     except (PySparkException, Py4JError) as error:
         raise SparkFailed(f"{address}: {cause_of(error)}") from error
+    except TypeError as error:
+        # So Py4J says that a class is missing.
+        if "JavaPackage" not in str(error):
+            raise
+        home = os.environ.get("SPARK_HOME", "")
+        raise SparkFailed(
+            f"{address}: the Spark of SPARK_HOME ({home}) is not PySpark's"
+        ) from error
     except ConnectionError as error:
         raise SparkFailed(f"{address}: the JVM of Spark's driver has ended ({error})") from error
 

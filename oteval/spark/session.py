@@ -240,6 +240,9 @@ def _started(master: str, settings: Mapping[str, str]) -> SparkSession:
             # By default there are 200, as for a cluster.
             "spark.sql.shuffle.partitions": str(4 * (os.cpu_count() or 1)),
         }
+    if master.startswith("yarn"):
+        # By default, a resource manager that does not answer keeps Spark waiting for 15 minutes.
+        chosen["spark.hadoop.yarn.resourcemanager.connect.max-wait.ms"] = "60000"
     builder = SparkSession.builder.master(master)
     if _SUBMITTED not in os.environ:
         builder = builder.appName("oteval score")

@@ -63,12 +63,15 @@ def _of_python(text: str) -> str:
 
 
 def _of_java(text: str) -> str:
-    """Return the deepest cause of a Java exception, or the first line of its message."""
-    causes = _CAUSED_BY.findall(text)
-    if causes:
-        return _plain(causes[-1])
+    """Return the deepest cause of a Java exception, or one above that repeats it and says more."""
     lines = _CALL.sub("", text.strip()).splitlines()
-    return _plain(next((line.strip() for line in lines if line.strip()), ""))
+    first = next((line.strip() for line in lines if line.strip()), "")
+    *above, cause = [first, *_CAUSED_BY.findall(text)]
+    for other in reversed(above):
+        message = cause.partition(": ")[2]
+        if message and message in other:
+            cause = other
+    return _plain(cause.partition("; For more details see")[0])
 
 
 def _plain(line: str) -> str:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from ..errors import InputError
 from ..store import RESULTS, UNFINISHED
 from ..store.result_folder import FORMAT
+from .columns import with_timestamps
 from .failures import cause_of
 from .parquet_files import read_exactly
 from .result_places import LocalFolder, ResultPlace, SparkFolder, is_address, local_path
@@ -252,6 +253,8 @@ def write_judge_scores(scores: DataFrame, output: Output) -> None:
     runs = read_exactly(scores.sparkSession, "parquet", [output.address("trajectories")], {})
     days = runs.select("trajectory_id", "start_ns", "date")
     joined = scores.join(days.withColumn("date", days["date"].cast("string")), "trajectory_id")
+    # The columns of the other scores, with which they are read.
+    joined = with_timestamps(joined)
     _write_table(
         joined,
         _SCORE_ORDER,

@@ -59,6 +59,15 @@ _PYTHON = (
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",
             "[JAVA_GATEWAY_EXITED] Java gateway process exited",
         ),
+        (
+            "An error occurred while calling None.org.apache.spark.api.java.JavaSparkContext.\n"
+            ": java.net.ConnectException: Call From vm/127.0.0.1 to rm:8032 failed on connection "
+            "exception: java.net.ConnectException: Connection refused; For more details see:  "
+            f"http://wiki.apache.org/hadoop/ConnectionRefused\n{_STACK}"
+            "Caused by: java.net.ConnectException: Connection refused\n",
+            "ConnectException: Call From vm/127.0.0.1 to rm:8032 failed on connection exception: "
+            "java.net.ConnectException: Connection refused",
+        ),
         ("", "RuntimeError"),
     ],
 )

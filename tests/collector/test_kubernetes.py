@@ -200,6 +200,25 @@ def test_every_value_of_the_chart_gives_valid_documents(values: dict[str, Any]):
     assert ("ServiceMonitor" in kinds) == ("serviceMonitor" in values)
 
 
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"image": {"tag": 1.2}},
+        {"serviceMonitors": {"enabled": True}},
+        {"tokensSecret": ""},
+        {"grace": "30s"},
+        {"replicas": 3},
+        {"extraArgs": ["serve"]},
+    ],
+)
+def test_values_that_the_chart_does_not_have_are_refused(values: dict[str, Any]):
+    """A misspelt value or another type fails, in place of being ignored."""
+    helm = pytest.importorskip("helm_python", reason="make test-helm installs Helm's library")
+
+    with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):
+        chart.validate_schema(values)
+
+
 def test_templates_use_only_values_that_the_chart_has():
     """A structural check without Helm: `.Values.a.b` in a template is in values.yaml, and used."""
     values = yaml.safe_load((CHART / "values.yaml").read_text("utf-8"))

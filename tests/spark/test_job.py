@@ -280,6 +280,26 @@ def test_calls_over_the_limit_of_the_job_are_not_evaluated(
     assert all("max_judge_calls of 3 is spent" in row["comment"] for row in rest)
 
 
+def test_scores_of_judges_and_of_others_are_read_as_one(
+    spark: Any, tmp_path: Path, judged: Callable[..., Config], model_server: Server
+):
+    """They have the same columns, with a timestamp beside each time."""
+    model_server.script = lambda *_: verdict(True)
+    config = judged()
+    config.evaluators += parse_config(RULES).evaluators[:1]
+
+    score_files(spark, [tmp_path / "export"], config, tmp_path / "out")
+
+    runs, scores = stored_rows(tmp_path / "out")
+    assert Counter(row["evaluator"] for row in scores) == {"kind": len(runs), "errors": len(runs)}
+    schemas = {
+        pq.read_schema(path).remove_metadata()
+        for path in (tmp_path / "out").glob("results-*/*scores/date=*/*.parquet")
+    }
+    assert len(schemas) == 1
+    assert {"start_time", "score_time"} <= set(schemas.pop().names)
+
+
 def test_references_in_a_database_are_refused(spark: Any, tmp_path: Path):
     """The error names the evaluator, and no folder is begun."""
     rules = "evaluators: [{name: same, type: trajectory_match, reference: {name: gold}}]"

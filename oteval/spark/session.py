@@ -12,7 +12,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -79,8 +79,8 @@ def spark_session(
         running = _running_session()
         if running is not None:
             address = running.sparkContext.master
-            _use(running, master, settings)
-            yield running
+            with _used(running, master, settings):
+                yield running
             return
         address = _chosen_master(master, settings)
         session = _started(address, settings)
@@ -119,8 +119,9 @@ def _running_session() -> SparkSession | None:
     return None
 
 
-def _use(session: SparkSession, master: str | None, settings: Mapping[str, str]) -> None:
-    """Apply settings to a session that is there.
+@contextmanager
+def _used(session: SparkSession, master: str | None, settings: Mapping[str, str]) -> Iterator[None]:
+    """Apply settings to a session that is there, for the time of the block.
 
     Raises:
         InputError: An option cannot be changed any more.
@@ -128,13 +129,21 @@ def _use(session: SparkSession, master: str | None, settings: Mapping[str, str])
     running = session.sparkContext.master
     if master and master != running:
         raise InputError(f"--master {master}: a Spark session runs already, on {running}")
+    changed = {key: value for key, value in settings.items() if session.conf.isModifiable(key)}
     for key, value in settings.items():
-        if session.conf.isModifiable(key):
-            session.conf.set(key, value)
-        elif session.sparkContext.getConf().get(key) != value:
+        if key not in changed and session.sparkContext.getConf().get(key) != value:
             raise InputError(
                 f"--conf {key}: cannot be changed in a session that runs; set it where it is begun"
             )
+    before = {key: session.conf.get(key, None) for key in changed}
+    for key, value in changed.items():
+        session.conf.set(key, value)
+    try:
+        yield
+    finally:
+        with suppress(Exception):
+            for key, old in before.items():
+                session.conf.unset(key) if old is None else session.conf.set(key, old)
 
 
 def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:

@@ -79,6 +79,7 @@ def test_a_session_that_is_there_is_used_and_stays(spark: Any):
     with spark_session(None, {"spark.sql.shuffle.partitions": "3"}) as session:
         assert session is spark
         assert session.conf.get("spark.sql.shuffle.partitions") == "3"
+    assert spark.conf.get("spark.sql.shuffle.partitions") != "3"
     with spark_session("local[1]") as session:
         assert session is spark
     with (

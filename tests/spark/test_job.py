@@ -285,8 +285,8 @@ def test_scores_of_judges_and_of_others_are_read_as_one(
 ):
     """They have the same columns, with a timestamp beside each time."""
     model_server.script = lambda *_: verdict(True)
-    config = judged()
-    config.evaluators += parse_config(RULES).evaluators[:1]
+    evaluators = [*judged().evaluators, *parse_config(RULES).evaluators[:1]]
+    config = judged().model_copy(update={"evaluators": evaluators})
 
     score_files(spark, [tmp_path / "export"], config, tmp_path / "out")
 

@@ -1,0 +1,35 @@
+"""Interceptors of frameworks: a replay answers the tools of an agent from its recording.
+
+Before a framework runs a tool, its interceptor asks the tool hook of this context
+(`oteval.instrumentation.hooks`). The hook gives the recorded answer, or lets the tool run; then the
+interceptor reports the call to the hook. Interceptors are installed when a framework is imported,
+stay in place, and do nothing without a hook. Where a framework lacks the method that they need, its
+version is not supported, and importing it during a replay is an error: otherwise its tools would
+act for real.
+
+`intercepted_names` tells which tools an interceptor answers in this process, so that a recorded
+answer that asks for another one is not given to the agent.
+"""
+
+from __future__ import annotations
+
+from .frameworks import INTERCEPTORS
+from .langchain import adapt_langchain
+from .openai_agents import adapt_actions, adapt_openai_agents
+from .pydantic_ai import PYDANTIC_AI, adapt_tool_names
+from .table import Adapter
+from .tool_objects import intercepted_names
+
+__all__ = ["ADAPTERS", "Adapter", "intercepted_names"]
+
+ADAPTERS = (
+    Adapter("langchain-core", "langchain_core.tools.base", adapt_langchain),
+    Adapter("openai-agents", "agents.tool", adapt_openai_agents),
+    Adapter("openai-agents", "agents.run_internal.tool_actions", adapt_actions),
+    Adapter("pydantic-ai", "pydantic_ai.toolsets.combined", adapt_tool_names),
+    *(
+        Adapter(entry.framework, entry.module, entry.apply)
+        for entry in (PYDANTIC_AI, *INTERCEPTORS)
+    ),
+)
+"""The adapters, by the module that they change."""

@@ -1,0 +1,174 @@
+"""One call of a tool that a framework is about to run, and its recorded answer.
+
+The hook of this context (`oteval.instrumentation.hooks`) decides about a call: it gives the recorded
+answer, or lets the tool run and is told the result. A framework that runs its tools through another
+one, such as MCP, would ask twice: the inner question about the same call is left out.
+"""
+
+from __future__ import annotations
+
+import builtins
+import json
+import re
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+from ...instrumentation.hooks import ToolAnswer, ToolHook, current_tool_hook
+from ...jsontext import canonical
+from ...serialization import to_jsonable
+
+__all__ = [
+    "InterceptedCall",
+    "call_of",
+    "model_name",
+    "parsed",
+    "raise_error",
+    "raised",
+    "reached_model",
+    "text_of",
+    "value_of",
+]
+
+model_name: ContextVar[str] = ContextVar("oteval_model_tool_name", default="")
+"""The name by which the model called a tool, where the framework has renamed it."""
+
+# The call that a framework is running, which a framework below must not ask about again.
+_running: ContextVar[tuple[str, Mapping[str, Any]] | None] = ContextVar(
+    "oteval_running_tool", default=None
+)
+
+
+@dataclass(frozen=True)
+class InterceptedCall:
+    """One call of a tool, and the hook that decides about it.
+
+    Attributes:
+        hook: The hook.
+        name: The tool's name, as the model knows it.
+        arguments: The arguments by name, as plain JSON.
+    """
+
+    hook: ToolHook
+    name: str
+    arguments: dict[str, Any]
+
+    def answer(self) -> ToolAnswer | None:
+        """Return the recorded answer, or None to run the tool."""
+        return self.hook.answer(self.name, self.arguments)
+
+    @contextmanager
+    def observed(self) -> Iterator[Callable[[Any], None]]:
+        """Report the tool that runs in a block; the block passes its result on."""
+        results: list[Any] = []
+        token = _running.set((self.name, self.arguments))
+        # A tool may run another agent, which names its tools itself.
+        name_token = model_name.set("")
+        start_ns = time.time_ns()
+        error: str | None = None
+        try:
+            yield results.append
+        except Exception as exception:
+            error = str(exception) or type(exception).__name__
+            raise
+        finally:
+            # An async generator may be closed in another context than that of its items.
+            with suppress(ValueError):
+                _running.reset(token)
+                model_name.reset(name_token)
+            if results or error is not None:
+                result = to_jsonable(results[-1]) if results else None
+                self.hook.observe(
+                    self.name, self.arguments, result, error, start_ns, time.time_ns()
+                )
+
+
+def call_of(name: str, arguments: Any) -> InterceptedCall | None:
+    """Return a call that a hook decides about, or None to run the tool as ever.
+
+    Args:
+        name: The tool's name.
+        arguments: The arguments by name, or the only one.
+    """
+    hook = current_tool_hook()
+    if hook is None:
+        return None
+    plain = to_jsonable(arguments) if isinstance(arguments, Mapping) else {"input": arguments}
+    call = InterceptedCall(hook, model_name.get() or name, plain)
+    return None if _is_running(call) else call
+
+
+def _is_running(call: InterceptedCall) -> bool:
+    """Return whether the call is the one that runs already, maybe with defaults filled in."""
+    running = _running.get()
+    if running is None or running[0] != call.name:
+        return False
+    shared = {key: value for key, value in call.arguments.items() if key in running[1]}
+    return canonical(shared) == canonical(running[1])
+
+
+def text_of(answer: ToolAnswer) -> str:
+    """Return an answer as the model received it."""
+    if answer.result is None:
+        return answer.error or ""
+    return answer.result if isinstance(answer.result, str) else json.dumps(answer.result)
+
+
+def value_of(answer: ToolAnswer) -> Any:
+    """Return an answer as a value: JSON objects and lists are parsed, other text stays text."""
+    text = text_of(answer) if answer.own_result is None else answer.own_result
+    return parsed(text) if text[:1] in ("{", "[") else text
+
+
+def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str = "") -> Exception:
+    """Return the exception of a tool that failed: its own if it is a builtin one.
+
+    Args:
+        answer: The answer.
+        kind: The type of an exception that is no builtin one.
+        text: The exception's text, if it is not that of the answer.
+    """
+    builtin = getattr(builtins, answer.error_type, None)
+    if isinstance(builtin, type) and issubclass(builtin, Exception):
+        kind = builtin
+    return kind(text or answer.error)
+
+
+def raise_error(answer: ToolAnswer, form: str = "") -> None:
+    """Raise the exception of a tool that failed, so that the framework writes its text anew.
+
+    Does nothing if the tool succeeded, or if the text that the model received was not written by
+    the framework: then the text is the result.
+
+    Args:
+        answer: The answer.
+        form: A pattern of the text that the framework makes of an exception. Its groups ``type``
+            and ``text`` have the exception's type and text.
+
+    Raises:
+        Exception: The recorded one.
+    """
+    if answer.error is None:
+        return
+    written = re.fullmatch(form, text_of(answer), re.DOTALL) if form else None
+    if written is not None:
+        kind = written.groupdict().get("type") or answer.error_type
+        raise raised(ToolAnswer(error=answer.error, error_type=kind), text=written["text"])
+    if answer.error_type or not reached_model(answer):
+        raise raised(answer)
+
+
+def reached_model(answer: ToolAnswer) -> bool:
+    """Return whether the model received a text, which is false if the tool's exception escaped."""
+    return answer.error is None or answer.result is not None
+
+
+def parsed(arguments: str) -> Any:
+    """Return the value of JSON text; other text as it is."""
+    try:
+        return json.loads(arguments) if arguments else {}
+    except ValueError:
+        return arguments

@@ -1,0 +1,395 @@
+"""The table of interceptors: through which methods frameworks run their tools.
+
+Each entry is as late as possible, so that the validation of arguments, approvals, callbacks and
+spans stay those of the framework. LangChain, OpenAI Agents and Pydantic AI need more than an entry,
+and have modules of their own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ...instrumentation.hooks import ToolAnswer
+from .calls import parsed, raise_error, text_of, value_of
+from .table import Bound, Interceptor
+
+__all__ = ["INTERCEPTORS", "crewai_name", "is_from"]
+
+
+def is_from(function: Any, *packages: str) -> bool:
+    """Return whether a function, or a class, is defined in one of some packages."""
+    module = getattr(function, "__module__", None) or ""
+    return any(module == name or module.startswith(f"{name}.") for name in packages)
+
+
+def _given_text(form: str = "") -> Any:
+    """Return a `give` for the text that the model received, or the exception of a failed tool."""
+
+    def give(answer: ToolAnswer, _bound: Bound) -> str:
+        raise_error(answer, form)
+        return text_of(answer)
+
+    return give
+
+
+def _given_value(form: str = "") -> Any:
+    """Return a `give` for a value, or the exception of a failed tool."""
+
+    def give(answer: ToolAnswer, _bound: Bound) -> Any:
+        raise_error(answer, form)
+        return value_of(answer)
+
+    return give
+
+
+def _keywords(bound: Bound, names: Mapping[str, Any] | None = None) -> Any:
+    """Return the arguments of a call with ``*args`` and ``**kwargs``, by name."""
+    args, kwargs = bound.get("args", ()), dict(bound.get("kwargs", {}))
+    if len(args) == 1 and not kwargs and isinstance(args[0], Mapping):
+        return dict(args[0])
+    return {**dict(zip(names or (), args, strict=False)), **kwargs} if names else kwargs or args
+
+
+# MCP
+
+
+def _mcp_result(answer: ToolAnswer, _bound: Bound) -> Any:
+    """Return a ``CallToolResult``; its structured content is the text if that is an object."""
+    from mcp.types import CallToolResult
+
+    text = text_of(answer)
+    value = parsed(text)
+    result: dict[str, Any] = {
+        "content": [{"type": "text", "text": text}],
+        "isError": answer.error is not None,
+    }
+    if isinstance(value, dict) and value:
+        result["structuredContent"] = value
+    return CallToolResult.model_validate(result)
+
+
+# LlamaIndex
+
+
+def _llamaindex_call(bound: Bound) -> tuple[str, Any] | None:
+    tool = bound["self"]
+    if is_from(getattr(tool, "_real_fn", None), "llama_index.core.agent"):
+        return None  # handoffs
+    context = getattr(tool, "ctx_param_name", None)
+    parameters = tool.metadata.get_parameters_dict().get("properties", {})
+    names = bound.get("args") or bound.get("kwargs")
+    arguments = _keywords(bound, parameters) if names else {**bound, "self": None}
+    hidden = {"self", context}
+    if isinstance(arguments, Mapping):
+        arguments = {key: value for key, value in arguments.items() if key not in hidden}
+    return tool.metadata.get_name(), arguments
+
+
+def _llamaindex_result(answer: ToolAnswer, bound: Bound) -> Any:
+    from llama_index.core.tools import ToolOutput
+
+    raise_error(answer, r"(Encountered error: )?(?P<text>.*)")
+    tool = bound["self"]
+    return ToolOutput(
+        content=text_of(answer),
+        tool_name=tool.metadata.get_name(),
+        raw_input={"args": (), "kwargs": {}},
+        raw_output=value_of(answer),
+    )
+
+
+# CrewAI
+
+
+def crewai_name(name: str) -> str:
+    """Return the name by which the model knows a tool of CrewAI."""
+    from crewai.utilities.string_utils import sanitize_tool_name
+
+    return str(sanitize_tool_name(name))
+
+
+def _crewai_call(bound: Bound) -> tuple[str, Any]:
+    tool = bound["self"]
+    schema = getattr(tool, "args_schema", None)
+    return crewai_name(tool.name), _keywords(bound, getattr(schema, "model_fields", None))
+
+
+def _crewai_structured_call(bound: Bound) -> tuple[str, Any]:
+    given = bound.get("input", {})
+    arguments = parsed(given) if isinstance(given, str) else given
+    return crewai_name(bound["self"].name), arguments
+
+
+# smolagents
+
+_PURE_IMPORTS = frozenset(
+    ["collections", "datetime", "itertools", "math", "queue", "random", "re", "stat", "statistics", "time", "unicodedata"]
+)
+
+
+def _smolagents_call(bound: Bound) -> tuple[str, Any] | None:
+    tool = bound["self"]
+    if is_from(type(tool), "smolagents") and tool.name == "final_answer":
+        return None
+    kwargs = {k: v for k, v in bound.get("kwargs", {}).items() if k != "sanitize_inputs_outputs"}
+    return tool.name, _keywords({**bound, "kwargs": kwargs}, tool.inputs)
+
+
+def _smolagents_code(bound: Bound) -> tuple[str, Any] | None:
+    """Return code that may act by itself; other code only calls tools, which are answered."""
+    imports = set(getattr(bound["self"], "authorized_imports", ("*",)))
+    return None if imports <= _PURE_IMPORTS else ("python_interpreter", bound["code_action"])
+
+
+def _smolagents_result(answer: ToolAnswer, bound: Bound) -> Any:
+    from ...instrumentation.tool_answers import give_answer
+
+    form = r"Error executing tool '.*?' with arguments .*?: (?P<type>\w+): (?P<text>.*?)"
+    raise_error(answer, form + r"\nPlease try again or use another tool")
+    return give_answer(answer, bound["self"].forward)
+
+
+# Strands
+
+
+def _strands_call(bound: Bound) -> tuple[str, Any] | None:
+    tool = bound["self"]
+    if type(tool).__name__ == "StructuredOutputTool" and is_from(type(tool), "strands"):
+        return None
+    return tool.tool_name, bound["tool_use"].get("input", {})
+
+
+def _strands_result(answer: ToolAnswer, bound: Bound) -> list[Any]:
+    from strands.types._events import ToolResultEvent
+
+    status = "success" if answer.error is None else "error"
+    content = [{"text": text_of(answer)}]
+    use = bound["tool_use"].get("toolUseId", "unknown")
+    return [ToolResultEvent({"toolUseId": use, "status": status, "content": content})]
+
+
+# Google ADK
+
+
+def _adk_call(bound: Bound) -> tuple[str, Any] | None:
+    tool = bound["self"]
+    if type(tool).__name__ == "SetModelResponseTool" and is_from(type(tool), "google.adk"):
+        return None
+    return tool.name, bound["args"]
+
+
+def _adk_function_call(bound: Bound) -> tuple[str, Any] | None:
+    tool = bound["self"]
+    is_body = bound.get("target", tool.func) == tool.func
+    if not is_body or is_from(tool.func, "google.adk.tools"):
+        return None  # a callable that asks for a confirmation; a transfer to another agent
+    hidden = {"tool_context", getattr(tool, "_context_param_name", None)}
+    arguments = bound["args_to_call"]
+    return tool.name, {key: value for key, value in arguments.items() if key not in hidden}
+
+
+def _is_adk_flow(owner: type) -> bool:
+    """Return whether a class of ADK runs tools through a later method."""
+    later = {"FunctionTool", "BaseAuthenticatedTool"}
+    return is_from(owner, "google.adk") and any(base.__name__ in later for base in owner.__mro__)
+
+
+# google-genai
+
+
+def _genai_call(bound: Bound) -> tuple[str, Any]:
+    return bound["function_to_invoke"].__name__, bound["args"]
+
+
+def _genai_result(answer: ToolAnswer, bound: Bound) -> Any:
+    from google.genai import errors
+
+    value = value_of(answer)
+    kind = next(iter(value)) if isinstance(value, dict) and len(value) == 1 else ""
+    if kind == "error":
+        raise errors.FunctionInvocationError(str(value["error"]))
+    if answer.error is not None:
+        name, arguments = _genai_call(bound)
+        raise errors.FunctionInvocationError(
+            f"Failed to invoke function {name} with converted arguments {arguments} from model "
+            f"returned function call argument {arguments} because of error {answer.error}"
+        )
+    return value["result"] if kind == "result" else value
+
+
+# Agno
+
+
+def _agno_call(bound: Bound) -> tuple[str, Any]:
+    call = bound["self"]
+    return call.function.name, call.arguments or {}
+
+
+def _agno_result(answer: ToolAnswer, bound: Bound) -> Any:
+    from agno.tools.function import FunctionExecutionResult
+
+    call = bound["self"]
+    text = text_of(answer)
+    if answer.error is not None:
+        call.error = text
+        return FunctionExecutionResult(status="failure", error=text)
+    call.result = text
+    return FunctionExecutionResult(status="success", result=text)
+
+
+# Microsoft Agent Framework
+
+
+def _agent_framework_call(bound: Bound) -> tuple[str, Any]:
+    arguments = bound.get("arguments")
+    if arguments is None:
+        context = bound.get("context")
+        arguments = bound.get("kwargs") or getattr(context, "arguments", None) or {}
+    return bound["self"].name, getattr(arguments, "model_dump", lambda: arguments)()
+
+
+def _agent_framework_result(answer: ToolAnswer, bound: Bound) -> Any:
+    from agent_framework import Content
+
+    raise_error(answer, r"Error: (Function failed\. Error: )?(?P<text>.*)")
+    if bound.get("skip_parsing"):
+        return value_of(answer)
+    return [Content.from_text(text_of(answer))]
+
+
+INTERCEPTORS = (
+    Interceptor(
+        "mcp",
+        "mcp.client.session",
+        "ClientSession",
+        ("call_tool",),
+        call=lambda bound: (bound["name"], bound.get("arguments") or {}),
+        give=_mcp_result,
+    ),
+    Interceptor(
+        "llama-index",
+        "llama_index.core.tools.types",
+        "BaseTool",
+        ("__call__", "call", "acall"),
+        call=_llamaindex_call,
+        give=_llamaindex_result,
+        shown=lambda output: getattr(output, "content", output),
+        is_flow=lambda owner: owner.__name__ in ("AsyncBaseTool", "BaseToolAsyncAdapter"),
+    ),
+    Interceptor(
+        "crewai",
+        "crewai.tools.base_tool",
+        "BaseTool",
+        ("run", "arun"),
+        call=_crewai_call,
+        give=_given_text(r"Error executing tool: (?P<text>.*)"),
+    ),
+    Interceptor(
+        "crewai",
+        "crewai.tools.structured_tool",
+        "CrewStructuredTool",
+        ("invoke", "ainvoke"),
+        call=_crewai_structured_call,
+        give=_given_text(r"Error executing tool: (?P<text>.*)"),
+    ),
+    Interceptor(
+        "smolagents",
+        "smolagents.tools",
+        "Tool",
+        ("__call__",),
+        call=_smolagents_call,
+        give=_smolagents_result,
+    ),
+    Interceptor(
+        "smolagents",
+        "smolagents.local_python_executor",
+        "PythonExecutor",
+        ("__call__",),
+        call=_smolagents_code,
+    ),
+    Interceptor(
+        "strands-agents",
+        "strands.types.tools",
+        "AgentTool",
+        ("stream",),
+        call=_strands_call,
+        give=_strands_result,
+        shown=lambda event: getattr(event, "tool_result", event),
+    ),
+    Interceptor(
+        "google-adk",
+        "google.adk.tools.base_tool",
+        "BaseTool",
+        ("run_async",),
+        call=_adk_call,
+        give=_given_value(),
+        is_flow=_is_adk_flow,
+    ),
+    Interceptor(
+        "google-adk",
+        "google.adk.tools.function_tool",
+        "FunctionTool",
+        ("_invoke_callable",),
+        call=_adk_function_call,
+        give=_given_value(),
+    ),
+    Interceptor(
+        "google-adk",
+        "google.adk.tools.base_authenticated_tool",
+        "BaseAuthenticatedTool",
+        ("_run_async_impl",),
+        call=_adk_call,
+        give=_given_value(),
+    ),
+    Interceptor(
+        "google-genai",
+        "google.genai._extra_utils",
+        "",
+        ("invoke_function_from_dict_args", "invoke_function_from_dict_args_async"),
+        call=_genai_call,
+        give=_genai_result,
+    ),
+    Interceptor(
+        "agno",
+        "agno.tools.function",
+        "FunctionCall",
+        ("execute", "aexecute"),
+        call=_agno_call,
+        give=_agno_result,
+        shown=lambda outcome: outcome.result if outcome.error is None else outcome.error,
+    ),
+    Interceptor(
+        "agent-framework",
+        "agent_framework._tools",
+        "FunctionTool",
+        ("invoke",),
+        call=_agent_framework_call,
+        give=_agent_framework_result,
+    ),
+    Interceptor(
+        "autogen",
+        "autogen_core.tools._base",
+        "BaseTool",
+        ("run_json",),
+        call=lambda bound: (bound["self"].name, bound["args"]),
+        give=_given_text(),
+    ),
+    Interceptor(
+        "haystack",
+        "haystack.tools.tool",
+        "Tool",
+        ("invoke", "invoke_async"),
+        call=lambda bound: (bound["self"].name, bound.get("kwargs", {})),
+        give=_given_value(),
+    ),
+    Interceptor(
+        "dspy",
+        "dspy.adapters.types.tool",
+        "Tool",
+        ("__call__", "acall"),
+        call=lambda bound: (bound["self"].name, bound.get("kwargs", {})),
+        give=_given_value(r"Execution error in .*?: (?P<text>.*)"),
+    ),
+)
+"""The entries, by the module that they change."""

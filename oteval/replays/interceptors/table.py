@@ -1,0 +1,230 @@
+"""What an entry of the table of interceptors is, and how it is applied.
+
+An entry names a method through which a framework runs its tools, and says which call of a tool an
+invocation of the method is, and in which form the framework expects the result. The method is
+wrapped in its class, and in all subclasses that replace it, whenever they are defined.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from ...errors import ConfigError
+from ...instrumentation.hooks import ToolAnswer
+from .calls import InterceptedCall, call_of, text_of
+
+__all__ = [
+    "Adapter",
+    "Bound",
+    "Interceptor",
+    "is_intercepted",
+    "marked",
+    "require",
+]
+
+Bound = Mapping[str, Any]
+"""The arguments of a method by the names of its parameters, ``self`` among them."""
+
+_MARK = "__oteval_intercepts__"
+
+
+@dataclass(frozen=True)
+class Adapter:
+    """A module of a framework that is changed once it is imported.
+
+    Attributes:
+        framework: The framework's name.
+        module: The name of the module.
+        apply: Wraps functions of the module.
+    """
+
+    framework: str
+    module: str
+    apply: Callable[[ModuleType], None]
+
+
+@dataclass(frozen=True)
+class Interceptor:
+    """One entry: a method through which a framework runs its tools.
+
+    Attributes:
+        framework: The framework's name.
+        module: The module of the class.
+        owner: The class; "" for a function of the module.
+        methods: The names of the methods: blocking, coroutine functions or async generators.
+        call: Returns the name and the arguments of the tool; None if this is no call to be
+            answered, so that the method runs.
+        give: Returns what the method returns for a recorded answer, or raises its error. For an
+            async generator, the items that it yields.
+        shown: Returns the tool's result from what the method returned, where a tool runs.
+        is_flow: Whether a class runs tools by another intercepted method, and so is left alone.
+        is_optional: Whether versions without the method are supported.
+    """
+
+    framework: str
+    module: str
+    owner: str
+    methods: tuple[str, ...]
+    call: Callable[[Bound], tuple[str, Any] | None]
+    give: Callable[[ToolAnswer, Bound], Any] = lambda answer, _bound: text_of(answer)
+    shown: Callable[[Any], Any] = lambda result: result
+    is_flow: Callable[[type], bool] = lambda _class: False
+    is_optional: bool = False
+
+    def apply(self, module: ModuleType) -> None:
+        """Wrap the methods.
+
+        Raises:
+            ConfigError: The framework's version lacks one.
+        """
+        if self.is_optional and _attribute(module, self.owner or self.methods[0]) is None:
+            return
+        for method in self.methods:
+            path = f"{self.owner}.{method}" if self.owner else method
+            function = require(module, path, self.framework)
+            if not self.owner:
+                setattr(module, method, _wrapped(self, function))
+        if self.owner:
+            self._wrap_classes(getattr(module, self.owner))
+
+    def _wrap_classes(self, base: type) -> None:
+        """Wrap the methods of a class and its subclasses, and of those that are defined later."""
+        for owner in (base, *_subclasses(base)):
+            self._wrap_methods(owner)
+        before = vars(base).get("__init_subclass__")
+
+        def wrapped_too(cls: type, **options: Any) -> None:
+            if before is None:
+                super(base, cls).__init_subclass__(**options)
+            else:
+                before.__get__(None, cls)(**options)
+            self._wrap_methods(cls)
+
+        base.__init_subclass__ = classmethod(wrapped_too)  # type: ignore[assignment]
+
+    def _wrap_methods(self, owner: type) -> None:
+        if self.is_flow(owner):
+            return
+        for name in self.methods:
+            function = vars(owner).get(name)
+            is_abstract = getattr(function, "__isabstractmethod__", False)
+            if inspect.isfunction(function) and not is_abstract and not _is_wrapped(function):
+                setattr(owner, name, _wrapped(self, function))
+
+    def intercepted(self, signature: inspect.Signature, args: Any, kwargs: Any) -> _Invocation:
+        """Return an invocation of the method with the call of a tool that it is."""
+        bound = signature.bind(*args, **kwargs).arguments
+        named = self.call(bound)
+        return _Invocation(bound, None if named is None else call_of(*named))
+
+
+@dataclass(frozen=True)
+class _Invocation:
+    """An invocation of a method; without a call, the method runs as ever."""
+
+    bound: Bound
+    call: InterceptedCall | None
+
+
+def _subclasses(base: type) -> Iterator[type]:
+    for subclass in type.__subclasses__(base):
+        yield subclass
+        yield from _subclasses(subclass)
+
+
+def marked(wrapper: Any) -> Any:
+    """Mark a method that asks the hook, for `is_intercepted`."""
+    setattr(wrapper, _MARK, True)
+    return wrapper
+
+
+def _is_wrapped(function: Any) -> bool:
+    return getattr(function, _MARK, False) is True
+
+
+def is_intercepted(tool: Any, *methods: str) -> bool:
+    """Return whether all of these methods of a tool's class are wrapped."""
+    own = getattr(tool, "__dict__", {})
+    return all(
+        name not in own and _is_wrapped(getattr(type(tool), name, None)) for name in methods
+    )
+
+
+def _wrapped(entry: Interceptor, method: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a method that is answered, of the same kind."""
+    signature = inspect.signature(method)
+
+    @functools.wraps(method)
+    def answered(*args: Any, **kwargs: Any) -> Any:
+        invocation = entry.intercepted(signature, args, kwargs)
+        if (call := invocation.call) is None:
+            return method(*args, **kwargs)
+        if (answer := call.answer()) is not None:
+            return entry.give(answer, invocation.bound)
+        with call.observed() as report:
+            result = method(*args, **kwargs)
+            report(entry.shown(result))
+        return result
+
+    @functools.wraps(method)
+    async def answered_coroutine(*args: Any, **kwargs: Any) -> Any:
+        invocation = entry.intercepted(signature, args, kwargs)
+        if (call := invocation.call) is None:
+            return await method(*args, **kwargs)
+        if (answer := call.answer()) is not None:
+            return entry.give(answer, invocation.bound)
+        with call.observed() as report:
+            result = await method(*args, **kwargs)
+            report(entry.shown(result))
+        return result
+
+    @functools.wraps(method)
+    async def answered_stream(*args: Any, **kwargs: Any) -> Any:
+        invocation = entry.intercepted(signature, args, kwargs)
+        if (call := invocation.call) is None:
+            async for item in method(*args, **kwargs):
+                yield item
+        elif (answer := call.answer()) is not None:
+            for item in entry.give(answer, invocation.bound):
+                yield item
+        else:
+            with call.observed() as report:
+                async for item in method(*args, **kwargs):
+                    report(entry.shown(item))
+                    yield item
+
+    if inspect.isasyncgenfunction(method):
+        wrapper: Any = answered_stream
+    elif inspect.iscoroutinefunction(method):
+        wrapper = answered_coroutine
+    else:
+        wrapper = answered
+    return marked(wrapper)
+
+
+def _attribute(module: ModuleType, path: str) -> Any:
+    value: Any = module
+    for name in path.split("."):
+        value = getattr(value, name, None)
+    return value
+
+
+def require(module: ModuleType, path: str, framework: str) -> Any:
+    """Return an attribute of a module, such as ``Class.method``.
+
+    Raises:
+        ConfigError: The framework's version has none.
+    """
+    value = _attribute(module, path)
+    if value is None:
+        raise ConfigError(
+            f"{framework}: {module.__name__} has no {path}, so that a replay cannot answer its "
+            f"tools; install a version of {framework} that oteval supports, or replay with "
+            "tools='run'"
+        )
+    return value

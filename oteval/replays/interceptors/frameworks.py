@@ -143,11 +143,11 @@ def _smolagents_code(bound: Bound) -> tuple[str, Any] | None:
 
 
 def _smolagents_result(answer: ToolAnswer, bound: Bound) -> Any:
-    from ...instrumentation.tool_answers import give_answer
-
     form = r"Error executing tool '.*?' with arguments .*?: (?P<type>\w+): (?P<text>.*?)"
     raise_error(answer, form + r"\nPlease try again or use another tool")
-    return give_answer(answer, bound["self"].forward)
+    text = text_of(answer) if answer.own_result is None else answer.own_result
+    # The model's code computes with the value, whose type the tool declares.
+    return text if bound["self"].output_type == "string" else parsed(text)
 
 
 # Strands
@@ -267,15 +267,18 @@ INTERCEPTORS = (
         call=lambda bound: (bound["name"], bound.get("arguments") or {}),
         give=_mcp_result,
     ),
-    Interceptor(
-        "llama-index",
-        "llama_index.core.tools.types",
-        "BaseTool",
-        ("__call__", "call", "acall"),
-        call=_llamaindex_call,
-        give=_llamaindex_result,
-        shown=lambda output: getattr(output, "content", output),
-        is_flow=lambda owner: owner.__name__ in ("AsyncBaseTool", "BaseToolAsyncAdapter"),
+    *(
+        Interceptor(
+            "llama-index",
+            "llama_index.core.tools.types",
+            owner,
+            methods,
+            call=_llamaindex_call,
+            give=_llamaindex_result,
+            shown=lambda output: getattr(output, "content", output),
+            is_flow=lambda tool: tool.__name__ in ("AsyncBaseTool", "BaseToolAsyncAdapter"),
+        )
+        for owner, methods in (("BaseTool", ("__call__",)), ("AsyncBaseTool", ("call", "acall")))
     ),
     Interceptor(
         "crewai",

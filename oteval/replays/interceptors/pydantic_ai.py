@@ -49,18 +49,27 @@ def _is_flow(owner: type) -> bool:
 
 
 def _result(answer: ToolAnswer, _bound: Bound) -> str:
-    """Return the text for the model, or ask the model to retry as the recorded tool did."""
+    """Return the text for the model, or ask the model to retry as the recorded tool did.
+
+    Of the exceptions of a tool, only those of Pydantic AI reach the model.
+    """
     from pydantic_ai import ModelRetry
 
     text = text_of(answer)
     if text.endswith(_RETRY):
         raise ModelRetry(text.removesuffix(_RETRY))
-    if not reached_model(answer):
+    if answer.error is None:
+        return text
+    if answer.error_type not in ("", "ModelRetry", "ToolFailed") or not reached_model(answer):
         raise raised(answer)
-    wrapped = parsed(text) if answer.error is not None else None
-    if isinstance(wrapped, dict) and list(wrapped) == ["error"]:
-        raise ModelRetry(str(wrapped["error"]))
-    return text
+    wrapped = parsed(text)
+    is_wrapped = isinstance(wrapped, dict) and list(wrapped) == ["error"]
+    error = str(wrapped["error"]) if is_wrapped else answer.error
+    if answer.error_type == "ToolFailed":
+        from pydantic_ai.exceptions import ToolFailed
+
+        raise ToolFailed(error)
+    raise ModelRetry(error)
 
 
 PYDANTIC_AI = Interceptor(

@@ -1,0 +1,36 @@
+"""google-genai."""
+
+from __future__ import annotations
+
+from google import genai
+from google.genai import types
+
+from . import shop
+
+
+def _client() -> genai.Client:
+    url = shop.base_url().removesuffix("/v1")
+    return genai.Client(api_key="none", http_options=types.HttpOptions(base_url=url))
+
+
+def _config() -> types.GenerateContentConfig:
+    return types.GenerateContentConfig(system_instruction=shop.SYSTEM, tools=[shop.refund])
+
+
+def automatic(question: str) -> str:
+    """Automatic calling of a function."""
+    response = _client().models.generate_content(
+        model="gemini-2.5-flash", contents=question, config=_config()
+    )
+    return str(response.text)
+
+
+async def automatic_async(question: str) -> str:
+    """Automatic calling of a function by the asynchronous client."""
+    response = await _client().aio.models.generate_content(
+        model="gemini-2.5-flash", contents=question, config=_config()
+    )
+    return str(response.text)
+
+
+KINDS = {"automatic": automatic, "automatic, async": automatic_async}

@@ -143,8 +143,11 @@ def _smolagents_code(bound: Bound) -> tuple[str, Any] | None:
 
 
 def _smolagents_result(answer: ToolAnswer, bound: Bound) -> Any:
-    form = r"Error executing tool '.*?' with arguments .*?: (?P<type>\w+): (?P<text>.*?)"
-    raise_error(answer, form + r"\nPlease try again or use another tool")
+    raise_error(
+        answer,
+        r"(Error:\n)?Error executing tool '.*?' with arguments .*?: (?P<type>\w+): (?P<text>.*?)"
+        r"\nPlease try again or use another tool.*",
+    )
     text = text_of(answer) if answer.own_result is None else answer.own_result
     # The model's code computes with the value, whose type the tool declares.
     return text if bound["self"].output_type == "string" else parsed(text)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
+import inspect
 import sys
 from collections.abc import Awaitable, Callable
 from types import ModuleType
@@ -91,5 +92,8 @@ def _refused(name: str, execute: Callable[..., Awaitable[Any]]) -> Callable[...,
 def calls_back(handoff: Any) -> bool:
     """Return whether a handoff runs code of the agent: its ``on_handoff``."""
     invoke = handoff.on_invoke_handoff
-    cells = zip(invoke.__code__.co_freevars, invoke.__closure__ or (), strict=False)
-    return any(name == "on_handoff" and cell.cell_contents is not None for name, cell in cells)
+    for function in (invoke, *getattr(invoke, "args", ())):
+        variables = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
+        if "on_handoff" in variables:
+            return variables["on_handoff"] is not None
+    return True

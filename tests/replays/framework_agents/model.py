@@ -21,8 +21,8 @@ def script(body: Body, number: int) -> Reply:
         return Reply(_gemini(body))
     messages = body["messages"]
     names = [tool["function"]["name"] for tool in body.get("tools") or ()]
-    is_done = any(message["role"] == "tool" for message in messages) or any(
-        message["role"] == "assistant" for message in messages
+    is_done = "Please try again" in json.dumps(messages) or any(
+        message["role"] in ("tool", "assistant") for message in messages
     )
     if not names and "<code>" in json.dumps(messages[0]["content"]):
         return _completion(body, {"content": _END if is_done else _CODE})

@@ -26,6 +26,8 @@ AUDIT_STAMP := $(AUDIT)/.installed
 ROTEL_STAMP := $(ROTEL)/.installed
 OPENLLMETRY := .venv-openllmetry
 OPENLLMETRY_STAMP := $(OPENLLMETRY)/.installed
+FRAMEWORKS := .venv-frameworks
+FRAMEWORKS_STAMP := $(FRAMEWORKS)/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
@@ -33,7 +35,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-monitor bench-spark lock screens clean
+.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -53,6 +55,7 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.make_cli_docs
 	$(BIN)/python -m scripts.make_evaluator_docs
 	$(BIN)/python -m scripts.make_architecture
+	$(BIN)/python -m scripts.make_replay_table
 
 # Draw the pages of the demo for docs/pictures, in Debian's chromium (apt-get install chromium).
 pictures: $(BROWSER_STAMP)
@@ -89,6 +92,12 @@ test-node: $(STAMP)
 # Replays of traces that OpenLLMetry wrote, in an environment without another instrumentation on.
 test-openllmetry: $(OPENLLMETRY_STAMP)
 	$(OPENLLMETRY)/bin/pytest -q -m openllmetry tests/replays/test_foreign_instrumentations.py
+
+# No tool of a framework acts in a replay: each framework has an environment of its own, and each
+# kind of its tools an agent that is recorded and replayed in every way. Some 4 GB on disk.
+test-replay-agents: $(FRAMEWORKS_STAMP)
+	OTEVAL_FRAMEWORKS=$(CURDIR)/$(FRAMEWORKS) \
+	  $(BIN)/pytest -q -n 2 -rs -m replay_agents tests/replays/test_framework_agents.py
 
 test-duckdb-1.5: $(OLD_STAMP)
 	$(OLD)/bin/pytest -q -n 2 -m 'database and not slow and not examples'
@@ -196,6 +205,10 @@ $(OPENLLMETRY_STAMP): $(STAMP)
 	$(PIP) $(OPENLLMETRY)/bin/pip install -q --no-deps --no-build-isolation -e .
 	touch $@
 
+$(FRAMEWORKS_STAMP): $(STAMP) scripts/framework_environments.py tests/replays/framework_agents/frameworks.json
+	$(BIN)/python -m scripts.framework_environments $(FRAMEWORKS)
+	touch $@
+
 $(PEERS_STAMP): pyproject.toml
 	$(PYTHON) -m venv $(PEERS)
 	$(PIP) $(PEERS)/bin/pip install -q -e '.[peers]' pytest pytest-asyncio
@@ -248,4 +261,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(FRAMEWORKS) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

@@ -42,6 +42,7 @@ from .conversations import conversation_of, last_answer
 from .divergence import Divergence, diverged
 from .executed_tools import ToolExecution
 from .frozen import freezable, freeze
+from .interceptors import install_tool_adapters, intercepted_names
 from .network_guard import network_guard
 from .open_replays import (
     OpenReplay,
@@ -55,7 +56,6 @@ from .open_replays import (
 from .player import Miss, Player, ReplayResult, Tools, compiled, normalizer
 from .recording_files import load
 from .reported_errors import reported_answer
-from .tool_adapters import install_tool_adapters, intercepted_names
 from .tool_gate import ToolGate
 from .transport import answering, async_http_client, http_client
 from .typed_answers import UnrestorableValue, typed_answer, unrestorable

@@ -403,7 +403,7 @@ class Outlined(Answered):
 
     type: ClassVar[str] = "outlined"
 
-    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest:  # noqa: ARG002
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest:
         """Return a request without further facts."""
         return OutlineRequest()
 

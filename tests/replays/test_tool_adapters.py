@@ -25,7 +25,7 @@ from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 
 from oteval.instrumentation.hooks import ToolAnswer, tool_hook
-from oteval.replays.tool_adapters import install_tool_adapters
+from oteval.replays.interceptors import install_tool_adapters
 
 ran: list[str] = []
 
@@ -327,7 +327,7 @@ def test_frameworks_are_adapted_when_they_are_imported_later() -> None:
     """Nothing is imported for it."""
     code = """
 import sys
-from oteval.replays.tool_adapters import install_tool_adapters
+from oteval.replays.interceptors import install_tool_adapters
 install_tool_adapters()
 assert not {"langchain_core", "agents", "pydantic_ai", "mcp", "duckdb"} & set(sys.modules)
 from langchain_core.tools import BaseTool

@@ -13,6 +13,10 @@ answer that asks for another one is not given to the agent.
 
 from __future__ import annotations
 
+from collections import defaultdict
+from types import ModuleType
+
+from ...import_hook import ImportHook
 from .frameworks import INTERCEPTORS
 from .langchain import adapt_langchain
 from .openai_agents import adapt_actions, adapt_openai_agents
@@ -20,7 +24,7 @@ from .pydantic_ai import PYDANTIC_AI, adapt_tool_names
 from .table import Adapter
 from .tool_objects import intercepted_names
 
-__all__ = ["ADAPTERS", "Adapter", "intercepted_names"]
+__all__ = ["ADAPTERS", "Adapter", "install_tool_adapters", "intercepted_names"]
 
 ADAPTERS = (
     Adapter("langchain-core", "langchain_core.tools.base", adapt_langchain),
@@ -33,3 +37,24 @@ ADAPTERS = (
     ),
 )
 """The adapters, by the module that they change."""
+
+_by_module: dict[str, list[Adapter]] = defaultdict(list)
+for _adapter in ADAPTERS:
+    _by_module[_adapter.module].append(_adapter)
+
+
+def _adapt(module: ModuleType) -> None:
+    for adapter in _by_module[module.__name__]:
+        adapter.apply(module)
+
+
+_hook = ImportHook(_by_module, _adapt)
+
+
+def install_tool_adapters() -> None:
+    """Adapt the frameworks that are loaded now, and others when they are imported.
+
+    Raises:
+        ConfigError: A loaded framework's version is not supported.
+    """
+    _hook.install()

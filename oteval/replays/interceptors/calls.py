@@ -1,8 +1,9 @@
 """One call of a tool that a framework is about to run, and its recorded answer.
 
-The hook of this context (`oteval.instrumentation.hooks`) decides about a call: it gives the recorded
-answer, or lets the tool run and is told the result. A framework that runs its tools through another
-one, such as MCP, would ask twice: the inner question about the same call is left out.
+The hook of this context (`oteval.instrumentation.hooks`) decides about a call: it gives the
+recorded answer, or lets the tool run and is told the result. A framework that runs its tools
+through another one, such as MCP, would ask twice: the inner question about the same call is left
+out.
 """
 
 from __future__ import annotations
@@ -128,7 +129,7 @@ def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str =
 
     Args:
         answer: The answer.
-        kind: The type of an exception that is no builtin one.
+        kind: The type, unless the exception is a builtin one.
         text: The exception's text, if it is not that of the answer.
     """
     builtin = getattr(builtins, answer.error_type, None)

@@ -2,7 +2,7 @@
 
 Each entry is as late as possible, so that the validation of arguments, approvals, callbacks and
 spans stay those of the framework. LangChain, OpenAI Agents and Pydantic AI need more than an entry,
-and have modules of their own.
+and have their modules.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 
 from ...instrumentation.hooks import ToolAnswer
 from .calls import parsed, raise_error, text_of, value_of
-from .table import Bound, Interceptor
+from .table import Bound, ToolInterceptor
 
 __all__ = ["INTERCEPTORS", "crewai_name", "is_from"]
 
@@ -123,8 +123,12 @@ def _crewai_structured_call(bound: Bound) -> tuple[str, Any]:
 
 # smolagents
 
+# Modules that smolagents lets code import by itself; none acts outside of the process.
 _PURE_IMPORTS = frozenset(
-    ["collections", "datetime", "itertools", "math", "queue", "random", "re", "stat", "statistics", "time", "unicodedata"]
+    {
+        *("collections", "datetime", "itertools", "math", "queue", "random", "re", "stat"),
+        *("statistics", "time", "unicodedata"),
+    }
 )
 
 
@@ -262,7 +266,7 @@ def _agent_framework_result(answer: ToolAnswer, bound: Bound) -> Any:
 
 
 INTERCEPTORS = (
-    Interceptor(
+    ToolInterceptor(
         "mcp",
         "mcp.client.session",
         "ClientSession",
@@ -271,7 +275,7 @@ INTERCEPTORS = (
         give=_mcp_result,
     ),
     *(
-        Interceptor(
+        ToolInterceptor(
             "llama-index",
             "llama_index.core.tools.types",
             owner,
@@ -283,7 +287,7 @@ INTERCEPTORS = (
         )
         for owner, methods in (("BaseTool", ("__call__",)), ("AsyncBaseTool", ("call", "acall")))
     ),
-    Interceptor(
+    ToolInterceptor(
         "crewai",
         "crewai.tools.base_tool",
         "BaseTool",
@@ -291,7 +295,7 @@ INTERCEPTORS = (
         call=_crewai_call,
         give=_given_text(r"Error executing tool: (?P<text>.*)"),
     ),
-    Interceptor(
+    ToolInterceptor(
         "crewai",
         "crewai.tools.structured_tool",
         "CrewStructuredTool",
@@ -299,7 +303,7 @@ INTERCEPTORS = (
         call=_crewai_structured_call,
         give=_given_text(r"Error executing tool: (?P<text>.*)"),
     ),
-    Interceptor(
+    ToolInterceptor(
         "smolagents",
         "smolagents.tools",
         "Tool",
@@ -307,14 +311,14 @@ INTERCEPTORS = (
         call=_smolagents_call,
         give=_smolagents_result,
     ),
-    Interceptor(
+    ToolInterceptor(
         "smolagents",
         "smolagents.local_python_executor",
         "PythonExecutor",
         ("__call__",),
         call=_smolagents_code,
     ),
-    Interceptor(
+    ToolInterceptor(
         "strands-agents",
         "strands.types.tools",
         "AgentTool",
@@ -323,7 +327,7 @@ INTERCEPTORS = (
         give=_strands_result,
         shown=lambda event: getattr(event, "tool_result", event),
     ),
-    Interceptor(
+    ToolInterceptor(
         "google-adk",
         "google.adk.tools.base_tool",
         "BaseTool",
@@ -332,7 +336,7 @@ INTERCEPTORS = (
         give=_given_value(),
         is_flow=_is_adk_flow,
     ),
-    Interceptor(
+    ToolInterceptor(
         "google-adk",
         "google.adk.tools.function_tool",
         "FunctionTool",
@@ -340,7 +344,7 @@ INTERCEPTORS = (
         call=_adk_function_call,
         give=_given_value(),
     ),
-    Interceptor(
+    ToolInterceptor(
         "google-adk",
         "google.adk.tools.base_authenticated_tool",
         "BaseAuthenticatedTool",
@@ -348,7 +352,7 @@ INTERCEPTORS = (
         call=_adk_call,
         give=_given_value(),
     ),
-    Interceptor(
+    ToolInterceptor(
         "google-genai",
         "google.genai._extra_utils",
         "",
@@ -356,7 +360,7 @@ INTERCEPTORS = (
         call=_genai_call,
         give=_genai_result,
     ),
-    Interceptor(
+    ToolInterceptor(
         "agno",
         "agno.tools.function",
         "FunctionCall",
@@ -365,7 +369,7 @@ INTERCEPTORS = (
         give=_agno_result,
         shown=lambda outcome: outcome.result if outcome.error is None else outcome.error,
     ),
-    Interceptor(
+    ToolInterceptor(
         "agent-framework",
         "agent_framework._tools",
         "FunctionTool",
@@ -373,7 +377,7 @@ INTERCEPTORS = (
         call=_agent_framework_call,
         give=_agent_framework_result,
     ),
-    Interceptor(
+    ToolInterceptor(
         "autogen",
         "autogen_core.tools._base",
         "BaseTool",
@@ -381,7 +385,7 @@ INTERCEPTORS = (
         call=lambda bound: (bound["self"].name, bound["args"]),
         give=_given_text(),
     ),
-    Interceptor(
+    ToolInterceptor(
         "haystack",
         "haystack.tools.tool",
         "Tool",
@@ -389,7 +393,7 @@ INTERCEPTORS = (
         call=lambda bound: (bound["self"].name, bound.get("kwargs", {})),
         give=_given_value(),
     ),
-    Interceptor(
+    ToolInterceptor(
         "dspy",
         "dspy.adapters.types.tool",
         "Tool",

@@ -52,11 +52,11 @@ def adapt_langchain(module: ModuleType) -> None:
         def _filter_injected_args(self, tool_input: dict[str, Any]) -> dict[str, Any]:
             return dict(self.real._filter_injected_args(tool_input))
 
-    settings_names = ("name", "description", "callbacks", "tags", "metadata", "verbose", "response_format")
-    handlers = ("handle_tool_error", "handle_validation_error", "return_direct")
+    texts = ("name", "description", "callbacks", "tags", "metadata", "verbose")
+    forms = ("response_format", "handle_tool_error", "handle_validation_error", "return_direct")
 
     def stand_in(tool: Any, answer: ToolAnswer, call_id: str | None) -> Any:
-        settings = {name: getattr(tool, name) for name in (*settings_names, *handlers)}
+        settings = {name: getattr(tool, name) for name in (*texts, *forms)}
         return RecordedTool(real=tool, recorded=answer, call_id=call_id, **settings)
 
     def call_of_tool(tool: Any, tool_input: Any) -> InterceptedCall | None:

@@ -93,7 +93,8 @@ def calls_back(handoff: Any) -> bool:
     """Return whether a handoff runs code of the agent: its ``on_handoff``."""
     invoke = handoff.on_invoke_handoff
     for function in (invoke, *getattr(invoke, "args", ())):
-        variables = inspect.getclosurevars(function).nonlocals if inspect.isfunction(function) else {}
-        if "on_handoff" in variables:
-            return variables["on_handoff"] is not None
+        if inspect.isfunction(function):
+            variables = inspect.getclosurevars(function).nonlocals
+            if "on_handoff" in variables:
+                return variables["on_handoff"] is not None
     return True

@@ -14,7 +14,7 @@ from typing import Any
 from ...instrumentation.hooks import ToolAnswer
 from .calls import model_name, parsed, raised, reached_model, text_of
 from .frameworks import is_from
-from .table import Bound, Interceptor, is_intercepted, require
+from .table import Bound, ToolInterceptor, is_intercepted, require
 
 __all__ = ["PYDANTIC_AI", "adapt_tool_names", "is_answered_toolset", "toolset_names"]
 
@@ -72,7 +72,7 @@ def _result(answer: ToolAnswer, _bound: Bound) -> str:
     raise ModelRetry(error)
 
 
-PYDANTIC_AI = Interceptor(
+PYDANTIC_AI = ToolInterceptor(
     "pydantic-ai",
     "pydantic_ai.toolsets.abstract",
     "AbstractToolset",

@@ -1,4 +1,4 @@
-"""What an entry of the table of interceptors is, and how it is applied.
+"""Entries of the table of interceptors, and how they are applied.
 
 An entry names a method through which a framework runs its tools, and says which call of a tool an
 invocation of the method is, and in which form the framework expects the result. The method is
@@ -21,7 +21,7 @@ from .calls import InterceptedCall, call_of, text_of
 __all__ = [
     "Adapter",
     "Bound",
-    "Interceptor",
+    "ToolInterceptor",
     "is_intercepted",
     "marked",
     "require",
@@ -49,7 +49,7 @@ class Adapter:
 
 
 @dataclass(frozen=True)
-class Interceptor:
+class ToolInterceptor:
     """One entry: a method through which a framework runs its tools.
 
     Attributes:
@@ -57,11 +57,11 @@ class Interceptor:
         module: The module of the class.
         owner: The class; "" for a function of the module.
         methods: The names of the methods: blocking, coroutine functions or async generators.
-        call: Returns the name and the arguments of the tool; None if this is no call to be
-            answered, so that the method runs.
-        give: Returns what the method returns for a recorded answer, or raises its error. For an
+        call: Returns the name and the arguments of the tool; None if the
+            method is to run.
+        give: Returns the result of the method for a recorded answer, or raises its error. For an
             async generator, the items that it yields.
-        shown: Returns the tool's result from what the method returned, where a tool runs.
+        shown: Returns the tool's result from the result of the method, where a tool runs.
         is_flow: Whether a class runs tools by another intercepted method, and so is left alone.
         is_optional: Whether versions without the method are supported.
     """
@@ -92,20 +92,20 @@ class Interceptor:
         if self.owner:
             self._wrap_classes(getattr(module, self.owner))
 
-    def _wrap_classes(self, base: type) -> None:
+    def _wrap_classes(self, base: Any) -> None:
         """Wrap the methods of a class and its subclasses, and of those that are defined later."""
         for owner in (base, *_subclasses(base)):
             self._wrap_methods(owner)
         before = vars(base).get("__init_subclass__")
 
-        def wrapped_too(cls: type, **options: Any) -> None:
+        def wrapped_too(cls: Any, /, **options: Any) -> None:
             if before is None:
                 super(base, cls).__init_subclass__(**options)
             else:
                 before.__get__(None, cls)(**options)
             self._wrap_methods(cls)
 
-        base.__init_subclass__ = classmethod(wrapped_too)  # type: ignore[assignment]
+        base.__init_subclass__ = classmethod(wrapped_too)
 
     def _wrap_methods(self, owner: type) -> None:
         if self.is_flow(owner):
@@ -132,7 +132,8 @@ class _Invocation:
 
 
 def _subclasses(base: type) -> Iterator[type]:
-    for subclass in type.__subclasses__(base):
+    subclasses: list[type] = type.__subclasses__(base)
+    for subclass in subclasses:
         yield subclass
         yield from _subclasses(subclass)
 
@@ -150,12 +151,10 @@ def _is_wrapped(function: Any) -> bool:
 def is_intercepted(tool: Any, *methods: str) -> bool:
     """Return whether all of these methods of a tool's class are wrapped."""
     own = getattr(tool, "__dict__", {})
-    return all(
-        name not in own and _is_wrapped(getattr(type(tool), name, None)) for name in methods
-    )
+    return all(name not in own and _is_wrapped(getattr(type(tool), name, None)) for name in methods)
 
 
-def _wrapped(entry: Interceptor, method: Callable[..., Any]) -> Callable[..., Any]:
+def _wrapped(entry: ToolInterceptor, method: Any) -> Any:
     """Return a method that is answered, of the same kind."""
     signature = inspect.signature(method)
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import gc
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Set
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -154,9 +154,7 @@ _KINDS = (
     ToolKind(
         "DSPy tool", "dspy.adapters.types.tool", "Tool", _is_answered_here("__call__", "acall")
     ),
-    ToolKind(
-        "@oteval.tool", "oteval.instrumentation.decorators", "_ToolRecorder", _always
-    ),
+    ToolKind("@oteval.tool", "oteval.instrumentation.decorators", "_ToolRecorder", _always),
 )
 
 
@@ -165,7 +163,7 @@ class _ToolObject:
     """A tool that exists in this process.
 
     Attributes:
-        label: What it is.
+        label: A description.
         is_answered: Whether a replay answers it.
     """
 
@@ -173,18 +171,18 @@ class _ToolObject:
     is_answered: bool
 
 
-def intercepted_names(wanted: Set[str]) -> dict[str, str]:
-    """Return which tools a replay answers in this process, and what they are.
+def intercepted_names(names: Collection[str]) -> dict[str, str]:
+    """Return the tools that a replay answers in this process, with descriptions.
 
     Args:
-        wanted: The names of the tools, as the model knows them.
+        names: The names of the tools, as the model knows them.
 
     Returns:
-        For each name that is answered, what answers it, such as ``LangChain tool Refund``. A name
+        For each name that is answered, a description, such as ``LangChain tool Refund``. A name
         of which an object exists that is not answered is left out.
     """
     objects: dict[str, list[_ToolObject]] = defaultdict(list)
-    for name, tool in _tool_objects(wanted):
+    for name, tool in _tool_objects(frozenset(names)):
         objects[name].append(tool)
     return {
         name: tools[0].label
@@ -193,7 +191,7 @@ def intercepted_names(wanted: Set[str]) -> dict[str, str]:
     }
 
 
-def _tool_objects(wanted: Set[str]) -> Iterator[tuple[str, _ToolObject]]:
+def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
     """Yield the tools with some names, among all objects of the process."""
     kinds = [(kind.type, kind) for kind in _KINDS]
     loaded = [(owner, kind) for owner, kind in kinds if owner is not None]
@@ -206,7 +204,7 @@ def _tool_objects(wanted: Set[str]) -> Iterator[tuple[str, _ToolObject]]:
         kind = kind_of[owner]
         if kind is None:
             continue
-        for name in wanted.intersection(_names_of(kind, one)):
+        for name in names.intersection(_names_of(kind, one)):
             label = kind.label if owner.__name__ == kind.owner else f"{kind.label} {owner.__name__}"
             yield name, _ToolObject(label, kind.is_answered(one, name))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import litellm
 from google.adk.agents import LlmAgent
 from google.adk.models.lite_llm import LiteLlm
 from google.adk.runners import InMemoryRunner
@@ -11,6 +12,9 @@ from google.adk.tools import BaseTool, FunctionTool, LongRunningFunctionTool
 from google.genai import types
 
 from . import shop
+
+# Requests of aiohttp are not recorded.
+litellm.disable_aiohttp_transport = True
 
 
 async def _ask(question: str, refund: Any, *, is_confirmed: bool = False) -> str:

@@ -8,10 +8,10 @@ from typing import Any
 os.environ.setdefault("CREWAI_DISABLE_TELEMETRY", "true")
 os.environ.setdefault("CREWAI_TRACING_ENABLED", "false")
 
-from crewai import LLM, Agent, Crew, Task  # noqa: E402
-from crewai.tools import BaseTool, tool  # noqa: E402
+from crewai import LLM, Agent, Crew, Task
+from crewai.tools import BaseTool, tool
 
-from . import shop  # noqa: E402
+from . import shop
 
 
 def _ask(question: str, refund: Any) -> str:

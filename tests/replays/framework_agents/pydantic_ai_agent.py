@@ -14,9 +14,9 @@ from pydantic_ai import (
 )
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
+from pydantic_ai.tools import ToolDefinition
 from pydantic_ai.toolsets import AbstractToolset, FunctionToolset
 from pydantic_ai.toolsets.abstract import ToolsetTool
-from pydantic_ai.tools import ToolDefinition
 from pydantic_core import SchemaValidator, core_schema
 
 from . import shop

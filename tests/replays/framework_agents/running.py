@@ -5,9 +5,14 @@ from __future__ import annotations
 import asyncio
 import importlib
 import inspect
+import os
 from typing import Any
 
 QUESTION = "Please refund order 17"
+
+
+# LiteLLM would ask a server for prices.
+os.environ.setdefault("LITELLM_LOCAL_MODEL_COST_MAP", "True")
 
 
 def ask(framework: str, kind: str) -> str:

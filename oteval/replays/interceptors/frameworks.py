@@ -14,7 +14,7 @@ from ...instrumentation.hooks import ToolAnswer
 from .calls import parsed, raise_error, text_of, value_of
 from .table import Bound, ToolInterceptor
 
-__all__ = ["INTERCEPTORS", "crewai_name", "is_from"]
+__all__ = ["ANTHROPIC_TOOLS", "INTERCEPTORS", "crewai_name", "is_from"]
 
 
 def is_from(function: Any, *packages: str) -> bool:
@@ -265,6 +265,14 @@ def _agent_framework_result(answer: ToolAnswer, bound: Bound) -> Any:
     return [Content.from_text(text_of(answer))]
 
 
+ANTHROPIC_TOOLS = (
+    "BetaFunctionTool",
+    "BetaAsyncFunctionTool",
+    "BetaBuiltinFunctionTool",
+    "BetaAsyncBuiltinFunctionTool",
+)
+"""The classes of tools of Anthropic's client, which its runner of tools calls."""
+
 INTERCEPTORS = (
     ToolInterceptor(
         "mcp",
@@ -286,6 +294,18 @@ INTERCEPTORS = (
             is_flow=lambda tool: tool.__name__ in ("AsyncBaseTool", "BaseToolAsyncAdapter"),
         )
         for owner, methods in (("BaseTool", ("__call__",)), ("AsyncBaseTool", ("call", "acall")))
+    ),
+    *(
+        ToolInterceptor(
+            "anthropic",
+            "anthropic.lib.tools._beta_functions",
+            owner,
+            ("call",),
+            call=lambda bound: (bound["self"].name, bound["input"]),
+            give=_given_text(r"(?P<type>\w+)\((?P<quote>['\"])(?P<text>.*)(?P=quote)\)"),
+            is_optional=True,  # the client has a runner of tools since 0.68
+        )
+        for owner in ANTHROPIC_TOOLS
     ),
     ToolInterceptor(
         "crewai",

@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from .frameworks import crewai_name, is_from
+from .frameworks import ANTHROPIC_TOOLS, crewai_name, is_from
 from .langchain import returns_command
 from .openai_agents import calls_back
 from .pydantic_ai import is_answered_toolset, toolset_names
@@ -99,6 +99,15 @@ _KINDS = (
         "ToolManager",
         is_answered_toolset,
         toolset_names,
+    ),
+    *(
+        ToolKind(
+            "Anthropic tool",
+            "anthropic.lib.tools._beta_functions",
+            owner,
+            _is_answered_here("call"),
+        )
+        for owner in ANTHROPIC_TOOLS
     ),
     ToolKind("MCP tool", "mcp.types", "Tool", _always),
     ToolKind(
@@ -206,7 +215,14 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
             continue
         for name in names.intersection(_names_of(kind, one)):
             label = kind.label if owner.__name__ == kind.owner else f"{kind.label} {owner.__name__}"
-            yield name, _ToolObject(label, kind.is_answered(one, name))
+            yield name, _ToolObject(label, _is_answered(kind, one, name))
+
+
+def _is_answered(kind: ToolKind, tool: Any, name: str) -> bool:
+    try:
+        return kind.is_answered(tool, name)
+    except Exception:  # a tool of a form that is not known
+        return False
 
 
 def _names_of(kind: ToolKind, tool: Any) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import pytest
 from oteval.config import load_tokens, parse_config
 from oteval.evaluators.registry import evaluator_types
 from oteval.reconstruct import CODES
-from scripts import make_evaluator_docs
+from scripts import make_evaluator_docs, make_replay_table
 from scripts.make_cli_docs import page
 
 ROOT = Path(__file__).parents[1]
@@ -27,6 +27,14 @@ def test_the_tables_of_options_are_current() -> None:
     for path, text in make_evaluator_docs.pages().items():
         assert path.read_text("utf-8") == text, f"{path}: run python -m scripts.make_evaluator_docs"
     assert make_evaluator_docs.documented_types() == set(evaluator_types())
+
+
+def test_the_table_of_frameworks_is_current() -> None:
+    """It has the outcomes of the agents, in none of which a tool runs unasked."""
+    text = make_replay_table.PAGE.read_text("utf-8")
+
+    assert text == make_replay_table.page(), "run python -m scripts.make_replay_table"
+    assert "| runs |" not in make_replay_table.table()
 
 
 def test_the_page_of_gaps_lists_every_code() -> None:

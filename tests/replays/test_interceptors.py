@@ -251,11 +251,11 @@ def test_tools_are_found_by_name_wherever_the_agent_keeps_them() -> None:
 
     assert kept
     assert names == {
-        "graph_refund": "LangChain tool StructuredTool",
-        "class_refund": "LangChain tool Refund",
-        "function_refund": "OpenAI Agents tool",
+        "graph_refund": "LangChain tool StructuredTool, answered",
+        "class_refund": "LangChain tool Refund, answered",
+        "function_refund": "OpenAI Agents tool, answered",
         "transfer_to_clerk": "OpenAI Agents handoff",
-        "decorated_refund": "@oteval.tool",
+        "decorated_refund": "@oteval.tool, answered",
     }
 
 
@@ -293,7 +293,7 @@ async def test_tools_that_an_mcp_server_lists_are_answered() -> None:
         names = intercepted_names({"listed_refund"})
 
     assert [tool.name for tool in listed.tools] == ["listed_refund"]
-    assert names == {"listed_refund": "MCP tool"}
+    assert names == {"listed_refund": "MCP tool, answered"}
 
 
 # The table

@@ -43,6 +43,7 @@ class ToolKind:
         is_answered: Whether a replay answers a tool of this class, or it acts on nothing outside
             of the agent; called with the tool and the name.
         names: Returns the names by which the model knows a tool.
+        runs: Whether the tool runs, because it only leads to another agent.
     """
 
     label: str
@@ -50,6 +51,7 @@ class ToolKind:
     owner: str
     is_answered: Callable[[Any, str], bool]
     names: Callable[[Any], Iterable[str]] = _own_name
+    runs: bool = False
 
     @property
     def type(self) -> type | None:
@@ -92,6 +94,7 @@ _KINDS = (
         "Handoff",
         lambda handoff, _name: not calls_back(handoff),
         lambda handoff: (handoff.tool_name,),
+        runs=True,
     ),
     ToolKind(
         "Pydantic AI tool",
@@ -138,6 +141,7 @@ _KINDS = (
         "MultiStepAgent",
         _always,
         lambda agent: tuple(agent.managed_agents),
+        runs=True,
     ),
     ToolKind(
         "Strands tool",
@@ -187,8 +191,8 @@ def intercepted_names(names: Collection[str]) -> dict[str, str]:
         names: The names of the tools, as the model knows them.
 
     Returns:
-        For each name that is answered, a description, such as ``LangChain tool Refund``. A name
-        of which an object exists that is not answered is left out.
+        For each name that is answered, a description, such as ``LangChain tool Refund, answered``.
+        A name of which an object exists that is not answered is left out.
     """
     objects: dict[str, list[_ToolObject]] = defaultdict(list)
     for name, tool in _tool_objects(frozenset(names)):
@@ -215,6 +219,7 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
             continue
         for name in names.intersection(_names_of(kind, one)):
             label = kind.label if owner.__name__ == kind.owner else f"{kind.label} {owner.__name__}"
+            label = label if kind.runs else f"{label}, answered"
             yield name, _ToolObject(label, _is_answered(kind, one, name))
 
 

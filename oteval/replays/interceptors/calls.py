@@ -97,7 +97,8 @@ def call_of(name: str, arguments: Any) -> InterceptedCall | None:
     hook = current_tool_hook()
     if hook is None:
         return None
-    plain = to_jsonable(arguments) if isinstance(arguments, Mapping) else {"input": arguments}
+    named = arguments if isinstance(arguments, Mapping) else {"input": arguments}
+    plain = to_jsonable(named)
     call = InterceptedCall(hook, model_name.get() or name, plain)
     return None if _is_running(call) else call
 

@@ -158,8 +158,18 @@ _KINDS = (
         _is_called_automatically,
         _genai_names,
     ),
-    ToolKind("Agno tool", "agno.tools.function", "Function", _always),
-    ToolKind("Agent Framework tool", "agent_framework._tools", "FunctionTool", _always),
+    ToolKind(
+        "Agno tool",
+        "agno.tools.function",
+        "Function",
+        lambda tool, _name: not tool.external_execution,
+    ),
+    ToolKind(
+        "Agent Framework tool",
+        "agent_framework._tools",
+        "FunctionTool",
+        lambda tool, _name: not tool.declaration_only,
+    ),
     ToolKind("AutoGen tool", "autogen_core.tools._base", "BaseTool", _is_answered_here("run_json")),
     ToolKind(
         "Haystack tool", "haystack.tools.tool", "Tool", _is_answered_here("invoke", "invoke_async")

@@ -17,6 +17,7 @@ from collections import defaultdict
 from types import ModuleType
 
 from ...import_hook import ImportHook
+from .dspy import adapt_dspy
 from .frameworks import INTERCEPTORS
 from .langchain import adapt_langchain
 from .openai_agents import adapt_actions, adapt_openai_agents
@@ -31,6 +32,7 @@ ADAPTERS = (
     Adapter("openai-agents", "agents.tool", adapt_openai_agents),
     Adapter("openai-agents", "agents.run_internal.tool_actions", adapt_actions),
     Adapter("pydantic-ai", "pydantic_ai.toolsets.combined", adapt_tool_names),
+    Adapter("dspy", "dspy.adapters.types.tool", adapt_dspy),
     *(
         Adapter(entry.framework, entry.module, entry.apply)
         for entry in (PYDANTIC_AI, *INTERCEPTORS)

@@ -366,6 +366,15 @@ INTERCEPTORS = (
     ),
     ToolInterceptor(
         "google-adk",
+        "google.adk.tools.function_tool",
+        "FunctionTool",
+        ("_run_generator_as_node",),
+        call=_adk_function_call,
+        give=_given_value(),
+        is_optional=True,  # generators as tools came with version 2
+    ),
+    ToolInterceptor(
+        "google-adk",
         "google.adk.tools.base_authenticated_tool",
         "BaseAuthenticatedTool",
         ("_run_async_impl",),

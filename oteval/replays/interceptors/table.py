@@ -82,10 +82,10 @@ class ToolInterceptor:
         Raises:
             ConfigError: The framework's version lacks one.
         """
-        if self.is_optional and _attribute(module, self.owner or self.methods[0]) is None:
-            return
         for method in self.methods:
             path = f"{self.owner}.{method}" if self.owner else method
+            if self.is_optional and _attribute(module, path) is None:
+                return
             function = require(module, path, self.framework)
             if not self.owner:
                 setattr(module, method, _wrapped(self, function))

@@ -19,7 +19,8 @@ def _config() -> types.GenerateContentConfig:
 
 def automatic(question: str) -> str:
     """Automatic calling of a function."""
-    response = _client().models.generate_content(
+    client = _client()
+    response = client.models.generate_content(
         model="gemini-2.5-flash", contents=question, config=_config()
     )
     return str(response.text)
@@ -27,7 +28,8 @@ def automatic(question: str) -> str:
 
 async def automatic_async(question: str) -> str:
     """Automatic calling of a function by the asynchronous client."""
-    response = await _client().aio.models.generate_content(
+    client = _client()
+    response = await client.aio.models.generate_content(
         model="gemini-2.5-flash", contents=question, config=_config()
     )
     return str(response.text)

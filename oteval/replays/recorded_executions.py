@@ -50,8 +50,24 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             made = _requested(message, call, result, by_span.get(call.span_id), escaped)
             found.append(replace(made, runs_agent=call.span_id in agents))
     found += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
-    found = [replace(one, is_decorated=one.span_id in decorated) for one in found]
+    found = [replace(one, is_decorated=one.span_id in decorated) for one in _once(found)]
     return sorted(found, key=lambda one: one.start_ns)
+
+
+def _once(calls: Sequence[RecordedToolCall]) -> Iterator[RecordedToolCall]:
+    """Yield executions, without calls whose result is in a later run, as after an interrupt.
+
+    The message that asks for such a call is in the runs before and after.
+    """
+    answered = {
+        (call.call_id, call.name)
+        for call in calls
+        if call.call_id and (call.result is not None or call.is_error)
+    }
+    for call in calls:
+        has_result = call.result is not None or call.is_error
+        if has_result or (call.call_id, call.name) not in answered:
+            yield call
 
 
 def executions_in(messages: Sequence[Message]) -> list[RecordedToolCall]:

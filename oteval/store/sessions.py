@@ -65,7 +65,7 @@ class StoredSession(NamedTuple):
     loose_trace_ids: tuple[str, ...] = ()
 
 
-class _Invocation(NamedTuple):
+class _RecordedInvocation(NamedTuple):
     """The traces of an invocation."""
 
     trajectory_ids: tuple[str, ...]
@@ -137,7 +137,7 @@ class Sessions:
                 widened[invocation] = StoredSession(session.name, kind, *invocation)
         return list(widened.values())
 
-    def _invocations(self, sessions: Sequence[StoredSession]) -> list[_Invocation | None]:
+    def _invocations(self, sessions: Sequence[StoredSession]) -> list[_RecordedInvocation | None]:
         """Return the invocation of each session; None if it has none, or several."""
         traces = {trace for session in sessions for trace in session.trace_ids}
         with wanted(self._connection, "trace_id", sorted(traces)):
@@ -149,8 +149,8 @@ class Sessions:
         ids_of: dict[str, set[str]] = defaultdict(set)
         for trace, invocation_id in rows:
             ids_of[trace].add(invocation_id)
-        invocations: dict[str, _Invocation] = {}
-        found: list[_Invocation | None] = []
+        invocations: dict[str, _RecordedInvocation] = {}
+        found: list[_RecordedInvocation | None] = []
         for session in sessions:
             ids = {each for trace in session.trace_ids for each in ids_of[trace]}
             invocation_id = next(iter(ids)) if len(ids) == 1 else ""
@@ -159,7 +159,7 @@ class Sessions:
             found.append(invocations.get(invocation_id))
         return found
 
-    def _invocation(self, invocation_id: str) -> _Invocation:
+    def _invocation(self, invocation_id: str) -> _RecordedInvocation:
         marked = f'"{INVOCATION_ID}":"{invocation_id}"'
         rows = self._connection.execute(
             "SELECT trace_id, min(start_ns) FROM ("
@@ -176,7 +176,7 @@ class Sessions:
                 "SEMI JOIN wanted ON trace = trace_id ORDER BY start_ns, trajectory_id"
             ).fetchall()
         with_run = {trace for _, trace in linked}
-        return _Invocation(
+        return _RecordedInvocation(
             tuple(dict.fromkeys(name for name, _ in linked)),
             tuple(trace for trace in traces if trace in with_run),
             tuple(trace for trace in traces if trace not in with_run),

@@ -13,12 +13,12 @@ import httpx2
 import openai
 import pytest
 import requests
+from oteval.replays.apis import api_of
 
 import oteval
 from oteval.errors import ReplayDiverged
 from oteval.model import Chunk, Exchange, RecordedToolCall, Recording
 from oteval.redaction.secrets import SecretRedactor
-from oteval.replays.apis import api_of
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
 from oteval.replays.redacted_recordings import redacted_recording

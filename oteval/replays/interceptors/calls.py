@@ -126,13 +126,15 @@ def value_of(answer: ToolAnswer) -> Any:
 
 
 def raised(answer: ToolAnswer, kind: type[Exception] = RuntimeError, text: str = "") -> Exception:
-    """Return the exception of a tool that failed: its own if it is a builtin one.
+    """Return the exception of a tool that failed: its own if it was recorded or is a builtin.
 
     Args:
         answer: The answer.
         kind: The type, unless the exception is a builtin one.
         text: The exception's text, if it is not that of the answer.
     """
+    if isinstance(answer.raised, Exception):
+        return answer.raised
     builtin = getattr(builtins, answer.error_type, None)
     if isinstance(builtin, type) and issubclass(builtin, Exception):
         kind = builtin

@@ -122,6 +122,9 @@ class RecordedTools:
             is_seen = call.name in intercepted or (in_process and call.is_decorated)
             if each.is_used or not call.start_ns or not is_seen:
                 continue
+            # A framework that refuses the arguments of a call never comes to the tool.
+            if call.is_error and not call.is_decorated:
+                continue
             if not self.covers(call.start_ns, call.end_ns):
                 yield number, call
 

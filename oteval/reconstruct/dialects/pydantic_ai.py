@@ -9,9 +9,11 @@ root span has the whole transcript.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...jsontext import dumps
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -69,7 +71,26 @@ def _transcript(span: Span, items: Any) -> list[Message]:
         return []
     if any(isinstance(item, Mapping) and "event.name" in item for item in items):
         return _from_events(span, items)
-    return from_messages(items, span)
+    return [_as_received(message) for message in from_messages(items, span)]
+
+
+def _as_received(message: Message) -> Message:
+    """Return a tool's message as the model received it.
+
+    Pydantic AI 2 records the errors of invalid arguments, and sends ``{"error": [...]}``.
+    """
+    if message.role != "tool":
+        return message
+    errors = parse(message.content).value
+    is_retry = isinstance(errors, list) and bool(errors) and all(map(_is_invalid, errors))
+    return (
+        replace(message, content=dumps({"error": errors}), is_error=True) if is_retry else message
+    )
+
+
+def _is_invalid(error: Any) -> bool:
+    """Return whether a value is one of pydantic's errors of validation."""
+    return isinstance(error, Mapping) and {"type", "loc", "msg"} <= error.keys()
 
 
 def _from_events(span: Span, items: list[Any]) -> list[Message]:
@@ -81,7 +102,8 @@ def _from_events(span: Span, items: list[Any]) -> list[Message]:
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
-        return genai.read_model_call(span, logs, SWITCH)
+        call = genai.read_model_call(span, logs, SWITCH)
+        return replace(call, input=tuple(map(_as_received, call.input)))
     events = emitted_in(parse(span.attributes.get("events")).value) or emitted(span, logs)
     call = model_call(span, events, f"{SWITCH} (in mode 'logs', load the log records too)")
     parameters = parse(span.attributes.get("model_request_parameters")).value

@@ -257,7 +257,7 @@ ALLOWED = {
     "instrumentation/bootstrap/sitecustomize.py": "in a temporary folder, with a mode",
     "store/private_database.py": "the log, with a mode",
     "testing/baselines.py": "figures for a repository",
-    "spark/output.py": "results, whose folders Spark's processes share",
+    "spark/result_places.py": "results, whose folders Spark's processes share",
     "spark/judge_calls.py": "answers, whose folder Spark's processes share",
 }
 

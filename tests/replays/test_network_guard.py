@@ -162,7 +162,7 @@ def test_misses_that_are_errors_are_refused_connections(address: tuple[str, int]
     with oteval.replay(EMPTY, miss="error") as replay:
         with pytest.raises(ConnectionRefusedError):
             socket.create_connection(address)
-        with pytest.raises(ConnectionRefusedError):
+        with pytest.raises(socket.gaierror):
             http.client.HTTPSConnection("api.example.com").request("GET", "/")
         with pytest.raises(grpc.RpcError):
             grpc.insecure_channel(f"{address[0]}:{address[1]}")

@@ -13,11 +13,11 @@ import httpx2
 import openai
 import pytest
 import requests
-from oteval.replays.apis import api_of
 
 import oteval
 from oteval.errors import ReplayDiverged
 from oteval.model import Chunk, Exchange, RecordedToolCall, Recording
+from oteval.reconstruct.apis import api_of
 from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player

@@ -304,7 +304,7 @@ def test_a_broken_recorder_does_not_touch_the_request(
     redactor = SecretRedactor(environment={})
     with recording(redactor=redactor) as recorded:
         owner = SecretRedactor if broken == "headers" else type(recorded.recorder)
-        monkeypatch.setattr(owner, "headers" if broken == "headers" else "_current_context", fail)
+        monkeypatch.setattr(owner, "headers" if broken == "headers" else "_span_and_context", fail)
         assert requests.post(f"{web.url}/echo", data=parts()).text == "one two three"
         assert recorded.recorder.failures == 1
         assert recorded.exchanges() == []

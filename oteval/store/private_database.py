@@ -53,7 +53,9 @@ def create_database(connection: duckdb.DuckDBPyConnection, path: Path, options: 
             connection.execute(f"ATTACH '{quoted}' AS new ({options})")
             connection.execute("DETACH new")
             new.chmod(0o600)
+            stray = _log_number(target)
             _move_new(new, target)
+            _put_aside_log(target, stray)
     except FileExistsError:
         return False
     except FileNotFoundError:
@@ -61,6 +63,25 @@ def create_database(connection: duckdb.DuckDBPyConnection, path: Path, options: 
     except OSError as error:
         raise StoreError(f"{path}: cannot be created: {error.strerror or error}") from error
     return True
+
+
+def _log_number(path: Path) -> int:
+    """Return the inode of the write-ahead log beside a database; 0 if there is none."""
+    try:
+        return Path(f"{path}.wal").stat().st_ino
+    except FileNotFoundError:
+        return 0
+
+
+def _put_aside_log(path: Path, number: int) -> None:
+    """Rename the log of an earlier database, which was moved away or deleted without it.
+
+    Args:
+        path: The new database.
+        number: The inode of the log; another log is that of the new database.
+    """
+    if number and _log_number(path) == number:
+        Path(f"{path}.wal").rename(f"{path}.wal.stray-{number}")
 
 
 def _move_new(new: Path, path: Path) -> None:

@@ -237,3 +237,16 @@ def test_settings_cannot_be_changed_later(store: Store, setting: str):
     """The configuration is locked once the store is open."""
     with pytest.raises(duckdb.Error, match="locked"):
         store._connection.execute(f"SET {setting}")
+
+
+def test_the_log_of_a_database_that_was_moved_away_is_put_aside(tmp_path: Path):
+    """A new database at the same path opens, and the log of the old one is kept."""
+    path = tmp_path / "traces.duckdb"
+    log = Path(f"{path}.wal")
+    log.write_bytes(b"rows of a database that is gone")
+
+    with Store(path) as store:
+        assert store.trajectories.count() == 0
+
+    (stray,) = tmp_path.glob("traces.duckdb.wal.stray-*")
+    assert stray.read_bytes() == b"rows of a database that is gone"

@@ -139,48 +139,57 @@ class Sessions:
 
     def _invocations(self, sessions: Sequence[StoredSession]) -> list[_RecordedInvocation | None]:
         """Return the invocation of each session; None if it has none, or several."""
+        ids_of: dict[str, set[str]] = defaultdict(set)
         traces = {trace for session in sessions for trace in session.trace_ids}
         with wanted(self._connection, "trace_id", sorted(traces)):
             rows = self._connection.execute(
-                "SELECT DISTINCT trace_id, regexp_extract(resource, ?, 1) AS id FROM spans "
+                "SELECT DISTINCT trace_id, regexp_extract(resource, ?, 1) FROM spans "
                 "SEMI JOIN wanted USING (trace_id)",
                 [_INVOCATION],
             ).fetchall()
-        ids_of: dict[str, set[str]] = defaultdict(set)
         for trace, invocation_id in rows:
             ids_of[trace].add(invocation_id)
-        invocations: dict[str, _RecordedInvocation] = {}
-        found: list[_RecordedInvocation | None] = []
-        for session in sessions:
-            ids = {each for trace in session.trace_ids for each in ids_of[trace]}
-            invocation_id = next(iter(ids)) if len(ids) == 1 else ""
-            if invocation_id and invocation_id not in invocations:
-                invocations[invocation_id] = self._invocation(invocation_id)
-            found.append(invocations.get(invocation_id))
-        return found
+        ids = [
+            {each for trace in session.trace_ids for each in ids_of[trace]} for session in sessions
+        ]
+        single = [next(iter(each)) if len(each) == 1 else "" for each in ids]
+        invocations = self._read_invocations(sorted(set(single) - {""}))
+        return [invocations.get(invocation_id) for invocation_id in single]
 
-    def _invocation(self, invocation_id: str) -> _RecordedInvocation:
-        marked = f'"{INVOCATION_ID}":"{invocation_id}"'
-        rows = self._connection.execute(
-            "SELECT trace_id, min(start_ns) FROM ("
-            "SELECT trace_id, start_ns FROM spans WHERE contains(resource, ?) UNION ALL "
-            "SELECT trace_id, time_ns FROM logs WHERE contains(resource, ?)"
-            ") WHERE trace_id <> '' GROUP BY trace_id ORDER BY 2, 1",
-            [marked, marked],
-        ).fetchall()
-        traces = [trace for trace, _ in rows]
-        with wanted(self._connection, "trace", traces):
+    def _read_invocations(self, ids: Sequence[str]) -> dict[str, _RecordedInvocation]:
+        """Return invocations by their ids, with all traces that they have recorded, by start."""
+        if not ids:
+            return {}
+        with wanted(self._connection, "id", ids):
+            rows = self._connection.execute(
+                "SELECT id, trace_id FROM ("
+                "SELECT regexp_extract(resource, $1, 1) AS id, trace_id, start_ns FROM spans "
+                "UNION ALL "
+                "SELECT regexp_extract(resource, $1, 1) AS id, trace_id, time_ns FROM logs"
+                ") SEMI JOIN wanted USING (id) WHERE trace_id <> '' "
+                "GROUP BY id, trace_id ORDER BY min(start_ns), trace_id",
+                [_INVOCATION],
+            ).fetchall()
+        traces: dict[str, list[str]] = defaultdict(list)
+        for invocation_id, trace in rows:
+            traces[invocation_id].append(trace)
+        with wanted(self._connection, "trace", sorted({trace for _, trace in rows})):
             linked = self._connection.execute(
                 "SELECT trajectory_id, trace_id FROM (SELECT trajectory_id, start_ns, "
                 "unnest(trace_ids) AS trace_id FROM current_trajectories) "
                 "SEMI JOIN wanted ON trace = trace_id ORDER BY start_ns, trajectory_id"
             ).fetchall()
-        with_run = {trace for _, trace in linked}
-        return _RecordedInvocation(
-            tuple(dict.fromkeys(name for name, _ in linked)),
-            tuple(trace for trace in traces if trace in with_run),
-            tuple(trace for trace in traces if trace not in with_run),
-        )
+        runs_of: dict[str, list[str]] = defaultdict(list)
+        for trajectory, trace in linked:
+            runs_of[trace].append(trajectory)
+        return {
+            invocation_id: _RecordedInvocation(
+                tuple(dict.fromkeys(name for trace in own for name in runs_of[trace])),
+                tuple(trace for trace in own if runs_of[trace]),
+                tuple(trace for trace in own if not runs_of[trace]),
+            )
+            for invocation_id, own in traces.items()
+        }
 
     def _exact(self, names: Sequence[str]) -> dict[str, tuple[str, str, list[str]]]:
         """Return the whole id, the kind and the trajectories of each name that is an id."""

@@ -12,6 +12,7 @@ import errno
 import functools
 import os
 import re
+import subprocess
 import sys
 import sysconfig
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,12 @@ from .divergence import Divergence
 from .open_replays import OpenReplay, late_attempt, replay_of_call
 from .patches import Patches
 
-__all__ = ["PROCESS_EVENTS", "guard_fork_exec", "guard_uvloop_processes"]
+__all__ = [
+    "PROCESS_EVENTS",
+    "carry_into_processes",
+    "guard_fork_exec",
+    "guard_uvloop_processes",
+]
 
 # Programs that `platform`, `ctypes.util`, `uuid` and `locale` start to read facts.
 _READS_FACTS = frozenset(
@@ -198,6 +204,33 @@ PROCESS_EVENTS: dict[str, Callable[..., None]] = {
     "os.spawn": _spawn,
 }
 """The audit events of programs that start."""
+
+
+def carry_into_processes(patches: Patches) -> None:
+    """Load the replay of a command into Python processes that are started with another environment.
+
+    Clients of MCP, for example, pass few variables on to servers.
+    """
+    start = subprocess.Popen.__init__
+
+    @functools.wraps(start)
+    def start_carrying(self: Any, args: Any, *rest: Any, **options: Any) -> None:
+        own, texts = options.get("env"), _texts(args)
+        if own is not None and texts and replay_of_call() is not None:
+            program = _text(options.get("executable") or texts[0])
+            carried = _with_replay(_environment(own) or {})
+            if _is_guarded(program, texts, carried):
+                options["env"] = carried
+        start(self, args, *rest, **options)
+
+    patches.set(subprocess.Popen, "__init__", start_carrying)
+
+
+def _with_replay(environment: Mapping[str, str]) -> dict[str, str]:
+    """Return an environment with the variables that load the replay of this command."""
+    paths = [path for path in environment.get("PYTHONPATH", "").split(os.pathsep) if path]
+    carried = {**environment, "PYTHONPATH": os.pathsep.join([str(FOLDER), *paths])}
+    return {**carried, VARIABLE: os.environ.get(VARIABLE, "")}
 
 
 def guard_fork_exec(patches: Patches) -> None:

@@ -34,7 +34,12 @@ from ..wire.interception import CLIENTS
 from .address_list import is_local_name, shown_address
 from .audited_calls import audit
 from .call_site import CallSite, call_site
-from .child_processes import PROCESS_EVENTS, guard_fork_exec, guard_uvloop_processes
+from .child_processes import (
+    PROCESS_EVENTS,
+    carry_into_processes,
+    guard_fork_exec,
+    guard_uvloop_processes,
+)
 from .divergence import Divergence
 from .open_replays import OpenReplay, current_replay, has_context
 from .patches import Patches
@@ -74,6 +79,7 @@ class _Guard:
             _patch_sockets(self._patches)
             _patch_names(self._patches)
             guard_fork_exec(self._patches)
+            carry_into_processes(self._patches)
             audit(_AUDITED)
             self._imports = ImportHook(_NATIVE_CLIENTS, self._patch_client)
             self._imports.install()

@@ -119,7 +119,7 @@ class Desk:
         done = self.call(
             *(OTEVAL, "replay", "verify", session, "--db", self.db, "--json"),
             *(*options, "--", *self.agent(example)),
-            url="http://127.0.0.1:9/v1",
+            url="http://127.0.0.1:49009/v1",  # a port that the system could have chosen
         )
         lines = done.stdout.splitlines()
         return done.returncode, json.loads(lines[-1]) if lines else {}, done.stderr

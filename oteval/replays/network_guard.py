@@ -40,6 +40,7 @@ from .child_processes import (
     guard_fork_exec,
     guard_uvloop_processes,
 )
+from .child_tools import CHILD_MODULES
 from .divergence import Divergence
 from .open_replays import OpenReplay, current_replay, has_context
 from .patches import Patches
@@ -81,7 +82,7 @@ class _Guard:
             guard_fork_exec(self._patches)
             carry_into_processes(self._patches)
             audit(_AUDITED)
-            self._imports = ImportHook(_NATIVE_CLIENTS, self._patch_client)
+            self._imports = ImportHook(_PATCHED_MODULES, self._patch_module)
             self._imports.install()
 
     def release(self) -> None:
@@ -94,8 +95,8 @@ class _Guard:
                 self._imports.remove()
             self._patches.undo()
 
-    def _patch_client(self, module: ModuleType) -> None:
-        _NATIVE_CLIENTS[module.__name__](self._patches, module)
+    def _patch_module(self, module: ModuleType) -> None:
+        _PATCHED_MODULES[module.__name__](self._patches, module)
 
 
 def _attempt(
@@ -432,5 +433,7 @@ _NATIVE_CLIENTS: dict[str, Callable[[Patches, Any], None]] = {
     "curl_cffi.curl": _patch_curl,
 }
 """Modules of clients that do not use Python's sockets."""
+
+_PATCHED_MODULES = {**_NATIVE_CLIENTS, **CHILD_MODULES}
 
 _GUARD = _Guard()

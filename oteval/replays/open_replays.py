@@ -40,6 +40,7 @@ __all__ = [
     "has_context",
     "has_open_replay",
     "late_attempt",
+    "open_replays",
     "opened",
     "replay_of_call",
     "require_no_replay",
@@ -196,6 +197,11 @@ def late_attempt(replay: OpenReplay, attempt: str) -> ReplayDiverged:
     )
     divergence = Divergence("late", summary, line=call_site().line)
     return diverged(replay.player.note_late(divergence))
+
+
+def open_replays() -> list[OpenReplay]:
+    """Return the replays in progress in this process."""
+    return list(_open)
 
 
 def has_open_replay() -> bool:

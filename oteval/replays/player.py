@@ -60,6 +60,7 @@ Miss = Literal["strict", "error", "ordinal", "fork"]
 Tools = Literal["recorded", "run"]
 MISSES: tuple[Miss, ...] = get_args(Miss)
 # Requests that only read may be left out, since their answers are often cached.
+_NO_ORDER = "a replay compares tools only in the process that asks for them"
 _READING = ("GET", "HEAD", "OPTIONS")
 
 
@@ -197,9 +198,11 @@ class Player:
         self._unguarded: dict[str, None] = {}
         self._stopped = ""
         self._gate = gate
+        if gate is not None:
+            gate.expect_arguments(call.name for call in recording.tool_calls if call.arguments)
         self._results = ToolResults()
         self._flagged = self._live = 0
-        self._is_forked = False
+        self._is_forked = self._is_child = False
 
     @property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -283,8 +286,13 @@ class Player:
     def _note_order(self, recorded: RecordedModelCall | RecordedToolCall | Exchange) -> None:
         """Note that a recorded event has come; it is a divergence if it should have come before."""
         divergence = self._order.arrived(recorded)
-        if divergence is not None:
-            self.diverge(divergence)
+        if divergence is None:
+            return
+        if self._is_child and isinstance(recorded, RecordedToolCall):
+            # Its parent may have had the answer that asks for it.
+            self.unguarded(f"{recorded.name} ran in another process: {_NO_ORDER}")
+            return
+        self.diverge(divergence)
 
     def skip(self, request: HttpRequest) -> None:
         """Count a recorded request as made although it gets no recorded answer."""
@@ -331,6 +339,19 @@ class Player:
                 self._stopped = self._stopped or problem
                 self._unguarded[problem] = None
             self.check()
+
+    def serve_child_process(self) -> None:
+        """Take over the functions of all recorded tools, in a process that the agent has started.
+
+        The answers that ask for them may reach another process. What cannot be taken over stops the
+        process that gets the answer.
+        """
+        self._is_child = True
+        if self._gate is not None:
+            calls = self.recording.model_calls
+            self._gate.open_to(
+                name for call in calls for name in tools_asked_by(call, self.recording)
+            )
 
     def unguarded(self, reason: str) -> None:
         """Note an action that the replay can neither answer nor stop."""
@@ -433,7 +454,8 @@ class Player:
             if self._gate is not None and self._gate.is_taken_over(name):
                 self.unguarded(
                     f"{name} gave a result, but {self._gate.tools[name].partition(',')[0]} was not "
-                    f"called: name the function that ran with --tool {name}=MODULE:FUNCTION"
+                    f"called: name the function that ran with --tool {name}=MODULE:FUNCTION; if it "
+                    "ran in another process, run it in this one"
                 )
 
     def _live_answer(self, request: HttpRequest) -> HttpAnswer:

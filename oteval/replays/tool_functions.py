@@ -54,6 +54,9 @@ It is called with the function as it was, and with the arguments by name.
 _scanning = threading.Lock()
 # How often it is looked for a function that is the only one of its tool.
 _SEARCHES = 5
+# Instructions of every function, and those of a call.
+_NO_EFFECT = frozenset({"RESUME", "NOP", "CACHE", "RETURN_GENERATOR", "POP_TOP", "COPY_FREE_VARS"})
+_CALLS = ("PUSH_NULL", "PRECALL", "CALL")
 _GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
 
 
@@ -88,6 +91,29 @@ class ToolFunction:
         """Its import path, as ``shop:Desk.refund``."""
         module = self.instances[0].__module__ if self.instances else self.owners[0].__module__
         return f"{module}:{self.code.co_qualname.replace('.<locals>', '')}"
+
+    @property
+    def takes_arguments(self) -> bool:
+        """Whether a call can give it arguments; a property has none, nor has a getter."""
+        code = self.code
+        if code.co_flags & (inspect.CO_VARARGS | inspect.CO_VARKEYWORDS):
+            return True
+        is_method = code.co_varnames[:1] in (("self",), ("cls",)) and code.co_argcount > 0
+        return code.co_argcount + code.co_kwonlyargcount > is_method
+
+    @property
+    def is_declaration(self) -> bool:
+        """Whether it does nothing, as abstract methods, overloads and protocols do."""
+        body = [each for each in dis.get_instructions(self.code) if each.opname not in _NO_EFFECT]
+        names = {each.argval for each in body if each.opname == "LOAD_GLOBAL"}
+        if names:
+            opnames = {each.opname for each in body} - {"LOAD_CONST", "LOAD_GLOBAL", *_CALLS}
+            return names == {"NotImplementedError"} and opnames == {"RAISE_VARARGS"}
+        return all(
+            each.argval is None and each.opname in ("LOAD_CONST", "RETURN_CONST")
+            for each in body
+            if each.opname != "RETURN_VALUE"
+        )
 
     @property
     def problem(self) -> str:

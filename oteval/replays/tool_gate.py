@@ -70,10 +70,15 @@ class ToolGate:
         self._run_tools = frozenset(run_tools)
         self._functions = dict(functions or {})
         self._runs_all = runs_all
+        self._with_arguments: frozenset[str] = frozenset()
         self._lock = threading.RLock()
         self._taken: list[_TakenFunction] = []
         self._taken_names: set[str] = set()
         self.tools: dict[str, str] = {}
+
+    def expect_arguments(self, names: Iterable[str]) -> None:
+        """Say which tools are called with arguments: no function without parameters runs one."""
+        self._with_arguments = frozenset(names)
 
     def runs(self, name: str) -> bool:
         """Return whether the user lets a tool run."""
@@ -123,7 +128,12 @@ class ToolGate:
         functions = functions_of_tools(names)
         problems: list[str] = []
         for name in names:
-            candidates = functions[name]
+            candidates = [
+                function
+                for function in functions[name]
+                if not function.is_declaration
+                and (function.takes_arguments or name not in self._with_arguments)
+            ]
             # Functions that are yet to be made are taken over beside the one that exists.
             existing = [function for function in candidates if function.instances]
             if len(candidates) == 1 or len(existing) == 1:

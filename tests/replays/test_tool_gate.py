@@ -136,6 +136,43 @@ def run(a):
     with ThreadPoolExecutor(1) as pool:
         return pool.submit(refund, **a).result()
 """,
+    "an implementation of an abstract method": """
+import abc
+class Base(abc.ABC):
+    @abc.abstractmethod
+    def refund(self, order):
+        '''Refund an order.'''
+class Desk(Base):
+    def refund(self, order):
+        return act(order)
+def run(a): return Desk().refund(**a)
+""",
+    "an implementation of a protocol": """
+import typing
+class Refunds(typing.Protocol):
+    async def refund(self, order): ...
+class Desk:
+    def refund(self, order):
+        return act(order)
+def run(a): return Desk().refund(**a)
+""",
+    "a method that a base class lacks": """
+class Base:
+    def refund(self, order):
+        raise NotImplementedError("refund")
+class Desk(Base):
+    def refund(self, order):
+        return act(order)
+def run(a): return Desk().refund(**a)
+""",
+    "beside a function without parameters": """
+class Order:
+    def refund(self):
+        return 1
+def refund(order):
+    return act(order)
+def run(a): return refund(**a)
+""",
     "a name that is imported": """
 from tools_of_shop import issue_refund as refund
 def run(a): return refund(**a)
@@ -235,11 +272,29 @@ def run(a): return act(a["order"])
 def refund(order):
     return act(order)
 class Other:
-    def refund(self):
+    def refund(self, order):
         return 1
 def run(a): return refund(**a)
 """,
         "2 functions fit",
+    ),
+    "a property": (
+        """
+class Desk:
+    @property
+    def refund(self):
+        return lambda order: act(order)
+def run(a): return Desk().refund(**a)
+""",
+        "no function of the agent's code has that name",
+    ),
+    "a function that returns the tool": (
+        """
+def refund():
+    return lambda order: act(order)
+def run(a): return refund()(**a)
+""",
+        "no function of the agent's code has that name",
     ),
     "a generator": (
         """
@@ -528,3 +583,60 @@ def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> No
     assert {one.kind for one in replay.result.divergences} == {"late"}
     assert not replay.result.passed
     assert agent.refund(5) == "refunded"
+
+
+def test_a_child_process_takes_all_tools_over(module: Callable[[str], Any]) -> None:
+    """The answer that asks for a tool reached the parent: its child answers the tool as well."""
+    agent = module(HEAD + WAYS["by its name"] + LOOP)
+
+    results = []
+
+    def child() -> None:
+        with oteval.replay(shop_recording("Refund 17")) as replay:
+            replay.player.serve_child_process()
+            results.append(agent.run({"order": 17}))
+
+    with pytest.raises(ReplayDiverged, match="did not make model call"):
+        child()
+
+    assert results == ["refunded"]
+    assert effects(agent) == []
+
+
+PROCESSES = """
+import multiprocessing
+from pathlib import Path
+import httpx
+
+client = httpx.Client(verify=False)
+
+def act(order):
+    with Path("refunds").open("a") as file:
+        file.write(f"{order}\\n")
+    return "refunded"
+
+def refund(order):
+    return act(order)
+
+def run(arguments):
+    with multiprocessing.get_context(%r).Pool(1) as pool:
+        return pool.apply(refund, (arguments["order"],))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])
+def test_a_tool_in_a_pool_of_processes_does_not_act(
+    oteval_command: Run, tmp_path: Path, method: str
+) -> None:
+    """However the processes of a pool begin, the tool does not run, and nothing is verified."""
+    code = "import json\n" + PROCESSES % method + LOOP
+    agent = tmp_path / "pool_agent.py"
+    agent.write_text(code + "\nif __name__ == '__main__':\n    ask('Refund 17')\n")
+    file = recording_file(tmp_path, "Refund 17")
+
+    done = oteval_command("replay", "verify", file, "--", sys.executable, str(agent))
+
+    assert done.status == 3
+    assert "run it in this one" in done.err
+    assert not (tmp_path / "refunds").exists()

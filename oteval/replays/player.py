@@ -203,6 +203,7 @@ class Player:
         self._results = ToolResults()
         self._flagged = self._live = 0
         self._is_forked = self._is_child = False
+        self._results_as_sent: dict[str, None] = {}
 
     @property
     def divergences(self) -> tuple[Divergence, ...]:
@@ -279,6 +280,8 @@ class Player:
             if match.call is not None and match.call.result is None and not match.call.is_error:
                 self.diverge(_no_result(name, arguments))
             if match.call is not None and match.call.result is not None:
+                if match.call.own_result is None and self._gate and self._gate.is_taken_over(name):
+                    self._results_as_sent[name] = None
                 return match.call
             text = f"oteval replay: the recording has no result of {name} with these arguments"
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
@@ -313,9 +316,25 @@ class Player:
             if known is None:
                 line = divergence.line or call_site().line
                 known = divergence.at(line)
+                if known.kind == "tool_result" and not known.suggestion:
+                    known = replace(known, suggestion=self.results_hint)
                 self._divergences.append(known)
             self.check()
             return known
+
+    @property
+    def results_hint(self) -> str:
+        """Which results may be other values than the functions returned, and what to do; or ""."""
+        with self._lock:
+            names = list(self._results_as_sent)
+            if not names or self._gate is None:
+                return ""
+            lines = [self._gate.tools[name].partition(",")[0] for name in names]
+            return (
+                f"if the code is unchanged: the recording has the results of {', '.join(names)} "
+                f"only as the model got them, not as {', '.join(dict.fromkeys(lines))} returned "
+                "them; decorate the functions with @oteval.tool, and record again"
+            )
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a recorded execution would answer a call of a tool."""
@@ -343,8 +362,8 @@ class Player:
     def serve_child_process(self) -> None:
         """Take over the functions of all recorded tools, in a process that the agent has started.
 
-        The answers that ask for them may reach another process. What cannot be taken over stops the
-        process that gets the answer.
+        The answers that ask for them may reach another process. If a tool cannot be taken over, the
+        process that gets the answer is stopped.
         """
         self._is_child = True
         if self._gate is not None:

@@ -215,4 +215,5 @@ def verified(session: ReplaySession, raised: BaseException | None) -> VerifiedSe
     is_recorded = calls and result.served == result.model_calls and calls[-1].error
     if is_recorded and result.passed:
         return VerifiedSession(name, "passed", f"{text}, after a recorded error", result)
-    return VerifiedSession(name, "error", text, result)
+    hint = session.player.results_hint
+    return VerifiedSession(name, "error", f"{text}; {hint}" if hint else text, result)

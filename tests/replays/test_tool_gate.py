@@ -585,6 +585,48 @@ def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> No
     assert agent.refund(5) == "refunded"
 
 
+# Code that makes another text of a tool's result, and that text.
+TRANSFORMED = {
+    "an object around it": ("json.dumps({'result': refund(**a)})", '{"result": "refunded"}'),
+    "a text around it": ("f'Result: {refund(**a)}'", "Result: refunded"),
+    "a choice": ("'paid' if refund(**a) == 'refunded' else 'failed'", "paid"),
+}
+
+
+@pytest.mark.parametrize(("code", "text"), TRANSFORMED.values(), ids=TRANSFORMED)
+def test_a_result_that_the_loop_transforms_says_how_to_record_it(
+    module: Callable[[str], Any], code: str, text: str
+) -> None:
+    """The recording lacks what the function returned: the difference says so, and what to do."""
+    agent = module(f"{HEAD}def refund(order): return act(order)\ndef run(a): return {code}\n{LOOP}")
+
+    with (
+        pytest.raises(ReplayDiverged, match="decorate the functions with @oteval"),
+        oteval.replay(with_result(shop_recording("Refund 17"), text)),
+    ):
+        agent.ask("Refund 17")
+
+    assert effects(agent) == []
+
+
+def test_an_agent_that_cannot_use_a_result_says_how_to_record_it(
+    oteval_command: Run, tmp_path: Path
+) -> None:
+    """The agent takes a field of the result, but the recording has only that field's text."""
+    write_shop(tmp_path)
+    path = tmp_path / "shop.py"
+    code = path.read_text().replace(
+        'call["function"]["arguments"]))', 'call["function"]["arguments"]))["state"]'
+    )
+    path.write_text(code)
+    file = recording_file(tmp_path, "Refund 17")
+
+    done = oteval_command("replay", "verify", file, "--json", "--target", "shop:target")
+
+    assert done.status == 1
+    assert "decorate the functions with @oteval.tool" in done.rows[0]["detail"]
+
+
 def test_a_child_process_takes_all_tools_over(module: Callable[[str], Any]) -> None:
     """The answer that asks for a tool reached the parent: its child answers the tool as well."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)

@@ -24,7 +24,7 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
@@ -42,7 +42,7 @@ from .child_processes import (
 )
 from .child_tools import CHILD_MODULES
 from .divergence import Divergence
-from .open_replays import OpenReplay, current_replay, has_context
+from .open_replays import OpenReplay, current_replay, has_context, replay_of_call
 from .patches import Patches
 
 __all__ = ["network_guard"]
@@ -269,8 +269,16 @@ def _audited_address(address: Any, *_rest: Any) -> None:
         _resolve_attempt(host)
 
 
+def _executed(code: Any) -> None:
+    """Check that code which is executed defines no tool that is answered already."""
+    replay = replay_of_call() if isinstance(code, CodeType) else None
+    if replay is not None and replay.is_open:
+        replay.player.require_no_tool_in(code)
+
+
 _AUDITED: dict[str, Callable[..., None]] = {
     **PROCESS_EVENTS,
+    "exec": _executed,
     "socket.connect": _check_address,
     "socket.sendto": _check_address,
     "socket.getaddrinfo": _audited_name,

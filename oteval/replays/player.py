@@ -17,6 +17,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from types import CodeType
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigError, ReplayUnguarded
@@ -324,7 +325,7 @@ class Player:
 
     @property
     def results_hint(self) -> str:
-        """Which results may be other values than the functions returned, and what to do; or ""."""
+        """Say which results may be others than the functions returned, and the remedy; or ""."""
         with self._lock:
             names = list(self._results_as_sent)
             if not names or self._gate is None:
@@ -352,7 +353,21 @@ class Player:
         """
         if self._gate is None:
             return
-        problem = self._gate.open_to(names)
+        self._stop_for(self._gate.open_to(names))
+
+    def require_no_tool_in(self, code: CodeType) -> None:
+        """Stop the replay before code runs that defines a tool again.
+
+        Args:
+            code: The code of a module, or of an ``exec``.
+
+        Raises:
+            ReplayUnguarded: It defines a function of a tool that another function answers.
+        """
+        if self._gate is not None:
+            self._stop_for(self._gate.definition_in(code))
+
+    def _stop_for(self, problem: str) -> None:
         if problem:
             with self._lock:
                 self._stopped = self._stopped or problem

@@ -40,6 +40,7 @@ __all__ = [
     "answer_coroutine_call",
     "functions_of_tools",
     "named_function",
+    "nested_codes",
 ]
 
 RUN: Final = object()
@@ -141,7 +142,7 @@ class ToolFunction:
                 if function.__code__ not in _own_codes:
                     undo.callback(_exchange_code(function, handler))
             for owner in self.owners:
-                if self.code in _nested_codes(owner.__code__):
+                if self.code in nested_codes(owner.__code__):
                     undo.callback(_exchange_nested(owner, self.code, handler))
             return undo.pop_all().close
 
@@ -225,7 +226,7 @@ class _Candidates:
             return
         if code.co_name in self._names:
             self._named(code).instances.append(function)
-        for nested in _nested_codes(code):
+        for nested in nested_codes(code):
             if nested.co_name in self._names:
                 self._named(nested).owners.append(function)
 
@@ -320,11 +321,12 @@ def _wrapped_by(function: FunctionType) -> Iterator[FunctionType]:
             yield value
 
 
-def _nested_codes(code: CodeType) -> Iterator[CodeType]:
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of the functions and classes that code defines, at any depth."""
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
-            yield from _nested_codes(constant)
+            yield from nested_codes(constant)
 
 
 def _with_nested(code: CodeType, target: CodeType, stub: CodeType) -> CodeType:
@@ -369,7 +371,7 @@ def _will_define(frame: FrameType, nested: CodeType) -> bool:
         seen.add(index)
         each = instructions[index]
         if isinstance(each.argval, CodeType) and (
-            each.argval == nested or nested in _nested_codes(each.argval)
+            each.argval == nested or nested in nested_codes(each.argval)
         ):
             return True
         if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
@@ -468,7 +470,7 @@ def _stub_code(code: CodeType, key: int) -> CodeType:
         lines.insert(0, f"    {' = '.join(code.co_freevars)} = None")
         lines.append(f"        ({', '.join(code.co_freevars)},)")
     module = compile("def enclosing():\n" + "\n".join(lines), code.co_filename, "exec")
-    stub = next(each for each in _nested_codes(module) if each.co_name == "stub")
+    stub = next(each for each in nested_codes(module) if each.co_name == "stub")
     return stub.replace(
         co_name=code.co_name, co_qualname=code.co_qualname, co_firstlineno=code.co_firstlineno
     )

@@ -19,15 +19,16 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import ExitStack
+from types import CodeType
 from typing import Any, ClassVar, Protocol
 
 from ..errors import ConfigError
-from ..instrumentation.agent_files import is_agent_file
+from ..instrumentation.agent_files import is_agent_file, shown_file
 from ..instrumentation.hooks import ToolAnswer, current_tool_hook
 from ..jsontext import loads
 from ..serialization import to_jsonable
 from .function_results import give_result
-from .tool_functions import RUN, ToolFunction, functions_of_tools, named_function
+from .tool_functions import RUN, ToolFunction, functions_of_tools, named_function, nested_codes
 
 __all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]
 
@@ -109,6 +110,23 @@ class ToolGate:
     def is_taken_over(self, name: str) -> bool:
         """Return whether a function of the agent's own code is answered for a tool."""
         return name in self._taken_names
+
+    def definition_in(self, code: CodeType) -> str:
+        """Return why code cannot run: it defines a function that was taken over again; or "".
+
+        Args:
+            code: The code of a module, or of an ``exec``.
+        """
+        if not self._taken_names or not is_agent_file(code.co_filename):
+            return ""
+        for nested in nested_codes(code):
+            if nested.co_name in self._taken_names:
+                line = f"{shown_file(code.co_filename)}:{nested.co_firstlineno}"
+                return (
+                    f"{line} defines {nested.co_name} while the agent runs, beside the function "
+                    "that is answered: define it once, before the first model call"
+                )
+        return ""
 
     def close(self) -> None:
         """Give the functions that were taken over their own code back."""

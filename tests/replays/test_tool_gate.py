@@ -585,6 +585,43 @@ def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> No
     assert agent.refund(5) == "refunded"
 
 
+# Ways to define the function of a tool while the agent runs, beside the one that is there.
+DEFINED_LATE = {
+    "exec": """
+def run(a):
+    names = {"act": act}
+    exec("def refund(order): return act(order)", names)
+    return names["refund"](**a)
+""",
+    "a class in exec": """
+def run(a):
+    names = {"act": act}
+    exec("class Desk:\\n    def refund(self, order): return act(order)", names)
+    return names["Desk"]().refund(**a)
+""",
+    "a module": """
+Path(__file__).with_name("late_tools.py").write_text("def refund(order, act): return act(order)")
+def run(a):
+    import late_tools
+    return late_tools.refund(act=act, **a)
+""",
+}
+
+
+@pytest.mark.parametrize("way", DEFINED_LATE.values(), ids=DEFINED_LATE)
+def test_a_tool_that_is_defined_late_does_not_run(module: Callable[[str], Any], way: str) -> None:
+    """A function that was made after the answer was given is not known: the replay stops."""
+    agent = module(f"{HEAD}def refund(order): return act(order)\n{way}{LOOP}")
+
+    with (
+        pytest.raises(ReplayUnguarded, match="defines refund while the agent runs"),
+        oteval.replay(shop_recording("Refund 17")),
+    ):
+        agent.ask("Refund 17")
+
+    assert effects(agent) == []
+
+
 # Code that makes another text of a tool's result, and that text.
 TRANSFORMED = {
     "an object around it": ("json.dumps({'result': refund(**a)})", '{"result": "refunded"}'),

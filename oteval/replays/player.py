@@ -204,6 +204,7 @@ class Player:
         self._results = ToolResults()
         self._flagged = self._live = 0
         self._is_forked = self._is_child = False
+        self._tools_asked: set[str] = set()
         self._results_as_sent: dict[str, None] = {}
 
     @property
@@ -267,6 +268,8 @@ class Player:
         """
         with self._lock:
             self.check()
+            if not self.has_asked_for(name):
+                self.diverge(_too_early(name, arguments))
             match = self._tools.take(name, dict(arguments))
             self._executed.intercepted(name, dict(arguments), match.call)
             self._results.answered(name)
@@ -337,6 +340,15 @@ class Player:
                 "them; decorate the functions with @oteval.tool, and record again"
             )
 
+    def has_asked_for(self, name: str) -> bool:
+        """Return whether a tool may run: an answer has asked for it, or may have elsewhere.
+
+        Args:
+            name: The tool. Of others than functions that were taken over, their order tells.
+        """
+        is_own = self._gate is not None and self._gate.is_taken_over(name)
+        return not is_own or self._is_child or name in self._tools_asked
+
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a recorded execution would answer a call of a tool."""
         with self._lock:
@@ -353,6 +365,11 @@ class Player:
         """
         if self._gate is None:
             return
+        names = list(names)
+        if not self._tools_asked:
+            # Before the agent goes on: it may call a tool for which no model has asked yet.
+            self._take_over_all()
+        self._tools_asked.update(names)
         self._stop_for(self._gate.open_to(names))
 
     def require_no_tool_in(self, code: CodeType) -> None:
@@ -381,6 +398,10 @@ class Player:
         process that gets the answer is stopped.
         """
         self._is_child = True
+        self._take_over_all()
+
+    def _take_over_all(self) -> None:
+        """Take over the functions of all tools that the recording asks for, as far as possible."""
         if self._gate is not None:
             calls = self.recording.model_calls
             self._gate.open_to(
@@ -694,6 +715,14 @@ def _missing_call(entry: RecordedEntry, later: int) -> Divergence:
         call=entry.number,
         recorded=messages[-1] if messages else None,
         recorded_messages=messages,
+    )
+
+
+def _too_early(name: str, arguments: Mapping[str, Any]) -> Divergence:
+    return Divergence(
+        "tool_order",
+        f"the tool {name} ran before the model asked for it",
+        actual={"name": name, "arguments": dict(arguments)},
     )
 
 

@@ -348,6 +348,10 @@ class _RecordedTools:
         """Return whether a tool is to be called with these arguments."""
         return self._player.expects_tool(name, arguments)
 
+    def has_asked_for(self, name: str) -> bool:
+        """Return whether an answer has asked for a tool."""
+        return self._player.has_asked_for(name)
+
     def observe(
         self,
         name: str,

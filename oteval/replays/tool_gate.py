@@ -42,6 +42,9 @@ class ToolCallHook(Protocol):
     def expects(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a tool is to be called with these arguments."""
 
+    def has_asked_for(self, name: str) -> bool:
+        """Return whether an answer has asked for a tool."""
+
 
 class ToolGate:
     """Decides whether the tools that a model asks for can run.
@@ -219,6 +222,8 @@ class _TakenFunction:
         if hook is None:
             return RUN
         name, plain = self._tool_call(hook, arguments)
+        if not hook.has_asked_for(name) and not hook.expects(name, plain):
+            return RUN  # as in the recording, where the agent's code called it by itself
         answer: ToolAnswer | None = hook.answer(name, plain)
         return RUN if answer is None else give_result(answer, function)
 

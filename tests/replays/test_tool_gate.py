@@ -585,6 +585,40 @@ def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> No
     assert agent.refund(5) == "refunded"
 
 
+def test_a_tool_before_the_model_asks_for_it_does_not_run(module: Callable[[str], Any]) -> None:
+    """After a first model call, the functions of all later tools are answered too."""
+    ask = "content = client.post(URL, json=first).json()['choices'][0]['message']['content']"
+    code = f"""{HEAD}
+URL = {URL!r}
+def refund(order): return act(order)
+def run(a): return refund(**a)
+{LOOP}
+def changed(question):
+    messages = [{{"role": "system", "content": "You refund orders."}}]
+    first = {{"model": "m", "messages": [*messages, {{"role": "user", "content": "Hello"}}]}}
+    {ask}
+    refund(17)
+    return content
+"""
+    agent = module(code)
+    refunded = shop_recording("Refund 17")
+    asked, told = (call.exchange for call in refunded.model_calls)
+    assert asked is not None
+    assert told is not None
+    body = json.loads(asked.request_body)
+    body["messages"][-1]["content"] = "Hello"
+    greeted = replace(told, request_body=json.dumps(body).encode(), start_ns=1, end_ns=2)
+    recording = recording_of([greeted, asked, told])
+
+    with (
+        pytest.raises(ReplayDiverged, match="refund ran before the model asked for it"),
+        oteval.replay(recording),
+    ):
+        agent.changed("Hello")
+
+    assert effects(agent) == []
+
+
 # Ways to define the function of a tool while the agent runs, beside the one that is there.
 DEFINED_LATE = {
     "exec": """

@@ -205,7 +205,7 @@ def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
     for item in gc.get_objects():
         if type(item) is FunctionType:
             candidates.add_function(item)
-        elif type(item) is dict:
+        elif issubclass(type(item), dict) and type(item).__getitem__ is dict.__getitem__:
             candidates.add_table(item)
     return {name: candidates.of(name) for name in names}
 
@@ -236,7 +236,7 @@ class _Candidates:
     def add_table(self, table: dict[Any, Any]) -> None:
         """Take note of functions in a dict under the name of a tool."""
         for name in self._names:
-            function = _function_in(table.get(name))
+            function = _function_in(dict.get(table, name))
             if function is None or not is_agent_file(function.__code__.co_filename):
                 continue
             if function.__code__.co_name != name:
@@ -281,6 +281,8 @@ def named_function(path: str) -> ToolFunction:
             value = getattr(value, part)
         except AttributeError as error:
             raise ConfigError(f"tool {path!r}: {error}") from error
+    if hasattr(value, "dispatch") and hasattr(value, "registry"):
+        raise ConfigError(f"tool {path!r}: dispatches to others: name the function that it calls")
     function = _function_in(inspect.unwrap(value) if callable(value) else value)
     if function is None or not is_agent_file(function.__code__.co_filename):
         raise ConfigError(f"tool {path!r}: is not a function of your own code")

@@ -42,6 +42,23 @@ def do_it(order):
 TOOLS = {"refund": do_it}
 def run(a): return TOOLS["refund"](**a)
 """,
+    "in a table with an order": """
+from collections import OrderedDict
+def do_it(order):
+    return act(order)
+TOOLS = OrderedDict(refund=do_it)
+def run(a): return TOOLS["refund"](**a)
+""",
+    "in a table of a class of its own": """
+class Registry(dict):
+    def add(self, function):
+        self["refund"] = function
+TOOLS = Registry()
+@TOOLS.add
+def do_it(order):
+    return act(order)
+def run(a): return TOOLS["refund"](**a)
+""",
     "a lambda": """
 TOOLS = {"refund": lambda order: act(order)}
 def run(a): return TOOLS["refund"](**a)
@@ -753,3 +770,24 @@ def test_a_tool_in_a_pool_of_processes_does_not_act(
     assert done.status == 3
     assert "run it in this one" in done.err
     assert not (tmp_path / "refunds").exists()
+
+
+def test_a_generic_function_is_not_the_one_that_runs(module: Callable[[str], Any]) -> None:
+    """A function that dispatches by type would let the one that it calls run: it is refused."""
+    generic = """
+import functools
+@functools.singledispatch
+def pay(order): return "nothing"
+@pay.register
+def pay_number(order: int): return act(order)
+def run(a): return pay(a["order"])
+"""
+    agent = module(HEAD + generic + LOOP)
+
+    with (
+        pytest.raises(ReplayUnguarded, match="name the function that it calls"),
+        oteval.replay(shop_recording("Refund 17"), tools={"refund": "gate_agent:pay"}),
+    ):
+        agent.ask("Refund 17")
+
+    assert effects(agent) == []

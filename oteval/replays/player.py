@@ -368,7 +368,7 @@ class Player:
         names = list(names)
         if not self._tools_asked:
             # Before the agent goes on: it may call a tool for which no model has asked yet.
-            self._take_over_all()
+            self.take_over_all()
         self._tools_asked.update(names)
         self._stop_for(self._gate.open_to(names))
 
@@ -398,9 +398,9 @@ class Player:
         process that gets the answer is stopped.
         """
         self._is_child = True
-        self._take_over_all()
+        self.take_over_all()
 
-    def _take_over_all(self) -> None:
+    def take_over_all(self) -> None:
         """Take over the functions of all tools that the recording asks for, as far as possible."""
         if self._gate is not None:
             calls = self.recording.model_calls

@@ -206,6 +206,8 @@ class ReplaySession:
         self._was_entered = True
         with ExitStack() as undo:
             self._begin(undo)
+            # Before the agent begins: it may call a tool for which no model has asked.
+            self.player.take_over_all()
             self._undo = undo.pop_all()
         return self
 

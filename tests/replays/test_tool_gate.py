@@ -636,6 +636,19 @@ def changed(question):
     assert effects(agent) == []
 
 
+def test_a_tool_before_the_first_model_call_does_not_run(module: Callable[[str], Any]) -> None:
+    """The functions that are there when a replay begins are answered from its beginning."""
+    agent = module(HEAD + WAYS["by its name"] + LOOP)
+
+    with (
+        pytest.raises(ReplayDiverged, match="refund ran before the model asked for it"),
+        oteval.replay(shop_recording("Refund 17")),
+    ):
+        agent.run({"order": 17})
+
+    assert effects(agent) == []
+
+
 # Ways to define the function of a tool while the agent runs, beside the one that is there.
 DEFINED_LATE = {
     "exec": """

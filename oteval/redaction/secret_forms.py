@@ -82,7 +82,9 @@ _SPECIAL = (
     rf"{_START}access-(?:sandbox|development|production)-[0-9a-f-]{{36}}",  # Plaid
     rf"{_START}t1\.[A-Za-z0-9_-]{{10,}}=*\.[A-Za-z0-9_-]{{60,}}",
     r"(?<![A-Za-z0-9_/+=-])A{20,22}[A-Za-z0-9%]{80,100}(?![A-Za-z0-9+/=])",  # X
-    r"\$2[abxy]\$[0-9]{2}\$[A-Za-z0-9./]{53}|\$(?:[156y]|argon2id?)\$[A-Za-z0-9./=,$+-]{20,}",
+    r"\$2[abxy]\$[0-9]{2}\$[A-Za-z0-9./]{53}|\$(?:[1567y]|gy|apr1|argon2(?:id?|d)|scrypt"
+    r"|pbkdf2(?:-sha(?:1|256|512))?)\$[A-Za-z0-9./=,$+-]{20,}"
+    r"|\b(?:pbkdf2_sha(?:1|256|512)|argon2|bcrypt_sha256|scrypt)\$[A-Za-z0-9./=,$+-]{20,}",
     # JSON Web Tokens, also as base64 again.
     rf"{_START}eyJ{_LETTERS}{{8,}}\.eyJ{_LETTERS}{{4,}}(?:\.{_LETTERS}*)?",
     rf"{_START}ZXlK[A-Za-z0-9+/_-]{{60,}}",

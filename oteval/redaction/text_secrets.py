@@ -64,12 +64,19 @@ _SHORTEST_DIRECT = 12
 _ASSIGNMENT = re.compile(r"\w[=:][^=]")
 _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-zA-Z]+[ \t]+)?(?:['\"]%s[^'\"]*['\"][ \t]+)?")
 _USER_BEFORE = re.compile(r"[^:\s]*:")
+_JSON_START = re.compile(r"\s*(?:[\[{]|(?:data|event):)")
+_STRING_END = re.compile(r"(?<!\\)\"\s*(?:[:}\]]|,\s*[^\"\s])")
+# What stands before the name of a program that is run, and not mentioned in a sentence.
+_COMMAND_START = re.compile(
+    r"(?:^|[\r\n|;&(\"'`\[=>$#%:/]|\\+[nrt]|--|\b(?:sudo|exec|run|time|env|xargs|RUN|CMD))[ \t]*\Z"
+)
 _LONGEST_PAIR = 1400
 
 # Between the words of a command, also where they are a list of texts.
 _SEPARATOR = rf"(?:[ \t]+|{QUOTE},[ \t]*{QUOTE})"
 _ARGUMENT = rf"[^\s\"'`\\,]+{_SEPARATOR}"
-_COMMAND = r"\b(?:[^\r\n|;&\\]|&[^\r\n|;&\\]|\\+[^nr\\])*?"
+_WORDS = r"(?:[^\r\n|;&\\]|&[^\r\n|;&\\]|\\+[^nr\\])*?"
+_COMMAND = rf"\b{_WORDS}"
 _LOGIN = f"(?:docker|podman|nerdctl|buildah|skopeo|registry|oras|acr|oc|az){_SEPARATOR}login"
 # Options that take a password and nothing else, by their programs.
 _PASSWORDS = (
@@ -87,7 +94,7 @@ _PASSWORDS = (
     ("lftp", rf"-u{_SEPARATOR}[^\s,]+,"),
     ("wpa_passphrase", _ARGUMENT),
     ("curl", rf"-b(?:{_SEPARATOR}|=)?(?:{QUOTE})?[\w.-]+="),
-    ("vault", f"login{_SEPARATOR}"),
+    (f"vault{_SEPARATOR}login", ""),
     ("rabbitmqctl", f"(?:add_user|change_password){_SEPARATOR}{_ARGUMENT}"),
 )
 # Options that take a user and a password.
@@ -100,7 +107,8 @@ _USERS = (
 
 def _commands(options: tuple[tuple[str, str], ...]) -> str:
     return "|".join(
-        rf"\b(?:{programs}){_COMMAND}{_SEPARATOR}{option}" for programs, option in options
+        rf"\b(?:{programs})(?:{_SEPARATOR}{_WORDS})?{_SEPARATOR}{option}"
+        for programs, option in options
     )
 
 
@@ -111,10 +119,12 @@ class _NamedForm(NamedTuple):
         pattern: The text from the last words of the name, or from the command, to the value.
         span: Returns the place of the value; its arguments are the text, the place of the match,
             and whether the text is plain as a whole.
+        is_command: Whether it is a command, of any length.
     """
 
     pattern: str
     span: Callable[[str, int, int, bool], TextValue | None]
+    is_command: bool = False
 
 
 def text_spans(
@@ -127,15 +137,32 @@ def text_spans(
         stretches: Where names may be.
         is_plain: Whether it is a plain text as a whole, such as a file of settings.
     """
+    strings = _divided(text, stretches)
     for form, pattern in _forms():
         done = 0
-        for start, end in spans_in(pattern, text, stretches):
+        for start, end in spans_in(pattern, text, strings if form.is_command else stretches):
             if start < done:
                 continue  # a part of a secret
             value = form.span(text, start, end, is_plain)
             if value is not None:
                 done = value.end
                 yield value.start, value.end
+
+
+def _divided(text: str, stretches: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """Return stretches of JSON divided where a string ends: no command goes on in another one.
+
+    The arguments of a command may be a list of strings.
+    """
+    if not _JSON_START.match(text):
+        return [*stretches]
+    parts = []
+    for first, last in stretches:
+        for border in _STRING_END.finditer(text, first, last):
+            parts.append((first, border.start() + 1))
+            first = border.start() + 1
+        parts.append((first, last))
+    return parts
 
 
 @functools.cache
@@ -161,7 +188,8 @@ def _name(text: str, start: int) -> str:
 def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | None:
     """Return the value of an assignment."""
     first, name = _first(text, start), _name(text, start)
-    kind = secret_kind(name)
+    # In a connection string PWD is the password, elsewhere the shell's directory.
+    kind = secret_kind(name.lower() if text[first - 1 : first] == ";" else name)
     if not kind:
         return None
     is_json = _JSON_KEY.search(text[max(0, end - 20) : end]) is not None
@@ -252,22 +280,29 @@ def _likely(text: str, start: int, end: int, _is_plain: bool) -> TextValue | Non
     return value if not is_direct or len(content) >= _SHORTEST_DIRECT else None
 
 
-def _password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
-    """Return a value that is always a password."""
+def _password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
+    """Return a value that is always a password, if it is in a command."""
     value = text_value(text, end)
     if value is None or text[value.start] == "-" or text[end].isspace():
         return None  # another option, or one that asks for the password
-    return value if is_secret_text("secret", text, value, is_alone=True) else None
+    return _in_command(text, start, value)
 
 
-def _user_password(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | None:
+def _in_command(text: str, start: int, value: TextValue) -> TextValue | None:
+    """Return the value of a command's option; in a sentence, it must be plausible."""
+    if not is_secret_text("secret", text, value, is_alone=True):
+        return None
+    is_run = _COMMAND_START.search(text[max(0, start - 40) : start])
+    return value if is_run or is_plausible(text[value.start : value.end]) else None
+
+
+def _user_password(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return the password after the name of a user and a colon or percent sign."""
     value = bare_value(text, end)
     border = _USER_END.search(text, value.start, value.end) if value else None
     if value is None or border is None or border.end() >= value.end:
         return None
-    password = value._replace(start=border.end())
-    return password if is_secret_text("secret", text, password, is_alone=True) else None
+    return _in_command(text, start, value._replace(start=border.end()))
 
 
 def _piped(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
@@ -349,9 +384,9 @@ _FORMS = (
     _NamedForm(rf"(?i:[a-z0-9_.-]*(?:{NAME_ENDS}){_LISTED})", _listed),
     _NamedForm(rf"(?i:(?:{NAME_ENDS}){_LIKELY})", _likely),
     _NamedForm(_LOGIN_PASSWORD, _password),
-    _NamedForm(_commands(_PASSWORDS), _password),
-    _NamedForm(_commands(_USERS), _user_password),
-    _NamedForm(_PIPED, _piped),
+    *(_NamedForm(_commands((option,)), _password, is_command=True) for option in _PASSWORDS),
+    *(_NamedForm(_commands((option,)), _user_password, is_command=True) for option in _USERS),
+    _NamedForm(_PIPED, _piped, is_command=True),
     _NamedForm(_CALLED, _called),
     _NamedForm(_PGPASS, _pgpass),
     _NamedForm(rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})", _reversed),

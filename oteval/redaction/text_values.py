@@ -38,7 +38,7 @@ BARE = re.compile(
 # White space, the end of bold text before it, and the tag of a value in YAML.
 _SPACE = re.compile(r"(?:\*\*)?(?:[ \t]|\\+t)*(?:!!?[a-z]+[ \t]+)?")
 _TYPE = re.compile(
-    r"(?:[A-Za-z_][\w.]{0,40}(?:\[[\w., |]{0,40}\])?(?:[ \t]*\|[ \t]*None)?|&'static str)"
+    r"(?:[A-Za-z_][\w.]{0,40}(?:\[[\w., |]{0,40}\])?(?:[ \t]*\|[ \t]*None)?|&(?:'[a-z]+ )?str)"
     r"[ \t]*=[ \t]*(?=[A-Za-z@$]{0,2}\\*[\"'`])"
 )
 _WRAPPER = re.compile(

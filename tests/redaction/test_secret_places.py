@@ -97,6 +97,56 @@ def test_ordinary_text_with_such_names_stays(text: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "messages",
+    [
+        ("Use vault for it.", "Please login tomorrow."),
+        ("curl is a program", "sort -u name:size"),
+        ("see https://example.test/a", "grep -a time:now log"),
+        ("echo is a program", "a | sudo -S ls"),
+        ("The vault is open today and you can login tomorrow", ""),
+        ("the zip file, use -P folder", "the mysql server -pretty"),
+    ],
+)
+def test_no_command_goes_on_in_another_string(messages: tuple[str, str]) -> None:
+    """A program that one message mentions takes no words of the next one for a password."""
+    whole = json.dumps([{"role": "user", "content": text} for text in messages])
+    assert REDACTOR.text(whole) == whole
+
+
+@pytest.mark.parametrize("first", ["vault kv get x", "docker run x -p 80:80", "curl -u", "mysql"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        "az login --service-principal -u id -p {} --tenant t",
+        "docker login -u ann -p {}",
+        "lftp -u ann,{} host",
+        "curl -d '{{\"a\": 1}}' -u ann:{} https://host",
+    ],
+)
+def test_a_program_in_another_string_hides_no_command(first: str, command: str) -> None:
+    """A body loses the same secrets as the text of a span, so that a replay finds them equal."""
+    text = command.format(SECRET)
+    whole = json.dumps([{"content": first}, {"content": text}])
+    assert json.loads(REDACTOR.text(whole))[1] == {"content": REDACTOR.text(text)}
+    assert SECRET not in REDACTOR.text(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Driver={{ODBC}};Server=db;UID=sa;PWD={};",
+        'let api_token: &str = "{}";',
+        'let api_token: &\'a str = "{}";',
+        "ann:$apr1$abcdefgh${}abcdef",
+        "pbkdf2_sha256$870000$abcdefgh${}=",
+    ],
+)
+def test_further_places(text: str) -> None:
+    """Connection strings, borrowed texts in Rust, and hashes of web servers and frameworks."""
+    assert SECRET not in REDACTOR.text(text.format(SECRET))
+
+
+@pytest.mark.parametrize(
     "part",
     [
         *("echo a|", "curl -u ", "kind: Secret\ndata:\n a: b\n", "\\u0070", "%3D&quot;"),

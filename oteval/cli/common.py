@@ -40,6 +40,7 @@ __all__ = [
     "print_json",
     "progress",
     "select",
+    "store_in_turn",
     "time_of",
     "warn",
     "write_report",
@@ -64,6 +65,7 @@ TABLE_ROWS = 1000
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
 _RETRY_INTERVAL = 0.05  # seconds
+_TURN_PATIENCE = 5.0  # seconds
 
 
 def _databases(
@@ -331,14 +333,36 @@ def _bring_up_to_date(path: str) -> None:
         time.sleep(_RETRY_INTERVAL)
 
 
+def store_in_turn(path: str, *, create: bool = True) -> Store:
+    """Open a database; another command that has it open just now is waited for.
+
+    Args:
+        path: The file.
+        create: Whether to create a missing file.
+
+    Raises:
+        StoreLocked: Another process has had it open for seconds.
+        StoreError: It cannot be opened for another reason.
+    """
+    from ..store import Store
+
+    until = time.monotonic() + _TURN_PATIENCE
+    while True:
+        try:
+            return Store(path, create=create)
+        except StoreLocked:
+            if time.monotonic() >= until:
+                raise
+        time.sleep(_RETRY_INTERVAL)
+
+
 @contextmanager
 def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
     """Open a database and bring its trajectories up to date."""
     # Commands without a database import this module as well.
     from ..pipeline import refresh
-    from ..store import Store
 
-    with Store(path, create=create) as store:
+    with store_in_turn(path, create=create) as store:
         # A running server reconstructs trajectories itself.
         if not store.is_filled and store.pending.count():
             if store.is_read_only:

@@ -9,9 +9,8 @@ import click
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
-from ..store import Store
 from ..text import counted
-from .common import db_option, json_option, out, print_json, progress, warn
+from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .loaded_files import load_files
 
 __all__ = ["ingest"]
@@ -36,7 +35,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
     already are not stored again. Bad lines and rows are reported and skipped. The exit status is 2
     if a file could not be read at all.
     """  # noqa: D301  \b makes click keep the line breaks
-    with Store(db) as store, store.loading():
+    with store_in_turn(db) as store, store.loading():
         if store.server is not None:
             warn(f"{db}: {store.server.program} has it open; the traces are loaded through it")
         folder, left = TraceFolder(db), TransferReport()

@@ -29,6 +29,7 @@ from .common import (
     out,
     print_json,
     say,
+    store_in_turn,
     time_of,
     warn,
 )
@@ -142,7 +143,7 @@ def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
 def _show_status(path: str, config: Config, database: dict[str, str], *, as_json: bool) -> None:
     from ..monitor.status import statuses
 
-    with Store(path, create=False) as store:
+    with store_in_turn(path, create=False) as store:
         now = common.now_ns()
         found = [one for entry in config.monitors for one in statuses(store, entry, now)]
         failed = [one for one in store.outbox.waiting() if one.error]
@@ -171,7 +172,7 @@ def resend(config_path: str, db: str) -> int:
     require_packages(config)
     from ..monitor.notification import Outbox
 
-    with Store(db, create=False) as store:
+    with store_in_turn(db, create=False) as store:
         count = store.outbox.send_again(common.now_ns())
         outbox = Outbox(store.outbox, config.notify, version=__version__)
         is_delivered = _deliver(outbox)
@@ -195,7 +196,7 @@ def mark(name: str, service: str, version: str, at: str | None, db: str) -> int:
     when = time_of(at, "--at") if at else now
     if when is not None and not 0 <= when < 2**63:
         raise ConfigError(f"--at {at!r}: write a time between 1970 and 2262")
-    with Store(db, create=False) as store:
+    with store_in_turn(db, create=False) as store:
         store.monitors.add_mark(StoredMark(when or now, "mark", name, service, version, now))
     say(f"marked {name}")
     return 0
@@ -210,7 +211,7 @@ def acknowledge(episode: str, by: str | None, db: str) -> int:
 
     If its alert was not sent yet, for instance because it is snoozed, it is not sent.
     """
-    with Store(db, create=False) as store:
+    with store_in_turn(db, create=False) as store:
         name = store.monitors.acknowledge(episode, by or _user(), common.now_ns())
         if name is None:
             raise NotFound(f"{episode}: no such episode; oteval monitor status lists them")
@@ -249,7 +250,7 @@ def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, d
         chosen = dumps([given[key] for key in wanted])
     now = common.now_ns()
     until = now + round(_duration(duration, "--for") * 1e9)
-    with Store(db, create=False) as store:
+    with store_in_turn(db, create=False) as store:
         store.monitors.snooze(name, chosen, until, _user(), now)
     say(f"{name}: no alerts for {duration}")
     return 0

@@ -13,9 +13,8 @@ from ..backends.pull import pull as pull_spans
 from ..errors import BackendError
 from ..pipeline import refresh
 from ..selection import time_of
-from ..store import Store
 from ..text import counted
-from .common import db_option, json_option, out, print_json, progress, warn
+from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .endpoints import header_option, headers_of
 
 __all__ = ["pull"]
@@ -54,7 +53,7 @@ def pull(
     source = open_source(backend, url, headers_of(headers), os.environ)
     reports: list[PullReport] = []
     failure: BackendError | None = None
-    with closing(source), Store(db) as store, store.loading():
+    with closing(source), store_in_turn(db) as store, store.loading():
         try:
             with progress("pulling", " spans") as update:
                 pull_spans(

@@ -37,6 +37,7 @@ from .common import (
     print_json,
     progress,
     select,
+    store_in_turn,
     warn,
     write_report,
 )
@@ -157,9 +158,9 @@ class _CommandScores(NamedTuple):
         if is_alone and _score_files(paths, config, base, selection, run, as_json):
             return [], {}
         from ..pipeline import refresh
-        from ..store import MEMORY, Store
+        from ..store import MEMORY
 
-        with Store(db if stores else MEMORY) as store:
+        with store_in_turn(db if stores else MEMORY) as store:
             report = load_files(store, tuple(paths))
             if any(file.error for file in report.files):
                 raise InputError("nothing was scored, because a file could not be read")

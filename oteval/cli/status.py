@@ -11,7 +11,7 @@ from rich.table import Table
 from ..show.text import clock
 from ..store import ShardedStore, Store, StoreContents, is_result_folder
 from ..text import byte_size, counted
-from .common import databases_option, json_option, out, print_json
+from .common import databases_option, json_option, out, print_json, store_in_turn
 
 __all__ = ["status"]
 
@@ -38,7 +38,7 @@ def status(db: tuple[str, ...], as_json: bool) -> int:
 def _opened(path: str) -> Store:
     if is_result_folder(path):
         return ShardedStore([path])
-    return Store(path, create=False)
+    return store_in_turn(path, create=False)
 
 
 def _record(db: str, contents: StoreContents, pending: int, *, is_served: bool) -> dict[str, Any]:

@@ -95,6 +95,10 @@ _PASSWORDS = (
     ("wpa_passphrase", _ARGUMENT),
     ("curl", rf"-b(?:{_SEPARATOR}|=)?(?:{QUOTE})?[\w.-]+="),
     (f"vault{_SEPARATOR}login", ""),
+    (
+        f"(?:kubectl|oc|k){_SEPARATOR}create{_SEPARATOR}secret",
+        rf"--from-literal(?:{_SEPARATOR}|=)[\w.-]+=",
+    ),
     ("rabbitmqctl", f"(?:add_user|change_password){_SEPARATOR}{_ARGUMENT}"),
 )
 # Options that take a user and a password.

@@ -138,6 +138,7 @@ def test_a_program_in_another_string_hides_no_command(first: str, command: str) 
         'let api_token: &str = "{}";',
         'let api_token: &\'a str = "{}";',
         "ann:$apr1$abcdefgh${}abcdef",
+        "kubectl create secret generic x --from-literal=stripe={}",
         "pbkdf2_sha256$870000$abcdefgh${}=",
     ],
 )

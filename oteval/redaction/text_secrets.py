@@ -66,7 +66,7 @@ _ECHO = re.compile(r"(?:echo|printf)[ \t]+(?:-[a-zA-Z]+[ \t]+)?(?:['\"]%s[^'\"]*
 _USER_BEFORE = re.compile(r"[^:\s]*:")
 _JSON_START = re.compile(r"\s*(?:[\[{]|(?:data|event):)")
 _STRING_END = re.compile(r"(?<!\\)\"\s*(?:[:}\]]|,\s*[^\"\s])")
-# What stands before the name of a program that is run, and not mentioned in a sentence.
+# The text before the name of a program that is run, not mentioned in a sentence.
 _COMMAND_START = re.compile(
     r"(?:^|[\r\n|;&(\"'`\[=>$#%:/]|\\+[nrt]|--|\b(?:sudo|exec|run|time|env|xargs|RUN|CMD))[ \t]*\Z"
 )
@@ -142,9 +142,10 @@ def text_spans(
         is_plain: Whether it is a plain text as a whole, such as a file of settings.
     """
     strings = _divided(text, stretches)
+    commands = [part for part in strings if _any_command().search(text[slice(*part)])]
     for form, pattern in _forms():
         done = 0
-        for start, end in spans_in(pattern, text, strings if form.is_command else stretches):
+        for start, end in spans_in(pattern, text, commands if form.is_command else stretches):
             if start < done:
                 continue  # a part of a secret
             value = form.span(text, start, end, is_plain)
@@ -167,6 +168,11 @@ def _divided(text: str, stretches: Sequence[tuple[int, int]]) -> list[tuple[int,
             first = border.start() + 1
         parts.append((first, last))
     return parts
+
+
+@functools.cache
+def _any_command() -> Pattern:
+    return Pattern(_ANY_COMMAND)
 
 
 @functools.cache
@@ -397,13 +403,12 @@ _FORMS = (
 )
 TEXT_TAILS = f"(?:{_ASSIGNED}|{_PAIRED}|{_LISTED}|{_LIKELY})"
 """A pattern for the signs between the last words of a name and its value."""
+_ANY_COMMAND = f"{_commands((*_PASSWORDS, *_USERS))}|{_PIPED}"
 OTHER_FORMS = "|".join(
     (
         rf"(?i:<[a-z0-9_:.-]*(?:{NAME_ENDS}){_TAG_END})",
         _LOGIN_PASSWORD,
-        _commands(_PASSWORDS),
-        _commands(_USERS),
-        _PIPED,
+        _ANY_COMMAND,
         _CALLED,
         _PGPASS,
         rf"(?i:{_NAME_BEFORE}(?:{NAME_ENDS}){_NAME_END})",

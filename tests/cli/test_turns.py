@@ -15,7 +15,7 @@ def test_a_command_waits_for_another_one(tmp_path: Path, monkeypatch: pytest.Mon
     """Two commands at once take their turns, and neither fails."""
     path = tmp_path / "x.duckdb"
     other = Store(path)
-    monkeypatch.setattr(common.time, "sleep", lambda _: other.close())
+    monkeypatch.setattr("oteval.cli.common.time.sleep", lambda _: other.close())
     with common.store_in_turn(str(path)) as store:
         assert store.contents().spans == 0
 

@@ -308,8 +308,9 @@ class Store:
             StoreError: The copy is not complete; the database is unchanged.
         """
         if self.is_served:
+            program = self.server.program if self.server else "a server"
             raise StoreLocked(
-                f"{self.path}: a server has it open; stop the server, compact, and start it again"
+                f"{self.path}: {program} has it open; stop it, compact, and start it again"
             )
         self.judge_calls.close()
         return replace_by_copy(self._connection, self.path)

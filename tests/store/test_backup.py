@@ -115,7 +115,8 @@ def test_a_served_database_is_backed_up_but_not_compacted(path: Path, tmp_path: 
         serving = store.serve(lambda _question: b"", {})
         try:
             with Store(path) as client:
-                assert client.server is not None and client.is_served
+                assert client.server is not None
+                assert client.is_served
                 client.backup(tmp_path / "backup.duckdb")
                 moved = client.archive.move(tmp_path / "archive", 0)
                 with pytest.raises(StoreLocked, match=f"{client.server.program} has it open"):

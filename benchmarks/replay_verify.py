@@ -41,6 +41,14 @@ import httpx
 client = httpx.Client(verify=False)
 
 
+def look_up(order):
+    return f"{{order}}: {TEXT}"
+
+
+def refund(order):
+    return f"{{order}}: {TEXT}"
+
+
 def ask(question, client=client):
     messages = [
         {{"role": "system", "content": "You refund orders. " * 40}},
@@ -53,8 +61,8 @@ def ask(question, client=client):
         if not reply.get("tool_calls"):
             return reply["content"]
         for call in reply["tool_calls"]:
-            order = json.loads(call["function"]["arguments"])["order"]
-            result = f"{{order}}: {TEXT}"
+            tool = globals()[call["function"]["name"]]
+            result = tool(**json.loads(call["function"]["arguments"]))
             messages.append({{"role": "tool", "tool_call_id": call["id"], "content": result}})
 """
 

@@ -77,6 +77,8 @@ _SEPARATOR = rf"(?:[ \t]+|{QUOTE},[ \t]*{QUOTE})"
 _ARGUMENT = rf"[^\s\"'`\\,]+{_SEPARATOR}"
 _WORDS = r"(?:[^\r\n|;&\\]|&[^\r\n|;&\\]|\\+[^nr\\])*?"
 _COMMAND = rf"\b{_WORDS}"
+# In JSON, the end of the line before is an escape whose letter touches the word.
+_WORD_START = r"(?:\\[nrt]|\b)"
 _LOGIN = f"(?:docker|podman|nerdctl|buildah|skopeo|registry|oras|acr|oc|az){_SEPARATOR}login"
 # Options that take a password and nothing else, by their programs.
 _PASSWORDS = (
@@ -111,7 +113,7 @@ _USERS = (
 
 def _commands(options: tuple[tuple[str, str], ...]) -> str:
     return "|".join(
-        rf"\b(?:{programs})(?:{_SEPARATOR}{_WORDS})?{_SEPARATOR}{option}"
+        rf"{_WORD_START}(?:{programs})(?:{_SEPARATOR}{_WORDS})?{_SEPARATOR}{option}"
         for programs, option in options
     )
 
@@ -302,7 +304,7 @@ def _in_command(text: str, start: int, value: TextValue) -> TextValue | None:
     """Return the value of a command's option; in a sentence, it must be plausible."""
     if not is_secret_text("secret", text, value, is_alone=True):
         return None
-    is_run = _COMMAND_START.search(text[max(0, start - 40) : start])
+    is_run = text[start] == "\\" or _COMMAND_START.search(text[max(0, start - 40) : start])
     return value if is_run or is_plausible(text[value.start : value.end]) else None
 
 

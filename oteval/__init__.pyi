@@ -378,7 +378,7 @@ from .pipeline import (
 from .pipeline import (
     score as score,
 )
-from .replays.player import (
+from .replays.replay_result import (
     ReplayResult as ReplayResult,
 )
 from .replays.session import (

@@ -10,7 +10,8 @@ import click
 
 from ..errors import ConfigError, NothingEvaluated
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
-from ..replays.player import MISSES, Miss, Player, ReplayResult
+from ..replays.player import MISSES, Miss, Player
+from ..replays.replay_result import ReplayResult
 from ..replays.verified import VerifiedSession, exit_status
 from ..selection import EVERYTHING
 from ..show.replay import replay_summary, replays_view

@@ -1,17 +1,18 @@
-"""Suggest a pattern that makes two texts equal which differ only in dates, ids or numbers.
+"""The patterns of ``--normalize``: both texts are compared with all matches replaced.
 
-The patterns are those of ``--normalize``: both texts are compared with all matches replaced. The
-suggestion is the narrowest pattern, or the fewest patterns, that suffice.
+Two texts may differ only in dates, ids or numbers. `suggest_normalization` gives the narrowest
+pattern, or the fewest patterns, with which they are equal.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
-from ..patterns import Pattern
+from ..errors import ConfigError
+from ..patterns import Pattern, PatternError, compile_pattern
 
-__all__ = ["suggest_normalization"]
+__all__ = ["compiled", "normalizer", "suggest_normalization"]
 
 _MONTHS = "Jan|Feb|Mar|Apr|May|Jun|Jul|Aug|Sep|Oct|Nov|Dec"
 # From narrow to wide. Wide ones hide more.
@@ -58,3 +59,30 @@ def _candidates(recorded: str, actual: str) -> Iterator[tuple[Pattern, ...]]:
         yield from combinations(found, count)
     if len(found) > 2:
         yield tuple(found)
+
+
+def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
+    """Return patterns of text that varies.
+
+    Raises:
+        ConfigError: A pattern is invalid.
+    """
+    given = [normalize] if isinstance(normalize, (str, Pattern)) else normalize
+    found = []
+    for one in given:
+        try:
+            found.append(compile_pattern(one))
+        except PatternError as error:
+            raise ConfigError(f"normalize: {one!r}: {error}") from error
+    return tuple(found)
+
+
+def normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
+    """Return a function that replaces variable parts in a text."""
+
+    def normalized(text: str) -> str:
+        for pattern in patterns:
+            text = pattern.replace(text, "*")
+        return text
+
+    return normalized

@@ -16,26 +16,25 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from types import CodeType
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigError, ReplayUnguarded
 from ..model import (
     Exchange,
-    Fidelity,
     RecordedModelCall,
     RecordedRequest,
     RecordedToolCall,
     Recording,
 )
-from ..patterns import Pattern, PatternError, compile_pattern
+from ..patterns import Pattern
 from ..reconstruct.apis import ModelApi, api_of
 from ..text import counted, shown_url
 from .call_site import call_site
 from .conversations import conversation_of
 from .divergence import Divergence, diverged
-from .executed_tools import ExecutedTools, ToolExecution
+from .executed_tools import ExecutedTools
 from .http_answers import (
     HttpAnswer,
     HttpRequest,
@@ -45,17 +44,19 @@ from .http_answers import (
     parsed,
     refusal,
 )
+from .normalization import compiled, normalizer
 from .recorded_exchanges import RecordedExchanges
 from .recorded_executions import asked_executions
 from .recorded_requests import RecordedEntry, RecordedRequests
 from .recorded_tools import RecordedTools
 from .replay_order import ReplayOrder
+from .replay_result import ReplayResult
 from .request_key import RequestKey
 from .tool_gate import ToolGate
 from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
 from .wire_requests import WireRequest
 
-__all__ = ["MISSES", "Miss", "Player", "ReplayResult", "Tools", "compiled", "normalizer"]
+__all__ = ["MISSES", "Miss", "Player", "Tools"]
 
 Miss = Literal["strict", "error", "ordinal", "fork"]
 Tools = Literal["recorded", "run"]
@@ -63,77 +64,6 @@ MISSES: tuple[Miss, ...] = get_args(Miss)
 # Requests that only read may be left out, since their answers are often cached.
 _NO_ORDER = "a replay compares tools only in the process that asks for them"
 _READING = ("GET", "HEAD", "OPTIONS")
-
-
-@dataclass(frozen=True)
-class ReplayResult:
-    """How a replay went.
-
-    Attributes:
-        session: The id of the recorded session.
-        fidelity: ``wire`` or ``semconv``.
-        reasons: Why the fidelity is not ``wire``, and how much of the session was not compared.
-        divergences: The differences from the recording, the first one first.
-        model_calls: The number of recorded model calls.
-        served: The number of those that answered a request.
-        tool_calls: The number of recorded executions of tools.
-        served_tools: The number of those that answered a call.
-        exchanges: The number of other recorded HTTP exchanges.
-        served_exchanges: The number of those that answered a request.
-        flagged: The number of requests that got an answer although they differ.
-        live: The number of requests that were sent for real after a fork.
-        executed: The tools that the agent ran, in order: names and arguments.
-        missing: The names of recorded calls that the agent did not make, such as ``model call 2``.
-        unguarded: Actions that the replay could not guard, such as those of a program that was
-            let run. Such a replay gives no verdict, unless the agent has diverged.
-        tools: How each tool was answered that the model asked for: ``shop.py:41, answered``.
-    """
-
-    session: str
-    fidelity: Fidelity
-    reasons: tuple[str, ...] = ()
-    divergences: tuple[Divergence, ...] = ()
-    model_calls: int = 0
-    served: int = 0
-    tool_calls: int = 0
-    served_tools: int = 0
-    exchanges: int = 0
-    served_exchanges: int = 0
-    flagged: int = 0
-    live: int = 0
-    executed: tuple[ToolExecution, ...] = ()
-    missing: tuple[str, ...] = ()
-    unguarded: tuple[str, ...] = ()
-    tools: Mapping[str, str] = field(default_factory=dict)
-
-    @property
-    def passed(self) -> bool:
-        """Whether the agent did the same as in the recording, and could do nothing else."""
-        return not self.divergences and not self.unguarded
-
-    @property
-    def coverage(self) -> float:
-        """The share of the recorded model calls that answered a request."""
-        return self.served / self.model_calls if self.model_calls else 1.0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "session": self.session,
-            "passed": self.passed,
-            "fidelity": self.fidelity,
-            "reasons": list(self.reasons),
-            "divergences": [one.as_dict() for one in self.divergences],
-            "model_calls": {"recorded": self.model_calls, "served": self.served},
-            "tool_calls": {"recorded": self.tool_calls, "served": self.served_tools},
-            "exchanges": {"recorded": self.exchanges, "served": self.served_exchanges},
-            "flagged": self.flagged,
-            "live": self.live,
-            "executed": [list(one) for one in self.executed],
-            "missing": list(self.missing),
-            "unguarded": list(self.unguarded),
-            "tools": dict(self.tools),
-        }
 
 
 class Player:
@@ -676,33 +606,6 @@ def _check(miss: str, tools: str, *, allow_live: bool) -> None:
         raise ConfigError(f"tools={tools!r}: choose recorded or run")
     if miss == "fork" and not allow_live:
         raise ConfigError("miss='fork' sends requests for real: permit it with allow_live=True")
-
-
-def compiled(normalize: Sequence[str | Pattern]) -> tuple[Pattern, ...]:
-    """Return patterns of text that varies.
-
-    Raises:
-        ConfigError: A pattern is invalid.
-    """
-    given = [normalize] if isinstance(normalize, (str, Pattern)) else normalize
-    found = []
-    for one in given:
-        try:
-            found.append(compile_pattern(one))
-        except PatternError as error:
-            raise ConfigError(f"normalize: {one!r}: {error}") from error
-    return tuple(found)
-
-
-def normalizer(patterns: Sequence[Pattern]) -> Callable[[str], str]:
-    """Return a function that replaces variable parts in a text."""
-
-    def normalized(text: str) -> str:
-        for pattern in patterns:
-            text = pattern.replace(text, "*")
-        return text
-
-    return normalized
 
 
 def _missing_call(entry: RecordedEntry, later: int) -> Divergence:

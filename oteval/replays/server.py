@@ -32,7 +32,8 @@ from ..addresses import listening_socket, shown_host
 from ..errors import ConfigError, ReplayDiverged
 from ..web_guard import LocalRequests, RequiredToken, require_local
 from .http_answers import HttpAnswer, HttpRequest, refusal
-from .player import Player, ReplayResult
+from .player import Player
+from .replay_result import ReplayResult
 
 __all__ = ["TOKEN_VARIABLE", "ReplayServer", "client_environment", "signals_end_the_server"]
 

@@ -44,6 +44,7 @@ from .executed_tools import ToolExecution
 from .frozen import freezable, freeze
 from .interceptors import install_tool_adapters, intercepted_names
 from .network_guard import network_guard
+from .normalization import compiled, normalizer
 from .open_replays import (
     OpenReplay,
     Timing,
@@ -53,8 +54,9 @@ from .open_replays import (
     opened,
     require_no_replay,
 )
-from .player import Miss, Player, ReplayResult, Tools, compiled, normalizer
+from .player import Miss, Player, Tools
 from .recording_files import load
+from .replay_result import ReplayResult
 from .reported_errors import reported_answer
 from .tool_gate import ToolGate
 from .transport import answering, async_http_client, http_client

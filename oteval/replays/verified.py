@@ -9,7 +9,7 @@ from typing import Any, Final, Literal, cast
 from ..evaluators.messages import to_messages
 from ..model import Fidelity
 from .divergence import Divergence
-from .player import ReplayResult
+from .replay_result import ReplayResult
 from .target_returns import ReturnedJson
 
 __all__ = ["VerifiedSession", "VerifyStatus", "combined", "exit_status"]

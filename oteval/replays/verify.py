@@ -25,8 +25,9 @@ from ..errors import ConfigError
 from ..jsontext import dumps
 from ..model import Recording
 from .frozen import freezable
+from .normalization import compiled
 from .open_replays import Timing
-from .player import MISSES, Miss, Tools, compiled
+from .player import MISSES, Miss, Tools
 from .recording_files import save
 from .target import InputForm, unreplayable
 from .verified import VerifiedSession

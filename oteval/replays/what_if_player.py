@@ -23,8 +23,10 @@ from .agent_threads import LEAD, AgentThreads
 from .coverage import Coverage
 from .divergence import Divergence
 from .http_answers import HttpAnswer, HttpRequest, parsed, refusal
-from .player import Player, ReplayResult, compiled
+from .normalization import compiled
+from .player import Player
 from .redacted_text import is_same_text
+from .replay_result import ReplayResult
 from .request_edits import RequestEdits
 from .tool_gate import ToolGate
 from .tool_ladder import ToolLadder, ToolPolicy

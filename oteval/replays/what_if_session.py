@@ -17,8 +17,8 @@ from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
 from .coverage import Coverage
+from .normalization import compiled
 from .open_replays import OpenReplay
-from .player import compiled
 from .recording_files import load, save
 from .request_edits import RequestEdits
 from .session import ReplaySession

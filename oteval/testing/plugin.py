@@ -23,7 +23,7 @@ from .cases import set_plugin_active
 if TYPE_CHECKING:
     from oteval.live.capture import Capture
     from oteval.model import Trajectory
-    from oteval.replays.player import ReplayResult
+    from oteval.replays.replay_result import ReplayResult
     from oteval.testing.cases import Case
     from oteval.testing.replayed_tests import ReplayedTest
 

@@ -13,8 +13,8 @@ import pytest
 from ..errors import ReplayDiverged
 from ..model import Recording
 from ..replays.command_runner import CommandRunner
-from ..replays.player import ReplayResult
 from ..replays.recording_files import load
+from ..replays.replay_result import ReplayResult
 from ..replays.session import ReplaySession, replay
 from ..replays.verify import ReplayOptions, verify
 from ..replays.verify_worker import KEYS, default_keys

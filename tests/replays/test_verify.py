@@ -20,8 +20,8 @@ from oteval.child_process import ChildProcess
 from oteval.model import RecordedAnswer, Recording
 from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence
-from oteval.replays.player import ReplayResult
 from oteval.replays.recording_files import save
+from oteval.replays.replay_result import ReplayResult
 from oteval.replays.session import ReplaySession
 from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined

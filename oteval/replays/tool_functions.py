@@ -54,7 +54,7 @@ It is called with the function as it was, and with the arguments by name.
 
 _scanning = threading.Lock()
 # How often it is looked for a function that is the only one of its tool.
-_SEARCHES = 5
+_SEARCHES = 3
 # Instructions of every function, and those of a call.
 _NO_EFFECT = frozenset({"RESUME", "NOP", "CACHE", "RETURN_GENERATOR", "POP_TOP", "COPY_FREE_VARS"})
 _CALLS = ("PUSH_NULL", "PRECALL", "CALL")

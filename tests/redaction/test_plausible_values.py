@@ -12,8 +12,8 @@ from oteval.redaction.secret_values import is_plausible
 from oteval.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets
 
 PLAIN = {
-    "PWD": "/work/shop",
-    "OLDPWD": "/work/other",
+    "PWD": "/srv/shop",
+    "OLDPWD": "/srv/other",
     "TOKEN_PROVIDER": "anthropic",
     "MAX_TOKENS_MODEL": "gpt-4o-mini-2024-07-18",
     "PASSWORD_POLICY": "strong-12-characters",

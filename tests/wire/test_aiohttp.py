@@ -58,12 +58,15 @@ async def chunks(response: Any) -> bytes:
     return b"".join([chunk async for chunk in response.content.iter_any()])
 
 
-async def small(response: Any) -> list[bytes]:
-    """Return a response in pieces of four bytes."""
-    found = []
+async def small(response: Any) -> bytes:
+    """Return a response that is read four bytes at a time.
+
+    Joined, for a read ends where the network cut the stream.
+    """
+    pieces_read = []
     while not response.content.at_eof():
-        found.append(await response.content.read(4))
-    return [piece for piece in found if piece]
+        pieces_read.append(await response.content.read(4))
+    return b"".join(pieces_read)
 
 
 async def first(response: Any) -> bytes:

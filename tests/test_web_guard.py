@@ -137,25 +137,31 @@ def running(name: str, folder: Path, token: str = "") -> Iterator[Server]:
             yield Server(replay.url, (*asked, *more))
 
 
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the database of `oteval view` and `oteval mcp`."""
-    made = tmp_path_factory.mktemp("servers")
-    Store(made / "view.duckdb").close()
-    return made
+def folder_of_databases(factory: pytest.TempPathFactory) -> Path:
+    """Return a new folder with the database of `oteval view` and `oteval mcp`.
+
+    Which other servers run at the same time depends on the order of the tests.
+    """
+    folder = factory.mktemp("servers")
+    Store(folder / "view.duckdb").close()
+    return folder
 
 
 @pytest.fixture(scope="module", params=SERVERS)
-def local(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
+def local(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Each server on loopback, without a token."""
-    with running(request.param, folder) as server:
+    with running(request.param, folder_of_databases(tmp_path_factory)) as server:
         yield server
 
 
 @pytest.fixture(scope="module", params=WITH_TOKEN)
-def guarded(request: pytest.FixtureRequest, folder: Path) -> Iterator[Server]:
+def guarded(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
     """Each server that has tokens, with one."""
-    with running(request.param, folder, TOKEN) as server:
+    with running(request.param, folder_of_databases(tmp_path_factory), TOKEN) as server:
         yield server
 
 
@@ -211,10 +217,10 @@ def test_the_token_is_accepted(guarded: Server):
 
 
 @pytest.mark.parametrize("name", ["authorization", "x-api-key", "api-key", "x-goog-api-key"])
-def test_the_token_of_a_replay_is_the_key_of_its_clients(folder: Path, name: str):
+def test_the_token_of_a_replay_is_the_key_of_its_clients(tmp_path: Path, name: str):
     """Clients of OpenAI, Anthropic, Azure and Google send their key, each in its own header."""
     value = f"Bearer {TOKEN}" if name == "authorization" else TOKEN
-    with running("replay serve", folder, TOKEN) as server:
+    with running("replay serve", tmp_path, TOKEN) as server:
         assert server.ask({name: value}) == {200}
         assert server.ask({name: "replay"}) == {401}
 

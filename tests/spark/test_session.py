@@ -68,7 +68,7 @@ def test_a_master_that_does_not_answer_is_named_at_once(closed_port: int):
     ):
         pass
 
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 60
     from pyspark import SparkContext
 
     assert SparkContext._active_spark_context is None

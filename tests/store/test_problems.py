@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import os
+import random
 import shutil
 import sqlite3
 from collections.abc import Callable
@@ -23,13 +23,18 @@ HEADER = 4096
 Damage = Callable[[Path, bytes], None]
 
 
+def garbage(length: int) -> bytes:
+    """Return the same bytes in every run, which no program wrote."""
+    return random.Random(length).randbytes(length)
+
+
 @pytest.fixture(scope="module")
 def sound(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a database with runs, and one beside it whose last rows are in its log."""
     folder = tmp_path_factory.mktemp("sound")
     for name, count in (("x.duckdb", 300), ("w.duckdb", 10)):
         with Store(folder / name) as store:
-            texts = (os.urandom(200).hex() for _ in range(count))
+            texts = (random.Random(number).randbytes(200).hex() for number in range(count))
             store.spans.write(
                 [chat(n, n, [("user", text)], "answer") for n, text in enumerate(texts, 1)]
             )
@@ -71,10 +76,10 @@ CORRUPT: dict[str, Damage] = {
     "cut in the middle": cut(lambda size: size // 2),
     "cut at the end": cut(lambda size: size - 5000),
     "first header of zeros": replaced(0, HEADER, bytes),
-    "first header of garbage": replaced(0, HEADER, os.urandom),
+    "first header of garbage": replaced(0, HEADER, garbage),
     "other headers of zeros": replaced(HEADER, BLOCK, bytes),
-    "other headers of garbage": replaced(HEADER, BLOCK, os.urandom),
-    "all blocks of garbage": replaced(BLOCK, None, os.urandom),
+    "other headers of garbage": replaced(HEADER, BLOCK, garbage),
+    "all blocks of garbage": replaced(BLOCK, None, garbage),
 }
 FOREIGN: dict[str, Damage] = {
     "empty": lambda path, _: path.write_bytes(b"") and None,
@@ -123,7 +128,7 @@ def test_damage_that_shows_while_reading_is_one_line(sound: Path, tmp_path: Path
     texts = []
     for place in range(BLOCK, len(data), 32_768):
         path = tmp_path / f"{place}.duckdb"
-        replaced(place, min(place + 32_768, len(data)), os.urandom)(path, data)
+        replaced(place, min(place + 32_768, len(data)), garbage)(path, data)
         try:
             with Store(path, create=False) as store:
                 list(store.trajectories.read())
@@ -137,8 +142,8 @@ def test_damage_that_shows_while_reading_is_one_line(sound: Path, tmp_path: Path
 @pytest.mark.parametrize(
     "damage",
     [
-        replaced(0, None, os.urandom),
-        replaced(300, 340, os.urandom),
+        replaced(0, None, garbage),
+        replaced(300, 340, garbage),
         lambda path, _: path.write_text("no log\n" * 100) and None,
     ],
     ids=["garbage", "garbage in the middle", "text"],

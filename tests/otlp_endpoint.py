@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+
+from .loopback import serving
 
 
 @dataclass
@@ -103,13 +105,6 @@ def listening() -> Iterator[Downstream]:
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    state.server = server
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    yield state
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(Handler) as server:
+        state.server, state.url = server, server.url
+        yield state

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
+
+from ..loopback import serving
 
 Query = dict[str, list[str]]
 Answer = tuple[int, Any] | tuple[int, Any, dict[str, str]]
@@ -71,14 +72,6 @@ def answering(answers: Callable[[str, str, Query, Any], Answer]) -> Iterator[Jso
         def log_message(self, *args: object) -> None:
             pass
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    state.url = f"http://127.0.0.1:{server.server_port}"
-    try:
+    with serving(Handler) as server:
+        state.url = server.url
         yield state
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

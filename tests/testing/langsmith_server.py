@@ -8,15 +8,17 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from email import message_from_bytes
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
+
+from ..loopback import LoopbackServer
 
 __all__ = ["LangSmithServer", "langsmith_server"]
 
 _NOW = "2026-01-01T00:00:00+00:00"
 
 
-class LangSmithServer(ThreadingHTTPServer):
+class LangSmithServer(LoopbackServer):
     """Answers what the client asks for while tests run.
 
     Attributes:
@@ -25,7 +27,7 @@ class LangSmithServer(ThreadingHTTPServer):
     """
 
     def __init__(self) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+        super().__init__(_Handler)
         self.feedback: list[dict[str, Any]] = []
         self.requests: list[str] = []
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import json
 import re
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 
 import pytest
 
+from ..loopback import LoopbackServer, serving
 from ..make import ROOT
 from .conftest import Project
 
@@ -68,15 +68,10 @@ def _call(name: str, arguments: dict[str, int]) -> dict[str, object]:
 
 
 @pytest.fixture
-def model() -> Iterator[ThreadingHTTPServer]:
+def model() -> Iterator[LoopbackServer]:
     """Return a running model server, which the test may stop."""
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Model)
-    thread = threading.Thread(target=server.serve_forever, daemon=True)
-    thread.start()
-    yield server
-    server.shutdown()
-    server.server_close()
-    thread.join()
+    with serving(_Model) as server:
+        yield server
 
 
 @pytest.fixture
@@ -94,9 +89,9 @@ def commands() -> list[list[str]]:
     return [line.split()[1:] for line in re.findall(r"^    (pytest .*)$", section, re.MULTILINE)]
 
 
-def test_the_example_is_recorded_once_and_played_back(example: Project, model: ThreadingHTTPServer):
+def test_the_example_is_recorded_once_and_played_back(example: Project, model: LoopbackServer):
     """After recording, the model server is stopped, and the guide's other commands pass."""
-    url = f"http://127.0.0.1:{model.server_port}/v1"
+    url = f"{model.url}/v1"
     record, *others = commands()
 
     printed = example.run(*record, env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
@@ -111,9 +106,9 @@ def test_the_example_is_recorded_once_and_played_back(example: Project, model: T
     assert "no regression from baseline main" in printed
 
 
-def test_no_secret_is_recorded(example: Project, model: ThreadingHTTPServer):
+def test_no_secret_is_recorded(example: Project, model: LoopbackServer):
     """Neither the key nor a cookie is in the cassette, wherever the server repeated them."""
-    url = f"http://127.0.0.1:{model.server_port}/v1"
+    url = f"{model.url}/v1"
 
     example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
 
@@ -127,11 +122,9 @@ def test_no_secret_is_recorded(example: Project, model: ThreadingHTTPServer):
         assert header not in text.lower()
 
 
-def test_a_changed_prompt_is_not_answered_from_the_record(
-    example: Project, model: ThreadingHTTPServer
-):
+def test_a_changed_prompt_is_not_answered_from_the_record(example: Project, model: LoopbackServer):
     """What the agent now asks was never recorded: an error, not the old answer."""
-    url = f"http://127.0.0.1:{model.server_port}/v1"
+    url = f"{model.url}/v1"
     example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
     changed = (example.path / "test_refunds.py").read_text()
     changed = changed.replace('agent.ask("Refund order 17")', 'agent.ask("Refund it")')
@@ -143,9 +136,9 @@ def test_a_changed_prompt_is_not_answered_from_the_record(
     assert "2 failed" in printed
 
 
-def test_a_judge_is_played_back_by_its_whole_prompt(example: Project, model: ThreadingHTTPServer):
+def test_a_judge_is_played_back_by_its_whole_prompt(example: Project, model: LoopbackServer):
     """The number of a call is left out of the record; another task is not answered from it."""
-    url = f"http://127.0.0.1:{model.server_port}/v1"
+    url = f"{model.url}/v1"
     example.run("--record-mode=once", env={"OPENAI_BASE_URL": url, "OPENAI_API_KEY": SECRET})
     (cassette,) = example.path.glob("cassettes/**/test_refund_is_done.yaml")
     recorded = cassette.read_text()

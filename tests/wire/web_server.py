@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
+
+from ..loopback import serving
 
 
 @dataclass(frozen=True)
@@ -98,14 +99,6 @@ def answering(answer: Callable[[Arrived], Answer]) -> Iterator[Web]:
         def log_message(self, *_args: object) -> None:
             """Say nothing."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-    thread.start()
-    web.url = f"http://127.0.0.1:{server.server_address[1]}"
-    try:
+    with serving(Handler) as server:
+        web.url = server.url
         yield web
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()

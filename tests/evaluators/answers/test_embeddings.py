@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from typing import Any
 
 import pytest
 
 import oteval
+
+from ...loopback import serving
 
 VECTORS = {"a": [1.0, 0.0], "b": [0.0, 2.0], "ab": [1.0, 1.0], "none": [0.0, 0.0]}
 
@@ -41,12 +42,8 @@ class Embeddings(BaseHTTPRequestHandler):
 @pytest.fixture
 def server() -> Iterator[str]:
     """Return the address of a running endpoint."""
-    with ThreadingHTTPServer(("127.0.0.1", 0), Embeddings) as running:
-        thread = threading.Thread(target=running.serve_forever, daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{running.server_address[1]}/v1"
-        running.shutdown()
-        thread.join()
+    with serving(Embeddings) as running:
+        yield f"{running.url}/v1"
 
 
 def test_similarity_comes_from_a_server(server: str):

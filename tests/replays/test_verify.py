@@ -92,12 +92,13 @@ def test_a_session_that_hangs_ends_at_the_limit(oteval: Run, shop: Path) -> None
     files = [recording_file(shop, name) for name in ("hangs",)]
 
     done = oteval(
-        *("replay", "verify", *files, "--target", "shop:target", "--json", "--timeout", "0.2")
+        # A busy machine takes its time until the agent's code runs.
+        *("replay", "verify", *files, "--target", "shop:target", "--json", "--timeout", "5")
     )
 
     (row,) = done.rows
     assert (done.status, row["status"]) == (1, "timeout")
-    assert row["detail"].startswith("no end after 0.2 s, at ")
+    assert row["detail"].startswith("no end after 5 s, at ")
     assert "shop.py" in row["detail"]
 
 

@@ -18,6 +18,7 @@ from ..wire.recorder import ExchangeRecorder
 from .divergence import Divergence
 
 __all__ = [
+    "READING_METHODS",
     "HttpAnswer",
     "HttpRequest",
     "exchange_answer",
@@ -27,6 +28,9 @@ __all__ = [
     "parsed",
     "refusal",
 ]
+
+READING_METHODS = ("GET", "HEAD", "OPTIONS")
+"""The methods of requests without effects."""
 
 REFUSAL_STATUS = 409
 """The status of the answer to a request that the recording does not have (``miss="error"``)."""

@@ -36,6 +36,7 @@ from .conversations import conversation_of
 from .divergence import Divergence, diverged
 from .executed_tools import ExecutedTools
 from .http_answers import (
+    READING_METHODS,
     HttpAnswer,
     HttpRequest,
     exchange_answer,
@@ -61,9 +62,7 @@ __all__ = ["MISSES", "Miss", "Player", "Tools"]
 Miss = Literal["strict", "error", "ordinal", "fork"]
 Tools = Literal["recorded", "run"]
 MISSES: tuple[Miss, ...] = get_args(Miss)
-# Requests that only read may be left out, since their answers are often cached.
 _NO_ORDER = "a replay compares tools only in the process that asks for them"
-_READING = ("GET", "HEAD", "OPTIONS")
 
 
 class Player:
@@ -530,7 +529,8 @@ class Player:
         """Yield the recorded requests with effects that the agent did not make."""
         answered = self._times_of_answered_functions()
         for number, one in self._exchanges.unused:
-            is_due = one.is_in_agent and one.method not in _READING
+            # Requests that only read may be left out, since their answers are often cached.
+            is_due = one.is_in_agent and one.method not in READING_METHODS
             if is_due and not (
                 self._is_optional(one.url)
                 or self._tools.covers(one.start_ns, one.end_ns)

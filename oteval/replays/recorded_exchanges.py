@@ -22,7 +22,7 @@ from ..patterns import Pattern
 from ..redaction.secrets import SecretRedactor, request_secrets
 from ..text import shown_url
 from .divergence import Divergence
-from .http_answers import HttpRequest
+from .http_answers import READING_METHODS, HttpRequest
 from .redacted_text import is_same_text
 from .request_differences import RequestDifference
 from .wire_requests import WireRequest, header_differences, plain_address
@@ -161,8 +161,14 @@ class RecordedExchanges:
         return Divergence(
             "extra_call",
             f"the agent sent {shown}{how}",
-            suggestion="to let it through: allow HOST:PORT" if self._can_pass else _SERVED,
+            suggestion=self._suggestion(request) if self._can_pass else _SERVED,
         )
+
+    def _suggestion(self, request: HttpRequest) -> str:
+        """Return what to do about a request; one that may act is never let through."""
+        if request.method.upper() in READING_METHODS:
+            return "to let it through: allow HOST:PORT"
+        return "if the agent is meant to send it: record the session again"
 
     def _recorded_body(self, exchange: Exchange) -> str:
         """Return the body of a recorded request, without secrets that its recorder did not know."""

@@ -8,14 +8,13 @@ from itertools import pairwise
 from ..model import Exchange, RecordedModelCall, RecordedToolCall, Recording
 from ..text import shown_url
 from .divergence import Divergence
+from .http_answers import READING_METHODS
 from .recorded_order import HappenedBefore, RecordedEvent
 from .recorded_tools import asking_calls
 from .request_key import RequestKey
 
 __all__ = ["ReplayOrder"]
 
-# Only their order in the agent counts: others are often cached, or sent in the background.
-_READING = ("GET", "HEAD", "OPTIONS")
 _Recorded = RecordedModelCall | RecordedToolCall | Exchange
 
 
@@ -110,7 +109,8 @@ def _events(
                 ),
             )
     for one in recording.exchanges:
-        if one.is_in_agent or one.method not in _READING:
+        # Other requests that only read are often cached, or sent in the background.
+        if one.is_in_agent or one.method not in READING_METHODS:
             name = f"{one.method} {shown_url(one.url)}"
             yield one, RecordedEvent(name, one.start_ns, one.end_ns, one.thread)
 

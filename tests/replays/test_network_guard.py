@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import http.client
 import io
+import re
 import socket
 import threading
 import urllib.request
@@ -15,10 +16,12 @@ from dataclasses import replace
 from socket import gethostbyaddr, gethostbyname, getnameinfo
 from typing import Any
 
+import aiohttp
 import grpc
 import httpx
 import pytest
 import requests
+import urllib3
 
 import oteval
 from oteval.errors import ConfigError, ReplayDiverged
@@ -45,6 +48,47 @@ def blocked(work: Callable[[], object], **options: Any) -> Any:
     assert caught.value.divergence is found
     assert found.kind == "network"
     return found
+
+
+def post_by_urllib(url: str) -> None:
+    """Send a request by Python's own client."""
+    urllib.request.urlopen(url, data=b"x")
+
+
+async def post_by_aiohttp(url: str) -> None:
+    """Send a request on the event loop."""
+    async with aiohttp.ClientSession() as session:
+        await session.post(url, data=b"x")
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        pytest.param(lambda url: httpx.post(url, verify=False), id="httpx"),
+        pytest.param(lambda url: httpx.put(url, verify=False), id="PUT"),
+        pytest.param(lambda url: httpx.request("Delete", url, verify=False), id="DELETE"),
+        pytest.param(lambda url: requests.patch(url, data=b"x"), id="requests"),
+        pytest.param(lambda url: urllib3.request("POST", url, body=b"x"), id="urllib3"),
+        pytest.param(lambda url: asyncio.run(post_by_aiohttp(url)), id="aiohttp"),
+        pytest.param(post_by_urllib, id="urllib"),
+    ],
+)
+def test_no_hint_lets_a_request_with_effects_through(
+    address: tuple[str, int], work: Callable[[str], object]
+) -> None:
+    """Whichever client sends it: only what reads may be let through."""
+    url = f"http://{address[0]}:{address[1]}/refunds"
+
+    with pytest.raises(ReplayDiverged) as caught, oteval.replay(EMPTY):
+        work(url)
+
+    assert not re.search(r"\ballow|through", str(caught.value))
+
+
+def test_a_request_that_reads_may_be_let_through(address: tuple[str, int]) -> None:
+    """The hint names the option."""
+    with pytest.raises(ReplayDiverged, match="to let it through: allow"), oteval.replay(EMPTY):
+        httpx.get(f"http://{address[0]}:{address[1]}/rates", verify=False)
 
 
 async def connect_on_the_loop(host: str, port: int) -> None:

@@ -69,6 +69,9 @@ _PREFIXES = r"""
 # Each with the words that it has in it: OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse.
 _SPECIAL = (
     rf"{_START}[sp]k-(?={_LETTERS}{{0,80}}[0-9]){_LETTERS}{{12,}}",
+    # Of these lengths they are keys even if their letters look like a word.
+    rf"{_START}(?:A(?:KIA|SIA|BIA|CCA)[A-Z2-7]{{16}}|AIza{_LETTERS}{{35}}|AQVN{_LETTERS}{{35,38}}"
+    rf"|GOCSPX-{_LETTERS}{{28}}|dckr_pat_{_LETTERS}{{27}}|NRAK-[A-Z0-9]{{27}})(?![A-Za-z0-9_-])",
     r"hooks\.slack\.com/(?:services|workflows|triggers)/([A-Za-z0-9+/_-]+)",
     r"\.webhook\.office\.com/webhookb2/([A-Za-z0-9@/_-]+)",
     r"discord(?:app)?\.com/api/webhooks/([0-9]+/[A-Za-z0-9_-]{20,})",

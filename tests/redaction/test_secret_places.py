@@ -17,10 +17,28 @@ SECRET = "hunterX7" + "kD20vQz1"
 @pytest.mark.parametrize("shape", KEY_SHAPES)
 def test_keys_of_published_shapes_are_found_in_prose(shape: str) -> None:
     """The shapes are those of gitleaks' rules and of the services' documentation."""
-    secret = key(shape, random.Random(shape))
-    redacted = REDACTOR.text(f"The key {secret} was revoked.")
-    assert redacted.endswith("was revoked.")
-    assert secret[len(secret) // 2 :] not in redacted
+    for number in range(3):
+        secret = key(shape, random.Random(f"{shape}{number}"))
+        redacted = REDACTOR.text(f"The key {secret} was revoked.")
+        assert redacted.endswith("was revoked.")
+        assert secret[len(secret) // 2 :] not in redacted
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rest"),
+    [
+        ("AKIA", "UPBAPXVJPHYOWEMY"),
+        ("ASIA", "MRPGVQHNDPYJVKNQ"),
+        ("AIza", "tiws-oUYBxVVXcmMfgwSx5-EjnCysKSHR5T"),
+        ("AQVN", "uJrykbliqeuhTmtqkxxZGthcDyNoNpmSmkwy"),
+        ("NRAK-", "PFKOLRSHKHLLLTKJNHTBAVIOHFI"),
+        ("dckr_pat_", "ITXRGrOi7_n-HFgGbwEDlfIq36W"),
+        ("GOCSPX-", "lTLD6Cp-BTkYZpIzZtjaGDIVgqDX"),
+    ],
+)
+def test_keys_that_look_like_words_are_keys_by_their_length(prefix: str, rest: str) -> None:
+    """Of a hundred random keys, some have no digit, or only short parts."""
+    assert REDACTOR.text(f"use {prefix + rest}, please") == f"use {PLACEHOLDER}, please"
 
 
 @pytest.mark.parametrize("number", range(len(NAMED_PLACES)))

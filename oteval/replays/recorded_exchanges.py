@@ -165,7 +165,7 @@ class RecordedExchanges:
         )
 
     def _suggestion(self, request: HttpRequest) -> str:
-        """Return what to do about a request; one that may act is never let through."""
+        """Return the remedy for a request; one that may act is never let through."""
         if request.method.upper() in READING_METHODS:
             return "to let it through: allow HOST:PORT"
         return "if the agent is meant to send it: record the session again"

@@ -145,9 +145,9 @@ def test_python_processes_of_a_replayed_command_are_guarded(
 def test_a_script_of_python_is_guarded(tmp_path: Path) -> None:
     """The first line of a file names its interpreter, as in commands of installed packages."""
     script = tmp_path / "serve"
-    script.write_text(f"#!{sys.executable}\n")
+    script.write_text("#!/usr/bin/python3\n")
     isolated = tmp_path / "isolated"
-    isolated.write_text(f"#!{sys.executable} -I\n")
+    isolated.write_text("#!/usr/bin/python3 -I\n")
 
     assert _is_guarded(str(script), [str(script)], BOOTSTRAP)
     assert not _is_guarded(str(isolated), [str(isolated)], BOOTSTRAP)

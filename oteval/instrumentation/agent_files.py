@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-__all__ = ["function_line", "is_agent_file", "is_agent_module", "shown_file"]
+__all__ = ["function_line", "installed_package", "is_agent_file", "is_agent_module", "shown_file"]
 
 
 @functools.cache
@@ -24,6 +24,17 @@ def is_agent_file(file: str) -> bool:
     if "site-packages" in parts or "dist-packages" in parts:
         return False
     return not path.startswith(_foreign_folders())
+
+
+@functools.cache
+def installed_package(file: str) -> str:
+    """Return the name of the installed package that a file belongs to, or ""."""
+    parts = Path(file).parts
+    for folder in ("site-packages", "dist-packages"):
+        if folder in parts:
+            place = len(parts) - parts[::-1].index(folder)
+            return parts[place].removesuffix(".py") if place < len(parts) else ""
+    return ""
 
 
 @functools.cache

@@ -22,6 +22,7 @@ __all__ = [
     "CALL_ID",
     "CONVERSATION_ID",
     "OF_OBJECTS",
+    "TOOL_FUNCTION",
     "TOOL_RAISED",
     "TOOL_RESULT",
     "TOOL_RETURNED",
@@ -57,6 +58,8 @@ TOOL_RETURNED: Final = "oteval.tool.returned"
 AGENT_RETURNED: Final = "oteval.agent.returned"
 OF_OBJECTS: Final = " of objects"
 TOOL_RAISED: Final = "oteval.tool.raised"
+# The import path of a plain function that was watched while it ran a tool.
+TOOL_FUNCTION: Final = "oteval.tool.function"
 ERROR_TYPE: Final = "error.type"
 _OPERATION: Final = "gen_ai.operation.name"
 _INPUT: Final = "gen_ai.input.messages"

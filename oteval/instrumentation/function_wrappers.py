@@ -23,7 +23,7 @@ from .delivered_values import Awaited, Generated
 from .hooks import ToolAnswer
 from .invocations import SpanScope
 
-__all__ = ["Begin", "Invocation", "function_name", "wrap"]
+__all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
 
 # Of the chunks of a generator, no more than these are kept for the span.
 _MAX_CHUNKS = 100_000
@@ -137,8 +137,8 @@ def function_name(function: Callable[..., Any]) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
-def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
-    """Return a function of the same kind, with an invocation around each call.
+def with_invocation(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    """Return a nameless function of the same kind, with an invocation around each call.
 
     Args:
         function: A function, method, partial or callable object.
@@ -148,15 +148,23 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
     if not (inspect.isroutine(called) or isinstance(called, functools.partial)):
         called = type(called).__call__
     if inspect.isasyncgenfunction(called):
-        wrapper = _async_generator(function, begin)
-    elif inspect.iscoroutinefunction(called):
-        wrapper = _coroutine(function, begin)
-    elif inspect.isgeneratorfunction(called):
+        return _async_generator(function, begin)
+    if inspect.iscoroutinefunction(called):
+        return _coroutine(function, begin)
+    if inspect.isgeneratorfunction(called):
         wrapper = _generator(function, begin)
-        if _is_awaitable_generator(called):
-            wrapper = types.coroutine(wrapper)
-    else:
-        wrapper = _plain_function(function, begin)
+        return types.coroutine(wrapper) if _is_awaitable_generator(called) else wrapper
+    return _plain_function(function, begin)
+
+
+def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
+    """Return a function of the same kind and name, with an invocation around each call.
+
+    Args:
+        function: A function, method, partial or callable object.
+        begin: Begins the invocation of each call.
+    """
+    wrapper = with_invocation(function, begin)
     wrapper.__name__ = wrapper.__qualname__ = function_name(function)
     # An object's attributes are not those of a function.
     if not inspect.isroutine(function):

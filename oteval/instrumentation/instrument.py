@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from ..wire.interception import Interception
     from ..wire.recording_worker import RecordingWorker
     from .providers import Providers
+    from .tool_watcher import ToolWatcher
 
 __all__ = ["Instrumentation", "instrument"]
 
@@ -86,6 +87,7 @@ _ACTIVE: dict[str, Instrumentation] = {}
 _PROVIDERS: Providers | None = None
 _RECORDING: Interception | None = None
 _WORKER: RecordingWorker | None = None
+_WATCHER: ToolWatcher | None = None
 
 
 def instrument(
@@ -212,13 +214,16 @@ def _record_http(providers: Any) -> None:
 
     Rules for keys must be applied here: later, a body is text.
     """
-    global _RECORDING, _WORKER
+    global _RECORDING, _WATCHER, _WORKER
     from ..redaction.secrets import SecretRedactor
     from ..wire.interception import add
     from ..wire.recorder import WireRecorder
     from ..wire.recording_worker import RecordingWorker
     from .process_end import renew_in_forks
+    from .tool_watcher import ToolWatcher
 
+    if _WATCHER is None:
+        _WATCHER = ToolWatcher()
     if _WORKER is None:
         _WORKER = RecordingWorker()
         renew_in_forks(_WORKER)
@@ -229,7 +234,11 @@ def _record_http(providers: Any) -> None:
     before = _RECORDING
     redactor = SecretRedactor(rules)
     recorder = WireRecorder(
-        providers.logger, redactor=redactor, worker=_WORKER, tracer_provider=providers.tracer
+        providers.logger,
+        redactor=redactor,
+        worker=_WORKER,
+        watcher=_WATCHER,
+        tracer_provider=providers.tracer,
     )
     _RECORDING = add(recorder)
     if before is not None:
@@ -238,7 +247,7 @@ def _record_http(providers: Any) -> None:
 
 def _stop() -> None:
     """Stop recording exchanges and watching imports: the last destination is shut down."""
-    global _RECORDING
+    global _RECORDING, _WATCHER
     from .discovery import stop_watching
 
     if _RECORDING is not None:
@@ -246,6 +255,10 @@ def _stop() -> None:
         _RECORDING = None
     if _WORKER is not None:
         _WORKER.finish_open()
+    if _WATCHER is not None:
+        with guarded("watching functions no longer"):
+            _WATCHER.close()
+        _WATCHER = None
     with guarded("watching imports no longer"):
         stop_watching()
 

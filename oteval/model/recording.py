@@ -172,12 +172,16 @@ class RecordedToolCall:
         runs_agent: Whether the tool ran another agent, whose model calls are recorded too.
         own_result: The result as the tool returned it to the agent's code, if it is known and
             differs from `result`; otherwise None.
+        own_arguments: The arguments with which the function was called, if they are known and
+            differ from `arguments`; otherwise None.
         is_decorated: Whether `@oteval.tool` recorded it in an agent of the session: a replay
             intercepts every call of such a tool.
         returned: The form in which the value that the tool returned was recorded with its type: its
             encoded text, or how the text of the result is read; None if its type is not known.
         raised: The encoded text of the exception that the tool raised, likewise.
         thread: A label of the thread and the task in which it was called, or "".
+        function: The import path of the plain function that was watched while it ran the tool, or
+            "".
     """
 
     name: str
@@ -195,6 +199,8 @@ class RecordedToolCall:
     returned: str | None = None
     raised: str | None = None
     thread: str = ""
+    own_arguments: Any = None
+    function: str = ""
 
 
 @dataclass(frozen=True, slots=True)

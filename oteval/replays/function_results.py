@@ -38,6 +38,8 @@ def give_result(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
         answer: The answer.
         function: The function, as it was before its code was exchanged.
     """
+    if answer.returned is not None or answer.raised is not None:
+        return give_answer(answer, function)
     if answer.error is not None:
         text = answer.result if isinstance(answer.result, str) else answer.error
         if not _makes_text(function, text):

@@ -30,6 +30,7 @@ from ..model import (
 )
 from ..patterns import Pattern
 from ..reconstruct.apis import ModelApi, api_of
+from ..reconstruct.apis.offered_tools import offered_tools
 from ..text import counted, shown_url
 from .call_site import call_site
 from .conversations import conversation_of
@@ -54,7 +55,7 @@ from .replay_order import ReplayOrder
 from .replay_result import ReplayResult
 from .request_key import RequestKey
 from .tool_gate import ToolGate
-from .tool_requests import ToolResults, offered_tools, tools_asked_by, tools_asked_in
+from .tool_requests import ToolResults, tools_asked_by, tools_asked_in
 from .wire_requests import WireRequest
 
 __all__ = ["MISSES", "Miss", "Player", "Tools"]
@@ -213,11 +214,20 @@ class Player:
             if match.call is not None and match.call.result is None and not match.call.is_error:
                 self.diverge(_no_result(name, arguments))
             if match.call is not None and match.call.result is not None:
-                if match.call.own_result is None and self._gate and self._gate.is_taken_over(name):
-                    self._results_as_sent[name] = None
+                if match.call.own_result is None and not match.call.function:
+                    self.answers_as_sent(name)
                 return match.call
             text = f"oteval replay: the recording has no result of {name} with these arguments"
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
+
+    def answers_function(self, name: str) -> bool:
+        """Return whether a function of the agent's own code is answered for a tool."""
+        return self._gate is not None and self._gate.is_taken_over(name)
+
+    def answers_as_sent(self, name: str) -> None:
+        """Note that a function gets a result only as the agent sent it to the model."""
+        if self.answers_function(name):
+            self._results_as_sent[name] = None
 
     def _note_order(self, recorded: RecordedModelCall | RecordedToolCall | Exchange) -> None:
         """Note that a recorded event has come; it is a divergence if it should have come before."""
@@ -275,8 +285,7 @@ class Player:
         Args:
             name: The tool. Of others than functions that were taken over, their order tells.
         """
-        is_own = self._gate is not None and self._gate.is_taken_over(name)
-        return not is_own or self._is_child or name in self._tools_asked
+        return not self.answers_function(name) or self._is_child or name in self._tools_asked
 
     def expects_tool(self, name: str, arguments: Mapping[str, Any]) -> bool:
         """Return whether a recorded execution would answer a call of a tool."""

@@ -3,8 +3,9 @@
 A tool's arguments are those that the model asked for, and its result is the one that the model
 received, since the span of a tool often has them in another form. The span's own result is kept
 beside it: the agent's code gets that from the tool, and makes the text for the model of it. Spans
-of `@oteval.tool` also have the types of values and exceptions. Executions that no model asked for
-have the values of their span.
+of `@oteval.tool` also have the types of values and exceptions. So do those of plain functions
+that were watched while they ran a tool. Executions that no model asked for have the values of their
+span.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..instrumentation.conventions import TOOL_RAISED, TOOL_RETURNED
+from ..instrumentation.conventions import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
 from ..jsontext import canonical
 from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
@@ -25,7 +26,7 @@ from .reported_errors import reported_error
 
 __all__ = ["asked_executions", "executions_in", "executions_of"]
 
-_DECORATOR_SCOPE = "oteval"  # of the spans of `@oteval.tool`
+_OWN_SCOPE = "oteval"  # of the spans of `@oteval.tool`, and of plain functions
 
 
 def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]:
@@ -35,7 +36,9 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
         session: The trajectories of the session with their runs.
     """
     runs = [tool for one in session for run in one.runs for tool in run.tool_runs]
-    decorated = {tool.span.span_id for tool in runs if tool.span.scope == _DECORATOR_SCOPE}
+    decorated = {
+        tool.span.span_id for tool in runs if tool.span.scope == _OWN_SCOPE and not _function(tool)
+    }
     by_span = {tool.span.span_id: tool for tool in runs}
     agents = _agent_tools(session)
     escaped = _escaped(session)
@@ -154,6 +157,7 @@ def _requested(
         arguments=arguments,
         result=received,
         own_result=_own_result(received, run),
+        own_arguments=_own_arguments(arguments, run),
         is_error=result.is_error if result else bool(run and run.is_error),
         call_id=call.id,
         start_ns=call.start_ns,
@@ -161,6 +165,7 @@ def _requested(
         trace_id=message.trace_id,
         span_id=call.span_id,
         thread=_thread(run),
+        function=_function(run),
         **_typed(run, escaped),
     )
 
@@ -170,6 +175,14 @@ def _own_result(received: str | None, run: ToolRun | None) -> str | None:
     if run is None or run.is_error or run.result == received:
         return None
     return None if any(gap.code in CONTENT_GAPS for gap in run.gaps) else run.result
+
+
+def _own_arguments(arguments: Any, run: ToolRun | None) -> Any:
+    """Return the arguments in a tool's span of oteval, if the model wrote others."""
+    if run is None or run.span.scope != _OWN_SCOPE or run.arguments is None:
+        return None
+    is_same = canonical(run.arguments) == canonical({} if arguments is None else arguments)
+    return None if is_same else run.arguments
 
 
 def _unasked(tool: ToolRun, escaped: Mapping[str, str]) -> RecordedToolCall:
@@ -185,12 +198,17 @@ def _unasked(tool: ToolRun, escaped: Mapping[str, str]) -> RecordedToolCall:
         trace_id=span.trace_id,
         span_id=span.span_id,
         thread=_thread(tool),
+        function=_function(tool),
         **_typed(tool, escaped),
     )
 
 
 def _thread(run: ToolRun | None) -> str:
     return str(run.span.attributes.get(THREAD) or "") if run else ""
+
+
+def _function(run: ToolRun | None) -> str:
+    return str(run.span.attributes.get(TOOL_FUNCTION) or "") if run else ""
 
 
 def _escaped(session: Sequence[TracedTrajectory]) -> dict[str, str]:
@@ -215,7 +233,7 @@ def _typed(run: ToolRun | None, escaped: Mapping[str, str]) -> dict[str, Any]:
     """
     if run is None:
         return {}
-    if run.span.scope != _DECORATOR_SCOPE:
+    if run.span.scope != _OWN_SCOPE:
         return {"raised": escaped.get(run.span.span_id)}
     if any(gap.code in CONTENT_GAPS for gap in run.gaps):
         return {}

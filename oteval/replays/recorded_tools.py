@@ -23,13 +23,14 @@ class _Execution:
 
     Attributes:
         call: The execution.
-        key: The tool's name and its canonical arguments.
+        keys: The tool's name with the canonical arguments that the model asked for, and with those
+            that the function was called with, where they differ.
         group: The number of the model call that asked for it, or -1.
         is_used: Whether it has answered a call.
     """
 
     call: RecordedToolCall
-    key: tuple[str, str]
+    keys: tuple[tuple[str, str], ...]
     group: int
     is_used: bool = False
 
@@ -69,7 +70,7 @@ class RecordedTools:
     ) -> None:
         self._normalized = normalized
         self._executions = [
-            _Execution(call, self._key(call.name, call.arguments), group)
+            _Execution(call, tuple(self._keys(call)), group)
             for call, group in zip(calls, asking_calls(calls, model_calls), strict=True)
         ]
 
@@ -130,7 +131,7 @@ class RecordedTools:
 
     def _find(self, name: str, arguments: Any, key: tuple[str, str]) -> _Execution | None:
         unused = [each for each in self._executions if not each.is_used]
-        exact = next((each for each in unused if each.key == key), None)
+        exact = next((each for each in unused if key in each.keys), None)
         if exact is not None or not isinstance(arguments, Mapping):
             return exact
         # Recorded arguments are those that the model asked for. They lack the defaults of the tool,
@@ -147,7 +148,7 @@ class RecordedTools:
         same_name = [each for each in self._executions if each.call.name == name]
         unused = next((each for each in same_name if not each.is_used), None)
         actual = {"name": name, "arguments": arguments}
-        times = sum(each.key == key for each in same_name)
+        times = sum(key in each.keys for each in same_name)
         if unused is not None and not times:
             unused.is_used = True
             return Divergence(
@@ -170,6 +171,11 @@ class RecordedTools:
             actual=actual,
             suggestion="to run tools instead of answering them: --tools run",
         )
+
+    def _keys(self, call: RecordedToolCall) -> Iterator[tuple[str, str]]:
+        yield self._key(call.name, call.arguments)
+        if call.own_arguments is not None:
+            yield self._key(call.name, call.own_arguments)
 
     def _key(self, name: str, arguments: Any) -> tuple[str, str]:
         return name, self._normalized(canonical({} if arguments is None else arguments))

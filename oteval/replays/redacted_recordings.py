@@ -144,6 +144,7 @@ class _Redaction:
         return replace(
             call,
             arguments=self.json(call.arguments),
+            own_arguments=self.json(call.own_arguments),
             result=self.optional(call.result),
             own_result=self.optional(call.own_result),
             returned=self.optional(call.returned),

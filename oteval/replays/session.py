@@ -342,9 +342,15 @@ class _RecordedTools:
         call = self._player.answer_tool(name, arguments)
         if call is None:
             return None
+        if call.function and not self._player.answers_function(name):
+            # A framework runs the tool; the values that its own function returned are not for it.
+            call = replace(call, own_result=None, returned=None, raised=None)
         try:
             return reported_answer(call) or typed_answer(call) or _tool_answer(call)
         except UnrestorableValue as error:
+            if call.function:
+                self._player.answers_as_sent(name)
+                return _tool_answer(replace(call, own_result=None))
             noted = self._player.diverge(unrestorable(call, error))
             return ToolAnswer(error=noted.summary, raised=RuntimeError(noted.summary))
 

@@ -24,11 +24,11 @@ from typing import Any, ClassVar, Protocol
 
 from ..errors import ConfigError
 from ..instrumentation.agent_files import is_agent_file, shown_file
+from ..instrumentation.call_arguments import argument_forms
+from ..instrumentation.exchanged_code import RUN, nested_codes
 from ..instrumentation.hooks import ToolAnswer, current_tool_hook
-from ..jsontext import loads
-from ..serialization import to_jsonable
+from ..instrumentation.tool_functions import ToolFunction, functions_of_tools, named_function
 from .function_results import give_result
-from .tool_functions import RUN, ToolFunction, functions_of_tools, named_function, nested_codes
 
 __all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]
 
@@ -231,7 +231,7 @@ class _TakenFunction:
         self, hook: ToolCallHook, arguments: Mapping[str, Any]
     ) -> tuple[str, dict[str, Any]]:
         """Return the tool and the arguments that a call of the function stands for."""
-        forms = list(_forms(arguments))
+        forms = list(argument_forms(arguments))
         texts = [value for value in arguments.values() if isinstance(value, str)]
         names = [text for text in texts if text in self._names] or list(self._names)
         for form in forms:
@@ -239,22 +239,6 @@ class _TakenFunction:
                 if hook.expects(name, form):
                     return name, form
         return names[0], forms[0]
-
-
-def _forms(arguments: Mapping[str, Any]) -> Iterable[dict[str, Any]]:
-    """Yield the arguments of a call, then those that one of them holds as an object or as JSON."""
-    plain: dict[str, Any] = to_jsonable(dict(arguments))
-    yield plain
-    for value in plain.values():
-        if isinstance(value, dict):
-            yield value
-        elif isinstance(value, str) and value.lstrip()[:1] == "{":
-            try:
-                parsed = loads(value)
-            except ValueError:
-                continue
-            if isinstance(parsed, dict):
-                yield parsed
 
 
 def _data_type(name: str) -> str:

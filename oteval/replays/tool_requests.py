@@ -13,11 +13,9 @@ from typing import Any
 from ..jsontext import loads
 from ..model import Exchange, RecordedModelCall, RecordedRequest, Recording
 from ..reconstruct.apis.event_stream import is_event_stream, read_events
+from ..reconstruct.apis.offered_tools import offered_tools
 
-__all__ = ["ToolResults", "offered_tools", "tools_asked_by", "tools_asked_in"]
-
-# The keys of the tools of a request, in the APIs of models.
-_OFFERS = ("tools", "functions", "toolConfig", "tool_config")
+__all__ = ["ToolResults", "tools_asked_by", "tools_asked_in"]
 
 
 def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
@@ -57,36 +55,6 @@ def tools_asked_in(exchange: Exchange) -> list[str]:
         return []
     values = set(_texts(_response(exchange.response_body)))
     return [name for name in offered if name in values]
-
-
-def offered_tools(request: bytes | RecordedRequest) -> list[str]:
-    """Return the names of the tools that a request offers to a model.
-
-    Args:
-        request: The body of a request, or a request of a known API.
-    """
-    if isinstance(request, RecordedRequest):
-        return list(dict.fromkeys(_names(list(request.tools))))
-    try:
-        body = loads(request)
-    except ValueError:
-        return []
-    offers = [body.get(key) for key in _OFFERS] if isinstance(body, Mapping) else []
-    return list(dict.fromkeys(name for offer in offers for name in _names(offer)))
-
-
-def _names(definitions: Any) -> Iterator[str]:
-    """Yield the names of tools in definitions, without those of their parameters."""
-    if isinstance(definitions, Mapping):
-        name = definitions.get("name")
-        if isinstance(name, str):
-            yield name
-            return
-        for value in definitions.values():
-            yield from _names(value)
-    elif isinstance(definitions, Sequence) and not isinstance(definitions, (str, bytes)):
-        for value in definitions:
-            yield from _names(value)
 
 
 def _response(body: bytes) -> Any:

@@ -17,6 +17,7 @@ from ..jsontext import canonical
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
 from ..patterns import Pattern
 from ..reconstruct.apis import api_of
+from ..reconstruct.apis.offered_tools import offered_tools
 from ..redaction.secrets import SecretRedactor
 from ..wire.recorder import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
@@ -30,7 +31,6 @@ from .replay_result import ReplayResult
 from .request_edits import RequestEdits
 from .tool_gate import ToolGate
 from .tool_ladder import ToolLadder, ToolPolicy
-from .tool_requests import offered_tools
 from .wire_calls import wire_call
 
 __all__ = ["WhatIfPlayer"]

@@ -26,7 +26,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterat
 from contextlib import contextmanager
 from fnmatch import fnmatchcase
 from types import ModuleType
-from typing import Any
+from typing import Any, Protocol
 
 from ..model.recording import Chunk, Exchange
 from ..redaction.known_secrets import PROCESS_SECRETS
@@ -59,13 +59,26 @@ _CHUNK_BYTES = 150  # the memory of a piece, besides its data
 _NO_ROOM = "too many exchanges were waiting to be recorded: the bodies were not kept"
 
 
+class ExchangeWatcher(Protocol):
+    """Sees the exchanges in the threads of the agent, before it gets the end of a response."""
+
+    def requested(self, exchange: OpenExchange) -> None:
+        """Take note of a request that is about to be sent."""
+
+    def answered(self, exchange: OpenExchange) -> None:
+        """Take note of an exchange that has ended."""
+
+
 class ExchangeRecorder(ABC):
     """Sends requests, and hands each exchange to `emit` once it has ended.
 
     Attributes:
         recorded: The number of exchanges that were emitted.
         failures: The number of exchanges that were lost by an error of the recorder.
+        watcher: Sees the exchanges before they are recorded, or None.
     """
+
+    watcher: ExchangeWatcher | None = None
 
     def __init__(self, redactor: SecretRedactor | None = None, max_body: int = MAX_BODY) -> None:
         """Prepare to record.
@@ -170,13 +183,16 @@ class ExchangeRecorder(ABC):
         with self.guarded():
             record()
 
-    def _begin(self, request: Any) -> _OpenExchange | None:
+    def _begin(self, request: Any) -> OpenExchange | None:
         """Return the record of a request; None if it is not to be recorded."""
         with self.guarded():
             if self._is_wanted(request):
                 span, context = self._span_and_context(request)
-                call = _OpenExchange(self, request, self._redactor, self._max_body, context)
+                call = OpenExchange(self, request, self._redactor, self._max_body, context)
                 call.span = span
+                if self.watcher is not None:
+                    with self.guarded():
+                        self.watcher.requested(call)
                 return call
         return None
 
@@ -205,6 +221,7 @@ class WireRecorder(ExchangeRecorder):
         include_hosts: Iterable[str] = (),
         exclude_hosts: Iterable[str] = (),
         worker: RecordingWorker | None = None,
+        watcher: ExchangeWatcher | None = None,
         tracer_provider: Any = None,
     ) -> None:
         """Prepare to record.
@@ -218,6 +235,7 @@ class WireRecorder(ExchangeRecorder):
                 ``localhost:8000``; empty for all.
             exclude_hosts: Globs of hosts not to record.
             worker: Redacts and emits the exchanges; None to do so in the agent's thread.
+            watcher: Sees the exchanges in the agent's thread, before they are recorded.
             tracer_provider: OpenTelemetry's tracer provider; None for the global one.
         """
         from opentelemetry import context, trace
@@ -225,6 +243,7 @@ class WireRecorder(ExchangeRecorder):
 
         super().__init__(redactor, max_body)
         self._worker = worker
+        self.watcher = watcher
         self._context, self._trace = context, trace
         self._tracer = trace.get_tracer("oteval.wire", tracer_provider=tracer_provider)
         self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
@@ -281,11 +300,14 @@ def _matches(names: Sequence[str], globs: Sequence[str]) -> bool:
     return any(fnmatchcase(name, glob) for name in names for glob in globs)
 
 
-class _OpenExchange:
+class OpenExchange:
     """One request and its response, while they are being recorded.
 
     Attributes:
         span: The span that ends with the exchange, or None.
+        method: The method of the request.
+        url: The URL of the request.
+        status: The status of the response; 0 if there is none.
     """
 
     def __init__(
@@ -301,7 +323,7 @@ class _OpenExchange:
         self._context = context
         self._library = library_of(request)
         self._request = request
-        self._method, self._url = request.method, str(request.url)
+        self.method, self.url = request.method, str(request.url)
         self._headers = request.headers.multi_items()
         self._thread = running_thread()
         # Now, so that spans that end meanwhile lose them as well.
@@ -309,7 +331,7 @@ class _OpenExchange:
         self._redactor = redactor
         self._sent = _Body(max_body)
         self._received = _Body(max_body)
-        self._status = 0
+        self.status = 0
         self._response_headers: list[tuple[str, str]] = []
         self._is_decoded = False
         self._stream: Any = None
@@ -322,6 +344,15 @@ class _OpenExchange:
             self._stream = request.stream
             request.stream = _tee(self._library, self._stream, self._sent.add, None)
 
+    def sent_body(self) -> bytes:
+        """Return the body of the request, decoded, as far as it is known."""
+        return self._request_body(_lower_names(self._headers))
+
+    def received_body(self) -> bytes:
+        """Return the body of the response, decoded, as far as it has arrived."""
+        chunks, _ = self._chunks(_lower_names(self._response_headers))
+        return b"".join(chunk.data for chunk in chunks)
+
     def sent(self) -> None:
         """Give the request its stream back: a redirect may send it again."""
         if self._stream is not None:
@@ -330,7 +361,7 @@ class _OpenExchange:
     def answered(self, response: Any) -> None:
         """Watch how the agent reads a response."""
         with self._recorder.guarded():
-            self._status = response.status_code
+            self.status = response.status_code
             self._response_headers = response.headers.multi_items()
             try:
                 content = response.content
@@ -362,6 +393,9 @@ class _OpenExchange:
                 return
             self._is_finished = True
         self._recorder.finished(self)
+        if self._recorder.watcher is not None:
+            with self._recorder.guarded():
+                self._recorder.watcher.answered(self)
         with self._recorder.guarded():
             self._end_span(error)
             end_ns = self._start_ns + time.perf_counter_ns() - self._started
@@ -381,17 +415,17 @@ class _OpenExchange:
     def _end_span(self, error: str) -> None:
         if self.span is None:
             return
-        if self._status:
-            self.span.set_attribute("http.response.status_code", self._status)
-        if error or self._status >= 400:
+        if self.status:
+            self.span.set_attribute("http.response.status_code", self.status)
+        if error or self.status >= 400:
             from opentelemetry.trace import StatusCode
 
-            self.span.set_attribute("error.type", error.partition(":")[0] or str(self._status))
+            self.span.set_attribute("error.type", error.partition(":")[0] or str(self.status))
             self.span.set_status(StatusCode.ERROR)
         self.span.end()
 
     def _exchange(self, error: str, is_complete: bool, end_ns: int) -> Exchange:
-        secrets = request_secrets(self._headers, self._url) | PROCESS_SECRETS.secrets
+        secrets = request_secrets(self._headers, self.url) | PROCESS_SECRETS.secrets
         redactor = self._redactor.with_secrets(secrets | response_secrets(self._response_headers))
         request_headers = recorded_headers(self._headers, redactor)
         sent = self._request_body(request_headers)
@@ -404,12 +438,12 @@ class _OpenExchange:
         kind = response_headers.get("content-type", "")
         pieces = redactor.pieces([chunk.data for chunk in chunks], kind)
         return Exchange(
-            method=self._method,
-            url=redactor.url(self._url),
+            method=self.method,
+            url=redactor.url(self.url),
             request_headers=request_headers,
             has_all_headers=True,
             request_body=request_body,
-            status=self._status,
+            status=self.status,
             response_headers=response_headers,
             chunks=tuple(
                 Chunk(data, chunk.offset_ns)
@@ -435,9 +469,9 @@ class _OpenExchange:
 
     def _was_read(self) -> bool:
         """Return whether a response that was closed early has no more content."""
-        if not self._status:
+        if not self.status:
             return False
-        if self._method == "HEAD" or self._status in (204, 304):
+        if self.method == "HEAD" or self.status in (204, 304):
             return True
         length = dict(self._response_headers).get("content-length", "")
         if length.isdecimal():
@@ -447,7 +481,7 @@ class _OpenExchange:
 
     def _omitted(self) -> str:
         """Return why the exchange cannot be replayed, or ""."""
-        if self._status == 101:
+        if self.status == 101:
             return "the connection was upgraded (status 101); its messages are not recorded"
         if self._has_no_room:
             return _NO_ROOM
@@ -455,6 +489,10 @@ class _OpenExchange:
             if body.is_too_large:
                 return f"the {name} body is larger than max_body ({body.limit} bytes): not kept"
         return ""
+
+
+def _lower_names(headers: Iterable[tuple[str, str]]) -> dict[str, str]:
+    return {name.lower(): value for name, value in headers}
 
 
 class _Body:
@@ -541,7 +579,7 @@ class _Tee:
     """A stream that shows each piece to a function, and the end to a call."""
 
     def __init__(
-        self, stream: Any, receive: Callable[[bytes], None], call: _OpenExchange | None
+        self, stream: Any, receive: Callable[[bytes], None], call: OpenExchange | None
     ) -> None:
         self._stream = stream
         self._receive = receive
@@ -602,7 +640,7 @@ class _AsyncTee(_Tee):
 
 
 def _tee(
-    library: ModuleType, stream: Any, receive: Callable[[bytes], None], call: _OpenExchange | None
+    library: ModuleType, stream: Any, receive: Callable[[bytes], None], call: OpenExchange | None
 ) -> Any:
     """Return a stream of the same kind that is recorded while it is read."""
     bases: list[type[Any]] = []

@@ -1,0 +1,393 @@
+"""Functions whose code object is exchanged, so that oteval sees every call of them.
+
+A hand-written loop calls plain functions: nothing wraps them. If the code object of a function is
+exchanged, every reference to it, in a table, a closure or a partial, leads to the new code. The
+parameters, their defaults and the signature stay. A replay answers such calls with a handler, and
+a recording watches them with an observer; both may do so for one function.
+
+The new code has the own code of the function among its constants. So the function still runs where
+nobody knows of the exchange, such as in another process that got the function by value.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import sys
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import cached_property, partial
+from types import CellType, CodeType, FunctionType
+from typing import Any, Final
+from uuid import uuid4
+from weakref import WeakSet
+
+from .faults import guarded
+from .parameters import Parameters
+
+__all__ = [
+    "GENERATORS",
+    "RUN",
+    "CallHandler",
+    "CallObserver",
+    "Exchange",
+    "answer_call",
+    "answer_coroutine_call",
+    "exchange_function",
+    "exchange_lock",
+    "exchange_nested",
+    "is_copy",
+    "nested_codes",
+    "own_code",
+]
+
+RUN: Final = object()
+"""The return value with which a handler lets the function run."""
+
+CallHandler = Callable[[Callable[..., Any], Mapping[str, Any]], Any]
+"""Answers a call of a function, or returns `RUN`.
+
+It is called with the function as it was, and with the arguments by name.
+"""
+
+CallObserver = Callable[[FunctionType, Mapping[str, Any]], "Callable[..., Any] | None"]
+"""Returns the function to call instead of one, with the same arguments; None for itself."""
+
+GENERATORS = inspect.CO_GENERATOR | inspect.CO_ASYNC_GENERATOR
+"""The flags of functions whose code is not exchanged."""
+
+# A function that calls itself more often gets its own code back: each of its calls takes two more
+# frames of the stack.
+_DEEPEST = 50
+
+
+@dataclass(eq=False)
+class Exchange:
+    """An exchanged code object.
+
+    Attributes:
+        code: The own code of the functions that have it.
+        function: The function as it was; None if a function makes new ones with the code.
+        give_back: Gives the function, or the one that makes it, its own code back.
+        handlers: Answer the calls.
+        observers: Watch the calls that no handler answers.
+    """
+
+    code: CodeType
+    function: FunctionType | None
+    give_back: Callable[[], None]
+    handlers: list[CallHandler] = field(default_factory=list)
+    observers: list[CallObserver] = field(default_factory=list)
+
+    def answered_by(self, handler: CallHandler) -> Callable[[], None]:
+        """Let a handler answer the calls; return the function that undoes it."""
+        return self._with(self.handlers, handler)
+
+    def observed_by(self, observer: CallObserver) -> Callable[[], None]:
+        """Let an observer watch the calls; return the function that undoes it."""
+        return self._with(self.observers, observer)
+
+    def _with(self, listeners: list[Any], listener: Any) -> Callable[[], None]:
+        with exchange_lock:
+            if listener in listeners:
+                return lambda: None
+            listeners.append(listener)
+        return partial(self._without, listeners, listener)
+
+    def _without(self, listeners: list[Any], listener: Any) -> None:
+        with exchange_lock:
+            if listener in listeners:
+                listeners.remove(listener)
+                if not self.handlers and not self.observers:
+                    give_back, self.give_back = self.give_back, lambda: None
+                    give_back()
+
+    def stop_observing(self) -> None:
+        """Let nobody watch the calls any more."""
+        for observer in tuple(self.observers):
+            self._without(self.observers, observer)
+
+    @cached_property
+    def parameters(self) -> Parameters:
+        """The parameters of the function."""
+        return Parameters(self.function or _function_of(self.code, {}, None))
+
+    @cached_property
+    def depth(self) -> threading.local:
+        """How many calls are running in each thread, in the attribute ``value``."""
+        return threading.local()
+
+
+exchange_lock = threading.RLock()
+"""Held from an exchange until it has a handler or an observer: without one, it is undone."""
+
+# Keys of this process: a function that comes from another one by value has the key of that one.
+_prefix = uuid4().hex
+_numbers = itertools.count()
+_exchanges: dict[str, Exchange] = {}
+_keys: dict[CodeType, str] = {}
+_own_codes: dict[CodeType, CodeType] = {}
+# Functions with the own code of others, which belong to oteval.
+_copies: WeakSet[FunctionType] = WeakSet()
+
+
+def own_code(code: CodeType) -> CodeType:
+    """Return the code that a function has when it is not exchanged."""
+    return _own_codes.get(code, code)
+
+
+def is_copy(function: FunctionType) -> bool:
+    """Return whether a function is a copy of oteval's that runs the own code of another one."""
+    return function in _copies
+
+
+def nested_codes(code: CodeType) -> Iterator[CodeType]:
+    """Yield the code of the functions and classes that code defines, at any depth."""
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield constant
+            yield from nested_codes(constant)
+
+
+def exchange_function(function: FunctionType) -> Exchange:
+    """Exchange the code of a function, unless that is done already.
+
+    Args:
+        function: The function.
+
+    Returns:
+        The exchange, to which handlers and observers are added.
+    """
+    with exchange_lock:
+        code = function.__code__
+        if code in _keys:
+            return _exchanges[_keys[code]]
+        key = f"{_prefix}-{next(_numbers)}"
+        stub = _stub_code(code, key)
+
+        def give_back() -> None:
+            _set_code(function, code)
+            del _exchanges[key], _keys[stub], _own_codes[stub]
+
+        exchange = Exchange(code, _copy_of(function), give_back)
+        _exchanges[key], _keys[stub] = exchange, key
+        _set_code(function, stub)
+        return exchange
+
+
+def exchange_nested(owner: FunctionType, code: CodeType) -> Exchange:
+    """Exchange the code of functions that another function makes each time it runs.
+
+    Args:
+        owner: The function that makes them.
+        code: Their own code, which is among the constants of the owner.
+
+    Returns:
+        The exchange.
+    """
+    with exchange_lock:
+        for nested in nested_codes(owner.__code__):
+            if nested in _keys and own_code(nested) == code:
+                return _exchanges[_keys[nested]]
+        key = f"{_prefix}-{next(_numbers)}"
+        stub = _stub_code(code, key)
+        # A function that is made with the stub outlives the exchange, and so does the entry, but
+        # not the function that made it.
+        exchange = Exchange(
+            code,
+            None,
+            # The code of further functions of this owner may have been exchanged meanwhile.
+            lambda: _set_code(owner, _with_nested(owner.__code__, target=stub, replacement=code)),
+        )
+        _exchanges[key], _keys[stub] = exchange, key
+        _own_codes[stub] = code
+        _set_code(owner, _with_nested(owner.__code__, target=code, replacement=stub))
+        return exchange
+
+
+def _set_code(function: FunctionType, code: CodeType) -> None:
+    own = own_code(function.__code__)
+    function.__code__ = code
+    if code != own:
+        _own_codes[code] = own
+
+
+def _with_nested(code: CodeType, *, target: CodeType, replacement: CodeType) -> CodeType:
+    """Return code in which a nested function has other code."""
+    constants = tuple(
+        (
+            replacement
+            if each == target
+            else _with_nested(each, target=target, replacement=replacement)
+        )
+        if isinstance(each, CodeType)
+        else each
+        for each in code.co_consts
+    )
+    return code.replace(co_consts=constants)
+
+
+def _copy_of(function: FunctionType) -> FunctionType:
+    """Return a copy of a function, before its code is exchanged."""
+    copy = FunctionType(
+        function.__code__,
+        function.__globals__,
+        function.__name__,
+        function.__defaults__,
+        function.__closure__,
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    copy.__annotations__ = function.__annotations__
+    copy.__module__, copy.__qualname__ = function.__module__, function.__qualname__
+    copy.__dict__.update(function.__dict__)
+    _copies.add(copy)
+    return copy
+
+
+def _function_of(
+    code: CodeType, global_names: dict[str, Any], cells: tuple[CellType, ...] | None
+) -> FunctionType:
+    """Return a function that runs the own code of one that another function has made."""
+    if cells is None:
+        cells = tuple(CellType() for _ in code.co_freevars)
+    function = FunctionType(code, global_names, code.co_name, None, cells)
+    function.__qualname__ = code.co_qualname
+    _copies.add(function)
+    return function
+
+
+def _stub_code(code: CodeType, key: str) -> CodeType:
+    """Return code with the parameters of other code, which calls `answer_call`."""
+    names = list(code.co_varnames)
+    count = code.co_argcount
+    positional, keyword_only = names[:count], names[count : count + code.co_kwonlyargcount]
+    rest = iter(names[count + code.co_kwonlyargcount :])
+    star = next(rest) if code.co_flags & inspect.CO_VARARGS else ""
+    double_star = next(rest) if code.co_flags & inspect.CO_VARKEYWORDS else ""
+    parameters = [*positional[: code.co_posonlyargcount]]
+    parameters += ["/"] if code.co_posonlyargcount else []
+    parameters += positional[code.co_posonlyargcount :]
+    parameters += [f"*{star}"] if star else ["*"] if keyword_only else []
+    parameters += keyword_only + ([f"**{double_star}"] if double_star else [])
+    values = ", ".join(f"{name!r}: {name}" for name in [*positional, *keyword_only])
+    is_async = bool(code.co_flags & inspect.CO_COROUTINE)
+    define, answer, wait = (
+        ("async def", answer_coroutine_call, "await ") if is_async else ("def", answer_call, "")
+    )
+    # A function of the same variables has their cells, in the same order.
+    variables = ", ".join(code.co_freevars)
+    cells = f"(lambda: ({variables},)).__closure__" if variables else "()"
+    call = f"__oteval_answer({key!r}, {{{values}}}, {star or '()'}, {double_star or '{}'}, {cells})"
+    lines = [
+        f"    {define} stub({', '.join(parameters)}):",
+        f"        from {__name__} import {answer.__name__} as __oteval_answer",
+        f"        return {wait}{call}",
+    ]
+    if variables:
+        lines.insert(0, f"    {' = '.join(code.co_freevars)} = None")
+    module = compile("def enclosing():\n" + "\n".join(lines), code.co_filename, "exec")
+    stub = next(each for each in nested_codes(module) if each.co_name == "stub")
+    return stub.replace(
+        co_name=code.co_name,
+        co_qualname=code.co_qualname,
+        co_firstlineno=code.co_firstlineno,
+        co_consts=(*stub.co_consts, code),
+    )
+
+
+def answer_call(
+    key: str,
+    values: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cells: tuple[CellType, ...],
+) -> Any:
+    """Answer a call of a function whose code was exchanged; its new code calls this.
+
+    Args:
+        key: The exchange.
+        values: The values of its named parameters, in their order.
+        args: Further positional arguments.
+        kwargs: Further keyword arguments.
+        cells: The variables of enclosing functions.
+    """
+    exchange = _exchanges.get(key)
+    if exchange is None:
+        return _call_unknown(values, args, kwargs, cells)()
+    answer, run = _answered(exchange, values, args, kwargs, cells)
+    if answer is not RUN:
+        return answer
+    if exchange.handlers or not exchange.observers:
+        return run()
+    depth = exchange.depth
+    depth.value = getattr(depth, "value", 0) + 1
+    if depth.value > _DEEPEST:
+        exchange.stop_observing()
+    try:
+        return run()
+    finally:
+        depth.value -= 1
+
+
+async def answer_coroutine_call(
+    key: str,
+    values: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cells: tuple[CellType, ...],
+) -> Any:
+    """Answer a call of a coroutine function whose code was exchanged; see `answer_call`."""
+    exchange = _exchanges.get(key)
+    if exchange is None:
+        return await _call_unknown(values, args, kwargs, cells)()
+    answer, run = _answered(exchange, values, args, kwargs, cells)
+    return await run() if answer is RUN else answer
+
+
+def _answered(
+    exchange: Exchange,
+    values: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cells: tuple[CellType, ...],
+) -> tuple[Any, Callable[[], Any]]:
+    """Return the answer of a handler or `RUN`, and a function that runs the original."""
+    function = exchange.function
+    if function is None:
+        function = _function_of(exchange.code, sys._getframe(2).f_globals, cells)
+    positional, keywords = _passed(exchange.code, values, args, kwargs)
+    handlers, observers = tuple(exchange.handlers), tuple(exchange.observers)
+    named = exchange.parameters.bind(positional, keywords) if handlers or observers else {}
+    for handler in handlers:
+        answer = handler(function, named)
+        if answer is not RUN:
+            return answer, function
+    target: Callable[..., Any] = function
+    for observer in observers:
+        with guarded("watching a function of the agent"):
+            target = observer(function, named) or target
+    return RUN, partial(target, *positional, **keywords)
+
+
+def _passed(
+    code: CodeType, values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments with which a function was called, as positional and keyword ones."""
+    items = list(values.items())
+    count = code.co_argcount
+    positional = (*(value for _, value in items[:count]), *args)
+    return positional, {**dict(items[count:]), **kwargs}
+
+
+def _call_unknown(
+    values: dict[str, Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    cells: tuple[CellType, ...],
+) -> Callable[[], Any]:
+    """Return a call of the own code of a function that came from another process."""
+    frame = sys._getframe(2)
+    code: CodeType = frame.f_code.co_consts[-1]
+    positional, keywords = _passed(code, values, args, kwargs)
+    return partial(_function_of(code, frame.f_globals, cells), *positional, **keywords)

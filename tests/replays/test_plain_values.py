@@ -1,0 +1,364 @@
+"""Values of plain functions: a loop that transforms them before it sends them passes unchanged.
+
+Each agent is recorded by ``oteval run`` against a scripted model, and verified with the model
+stopped. Its functions are undecorated; they write a line into a file whenever they really run.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from ..model_server import Body, Reply, completion, serving
+from .recorded import tool_request
+
+pytestmark = pytest.mark.slow
+
+HEAD = """
+import asyncio
+import functools
+import json
+import sys
+from collections import namedtuple
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+
+import httpx2
+
+
+def act(order):
+    with open("acted", "a") as file:
+        file.write(f"{order}\\n")
+"""
+LOOP = """
+URL = Path("url").read_text()
+client = httpx2.Client(verify=False)
+OFFER = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
+
+
+def ask(question):
+    messages = [{"role": "user", "content": question}]
+    while True:
+        body = {"model": "m", "messages": messages, "tools": [OFFER]}
+        reply = client.post(URL + "/chat/completions", json=body).json()
+        message = reply["choices"][0]["message"]
+        messages.append(message)
+        if not message.get("tool_calls"):
+            return message["content"]
+        for call in message["tool_calls"]:
+            content = send(json.loads(call["function"]["arguments"]))
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
+if __name__ == "__main__":
+    print(ask(sys.argv[1]))
+"""
+# The function of the tool, and how the loop makes the text for the model of its result.
+CASES = {
+    "JSON of a wrapper": """
+def refund(order):
+    act(order)
+    return {"order": order, "state": "done"}
+def send(a): return json.dumps({"result": refund(**a)})
+""",
+    "a text in an f-string": """
+def refund(order):
+    act(order)
+    return "12"
+def send(a): return f"Result: {refund(**a)}"
+""",
+    "an index": """
+def refund(order):
+    act(order)
+    return {"state": "done", "secret": order}
+def send(a): return refund(**a)["state"]
+""",
+    "an attribute of a dataclass": """
+@dataclass
+class Refund:
+    order: int
+    amount: Decimal
+def refund(order):
+    act(order)
+    return Refund(order, Decimal("9.90"))
+def send(a): return str(refund(**a).amount)
+""",
+    "an attribute of a pydantic model": """
+import pydantic
+class Refund(pydantic.BaseModel):
+    order: int
+    due: date
+def refund(order):
+    act(order)
+    return Refund(order=order, due=date(2026, 5, 1))
+def send(a): return refund(**a).due.isoformat()
+""",
+    "an attribute of an object": """
+class Refund:
+    def __init__(self, order):
+        self.order = order
+    def line(self):
+        return f"refunded {self.order}"
+def refund(order):
+    act(order)
+    return Refund(order)
+def send(a): return refund(**a).line()
+""",
+    "an exception, reworded": """
+class Refused(Exception):
+    def __init__(self, order, why):
+        super().__init__(order, why)
+        self.why = why
+def refund(order):
+    act(order)
+    raise Refused(order, "too late")
+def send(a):
+    try:
+        return refund(**a)
+    except Refused as error:
+        return f"{type(error).__name__}! {error.why}"
+""",
+    "an exception of another kind than its text": """
+def refund(order):
+    act(order)
+    return {}["order"]
+def send(a):
+    try:
+        return refund(**a)
+    except LookupError as error:
+        return "not found: " + str(error)
+""",
+    "None": """
+def refund(order):
+    act(order)
+def send(a): return "ok" if refund(**a) is None else "not ok"
+""",
+    "a bool": """
+def refund(order):
+    act(order)
+    return True
+def send(a): return "yes" if refund(**a) is True else "no"
+""",
+    "an amount": """
+def refund(order):
+    act(order)
+    return Decimal("19.90")
+def send(a): return str(refund(**a) * 2)
+""",
+    "a date": """
+def refund(order):
+    act(order)
+    return datetime(2026, 5, 1, 12, 30)
+def send(a): return (refund(**a) + timedelta(days=1)).isoformat()
+""",
+    "a list, joined": """
+def refund(order):
+    act(order)
+    return ["checked", "paid"]
+def send(a): return ", ".join(refund(**a))
+""",
+    "a tuple, unpacked": """
+def refund(order):
+    act(order)
+    return order, "done"
+def send(a):
+    order, state = refund(**a)
+    return f"{state}: {order + 1}"
+""",
+    "bytes": """
+def refund(order):
+    act(order)
+    return b"\\x00done"
+def send(a): return refund(**a).hex()
+""",
+    "a set": """
+def refund(order):
+    act(order)
+    return {"b", "a"}
+def send(a): return "|".join(sorted(refund(**a)))
+""",
+    "a coroutine function": """
+async def refund(order):
+    act(order)
+    await asyncio.sleep(0)
+    return SimpleNamespace(state="done")
+def send(a): return asyncio.run(refund(**a)).state
+""",
+    "coroutine functions at the same time": """
+async def refund(order):
+    act(order)
+    await asyncio.sleep(0)
+    return {"state": "done"}
+async def gathered(a):
+    return await asyncio.gather(refund(**a), asyncio.sleep(0, "slept"))
+def send(a): return json.dumps(asyncio.run(gathered(a)))
+""",
+    "a method": """
+class Desk:
+    def __init__(self):
+        self.name = "desk 1"
+    def refund(self, order):
+        act(order)
+        return {"by": self.name}
+desk = Desk()
+def send(a): return "by " + getattr(desk, "refund")(**a)["by"]
+""",
+    "a function in a table": """
+def give_back(order):
+    act(order)
+    return {"state": "done"}
+TOOLS = {"refund": give_back}
+def send(a): return TOOLS["refund"](**a)["state"].upper()
+""",
+    "a partial": """
+def give_back(log, order):
+    act(order)
+    return [log, order]
+TOOLS = {"refund": functools.partial(give_back, "log")}
+def send(a): return "-".join(map(str, TOOLS["refund"](**a)))
+""",
+    "a closure": """
+def made(state):
+    def refund(order):
+        nonlocal state
+        act(order)
+        state += 1
+        return {"state": state}
+    return refund
+refund = made(6)
+def send(a): return str(refund(**a)["state"])
+""",
+    "a closure that each call makes": """
+def made(state):
+    def refund(order):
+        act(order)
+        return {"state": state}
+    return refund
+def send(a): return made("done")(**a)["state"]
+""",
+    "a thread": """
+from concurrent.futures import ThreadPoolExecutor
+def refund(order):
+    act(order)
+    return {"state": "done"}
+def send(a):
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(refund, **a).result()["state"]
+""",
+    "arguments that are converted": """
+def refund(order):
+    act(order)
+    return {"state": "done"}
+def send(a): return refund(str(a["order"]))["state"]
+""",
+    "arguments in one": """
+def refund(arguments):
+    act(arguments["order"])
+    return {"state": "done"}
+def send(a): return refund(a)["state"]
+""",
+    "a module that is imported late": """
+Path("late_tools.py").write_text(
+    "from agent import act\\ndef refund(order):\\n    act(order)\\n    return {'state': 'done'}\\n"
+)
+def send(a):
+    import late_tools
+    return late_tools.refund(**a)["state"]
+""",
+    "a function that calls itself": """
+def refund(order, depth=0):
+    if depth == 400:
+        act(order)
+        return {"depth": depth}
+    return refund(order, depth + 1)
+def send(a): return str(refund(**a)["depth"])
+""",
+}
+CHANGED = {
+    "the transformation": ("json.dumps({", "json.dumps({'changed': 1, "),
+    "the request": ('"model": "m"', '"model": "m2"'),
+    "the order of effects": ("    while True:", "    send({'order': 17})\n    while True:"),
+    "the arguments": ('json.loads(call["function"]["arguments"])', "{'order': 18}"),
+    "a second call": ("content = send", "send({'order': 17}); content = send"),
+}
+
+
+class Shop(NamedTuple):
+    """A folder in which agents are recorded and verified."""
+
+    folder: Path
+
+    def oteval(self, *arguments: str) -> subprocess.CompletedProcess[str]:
+        """Call oteval in the folder."""
+        command = [sys.executable, "-m", "oteval", *arguments]
+        return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
+
+    def recorded(self, code: str, script: Callable[[Body, int], Reply]) -> None:
+        """Record an agent; its server ends."""
+        (self.folder / "agent.py").write_text(code)
+        with serving(script) as server:
+            (self.folder / "url").write_text(server.url)
+            done = self.oteval("run", "--quiet", "--", sys.executable, "agent.py", "Refund 17")
+        assert done.returncode == 0, done.stderr
+        assert "failed; the agent goes on" not in done.stderr
+        assert self.effects() == 1
+        (self.folder / "acted").unlink()
+
+    def verified(self, code: str) -> tuple[int, Any]:
+        """Verify an agent; return the exit status and the row."""
+        (self.folder / "agent.py").write_text(code)
+        command = ("--", sys.executable, "agent.py", "Refund 17")
+        done = self.oteval("replay", "verify", "--json", *command)
+        return done.returncode, json.loads(done.stdout.splitlines()[0])
+
+    def effects(self) -> int:
+        """Return how often the tool has run for real."""
+        acted = self.folder / "acted"
+        return len(acted.read_text().splitlines()) if acted.exists() else 0
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Shop:
+    """An empty folder."""
+    return Shop(tmp_path)
+
+
+def refund_once(body: Body, _number: int) -> Reply:
+    """Ask for a refund, then answer."""
+    if body["messages"][-1]["role"] == "tool":
+        return completion("done")
+    return tool_request(("refund", '{"order": 17}'))
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_an_unchanged_loop_gets_the_values_of_its_functions(shop: Shop, case: str) -> None:
+    """Whatever the loop makes of a result or an exception, the replay passes and nothing acts."""
+    code = HEAD + case + LOOP
+    shop.recorded(code, refund_once)
+
+    status, row = shop.verified(code)
+
+    assert (status, row["status"]) == (0, "passed"), row
+    assert row["tools"]["refund"].endswith(", answered")
+    assert shop.effects() == 0
+
+
+@pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
+def test_a_changed_loop_is_reported(shop: Shop, change: tuple[str, str]) -> None:
+    """The recorded values hide no change of the agent."""
+    code = HEAD + CASES["JSON of a wrapper"] + LOOP
+    shop.recorded(code, refund_once)
+
+    status, row = shop.verified(code.replace(*change))
+
+    assert (status, row["status"]) == (1, "failed"), row
+    assert shop.effects() == 0

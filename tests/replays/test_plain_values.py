@@ -7,9 +7,9 @@ stopped. Its functions are undecorated; they write a line into a file whenever t
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -23,6 +23,7 @@ pytestmark = pytest.mark.slow
 HEAD = """
 import asyncio
 import functools
+import importlib
 import json
 import sys
 from collections import namedtuple
@@ -42,25 +43,28 @@ def act(order):
 LOOP = """
 URL = Path("url").read_text()
 client = httpx2.Client(verify=False)
-OFFER = {"type": "function", "function": {"name": "refund", "parameters": {"type": "object"}}}
 
 
 def ask(question):
+    number = question.split()[-1]
+    case = importlib.import_module(f"case_{number}")
     messages = [{"role": "user", "content": question}]
+    offer = {"type": "function", "function": {"name": f"refund_{number}"}}
     while True:
-        body = {"model": "m", "messages": messages, "tools": [OFFER]}
+        body = {"model": "m", "messages": messages, "tools": [offer]}
         reply = client.post(URL + "/chat/completions", json=body).json()
         message = reply["choices"][0]["message"]
         messages.append(message)
         if not message.get("tool_calls"):
             return message["content"]
         for call in message["tool_calls"]:
-            content = send(json.loads(call["function"]["arguments"]))
+            content = case.send(json.loads(call["function"]["arguments"]))
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
 
 if __name__ == "__main__":
-    print(ask(sys.argv[1]))
+    for question in sys.argv[1:]:
+        print(ask(question))
 """
 # The function of the tool, and how the loop makes the text for the model of its result.
 CASES = {
@@ -266,14 +270,6 @@ def refund(arguments):
     return {"state": "done"}
 def send(a): return refund(a)["state"]
 """,
-    "a module that is imported late": """
-Path("late_tools.py").write_text(
-    "from agent import act\\ndef refund(order):\\n    act(order)\\n    return {'state': 'done'}\\n"
-)
-def send(a):
-    import late_tools
-    return late_tools.refund(**a)["state"]
-""",
     "a function that calls itself": """
 def refund(order, depth=0):
     if depth == 400:
@@ -283,82 +279,112 @@ def refund(order, depth=0):
 def send(a): return str(refund(**a)["depth"])
 """,
 }
+NUMBERS = {name: number for number, name in enumerate(CASES)}
+# Changes of the first agent, and of the loop that all of them have.
 CHANGED = {
-    "the transformation": ("json.dumps({", "json.dumps({'changed': 1, "),
-    "the request": ('"model": "m"', '"model": "m2"'),
-    "the order of effects": ("    while True:", "    send({'order': 17})\n    while True:"),
-    "the arguments": ('json.loads(call["function"]["arguments"])', "{'order': 18}"),
-    "a second call": ("content = send", "send({'order': 17}); content = send"),
+    "the transformation": ("case_0.py", "json.dumps({", "json.dumps({'changed': 1, "),
+    "the request": ("agent.py", '"model": "m"', '"model": "m2"'),
+    "an effect before it is asked for": (
+        "agent.py",
+        "    while True:",
+        "    case.send({'order': 17})\n    while True:",
+    ),
+    "the arguments": ("agent.py", 'json.loads(call["function"]["arguments"])', "{'order': 18}"),
+    "a second call": ("agent.py", "content = case", "case.send({'order': 17}); content = case"),
 }
 
 
 class Shop(NamedTuple):
-    """A folder in which agents are recorded and verified."""
+    """A folder in which the agents are recorded and verified."""
 
     folder: Path
+
+    def write(self, file: str, old: str = "", new: str = "") -> None:
+        """Write the agents' modules, with a change in one of them."""
+        modules = {"agent.py": HEAD + LOOP}
+        for name, number in NUMBERS.items():
+            code = re.sub(r"\brefund\b", f"refund_{number}", CASES[name])
+            modules[f"case_{number}.py"] = HEAD + code
+        for name, code in modules.items():
+            (self.folder / name).write_text(code.replace(old, new) if name == file else code)
 
     def oteval(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Call oteval in the folder."""
         command = [sys.executable, "-m", "oteval", *arguments]
         return subprocess.run(command, cwd=self.folder, capture_output=True, text=True, check=False)
 
-    def recorded(self, code: str, script: Callable[[Body, int], Reply]) -> None:
-        """Record an agent; its server ends."""
-        (self.folder / "agent.py").write_text(code)
-        with serving(script) as server:
-            (self.folder / "url").write_text(server.url)
-            done = self.oteval("run", "--quiet", "--", sys.executable, "agent.py", "Refund 17")
-        assert done.returncode == 0, done.stderr
-        assert "failed; the agent goes on" not in done.stderr
-        assert self.effects() == 1
-        (self.folder / "acted").unlink()
+    def verified(self, *sessions: str) -> tuple[int, list[Any]]:
+        """Verify sessions; return the exit status and the rows."""
+        done = self.oteval("replay", "verify", "--json", "--target", "agent:ask", *sessions)
+        assert done.stdout, done.stderr
+        return done.returncode, [json.loads(line) for line in done.stdout.splitlines()]
 
-    def verified(self, code: str) -> tuple[int, Any]:
-        """Verify an agent; return the exit status and the row."""
-        (self.folder / "agent.py").write_text(code)
-        command = ("--", sys.executable, "agent.py", "Refund 17")
-        done = self.oteval("replay", "verify", "--json", *command)
-        return done.returncode, json.loads(done.stdout.splitlines()[0])
-
-    def effects(self) -> int:
-        """Return how often the tool has run for real."""
+    def effects(self) -> list[str]:
+        """Return the orders for which a tool has run for real, and forget them."""
         acted = self.folder / "acted"
-        return len(acted.read_text().splitlines()) if acted.exists() else 0
+        orders = acted.read_text().split() if acted.exists() else []
+        acted.unlink(missing_ok=True)
+        return orders
 
 
-@pytest.fixture
-def shop(tmp_path: Path) -> Shop:
-    """An empty folder."""
-    return Shop(tmp_path)
+class Verified(NamedTuple):
+    """The agents after they were recorded and verified unchanged.
+
+    Attributes:
+        shop: The folder.
+        rows: The rows of the verification, by the names of the cases.
+        effects: The effects of the verification.
+    """
+
+    shop: Shop
+    rows: dict[str, Any]
+    effects: list[str]
 
 
 def refund_once(body: Body, _number: int) -> Reply:
     """Ask for a refund, then answer."""
     if body["messages"][-1]["role"] == "tool":
         return completion("done")
-    return tool_request(("refund", '{"order": 17}'))
+    name = body["tools"][0]["function"]["name"]
+    return tool_request((name, '{"order": 17}'), call_id=name)
 
 
-@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_an_unchanged_loop_gets_the_values_of_its_functions(shop: Shop, case: str) -> None:
-    """Whatever the loop makes of a result or an exception, the replay passes and nothing acts."""
-    code = HEAD + case + LOOP
-    shop.recorded(code, refund_once)
+@pytest.fixture(scope="module")
+def verified(tmp_path_factory: pytest.TempPathFactory) -> Verified:
+    """All agents, recorded by one command and verified by another; the server has ended."""
+    shop = Shop(tmp_path_factory.mktemp("shop"))
+    shop.write("")
+    questions = [f"Refund 17 by {number}" for number in NUMBERS.values()]
+    with serving(refund_once) as server:
+        (shop.folder / "url").write_text(server.url)
+        done = shop.oteval("run", "--quiet", "--", sys.executable, "agent.py", *questions)
+    assert done.returncode == 0, done.stderr
+    assert "the agent goes on" not in done.stderr
+    assert shop.effects() == ["17"] * len(CASES)
+    _, rows = shop.verified()
+    return Verified(shop, dict(zip(CASES, rows, strict=True)), shop.effects())
 
-    status, row = shop.verified(code)
 
-    assert (status, row["status"]) == (0, "passed"), row
-    assert row["tools"]["refund"].endswith(", answered")
-    assert shop.effects() == 0
+@pytest.mark.parametrize("name", CASES)
+def test_an_unchanged_loop_gets_the_values_of_its_functions(verified: Verified, name: str) -> None:
+    """Whatever the loop makes of a result or an exception, the replay passes."""
+    row = verified.rows[name]
+
+    assert row["status"] == "passed", row
+    assert row["tools"][f"refund_{NUMBERS[name]}"].endswith(", answered")
+
+
+def test_no_function_acts_in_a_replay(verified: Verified) -> None:
+    """The functions are answered, and none of them runs."""
+    assert verified.effects == []
 
 
 @pytest.mark.parametrize("change", CHANGED.values(), ids=CHANGED)
-def test_a_changed_loop_is_reported(shop: Shop, change: tuple[str, str]) -> None:
+def test_a_changed_loop_is_reported(verified: Verified, change: tuple[str, str, str]) -> None:
     """The recorded values hide no change of the agent."""
-    code = HEAD + CASES["JSON of a wrapper"] + LOOP
-    shop.recorded(code, refund_once)
+    verified.shop.write(*change)
 
-    status, row = shop.verified(code.replace(*change))
+    status, rows = verified.shop.verified(verified.rows["JSON of a wrapper"]["session"])
 
-    assert (status, row["status"]) == (1, "failed"), row
-    assert shop.effects() == 0
+    assert (status, rows[0]["status"]) == (1, "diverged"), rows
+    assert verified.shop.effects() == []

@@ -1,8 +1,9 @@
 """Call a function when a module has been imported, without importing it.
 
 A hook is a finder on ``sys.meta_path``. It lets the other finders find the module, and changes the
-loader of this one import so that the function is called once the module has run. For a module that
-is loaded already, the function is called at once.
+loader of this one import so that the function is called once the module has run. `ImportHook` does
+so for modules whose names are known, and at once for those that are loaded already. `ModuleWatch`
+does it for all modules that have certain code.
 """
 
 from __future__ import annotations
@@ -10,11 +11,12 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Callable, Collection, Sequence
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from contextlib import suppress
+from importlib.machinery import ModuleSpec, SourceFileLoader
+from types import CodeType, ModuleType
 from typing import Any
 
-__all__ = ["ImportHook"]
+__all__ = ["ImportHook", "ModuleWatch"]
 
 
 class ImportHook:
@@ -62,29 +64,83 @@ class ImportHook:
         """Return the spec of a watched module as the other finders give it."""
         if name not in self._names:
             return None
-        # Only later finders: another hook for the same module would ask this one again.
-        finders = list(sys.meta_path)
-        for finder in finders[finders.index(self) + 1 if self in finders else 0 :]:
-            find = getattr(finder, "find_spec", None)
-            spec: ModuleSpec | None = (
-                find(name, path, target) if finder is not self and find else None
-            )
-            if spec is not None:
-                self._watch(spec)
-                return spec
-        return None
+        spec = _later_spec(self, name, path, target)
+        if spec is not None:
+            _report(spec, self._call)
+        return spec
 
-    def _watch(self, spec: ModuleSpec) -> None:
-        """Let the loader of a spec report the module after it has run."""
-        loader: Any = spec.loader
-        execute = getattr(loader, "exec_module", None)
-        if execute is None:
-            return
 
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            if module.__name__ == spec.name:
-                vars(loader).pop("exec_module", None)
-                self._call(module)
+class ModuleWatch:
+    """Calls a function after each import of a module that is written in Python and is watched.
 
-        loader.exec_module = exec_module
+    Args:
+        is_watched: Whether a module is watched, by its code.
+        imported: The function. Exceptions that it raises end the import.
+    """
+
+    def __init__(
+        self,
+        is_watched: Callable[[CodeType], bool],
+        imported: Callable[[ModuleType], None],
+    ) -> None:
+        self._is_watched = is_watched
+        self._imported = imported
+
+    def install(self) -> None:
+        """Watch the imports from now on."""
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+    def remove(self) -> None:
+        """Watch imports no longer."""
+        with suppress(ValueError):
+            sys.meta_path.remove(self)
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Return the spec of a watched module as the other finders give it."""
+        spec = _later_spec(self, name, path, target)
+        # Of other loaders, one may load several modules.
+        if spec is None or type(spec.loader) is not SourceFileLoader:
+            return None
+        try:
+            code = spec.loader.get_code(name)
+        except (ImportError, OSError, SyntaxError, ValueError):
+            return None
+        if code is None or not self._is_watched(code):
+            return None
+        _report(spec, self._imported)
+        return spec
+
+
+def _later_spec(
+    finder: object, name: str, path: Sequence[str] | None, target: ModuleType | None
+) -> ModuleSpec | None:
+    """Return the spec that the finders after one find.
+
+    Another hook for the same module would ask this one again.
+    """
+    finders = list(sys.meta_path)
+    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
+        find = getattr(other, "find_spec", None)
+        spec: ModuleSpec | None = find(name, path, target) if other is not finder and find else None
+        if spec is not None:
+            return spec
+    return None
+
+
+def _report(spec: ModuleSpec, imported: Callable[[ModuleType], None]) -> None:
+    """Let the loader of a spec report the module after it has run."""
+    loader: Any = spec.loader
+    execute = getattr(loader, "exec_module", None)
+    if execute is None:
+        return
+
+    def exec_module(module: ModuleType) -> None:
+        execute(module)
+        if module.__name__ == spec.name:
+            vars(loader).pop("exec_module", None)
+            imported(module)
+
+    loader.exec_module = exec_module

@@ -26,6 +26,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from .agent_files import is_agent_file, shown_file
+from .class_kinds import main_module
 from .exchanged_code import (
     GENERATORS,
     CallHandler,
@@ -39,7 +40,7 @@ from .exchanged_code import (
     own_code,
 )
 
-__all__ = ["ToolFunction", "functions_of_tools", "named_function"]
+__all__ = ["ToolFunction", "functions_of_tools", "has_function_of", "named_function"]
 
 _scanning = threading.Lock()
 # How often it is looked for a function that is the only one of its tool.
@@ -79,6 +80,8 @@ class ToolFunction:
     def path(self) -> str:
         """Its import path, as ``shop:Desk.refund``."""
         module = self.instances[0].__module__ if self.instances else self.owners[0].__module__
+        if module == "__main__":
+            module = main_module()
         return f"{module}:{self.code.co_qualname.replace('.<locals>', '')}"
 
     @property
@@ -177,6 +180,31 @@ def functions_of_tools(
     return functions
 
 
+def has_function_of(names: Collection[str], code: CodeType) -> bool:
+    """Return whether the code of a module may define the function of a tool, or a table with it.
+
+    Args:
+        names: The names of the tools.
+        code: The code.
+    """
+    if not is_agent_file(code.co_filename):
+        return False
+    return any(
+        part.co_name in names
+        or any(type(text) is str and text in names for text in _texts_of(part))
+        for part in (code, *nested_codes(code))
+    )
+
+
+def _texts_of(code: CodeType) -> Iterator[object]:
+    """Yield the constants of code, and those in its tuples, as the keys of a table are."""
+    for constant in code.co_consts:
+        if type(constant) is tuple:
+            yield from constant
+        else:
+            yield constant
+
+
 def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
     candidates = _Candidates(names)
     for item in gc.get_objects():
@@ -250,7 +278,11 @@ def named_function(path: str) -> ToolFunction:
     if not separator or not module_name or not qualname:
         raise ConfigError(f"tool {path!r}: name a function as module:function")
     try:
-        value: Any = importlib.import_module(module_name)
+        value: Any = (
+            sys.modules["__main__"]
+            if module_name == main_module()
+            else importlib.import_module(module_name)
+        )
     except ImportError as error:
         raise ConfigError(f"tool {path!r}: {module_name} cannot be imported: {error}") from error
     for part in qualname.split("."):

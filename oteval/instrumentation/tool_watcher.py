@@ -21,10 +21,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType, FunctionType
+from types import FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
+from ..import_hook import ModuleWatch
 from ..jsontext import loads
 from ..reconstruct.apis import api_of
 from ..reconstruct.apis.offered_tools import offered_tools
@@ -32,11 +33,12 @@ from .agent_files import installed_package, is_agent_file
 from .call_arguments import is_asked_call
 from .context import HAS_API, take_call_id
 from .conventions import TOOL_FUNCTION
+from .faults import guarded
 from .function_wrappers import with_invocation
 from .hooks import current_tool_hook
 from .parameters import Parameters
 from .provider_messages import arguments_of
-from .tool_functions import ToolFunction, functions_of_tools
+from .tool_functions import ToolFunction, functions_of_tools, has_function_of
 from .tool_spans import ToolRecorder
 
 if TYPE_CHECKING:
@@ -102,6 +104,11 @@ class ToolWatcher:
         self._asked: deque[_AskedCall] = deque(maxlen=_MOST_ASKED)
         self._open: dict[int, _OpenAnswer] = {}
         self._is_closed = False
+        # The tools that a model has asked for, and that no function of the agent runs yet.
+        self._wanted: set[str] = set()
+        self._imports = ModuleWatch(
+            lambda code: has_function_of(self._wanted, code), self._imported
+        )
         os.register_at_fork(after_in_child=self._renew)
 
     def _renew(self) -> None:
@@ -110,6 +117,7 @@ class ToolWatcher:
     def close(self) -> None:
         """Watch no function any more."""
         self._is_closed = True
+        self._imports.remove()
         with self._searching:
             self._undo.close()
         self._asked.clear()
@@ -143,11 +151,21 @@ class ToolWatcher:
         answer.size = len(body)
         calls = list(_calls_in(answer.exchange, body))
         if is_whole:
-            self._search({call.name for call in calls})
+            names = {call.name for call in calls}
+            self._search(names)
+            if not names <= self._listeners.keys():
+                self._wanted |= names - self._listeners.keys()
+                self._imports.install()
         else:
             calls = [call for call in calls if isinstance(call.arguments, Mapping)]
         new, answer.noted = calls[answer.noted :], max(answer.noted, len(calls))
-        self._asked.extend(call for call in new if call.name in self._listeners)
+        self._asked.extend(new)
+
+    def _imported(self, _module: ModuleType) -> None:
+        """Look for functions again, after a module that may have some was imported."""
+        with guarded("looking for the functions of tools"):
+            self._search(self._wanted)
+            self._wanted -= self._listeners.keys()
 
     def _search(self, names: Iterable[str]) -> None:
         """Watch the functions of tools, unless they are watched already.

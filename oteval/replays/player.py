@@ -15,12 +15,14 @@ A **miss** is a request that the recording does not have. By ``miss``:
 from __future__ import annotations
 
 import threading
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import CodeType
 from typing import Any, Literal, get_args
 
 from ..errors import ConfigError, ReplayUnguarded
+from ..instrumentation.tool_functions import has_function_of
 from ..model import (
     Exchange,
     RecordedModelCall,
@@ -129,8 +131,12 @@ class Player:
         self._unguarded: dict[str, None] = {}
         self._stopped = ""
         self._gate = gate
+        self._recorded_names = {
+            name for call in recording.model_calls for name in tools_asked_by(call, recording)
+        }
         if gate is not None:
             gate.expect_arguments(call.name for call in recording.tool_calls if call.arguments)
+            gate.expect_functions(_only_functions(recording.tool_calls))
         self._results = ToolResults()
         self._flagged = self._live = 0
         self._is_forked = self._is_child = False
@@ -341,10 +347,16 @@ class Player:
     def take_over_all(self) -> None:
         """Take over the functions of all tools that the recording asks for, as far as possible."""
         if self._gate is not None:
-            calls = self.recording.model_calls
-            self._gate.open_to(
-                name for call in calls for name in tools_asked_by(call, self.recording)
-            )
+            self._gate.open_to(self._recorded_names)
+
+    def may_define_tool(self, code: CodeType) -> bool:
+        """Return whether code may define a function of a tool that nobody answers yet.
+
+        Args:
+            code: The code of a module that is about to be imported.
+        """
+        tools = self._gate.tools if self._gate is not None else {}
+        return has_function_of(self._recorded_names - tools.keys(), code)
 
     def unguarded(self, reason: str) -> None:
         """Note an action that the replay can neither answer nor stop."""
@@ -606,6 +618,14 @@ def _with_asked_tools(recording: Recording) -> Recording:
     asked = asked_executions(recording.tool_calls, conversation)
     known = tuple(call for call in asked if call.result is not None)
     return replace(recording, tool_calls=(*recording.tool_calls, *known)) if known else recording
+
+
+def _only_functions(calls: Iterable[RecordedToolCall]) -> dict[str, str]:
+    """Return the functions of tools that the same function ran each time, by tool."""
+    paths: defaultdict[str, set[str]] = defaultdict(set)
+    for call in calls:
+        paths[call.name].add(call.function)
+    return {name: min(each) for name, each in paths.items() if len(each) == 1 and min(each)}
 
 
 def _check(miss: str, tools: str, *, allow_live: bool) -> None:

@@ -27,6 +27,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from ..errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
+from ..import_hook import ModuleWatch
 from ..instrumentation.hooks import (
     AgentEnd,
     ToolAnswer,
@@ -227,6 +228,11 @@ class ReplaySession:
             undo.callback(self._open.work.when_ended, guards.pop_all().close)
         undo.enter_context(_tools_answered(self._open, self.answers))
         undo.enter_context(opened(self._open))
+        player = self.player
+        # A module may call a tool that it defines before a model has asked for it.
+        watch = ModuleWatch(player.may_define_tool, lambda _module: player.take_over_all())
+        watch.install()
+        undo.callback(watch.remove)
         if self._freeze:
             session, start_ns = self.recording.session, _start_of(self.recording)
             sources = freeze(self._freeze, session=session, start_ns=start_ns)

@@ -75,6 +75,7 @@ class ToolGate:
         self._functions = dict(functions or {})
         self._runs_all = runs_all
         self._with_arguments: frozenset[str] = frozenset()
+        self._recorded_functions: dict[str, str] = {}
         self._lock = threading.RLock()
         self._taken: list[_TakenFunction] = []
         self._taken_names: set[str] = set()
@@ -83,6 +84,10 @@ class ToolGate:
     def expect_arguments(self, names: Iterable[str]) -> None:
         """Say which tools are called with arguments: no function without parameters runs one."""
         self._with_arguments = frozenset(names)
+
+    def expect_functions(self, functions: Mapping[str, str]) -> None:
+        """Say which functions ran the tools in the recording, as ``module:function`` by tool."""
+        self._recorded_functions = dict(functions)
 
     def runs(self, name: str) -> bool:
         """Return whether the user lets a tool run."""
@@ -155,6 +160,7 @@ class ToolGate:
                 if not function.is_declaration
                 and (function.takes_arguments or name not in self._with_arguments)
             ]
+            candidates = self._as_recorded(name, candidates)
             # Functions that are yet to be made are taken over beside the one that exists.
             existing = [function for function in candidates if function.instances]
             if len(candidates) == 1 or len(existing) == 1:
@@ -166,6 +172,19 @@ class ToolGate:
             else:
                 problems.append(_refusal(name, candidates))
         return problems
+
+    def _as_recorded(self, name: str, candidates: list[ToolFunction]) -> list[ToolFunction]:
+        """Return the function that ran a tool in the recording, or all if that is not known."""
+        path = self._recorded_functions.get(name)
+        if path is None:
+            return candidates
+        same = [function for function in candidates if function.path == path]
+        if same:
+            return same
+        try:  # its module may be imported only when the tool is called
+            return [named_function(path)]
+        except ConfigError:
+            return candidates
 
     def _take(self, name: str, function: ToolFunction) -> str:
         """Take a function over for a tool, and return why that is not possible, or ""."""

@@ -270,6 +270,13 @@ def refund(arguments):
     return {"state": "done"}
 def send(a): return refund(a)["state"]
 """,
+    "a module that is imported late": """
+LATE = "from case_NUMBER import act\\ndef refund(order): return act(order) or {'state': 'done'}\\n"
+Path("late_NUMBER.py").write_text(LATE)
+def send(a):
+    import late_NUMBER
+    return late_NUMBER.refund(**a)["state"]
+""",
     "a function that calls itself": """
 def refund(order, depth=0):
     if depth == 400:
@@ -304,7 +311,7 @@ class Shop(NamedTuple):
         modules = {"agent.py": HEAD + LOOP}
         for name, number in NUMBERS.items():
             code = re.sub(r"\brefund\b", f"refund_{number}", CASES[name])
-            modules[f"case_{number}.py"] = HEAD + code
+            modules[f"case_{number}.py"] = HEAD + code.replace("NUMBER", str(number))
         for name, code in modules.items():
             (self.folder / name).write_text(code.replace(old, new) if name == file else code)
 

@@ -15,6 +15,7 @@ import functools
 import gc
 import importlib
 import inspect
+import itertools
 import sys
 import threading
 from bisect import bisect_right
@@ -25,7 +26,7 @@ from types import CodeType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from ..errors import ConfigError
-from .agent_files import is_agent_file, shown_file
+from .agent_files import is_agent_file, is_agent_module, shown_file
 from .class_kinds import main_module
 from .exchanged_code import (
     GENERATORS,
@@ -207,7 +208,7 @@ def _texts_of(code: CodeType) -> Iterator[object]:
 
 def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
     candidates = _Candidates(names)
-    for item in gc.get_objects():
+    for item in itertools.chain(gc.get_objects(), _frozen_objects()):
         if type(item) is FunctionType:
             candidates.add_function(item)
         elif issubclass(type(item), dict) and type(item).__getitem__ is dict.__getitem__:
@@ -215,11 +216,28 @@ def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
     return {name: candidates.of(name) for name in names}
 
 
+def _frozen_objects() -> Iterator[object]:
+    """Yield the functions and tables of the agent's modules, if the collector does not know all.
+
+    A server may have called ``gc.freeze`` before it forked its workers.
+    """
+    if not gc.get_freeze_count():
+        return
+    for name, module in list(sys.modules.items()):
+        if not is_agent_module(name):
+            continue
+        for value in (vars(module), *list(vars(module).values())):
+            yield value
+            if isinstance(value, type):
+                yield from filter(None, map(_function_in, list(vars(value).values())))
+
+
 class _Candidates:
     """Collects the functions of tools from the objects of the process."""
 
     def __init__(self, names: frozenset[str]) -> None:
         self._names = names
+        self._seen: set[int] = set()
         self._by_code: dict[str, dict[CodeType, ToolFunction]] = {name: {} for name in names}
         # The functions in tables: these objects only, since others may share their code.
         self._in_tables: dict[str, dict[int, ToolFunction]] = {name: {} for name in names}
@@ -227,8 +245,9 @@ class _Candidates:
     def add_function(self, function: FunctionType) -> None:
         """Take note of a function, and of those that it defines when it runs."""
         code = own_code(function.__code__)
-        if not is_agent_file(code.co_filename) or is_copy(function):
+        if id(function) in self._seen or not is_agent_file(code.co_filename) or is_copy(function):
             return
+        self._seen.add(id(function))
         if code.co_name in self._names:
             self._named(code).instances.append(function)
         for nested in nested_codes(code):

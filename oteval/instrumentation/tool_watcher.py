@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import partial
-from types import FrameType, FunctionType, ModuleType
+from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from ..errors import InputError
@@ -59,6 +59,7 @@ _PASSING = frozenset(
 _TOOL_NAMES = ("gen_ai.tool.name", "tool.name", "traceloop.entity.name", "tool_call.function.name")
 _MOST_ASKED = 512
 _MOST_OPEN = 64
+_MOST_OFFERS, _LONGEST_OFFER = 64, 1 << 20
 _MOST_SEARCHES = 8
 # From a call of the watcher to the caller of the function: through `answer_call` and the new code.
 _FRAMES_TO_CALLER = 4
@@ -99,7 +100,9 @@ class ToolWatcher:
         # How many modules were loaded whenever the functions of a tool were looked for.
         self._searched: defaultdict[str, set[int]] = defaultdict(set)
         self._listeners: dict[str, Callable[..., Any]] = {}
-        self._paths: dict[int, str] = {}
+        self._parameters: dict[CodeType, Parameters] = {}
+        # The tools of requests, by the last part of their bodies: it takes time to parse them.
+        self._offers: dict[bytes, list[str]] = {}
         # Changed by single steps, which need no lock: calls come from many threads.
         self._asked: deque[_AskedCall] = deque(maxlen=_MOST_ASKED)
         self._open: dict[int, _OpenAnswer] = {}
@@ -127,14 +130,27 @@ class ToolWatcher:
         """Take note of a request that is about to be sent."""
         if self._is_closed or exchange.method != "POST":
             return
-        body = exchange.sent_body()
-        if any(text in body for text in _OFFERS):
-            names = offered_tools(body)
+        names = self._offered(exchange.sent_body())
+        if names:
             self._search(names)
             if self._listeners.keys() & set(names):
                 while len(self._open) >= _MOST_OPEN:
                     self._open.pop(next(iter(self._open)), None)
                 self._open[id(exchange)] = _OpenAnswer(exchange)
+
+    def _offered(self, body: bytes) -> list[str]:
+        """Return the names of the tools that a request offers."""
+        starts = [start for text in _OFFERS if (start := body.find(text)) >= 0]
+        if not starts:
+            return []
+        offer = body[min(starts) :]
+        names = self._offers.get(offer)
+        if names is None:
+            names = offered_tools(body)
+            if len(self._offers) >= _MOST_OFFERS or len(offer) > _LONGEST_OFFER:
+                self._offers.clear()
+            self._offers[offer] = names
+        return names
 
     def answered(self, exchange: OpenExchange) -> None:
         """Take note of a response that has arrived."""
@@ -204,10 +220,13 @@ class ToolWatcher:
         call = self._take(name, arguments)
         if call is None:
             return None
+        parameters = self._parameters.get(function.__code__)
+        if parameters is None:
+            parameters = self._parameters[function.__code__] = Parameters(function)
         recorder = ToolRecorder(
             name=name,
             description="",
-            parameters=Parameters(function),
+            parameters=parameters,
             function=function,
             attributes={TOOL_FUNCTION: path},
         )

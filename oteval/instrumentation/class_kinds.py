@@ -33,7 +33,6 @@ _BASES = (str, int, float, bytes, list, dict, set, frozenset, tuple)
 _MOST_CAUSES = 8
 
 
-@functools.cache
 def main_module() -> str:
     """Return the name under which other programs import the module that this one runs."""
     main = sys.modules.get("__main__")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import Context, copy_context
 from typing import Any
 
 from ..errors import ReplayDiverged
@@ -65,6 +66,7 @@ class ToolRecorder:
         *,
         hook: ToolHook | None = None,
         call_id: str = "",
+        is_current: bool = True,
     ) -> Invocation | None:
         """Start the span of a call; None if nothing records it and there is no hook.
 
@@ -73,6 +75,7 @@ class ToolRecorder:
             kwargs: The named arguments.
             hook: The hook of a replay, which answers the call or observes it.
             call_id: The id of the model's call, or "".
+            is_current: Whether spans that begin in the function are below this one.
         """
         attributes = {**self._start, THREAD: running_thread()}
         if call_id:
@@ -93,7 +96,9 @@ class ToolRecorder:
         if hook is not None:
             with guarded("reading the arguments of a tool for a replay"):
                 arguments = plain(self.parameters.bind(args, kwargs))
-        return _ToolInvocation(self, scope, hook, arguments, has_content=has_content)
+        return _ToolInvocation(
+            self, scope, hook, arguments, has_content=has_content, is_current=is_current
+        )
 
 
 class _ToolInvocation(Invocation):
@@ -104,6 +109,7 @@ class _ToolInvocation(Invocation):
         "_has_content",
         "_hook",
         "_is_asked",
+        "_is_current",
         "_is_run",
         "_recorder",
         "_start_ns",
@@ -117,15 +123,26 @@ class _ToolInvocation(Invocation):
         arguments: dict[str, Any],
         *,
         has_content: bool,
+        is_current: bool,
     ) -> None:
         super().__init__(scope)
         self._has_content = has_content
+        self._is_current = is_current
         self._recorder = recorder
         self._hook = hook
         self._arguments = arguments
         self._is_asked = False
         self._is_run = False
         self._start_ns = 0
+
+    def __enter__(self) -> None:
+        """Make the span current, unless it is to stay beside others."""
+        if self._is_current:
+            super().__enter__()
+
+    def separate_context(self) -> Context:
+        """Return the context in which the steps of a generator run."""
+        return super().separate_context() if self._is_current else copy_context()
 
     def answer(self) -> ToolAnswer | None:
         """Return the answer of a replay, or None to run the tool."""

@@ -215,7 +215,10 @@ class ToolWatcher:
         """Return a function that also records the call; None if nobody has asked for it."""
         if not (self._asked or self._open) or current_tool_hook() is not None:
             return None
-        if _is_in_span_of(name) or not _is_called_by_agent(sys._getframe(_FRAMES_TO_CALLER)):
+        span = _current_span()
+        if span is None or _is_span_of(span, name):
+            return None
+        if not _is_called_by_agent(sys._getframe(_FRAMES_TO_CALLER)):
             return None
         call = self._take(name, arguments)
         if call is None:
@@ -230,10 +233,13 @@ class ToolWatcher:
             function=function,
             attributes={TOOL_FUNCTION: path},
         )
-        call_id = take_call_id(name) or call.id
-        return with_invocation(
-            function, lambda args, kwargs: recorder.started(args, kwargs, call_id=call_id)
+        begin = partial(
+            recorder.started,
+            call_id=take_call_id(name) or call.id,
+            # In a loop without a span of its own, what a tool does stays in traces of its own.
+            is_current=span.get_span_context().is_valid,
         )
+        return with_invocation(function, begin)
 
     def _take(self, name: str, arguments: Mapping[str, Any]) -> _AskedCall | None:
         """Return the call of a model that a call of a function is, and use it up; or None."""
@@ -290,13 +296,18 @@ def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[_Ask
             waiting.extend(reversed(list(value.values())))
 
 
-def _is_in_span_of(name: str) -> bool:
-    """Return whether the current span already records the tool."""
+def _current_span() -> Any:
+    """Return the current span, which may record nothing; None without OpenTelemetry."""
     if not HAS_API:
-        return True
+        return None
     from opentelemetry import trace
 
-    attributes = getattr(trace.get_current_span(), "attributes", None) or {}
+    return trace.get_current_span()
+
+
+def _is_span_of(span: Any, name: str) -> bool:
+    """Return whether a span records a tool."""
+    attributes = getattr(span, "attributes", None) or {}
     return any(attributes.get(key) == name for key in _TOOL_NAMES)
 
 

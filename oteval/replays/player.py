@@ -347,7 +347,7 @@ class Player:
     def take_over_all(self) -> None:
         """Take over the functions of all tools that the recording asks for, as far as possible."""
         if self._gate is not None:
-            self._gate.open_to(self._recorded_names)
+            self._gate.open_to(self._recorded_names, is_asked=False)
 
     def may_define_tool(self, code: CodeType) -> bool:
         """Return whether code may define a function of a tool that nobody answers yet.

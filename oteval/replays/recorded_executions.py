@@ -51,7 +51,9 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             placed.add(call.span_id)
             placed.discard("")
             made = _requested(message, call, result, by_span.get(call.span_id), escaped)
-            found.append(replace(made, runs_agent=call.span_id in agents))
+            # A plain function is answered as a whole: nobody knows what else it does.
+            runs_agent = call.span_id in agents and not made.function
+            found.append(replace(made, runs_agent=runs_agent))
     found += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]
     found = [replace(one, is_decorated=one.span_id in decorated) for one in _once(found)]
     return sorted(found, key=lambda one: one.start_ns)

@@ -93,11 +93,13 @@ class ToolGate:
         """Return whether the user lets a tool run."""
         return self._runs_all or name in self._run_tools
 
-    def open_to(self, names: Iterable[str]) -> str:
+    def open_to(self, names: Iterable[str], *, is_asked: bool = True) -> str:
         """Return why an answer that asks for tools cannot be given, or "".
 
         Args:
             names: The names of the tools.
+            is_asked: Whether an answer asks for them now. Before that, the agent may not have
+                imported or run the module with a function.
         """
         with self._lock:
             unknown = [name for name in dict.fromkeys(names) if name not in self.tools]
@@ -112,7 +114,7 @@ class ToolGate:
                 intercepted = self._interceptors(unknown)
                 self.tools.update(intercepted)
                 unknown = [name for name in unknown if name not in intercepted]
-            problems += self._take_found(unknown) if unknown else []
+            problems += self._take_found(unknown, is_asked=is_asked) if unknown else []
             return next(filter(None, problems), "")
 
     def is_taken_over(self, name: str) -> bool:
@@ -150,7 +152,7 @@ class ToolGate:
         except ConfigError as error:
             return str(error)
 
-    def _take_found(self, names: Collection[str]) -> list[str]:
+    def _take_found(self, names: Collection[str], *, is_asked: bool) -> list[str]:
         functions = functions_of_tools(names)
         problems: list[str] = []
         for name in names:
@@ -160,7 +162,7 @@ class ToolGate:
                 if not function.is_declaration
                 and (function.takes_arguments or name not in self._with_arguments)
             ]
-            candidates = self._as_recorded(name, candidates)
+            candidates = self._as_recorded(name, candidates, is_asked=is_asked)
             # Functions that are yet to be made are taken over beside the one that exists.
             existing = [function for function in candidates if function.instances]
             if len(candidates) == 1 or len(existing) == 1:
@@ -173,13 +175,15 @@ class ToolGate:
                 problems.append(_refusal(name, candidates))
         return problems
 
-    def _as_recorded(self, name: str, candidates: list[ToolFunction]) -> list[ToolFunction]:
+    def _as_recorded(
+        self, name: str, candidates: list[ToolFunction], *, is_asked: bool
+    ) -> list[ToolFunction]:
         """Return the function that ran a tool in the recording, or all if that is not known."""
         path = self._recorded_functions.get(name)
         if path is None:
             return candidates
         same = [function for function in candidates if function.path == path]
-        if same:
+        if same or not is_asked:
             return same
         try:  # its module may be imported only when the tool is called
             return [named_function(path)]

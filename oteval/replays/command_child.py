@@ -17,6 +17,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from .main_program import watch_main_program
 from .session import ReplaySession
 from .target import late_result, verified
 from .verified import VerifiedSession
@@ -40,6 +41,7 @@ def start(settings: Mapping[str, Any]) -> None:
     session.__enter__()
     atexit.register(process.end)
     os.register_at_fork(after_in_child=process.forked)
+    watch_main_program(session.player)
 
 
 class _ReplayedProcess:

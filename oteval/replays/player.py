@@ -298,6 +298,21 @@ class Player:
         with self._lock:
             return self._tools.has(name, arguments)
 
+    def refuse_unasked(self, name: str) -> None:
+        """Stop the replay before the function of a tool runs that no answer has asked for.
+
+        Args:
+            name: The tool.
+
+        Raises:
+            ReplayUnguarded: Always.
+        """
+        line = self._gate.tools[name].partition(",")[0] if self._gate else name
+        self._stop_for(
+            f"{line} is called before a model asks for {name}, with other arguments than recorded: "
+            f"let it run with --run-tool {name}"
+        )
+
     def require_answered(self, names: Iterable[str]) -> None:
         """Stop the replay if a tool would run that an answer asks for.
 
@@ -348,6 +363,25 @@ class Player:
         """Take over the functions of all tools that the recording asks for, as far as possible."""
         if self._gate is not None:
             self._gate.open_to(self._recorded_names, is_asked=False)
+
+    @property
+    def has_tools_to_take_over(self) -> bool:
+        """Whether the recording has tools of which nobody is known yet who answers them."""
+        tools = self._gate.tools if self._gate is not None else {}
+        return not self._tools_asked and not self._recorded_names <= tools.keys()
+
+    def require_not_early(self, code: CodeType) -> None:
+        """Stop a call of a tool that has begun before its function was taken over.
+
+        Args:
+            code: The code that is about to run.
+
+        Raises:
+            ReplayDiverged: It is that of a tool.
+        """
+        name = self._gate.tool_of(code) if self._gate is not None else ""
+        if name:
+            raise diverged(self.diverge(_too_early(name, {})))
 
     def may_define_tool(self, code: CodeType) -> bool:
         """Return whether code may define a function of a tool that nobody answers yet.

@@ -368,6 +368,10 @@ class _RecordedTools:
         """Return whether an answer has asked for a tool."""
         return self._player.has_asked_for(name)
 
+    def refuse_unasked(self, name: str) -> None:
+        """Stop the replay before a tool runs that no answer has asked for."""
+        self._player.refuse_unasked(name)
+
     def observe(
         self,
         name: str,

@@ -45,6 +45,16 @@ class ToolCallHook(Protocol):
     def has_asked_for(self, name: str) -> bool:
         """Return whether an answer has asked for a tool."""
 
+    def refuse_unasked(self, name: str) -> None:
+        """Stop the replay before the function of a tool runs that no answer has asked for.
+
+        Args:
+            name: The tool.
+
+        Raises:
+            ReplayUnguarded: Always in a replay.
+        """
+
 
 class ToolGate:
     """Decides whether the tools that a model asks for can run.
@@ -120,6 +130,10 @@ class ToolGate:
     def is_taken_over(self, name: str) -> bool:
         """Return whether a function of the agent's own code is answered for a tool."""
         return name in self._taken_names
+
+    def tool_of(self, code: CodeType) -> str:
+        """Return the tool that a code runs of which the function is answered, or ""."""
+        return next((name for taken in self._taken if (name := taken.tool_of(code))), "")
 
     def definition_in(self, code: CodeType) -> str:
         """Return why code cannot run: it defines a function that was taken over again; or "".
@@ -219,6 +233,11 @@ class _TakenFunction:
         """Take over the objects of the function that are not taken over yet."""
         self._undo.callback(function.take_over(self._answer))
 
+    def tool_of(self, code: CodeType) -> str:
+        """Return the tool that a code runs, if it is that of the function; otherwise ""."""
+        is_same = self._key == (code.co_filename, code.co_firstlineno, code.co_qualname)
+        return next(iter(self._names), "") if is_same else ""
+
     @classmethod
     def shared(cls, function: ToolFunction, name: str) -> _TakenFunction:
         """Take a function over for a tool; one that is taken over already is used again."""
@@ -246,7 +265,9 @@ class _TakenFunction:
             return RUN
         name, plain = self._tool_call(hook, arguments)
         if not hook.has_asked_for(name) and not hook.expects(name, plain):
-            return RUN  # as in the recording, where the agent's code called it by itself
+            # The agent's code calls it by itself, maybe as in the recording, which does not say so.
+            hook.refuse_unasked(name)
+            return RUN
         answer: ToolAnswer | None = hook.answer(name, plain)
         return RUN if answer is None else give_result(answer, function)
 

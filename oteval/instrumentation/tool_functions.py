@@ -15,11 +15,10 @@ import functools
 import gc
 import importlib
 import inspect
-import itertools
 import sys
 import threading
 from bisect import bisect_right
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from types import CodeType, FrameType, FunctionType, MethodType
@@ -164,8 +163,8 @@ def functions_of_tools(
 
     Args:
         names: The names of the tools.
-        collects: Whether to collect garbage first, which may have further functions. That takes
-            time in a large process.
+        collects: Whether to collect garbage first, so that only functions in use are left. That
+            takes time in a large process; without it, more functions may be returned.
     """
     functions: dict[str, list[ToolFunction]] = {}
     with _scanning:  # the objects of one search would be alive in another
@@ -175,7 +174,9 @@ def functions_of_tools(
             functions.clear()
             if collects:
                 gc.collect()
-            functions = _candidates(frozenset(names))
+            functions = _candidates(
+                frozenset(names), gc.get_objects() if collects else _all_objects()
+            )
             if not collects or all(len(candidates) < 2 for candidates in functions.values()):
                 break
     return functions
@@ -206,9 +207,9 @@ def _texts_of(code: CodeType) -> Iterator[object]:
             yield constant
 
 
-def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
+def _candidates(names: frozenset[str], items: Iterable[Any]) -> dict[str, list[ToolFunction]]:
     candidates = _Candidates(names)
-    for item in itertools.chain(gc.get_objects(), _frozen_objects()):
+    for item in items:
         if type(item) is FunctionType:
             candidates.add_function(item)
         elif issubclass(type(item), dict) and type(item).__getitem__ is dict.__getitem__:
@@ -216,11 +217,12 @@ def _candidates(names: frozenset[str]) -> dict[str, list[ToolFunction]]:
     return {name: candidates.of(name) for name in names}
 
 
-def _frozen_objects() -> Iterator[object]:
-    """Yield the functions and tables of the agent's modules, if the collector does not know all.
+def _all_objects() -> Iterator[object]:
+    """Yield all objects, also functions and tables of modules that the collector has forgotten.
 
     A server may have called ``gc.freeze`` before it forked its workers.
     """
+    yield from gc.get_objects()
     if not gc.get_freeze_count():
         return
     for name, module in list(sys.modules.items()):

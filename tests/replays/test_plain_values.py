@@ -395,3 +395,36 @@ def test_a_changed_loop_is_reported(verified: Verified, change: tuple[str, str, 
 
     assert (status, rows[0]["status"]) == (1, "diverged"), rows
     assert verified.shop.effects() == []
+
+
+@pytest.mark.parametrize(
+    ("call", "status"), [("", 0), ("refund(17)", 1), ("refund(18)", 3), ("T['refund'](17)", 1)]
+)
+def test_a_program_does_not_act_before_its_first_model_call(
+    tmp_path: Path, call: str, status: int
+) -> None:
+    """The functions of a program are taken over before it calls any of them."""
+    shop = Shop(tmp_path)
+    loop = LOOP.replace(
+        'case = importlib.import_module(f"case_{number}")', "case = sys.modules[__name__]"
+    )
+    code = (
+        HEAD
+        + CASES["JSON of a wrapper"]
+        + "T = {'refund': refund}\n"
+        + loop.replace("refund_{number}", "refund")
+    )
+    (tmp_path / "agent.py").write_text(code)
+    command = (sys.executable, "agent.py", "Refund 17")
+    with serving(refund_once) as server:
+        (tmp_path / "url").write_text(server.url)
+        assert shop.oteval("run", "--quiet", "--", *command).returncode == 0
+    assert shop.effects() == ["17"]
+
+    (tmp_path / "agent.py").write_text(
+        code.replace("    while True:", f"    {call}\n    while True:")
+    )
+    done = shop.oteval("replay", "verify", "--json", "--", *command)
+
+    assert done.returncode == status, done.stdout + done.stderr
+    assert shop.effects() == []

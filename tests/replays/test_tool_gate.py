@@ -649,6 +649,37 @@ def test_a_tool_before_the_first_model_call_does_not_run(module: Callable[[str],
     assert effects(agent) == []
 
 
+def test_a_tool_that_the_agent_calls_by_itself_does_not_run(module: Callable[[str], Any]) -> None:
+    """Before any model has asked for it, other arguments than recorded are no reason to act."""
+    agent = module(HEAD + WAYS["by its name"] + LOOP)
+
+    with (
+        pytest.raises(ReplayUnguarded, match=r"called before a model asks.*--run-tool refund"),
+        oteval.replay(shop_recording("Refund 17")),
+    ):
+        agent.run({"order": 18})
+
+    assert effects(agent) == []
+
+
+def test_a_module_that_is_imported_in_a_replay_does_not_act(
+    module: Callable[[str], Any], tmp_path: Path
+) -> None:
+    """The functions of its tools are taken over once it is imported."""
+    (tmp_path / "gate_late.py").write_text(HEAD + WAYS["in a table"] + LOOP)
+    agent = module(
+        "import importlib\ndef late():\n    return importlib.import_module('gate_late')\n"
+    )
+
+    with (
+        pytest.raises(ReplayDiverged, match="refund ran before the model asked for it"),
+        oteval.replay(shop_recording("Refund 17")),
+    ):
+        agent.late().run({"order": 17})
+
+    assert sys.modules.pop("gate_late").acted == []
+
+
 # Ways to define the function of a tool while the agent runs, beside the one that is there.
 DEFINED_LATE = {
     "exec": """

@@ -99,7 +99,7 @@ class ModuleWatch:
     def find_spec(
         self, name: str, path: Sequence[str] | None = None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Return the spec of a watched module as the other finders give it."""
+        """Return the spec of a module with watched code as the other finders give it."""
         spec = _later_spec(self, name, path, target)
         # Of other loaders, one may load several modules.
         if spec is None or type(spec.loader) is not SourceFileLoader:

@@ -31,7 +31,7 @@ __all__ = [
     "RUN",
     "CallHandler",
     "CallObserver",
-    "Exchange",
+    "CodeExchange",
     "answer_call",
     "answer_coroutine_call",
     "exchange_function",
@@ -63,7 +63,7 @@ _DEEPEST = 50
 
 
 @dataclass(eq=False)
-class Exchange:
+class CodeExchange:
     """An exchanged code object.
 
     Attributes:
@@ -125,7 +125,7 @@ exchange_lock = threading.RLock()
 # Keys of this process: a function that comes from another one by value has the key of that one.
 _prefix = uuid4().hex
 _numbers = itertools.count()
-_exchanges: dict[str, Exchange] = {}
+_exchanges: dict[str, CodeExchange] = {}
 _keys: dict[CodeType, str] = {}
 _own_codes: dict[CodeType, CodeType] = {}
 # Functions with the own code of others, which belong to oteval.
@@ -150,8 +150,8 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
             yield from nested_codes(constant)
 
 
-def exchange_function(function: FunctionType) -> Exchange:
-    """Exchange the code of a function, unless that is done already.
+def exchange_function(function: FunctionType) -> CodeExchange:
+    """CodeExchange the code of a function, unless that is done already.
 
     Args:
         function: The function.
@@ -170,14 +170,14 @@ def exchange_function(function: FunctionType) -> Exchange:
             _set_code(function, code)
             del _exchanges[key], _keys[stub], _own_codes[stub]
 
-        exchange = Exchange(code, _copy_of(function), give_back)
+        exchange = CodeExchange(code, _copy_of(function), give_back)
         _exchanges[key], _keys[stub] = exchange, key
         _set_code(function, stub)
         return exchange
 
 
-def exchange_nested(owner: FunctionType, code: CodeType) -> Exchange:
-    """Exchange the code of functions that another function makes each time it runs.
+def exchange_nested(owner: FunctionType, code: CodeType) -> CodeExchange:
+    """CodeExchange the code of functions that another function makes each time it runs.
 
     Args:
         owner: The function that makes them.
@@ -194,7 +194,7 @@ def exchange_nested(owner: FunctionType, code: CodeType) -> Exchange:
         stub = _stub_code(code, key)
         # A function that is made with the stub outlives the exchange, and so does the entry, but
         # not the function that made it.
-        exchange = Exchange(
+        exchange = CodeExchange(
             code,
             None,
             # The code of further functions of this owner may have been exchanged meanwhile.
@@ -346,7 +346,7 @@ async def answer_coroutine_call(
 
 
 def _answered(
-    exchange: Exchange,
+    exchange: CodeExchange,
     values: dict[str, Any],
     args: tuple[Any, ...],
     kwargs: dict[str, Any],

@@ -31,7 +31,7 @@ from .exchanged_code import (
     GENERATORS,
     CallHandler,
     CallObserver,
-    Exchange,
+    CodeExchange,
     exchange_function,
     exchange_lock,
     exchange_nested,
@@ -146,7 +146,9 @@ class ToolFunction:
         """
         return self._for_exchanges(lambda exchange: exchange.observed_by(observer))
 
-    def _for_exchanges(self, begin: Callable[[Exchange], Callable[[], None]]) -> Callable[[], None]:
+    def _for_exchanges(
+        self, begin: Callable[[CodeExchange], Callable[[], None]]
+    ) -> Callable[[], None]:
         with exchange_lock, ExitStack() as undo:
             for function in self.instances:
                 undo.callback(begin(exchange_function(function)))

@@ -68,7 +68,7 @@ class ToolRecorder:
         call_id: str = "",
         is_current: bool = True,
     ) -> Invocation | None:
-        """Start the span of a call; None if nothing records it and there is no hook.
+        """Start the span of a call; None if nothing records it, without a hook.
 
         Args:
             args: The positional arguments.

@@ -50,7 +50,7 @@ __all__ = ["ToolWatcher"]
 _OFFERS = (b'"tools"', b'"functions"', b'"toolConfig"', b'"tool_config"')
 _REQUESTS = (b'"tool_calls"', b'"function_call"', b"tool_use", b'"toolUse"', b'"functionCall"')
 _ARGUMENT_KEYS = ("arguments", "input", "args", "parameters")
-# Packages that call the functions that they are given, and are no frameworks of agents.
+# Packages that only call the functions that they are given. Frameworks of agents are not here.
 _PASSING = frozenset(
     {"anyio", "asgiref", "backoff", "decorator", "gevent", "greenlet", "joblib", "oteval"}
     | {"opentelemetry", "pydantic", "pydantic_core", "tenacity", "trio", "uvloop", "wrapt"}
@@ -236,7 +236,7 @@ class ToolWatcher:
         begin = partial(
             recorder.started,
             call_id=take_call_id(name) or call.id,
-            # In a loop without a span of its own, what a tool does stays in traces of its own.
+            # In a loop without a span, the spans below a tool stay in separate traces.
             is_current=span.get_span_context().is_valid,
         )
         return with_invocation(function, begin)

@@ -227,7 +227,7 @@ class Player:
             return match.call or RecordedToolCall(name, dict(arguments), text, is_error=True)
 
     def answers_function(self, name: str) -> bool:
-        """Return whether a function of the agent's own code is answered for a tool."""
+        """Return whether the gate has taken over a function for a tool."""
         return self._gate is not None and self._gate.is_taken_over(name)
 
     def answers_as_sent(self, name: str) -> None:

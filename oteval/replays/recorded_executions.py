@@ -51,7 +51,7 @@ def executions_of(session: Sequence[TracedTrajectory]) -> list[RecordedToolCall]
             placed.add(call.span_id)
             placed.discard("")
             made = _requested(message, call, result, by_span.get(call.span_id), escaped)
-            # A plain function is answered as a whole: nobody knows what else it does.
+            # A plain function is answered as a whole: it may also act by itself.
             runs_agent = call.span_id in agents and not made.function
             found.append(replace(made, runs_agent=runs_agent))
     found += [_unasked(tool, escaped) for tool in runs if tool.span.span_id not in placed]

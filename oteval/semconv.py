@@ -46,6 +46,7 @@ AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "ai.telemetry.fun
 CONVERSATION_ID = (
     "gen_ai.conversation.id",
     "session.id",
+    "langwatch.thread.id",
     "gcp.vertex.agent.session_id",
     "langsmith.metadata.thread_id",
     "langsmith.metadata.session_id",

@@ -3,7 +3,7 @@
 Message content does not matter to a match, so only roles and calls are kept, and arguments stay
 unparsed JSON text until a comparison needs them. Most trajectories are plain OpenAI dicts: those
 are read here without making a `Message` of each, and all else goes through
-`oteval.evaluators.messages.convert`. A test holds that both ways agree.
+`oteval.messages.direct`. A test holds that both ways agree.
 
 A **call's index** counts all calls of the trajectory, from 0, whatever view is taken of them.
 A call whose arguments the trace does not hold has None for its raw arguments.
@@ -15,12 +15,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..jsontext import canonical, canonical_object, loads_exact
+from ..messages.direct import read_direct
+from ..messages.forms import ROLE_NAMES, role_of
+from ..messages.values import parse_arguments
 from ..model import Message
-from .messages import ROLES, convert, entries, parse_arguments
+from .messages import entries
 
 __all__ = ["CallTable", "read"]
 
 _STRINGS = frozenset({str})
+# Any other field may hold calls. Messages of few fields, with one known for calls, have no other.
+_MANY = 4
+_FIELDS = frozenset({"content", "is_error", "name", "role", "tool_call_id", "tool_calls"})
 
 
 class CallTable:
@@ -88,7 +94,7 @@ class CallTable:
     def add(self, message: Message) -> None:
         """Append a message."""
         position = len(self.roles)
-        self.roles.append(ROLES[message.role])
+        self.roles.append(role_of(message.role))
         for call in message.tool_calls:
             index = len(self.names)
             self.names.append(call.name)
@@ -118,9 +124,8 @@ def read(value: Any, place: str) -> CallTable:
     if table is not None:
         return table
     table = CallTable()
-    for position, item in enumerate(items):
-        for message in convert(item, f"{place}[{position}]"):
-            table.add(message)
+    for message in read_direct(items, place):
+        table.add(message)
     return table
 
 
@@ -131,19 +136,24 @@ def _read_plain(items: Sequence[Any]) -> CallTable | None:
     try:
         # One loop: every pass over the messages costs more than all that is looked at here.
         for item in items:
-            if type(item) is not dict or "parts" in item or "function_call" in item:
-                return None
+            count = len(item)  # as if all had a content
             if "content" in item:
                 content = item["content"]
                 if type(content) is not str and content is not None:
                     return None
+            else:
+                count += 1
             if "tool_calls" in item:
                 for call in item["tool_calls"] or ():
                     function = call["function"]
                     names.append(function["name"])
                     raw.append(function["arguments"])
                     at.append(len(roles))
-            roles.append(ROLES[item["role"]])
+            elif count > 2 and "tool_call_id" not in item:
+                count = _MANY
+            if count > 3 and not _FIELDS.issuperset(item):
+                return None
+            roles.append(ROLE_NAMES[item["role"]])
     except (KeyError, TypeError):
         return None
     return table if {*map(type, raw), *map(type, names)} <= _STRINGS else None

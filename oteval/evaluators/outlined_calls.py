@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..jsontext import call_hash
+from ..messages.forms import role_of
 from ..model import Message, ToolCall
 from .calls import CallTable
-from .messages import ROLES
 from .outline import Unread
 from .rules import Rule
 
@@ -50,7 +50,7 @@ class OutlinedCalls(CallTable):
         super().__init__()
         self._calls: list[ToolCall] = []
         for position, message in enumerate(messages):
-            self.roles.append(ROLES[message.role])
+            self.roles.append(role_of(message.role))
             for call in message.tool_calls:
                 self._add(call, position)
 

@@ -13,9 +13,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from ..messages.parts import read_call
+from ..model import ToolCall
 from .conventions import CONVERSATION_ID
 from .faults import guarded
-from .provider_messages import arguments_of, field_of, name_and_arguments
+from .provider_messages import field_of
 
 if TYPE_CHECKING:
     from opentelemetry import baggage, trace
@@ -152,8 +154,8 @@ class ToolRequest:
         if isinstance(call, str):
             self.id, self.name = call, ""
             return
-        self.id = str(field_of(call, "call_id") or field_of(call, "id") or "")
-        self.name, self._arguments = name_and_arguments(call)
+        read = read_call(call) or ToolCall("", id=str(field_of(call, "id", "")))
+        self.id, self.name, self._arguments = read.id, read.name, read.arguments
 
     @property
     def arguments(self) -> dict[str, Any]:
@@ -162,10 +164,11 @@ class ToolRequest:
         Raises:
             ValueError: The model wrote no JSON object.
         """
-        found = arguments_of(self._arguments)
-        if isinstance(found, dict):
-            return found
-        raise ValueError(f"the arguments of the call of {self.name} are not a JSON object: {found}")
+        if isinstance(self._arguments, dict):
+            return self._arguments
+        raise ValueError(
+            f"the arguments of the call of {self.name} are not a JSON object: {self._arguments}"
+        )
 
     def take(self, name: str) -> str:
         """Return the id for the first tool of its name that runs, and "" after that."""

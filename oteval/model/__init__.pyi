@@ -121,6 +121,9 @@ from .trajectory import (
     FAILURE_GAPS as FAILURE_GAPS,
 )
 from .trajectory import (
+    PROVIDER as PROVIDER,
+)
+from .trajectory import (
     Gap as Gap,
 )
 from .trajectory import (

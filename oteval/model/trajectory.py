@@ -16,6 +16,7 @@ __all__ = [
     "DAMAGED_CONTENT_GAPS",
     "ERROR_WORDS",
     "FAILURE_GAPS",
+    "PROVIDER",
     "Gap",
     "Message",
     "Rewrite",
@@ -28,6 +29,9 @@ __all__ = [
 ]
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
+
+PROVIDER = "provider"
+"""The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
 
 ERROR_WORDS = "Error|Exception|Traceback|Unknown action"
 """How the text of a failed call's result begins, as alternatives of a regular expression."""
@@ -89,6 +93,8 @@ class ToolCall:
         span_id: The id of the span of the tool's execution, or "".
         start_ns: The start of the execution; 0 if it has no span.
         end_ns: The end of the execution; 0 if it has no span.
+        executed_by: `PROVIDER` if the model's provider runs the tool, such as a web search; "" if
+            the agent does.
     """
 
     name: str
@@ -97,17 +103,21 @@ class ToolCall:
     span_id: str = ""
     start_ns: int = 0
     end_ns: int = 0
+    executed_by: str = ""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the tool call in OpenAI's format, with its arguments as JSON text."""
         text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
         if self.arguments is None:
             text = ""
-        return {
+        call: dict[str, Any] = {
             "id": self.id,
             "type": "function",
             "function": {"name": self.name, "arguments": text},
         }
+        if self.executed_by:
+            call["executed_by"] = self.executed_by
+        return call
 
 
 @final
@@ -164,6 +174,11 @@ class Message:
         new.span_id = span_id
         new.trace_id = trace_id
         new.__class__ = Message  # type: ignore[assignment]
+
+    @property
+    def client_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that the agent has to execute, without those of the provider's own tools."""
+        return tuple([call for call in self.tool_calls if not call.executed_by])
 
     def as_dict(self) -> dict[str, Any]:
         """Return the message in OpenAI's format; a failed tool message has ``is_error``."""

@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
+from ..messages.read_cache import reading_once
 from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import TracedTrajectory, trajectories_of
 from .detached_tools import with_lone_tools
@@ -24,7 +25,6 @@ from .dialects import DIALECTS
 from .duplicates import without_duplicates
 from .explain import Explanation, SpanAccount, account_for, accounts_of_some, in_order
 from .gaps import CODES, gap
-from .readers.read_cache import reading_once
 from .run_detection import runs_of
 from .runs import TracedRun
 from .span_reader import attach_logs

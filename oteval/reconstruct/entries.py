@@ -13,13 +13,18 @@ from functools import partial
 from typing import Any, NamedTuple, overload
 
 from ..jsontext import canonical, dumps
+from ..messages.facts import FEW_MESSAGES
+from ..messages.forms import SYSTEM_ROLES
+from ..messages.read_cache import active
+from ..messages.source import of_span, stamped
+from ..messages.values import parse
 from ..model import Message, Span
-from .readers.message_facts import FEW_MESSAGES, of_span, stamped
-from .readers.message_forms import SYSTEM_ROLES
-from .readers.read_cache import active
-from .readers.values import parse
 
 __all__ = ["Entry", "Sent", "key_of", "keys_of"]
+
+
+# Parts that a client may leave out when it repeats an answer.
+_ASIDE = ("reasoning", "refusal")
 
 
 def key_of(message: Message, *, by_ids: bool = False) -> str:
@@ -36,8 +41,10 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
     content, calls, parts = message.content or "", message.tool_calls, message.parts
     if message.role == "tool":
         content = canonical(parse(content).value)
+    # Beside a text, calls of the provider's tools may be left out of the history.
+    calls = message.client_calls if content and calls else calls
     asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
-    shown = [dumps(part) for part in parts if part.get("type") != "reasoning"] if parts else []
+    shown = [dumps(part) for part in parts if part.get("type") not in _ASIDE] if parts else []
     text = f"{message.role}\0{content.strip()}\0{asked}\0{shown}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 

@@ -11,19 +11,41 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
+from typing import NamedTuple
 
 from ..errors import InputError
-from ..model import LogRecord
+from ..model import LogRecord, Message
 from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
 from ..wire.events import EVENT_NAME
 from .apis import api_of
 from .operations import ModelCall
 from .tree import Node
 
-__all__ = ["EXCHANGE_DIALECT", "ExchangeIndex", "model_exchange", "recorded_call"]
+__all__ = [
+    "EXCHANGE_DIALECT",
+    "ExchangeIndex",
+    "ReadExchange",
+    "model_exchange",
+    "read_exchange",
+    "recorded_call",
+]
 
 EXCHANGE_DIALECT = "http"
 """The name of the dialect that reads exchanges."""
+
+
+class ReadExchange(NamedTuple):
+    """An exchange with a model as it was read.
+
+    Attributes:
+        call: The model call.
+        problem: Why it is not whole, or "".
+        output: The answer as it was said, the results of the provider's tools included.
+    """
+
+    call: RecordedModelCall
+    problem: str = ""
+    output: tuple[Message, ...] = ()
 
 
 def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
@@ -32,6 +54,12 @@ def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
     Returns:
         None if the exchange is not one of a known API of models.
     """
+    found = read_exchange(exchange)
+    return None if found is None else (found.call, found.problem)
+
+
+def read_exchange(exchange: Exchange) -> ReadExchange | None:
+    """Return the model call that an exchange is; None if it is not one of a known API of models."""
     api = api_of(exchange.method, exchange.url)
     if api is None:
         return None
@@ -47,15 +75,16 @@ def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
     try:
         call = replace(call, request=api.parse_request(exchange.request_body, exchange.url))
     except InputError as error:
-        return call, f"its request cannot be read: {error}"
+        return ReadExchange(call, f"its request cannot be read: {error}")
     if exchange.status == 0:
-        return call, ""
+        return ReadExchange(call)
     try:
         answer = api.parse_response(exchange.response_body)
     except InputError as error:
         if exchange.status >= 400:
-            return replace(call, error=f"HTTP {exchange.status}", status=exchange.status), ""
-        return call, f"its response cannot be read: {error}"
+            failed = replace(call, error=f"HTTP {exchange.status}", status=exchange.status)
+            return ReadExchange(failed)
+        return ReadExchange(call, f"its response cannot be read: {error}")
     is_error = exchange.status >= 400 or bool(answer.error)
     call = replace(
         call,
@@ -69,7 +98,8 @@ def recorded_call(exchange: Exchange) -> tuple[RecordedModelCall, str] | None:
         input_tokens=answer.usage.input_tokens,
         output_tokens=answer.usage.output_tokens,
     )
-    return call, ""
+    said = answer.output or ((answer.message,) if answer.message else ())
+    return ReadExchange(call, output=() if is_error else said)
 
 
 def model_exchange(logs: Iterable[LogRecord]) -> LogRecord | None:

@@ -27,9 +27,9 @@ from itertools import compress, count
 from operator import ne
 from typing import NamedTuple
 
+from ..messages.forms import SYSTEM_ROLES
 from ..model import Message
 from .entries import Entry, Sent, key_of
-from .readers.message_forms import SYSTEM_ROLES
 
 __all__ = [
     "Overlap",
@@ -46,7 +46,7 @@ _MAX_OFFSETS = 64
 def _with_ids(entry: Entry, echo: Entry) -> Entry:
     """Return an answer, the ids and arguments of its calls completed from its echo."""
     calls = entry.message.tool_calls
-    if not entry.is_incomplete:
+    if not entry.is_incomplete or len(calls) != len(echo.message.tool_calls):
         return entry
     pairs = zip(calls, echo.message.tool_calls, strict=True)
     completed = tuple(

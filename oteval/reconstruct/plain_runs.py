@@ -12,12 +12,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..jsontext import canonical
+from ..messages.forms import SYSTEM_ROLES
+from ..messages.source import of_span
 from ..model import Message, ToolCall
 from .entries import Entry, key_of
 from .message_thread import Thread
 from .operations import ModelCall
-from .readers.message_facts import of_span
-from .readers.message_forms import SYSTEM_ROLES
 from .runs import TracedRun
 from .tool_results import complete
 from .trajectory_builder import TrajectoryBuilder

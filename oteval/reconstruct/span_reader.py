@@ -8,19 +8,22 @@ parts of an unknown kind are named in a gap, and so is a missing input or output
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any, NamedTuple
 
-from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span
+from ..messages.facts import facts_of, is_without_content
+from ..messages.forms import ROLES, SYSTEM_ROLES
+from ..messages.glued_calls import is_glued, separated
+from ..messages.parts import is_missing_text, unknown_kind
+from ..messages.source import stamped
+from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .readers.message_facts import facts_of, stamped
-from .readers.message_forms import ROLES, SYSTEM_ROLES
-from .readers.parts import unknown_kind
-from .readers.read_cache import named
+from .readers.flat_lists import named
 from .readers.spans import missing_side, was_cut
 
 __all__ = ["attach_logs", "dialect_of", "read_span"]
@@ -189,7 +192,7 @@ def _checked(operation: Operation, switch: str) -> Operation:
     if isinstance(operation, ModelCall):
         return _checked_call(operation, switch)
     if isinstance(operation, AgentRun):
-        return _checked_agent(operation)
+        return _checked_agent(operation, switch)
     return operation
 
 
@@ -207,11 +210,14 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     is_explained = any(found.code in CONTENT_GAPS for found in gaps)
     if switch and not is_explained:
         gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
-    sent = _known(call.input, "user", call.span, odd)
-    received = _known(call.output, "assistant", call.span, odd)
-    choices = _known(call.choices, "assistant", call.span, odd)
+    losses = _Losses(call.span, switch, is_explained, odd, call.tools)
+    sent = _known(call.input, "user", losses)
+    received = _known(call.output, "assistant", losses)
+    choices = _known(call.choices, "assistant", losses)
     whole = _is_whole(call) and not is_unanswered
-    if whole == call.whole and not odd and len(gaps) == len(call.gaps) and not is_unanswered:
+    is_same = sent is call.input and received is call.output and choices is call.choices
+    is_same = is_same and not odd and len(gaps) == len(call.gaps)
+    if is_same and whole == call.whole and not is_unanswered:
         return call
     return replace(
         call,
@@ -232,12 +238,14 @@ def _is_whole(call: ModelCall) -> bool:
     return "content_not_captured" in codes <= {"content_not_captured", "model_call_failed"}
 
 
-def _checked_agent(agent: AgentRun) -> AgentRun:
+def _checked_agent(agent: AgentRun, switch: str) -> AgentRun:
     odd: list[Gap] = []
-    asked = _known(agent.input, "user", agent.span, odd)
-    answered = _known(agent.output, "assistant", agent.span, odd)
-    transcript = _known(agent.transcript, "user", agent.span, odd)
-    if not odd:
+    is_explained = any(found.code in CONTENT_GAPS for found in agent.gaps)
+    losses = _Losses(agent.span, switch, is_explained, odd, agent.tools)
+    asked = _known(agent.input, "user", losses)
+    answered = _known(agent.output, "assistant", losses)
+    transcript = _known(agent.transcript, "user", losses)
+    if asked is agent.input and answered is agent.output and transcript is agent.transcript:
         return agent
     return replace(
         agent,
@@ -248,20 +256,41 @@ def _checked_agent(agent: AgentRun) -> AgentRun:
     )
 
 
-def _known(
-    messages: tuple[Message, ...], role: str, span: Span, gaps: list[Gap]
-) -> tuple[Message, ...]:
-    """Return messages with known roles, noting roles and parts that are not known.
+class _Losses(NamedTuple):
+    """What is not known of a span's messages.
+
+    Attributes:
+        span: The span.
+        switch: The dialect's `Dialect.switch`.
+        is_explained: Whether a gap says already why content is not there.
+        gaps: The gaps found, to which more are added.
+        tools: The definitions of the tools that the model was offered.
+    """
+
+    span: Span
+    switch: str
+    is_explained: bool
+    gaps: list[Gap]
+    tools: Sequence[Mapping[str, Any]]
+
+
+def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[Message, ...]:
+    """Return messages with known roles, noting roles, parts and content that are not known.
 
     Args:
         messages: The messages.
         role: The role of messages whose role is unknown; that is kept as the message's name.
-        span: The span that holds them.
-        gaps: The list to which gaps are added.
+        losses: What is not known.
     """
+    span, gaps = losses.span, losses.gaps
     if not facts_of(messages).has_odd:
         return messages
     found: list[Message] = []
+    if any(map(is_without_content, messages)):
+        if not losses.is_explained:
+            missing, remedy = "content of a message", losses.switch or _NO_SWITCH
+            gaps.append(gap("content_not_captured", span.span_id, missing=missing, switch=remedy))
+        messages = tuple(map(_without_missing, messages))
     for message in messages:
         for part in message.parts:
             if kind := unknown_kind(part):
@@ -271,8 +300,39 @@ def _known(
             reason = f"its role {message.role!r} is unknown; it is shown as {role}"
             gaps.append(_unreadable("a message", span, reason))
             message = replace(message, role=role, name=message.name or message.role)
-        found.append(message)
+        found.append(_with_each_call(message, losses))
     return tuple(found)
+
+
+def _with_each_call(message: Message, losses: _Losses) -> Message:
+    """Return a message whose calls are apart, where an instrumentation glued several to one."""
+    if not any(map(is_glued, message.tool_calls)):
+        return message
+    functions = [tool.get("function", tool) for tool in losses.tools]
+    names = {str(function.get("name")) for function in functions if isinstance(function, Mapping)}
+    calls: list[ToolCall] = []
+    for call in message.tool_calls:
+        apart = separated(call, names) if is_glued(call) else [call]
+        if not apart:
+            reason = "several streamed calls were written as one"
+            losses.gaps.append(_unreadable(f"the call {call.name}", losses.span, reason))
+        calls += apart or [call]
+    return replace(message, tool_calls=tuple(calls))
+
+
+_NO_SWITCH = "let the emitter capture the content of messages"
+
+
+def _without_missing(message: Message) -> Message:
+    """Return a message of a list that lacks content: what may be left out counts as not known."""
+    calls = tuple(
+        replace(call, arguments=None) if call.arguments == {} else call
+        for call in message.tool_calls
+    )
+    if is_without_content(message):
+        parts = tuple(part for part in message.parts if not is_missing_text(part))
+        return replace(message, content=message.content or None, tool_calls=calls, parts=parts)
+    return message if calls == message.tool_calls else replace(message, tool_calls=calls)
 
 
 def _unreadable(key: str, span: Span, reason: str) -> Gap:

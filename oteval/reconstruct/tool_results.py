@@ -183,7 +183,9 @@ def _pair_results(exchange: _Exchange) -> None:
             waiting.popleft().result = entry
         else:
             unpaired.append(entry)
-    free = (answer for answer in exchange.answers if answer.result is None)
+    # Of the tools that the provider runs, many have no result; so the others come first.
+    free = [answer for answer in exchange.answers if answer.result is None]
+    free.sort(key=lambda answer: bool(answer.call.executed_by))
     for entry, answer in zip(unpaired, free, strict=False):
         answer.result = entry
 
@@ -302,12 +304,24 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
         if answer.result is None and answer.run is not None:
             made = made_result(answer.run, call.id)
             rendered.append(Entry(made, "", answer.run.span.end_ns))
-        elif answer.run is None and (
-            answer.result is None or answer.result.message.content is None
-        ):
-            span_id = message.span_id
-            gaps.append(gap("missing_tool_result", span_id, tool=call.name))
+        elif answer.run is None:
+            gaps.extend(_missing_result(answer, message.span_id))
     return rendered
+
+
+def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
+    """Return the gap of a call without a tool's span whose result is not there.
+
+    Some providers keep the results of the tools that they run themselves.
+    """
+    result, tool = answer.result, answer.call.name
+    if result is None:
+        is_expected = not answer.call.executed_by
+        return [gap("missing_tool_result", span_id, tool=tool)] if is_expected else ()
+    if result.message.content is not None or result.message.parts or result.message.is_error:
+        return ()
+    missing, switch = f"content of the result of {tool}", "instrument the tool"
+    return [gap("content_not_captured", span_id, missing=missing, switch=switch)]
 
 
 def _call(answer: _CallState) -> ToolCall:
@@ -321,6 +335,7 @@ def _call(answer: _CallState) -> ToolCall:
         span_id=run.span.span_id,
         start_ns=run.span.start_ns,
         end_ns=run.span.end_ns,
+        executed_by=call.executed_by,
     )
 
 

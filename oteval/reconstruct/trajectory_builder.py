@@ -13,12 +13,12 @@ from functools import cached_property
 from operator import is_
 
 from ..jsontext import canonical
-from ..model import Gap, Message, Rewrite, ToolCall, Trajectory
+from ..messages.forms import SYSTEM_ROLES
+from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory
 from .entries import Entry, Sent, key_of
 from .gaps import gap
 from .message_thread import Overlap, Thread, answered, with_dropped_calls
 from .operations import AgentRun, ModelCall, ToolRun
-from .readers.message_forms import SYSTEM_ROLES
 from .runs import TracedRun
 from .tool_results import complete, made_result
 
@@ -307,9 +307,11 @@ def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
     is_open = not call.whole
     # Tools may start while an answer is streamed, and the span ends when the stream does.
     time_ns = span.start_ns if is_open else span.end_ns or span.start_ns
-    builder.thread.extend(
-        Entry(m, key_of(m, by_ids=call.calls_by_id), time_ns, is_open) for m in call.output
-    )
+    for message in call.output:
+        is_inner = _is_providers(message)
+        builder.thread.has_inner |= is_inner
+        key = key_of(message, by_ids=call.calls_by_id)
+        builder.thread.extend([Entry(message, key, time_ns, is_open, is_inner=is_inner)])
     if call.choices:
         count = 1 + len(call.choices)
         builder.gaps.append(gap("several_choices", span.span_id, count=count))
@@ -320,6 +322,16 @@ def _add_output(builder: TrajectoryBuilder, call: ModelCall) -> None:
         unknown = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
         is_guess = call.is_unanswered and bool(call.input)
         builder.thread.extend([Entry(unknown, "", time_ns, is_open=True, is_guess=is_guess)])
+
+
+def _is_providers(message: Message) -> bool:
+    """Return whether a message of an answer is only a step of the provider's own tools.
+
+    Many clients leave these out of the history.
+    """
+    if message.role == "tool":
+        return True
+    return bool(message.tool_calls) and not message.content and not message.client_calls
 
 
 def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
@@ -414,8 +426,10 @@ def _complete(builder: TrajectoryBuilder) -> None:
         start, builder.settled_gaps = builder.new_from, []
         tool_runs = [tool for run in builder.runs for tool in run.tool_runs]
         if start > builder.start:
-            before = complete(thread.entries[builder.start : start], ()).entries
-            thread.put(builder.start, [*before, *builder.own])
+            before = complete(thread.entries[builder.start : start], ())
+            thread.put(builder.start, [*before.entries, *builder.own])
+            known = (*before.gaps, *before.open_gaps)
+            builder.settled_gaps = [lost for lost in known if lost.code in CONTENT_GAPS]
     done = complete(thread.entries[start:], tool_runs)
     _put_changed(thread, start, done.entries)
     builder.settled = thread.changed = start + done.settled

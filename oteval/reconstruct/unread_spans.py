@@ -23,7 +23,6 @@ FOREIGN = (
     "gen_ai.prompt",
     "helicone.",
     "langtrace.",
-    "langwatch.",
     "llm.",
     "lmnr.span.",
     "promptflow.",

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from ..messages.forms import SYSTEM_ROLES
 from ..model import Message, RecordedModelCall, RecordedRequest, Recording
 from ..reconstruct.entries import key_of
-from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 
 __all__ = ["LEAD", "AgentThreads", "threads_of"]
 
@@ -75,8 +75,8 @@ class AgentThreads:
 
     def answered(self, number: int, answer: Message, response_id: str = "") -> None:
         """Note a model's answer to an agent, by which its next request is recognised."""
-        found = {call.id for call in answer.tool_calls if call.id} | {response_id}
-        if not answer.tool_calls:
+        found = {call.id for call in answer.client_calls if call.id} | {response_id}
+        if not answer.client_calls:
             found.add(key_of(answer))
         self._agents[number].answers |= found - {""}
         self._last = number
@@ -105,7 +105,8 @@ class AgentThreads:
         marks = {str(request.settings.get("previous_response_id") or "")}
         last = next((m for m in reversed(request.messages) if m.role == "assistant"), None)
         if last is not None:
-            marks |= {call.id for call in last.tool_calls} if last.tool_calls else {key_of(last)}
+            calls = last.client_calls
+            marks |= {call.id for call in calls} if calls else {key_of(last)}
         marks -= {""}
         found = next((at for at, one in enumerate(self._agents) if one.answers & marks), None)
         goes_on = any(request.settings.get(key) for key in _CONTINUES)

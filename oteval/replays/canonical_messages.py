@@ -13,10 +13,10 @@ from operator import is_
 from typing import NamedTuple
 
 from ..jsontext import canonical
+from ..messages.parts import is_reasoning
+from ..messages.values import parse
 from ..model import Message, ToolCall
 from ..patterns import Pattern
-from ..reconstruct.readers.parts import is_reasoning
-from ..reconstruct.readers.values import parse
 
 __all__ = [
     "PLACEHOLDER",

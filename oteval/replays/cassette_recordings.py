@@ -74,7 +74,7 @@ def _inputs(messages: Sequence[Message]) -> Iterator[str]:
             yield message.content
             is_turn = False
         elif message.role == "assistant":
-            is_turn = not message.tool_calls
+            is_turn = not message.client_calls
 
 
 def cassette_exchanges(

@@ -123,5 +123,5 @@ def conversation_of(calls: Iterable[RecordedModelCall]) -> tuple[Message, ...]:
 
 def last_answer(calls: Iterable[RecordedModelCall]) -> str:
     """Return the text of the last answer that asks for no tools; "" if there is none."""
-    said = [call.answer for call in calls if call.answer and not call.answer.tool_calls]
+    said = [call.answer for call in calls if call.answer and not call.answer.client_calls]
     return (said[-1].content or "") if said else ""

@@ -608,7 +608,7 @@ class Player:
         calls = self.recording.model_calls
         times = []
         for asked in calls:
-            names = asked.answer.tool_calls if asked.answer is not None else ()
+            names = asked.answer.client_calls if asked.answer is not None else ()
             ids = {one.id for one in names if self._gate and self._gate.is_taken_over(one.name)}
             given = (
                 later.start_ns

@@ -13,10 +13,10 @@ from typing import Any
 
 from .. import semconv
 from ..jsontext import loads
+from ..messages.forms import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Message, Span, Trajectory
 from ..model.recording import RecordedModelCall, RecordedRequest
 from ..reconstruct.operations import ModelCall
-from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 from ..reconstruct.readers.spans import error_text
 from ..reconstruct.runs import TracedRun
 
@@ -115,7 +115,12 @@ def _answer(output: Sequence[Message]) -> Message | None:
     if len(said) < 2:
         return said[0] if said else None
     ran = {message.tool_call_id for message in output if message.role == "tool"}
-    calls = [call for message in said for call in message.tool_calls if call.id not in ran]
+    calls = [
+        call
+        for message in said
+        for call in message.tool_calls
+        if call.executed_by or call.id not in ran
+    ]
     return replace(
         said[-1],
         content="\n".join(message.content for message in said if message.content) or None,

@@ -63,7 +63,7 @@ def _answer_of(agent: AgentRun, trajectory: Trajectory) -> str | None:
     if final is not None:
         return str(final)
     last = trajectory.messages[-1:]
-    said = agent.output or (() if not last or last[0].tool_calls else last)
+    said = agent.output or (() if not last or last[0].client_calls else last)
     return next((m.content for m in reversed(said) if m.role == "assistant"), None)
 
 

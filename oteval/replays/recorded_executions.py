@@ -121,7 +121,7 @@ def _agent_tools(session: Sequence[TracedTrajectory]) -> set[str]:
 def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Message | None]]:
     """Yield each call with the message that asks for it and the one with its result."""
     for place, message in enumerate(messages):
-        if not message.tool_calls:
+        if not message.client_calls:
             continue
         results: list[Message] = []
         for later in messages[place + 1 :]:
@@ -129,7 +129,7 @@ def _asked(messages: Sequence[Message]) -> Iterator[tuple[Message, ToolCall, Mes
                 break
             if later.role == "tool":
                 results.append(later)
-        for call in message.tool_calls:
+        for call in message.client_calls:
             yield message, call, _take_result(call, results)
 
 

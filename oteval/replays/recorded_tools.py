@@ -193,7 +193,7 @@ def asking_calls(
     asked = [
         (index, call)
         for index, model_call in enumerate(model_calls)
-        for call in (model_call.answer.tool_calls if model_call.answer else ())
+        for call in (model_call.answer.client_calls if model_call.answer else ())
     ]
     for call in calls:
         at = next((at for at, (_, one) in enumerate(asked) if _asks_for(one, call)), None)

@@ -25,10 +25,10 @@ from typing import Any
 
 from ..evaluators.checks.definitions import schemas_of
 from ..jsontext import canonical, restore
+from ..messages.forms import SYSTEM_ROLES
 from ..model import Message
 from ..model.recording import RecordedRequest
 from ..patterns import Pattern
-from ..reconstruct.readers.message_forms import SYSTEM_ROLES
 from .canonical_messages import (
     CanonicalCall,
     CanonicalMessage,

@@ -27,7 +27,7 @@ def tools_asked_by(call: RecordedModelCall, recording: Recording) -> list[str]:
             answer asks for, are asked for in the text of this one.
     """
     answers = [call.answer, *call.choices]
-    names = [one.name for answer in answers if answer is not None for one in answer.tool_calls]
+    names = [one.name for answer in answers if answer is not None for one in answer.client_calls]
     if call.exchange is not None:
         names += tools_asked_in(call.exchange)
     return list(dict.fromkeys([*names, *_unasked_tools(call, recording)]))
@@ -38,7 +38,7 @@ def _unasked_tools(call: RecordedModelCall, recording: Recording) -> Iterator[st
         one.name
         for each in recording.model_calls
         if each.answer is not None
-        for one in each.answer.tool_calls
+        for one in each.answer.client_calls
     }
     later = (each.start_ns for each in recording.model_calls if each.start_ns > call.end_ns)
     end_ns = min(later, default=0)
@@ -92,7 +92,7 @@ class ToolResults:
     def asked(self, call: RecordedModelCall) -> None:
         """Note the calls of an answer that the agent gets."""
         for answer in (call.answer, *call.choices):
-            for one in answer.tool_calls if answer is not None else ():
+            for one in answer.client_calls if answer is not None else ():
                 if one.id:
                     self._asked[one.id] = one.name
 

@@ -121,7 +121,7 @@ class WhatIfPlayer(Player):
             self._made.append(exchange)
             if found is not None and found.call.answer is not None:
                 self._threads.answered(agent, found.call.answer, found.call.response_id)
-                self._asked += found.call.answer.tool_calls
+                self._asked += found.call.answer.client_calls
 
     def answer_tool(self, name: str, arguments: Mapping[str, Any]) -> RecordedToolCall | None:
         """Return the recorded execution that answers a call of a tool; None to run the tool.

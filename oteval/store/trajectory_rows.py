@@ -277,6 +277,8 @@ def message_fields(message: Message) -> dict[str, Any]:
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
+    # Few calls are the provider's; the others are stored as before the field was added.
+    executed_by = {"executed_by": call.executed_by} if call.executed_by else {}
     return {
         "name": call.name,
         "arguments": call.arguments,
@@ -284,6 +286,7 @@ def _call_fields(call: ToolCall) -> dict[str, Any]:
         "span_id": call.span_id,
         "start_ns": call.start_ns,
         "end_ns": call.end_ns,
+        **executed_by,
     }
 
 

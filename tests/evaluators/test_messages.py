@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from oteval.errors import InputError
 from oteval.evaluators import to_messages
 from oteval.evaluators.calls import CallTable, read
-from oteval.evaluators.messages import convert
 from oteval.model import Message, SpanRef, ToolCall, Trajectory
 
 from .helpers import call, flat, passes, said, tool, user
@@ -358,8 +357,8 @@ messages_strategy = st.lists(
 def test_the_fast_reader_agrees_with_the_general_one(messages):
     """Reading plain dicts directly gives what going through `Message` gives."""
     general = CallTable()
-    for i, item in enumerate(messages):
-        for message in convert(item, f"outputs[{i}]"):
+    for item in messages:
+        for message in to_messages([item]):
             general.add(message)
 
     table = read(messages, "outputs")

@@ -16,10 +16,14 @@ def ended(message: dict[str, Any]) -> dict[str, Any]:
     return {**message, "finish_reason": "stop"}
 
 
-def several(name: str, start: int, sent: list[dict[str, Any]], *got: Any, **fields: Any) -> Span:
+def several(
+    name: str, start: int, sent: list[dict[str, Any]], *got: Any, count: int = 0, **fields: Any
+) -> Span:
     """Return a model call that gave several choices."""
-    output = json.dumps([ended(message) for message in got])
-    return chat(name, start, sent, attributes={"gen_ai.output.messages": output}, **fields)
+    attributes: dict[str, Any] = {"gen_ai.output.messages": json.dumps([*map(ended, got)])}
+    if count:
+        attributes["gen_ai.request.choice.count"] = count
+    return chat(name, start, sent, attributes=attributes, **fields)
 
 
 def test_the_first_of_several_choices_is_shown():
@@ -40,7 +44,7 @@ def test_the_choice_that_the_next_call_holds_is_shown():
     history = [user("q"), asks(call), gives("r", "k")]
 
     found = only(
-        several("c1", 1, [user("q")], said("a"), asks(call)),
+        several("c1", 1, [user("q")], said("a"), asks(call), count=2),
         chat("c2", 10, history, said("done"), parent="c1"),
         tool("t", 5, id="k", args={"x": 1}, result="r", parent="c1"),
     )

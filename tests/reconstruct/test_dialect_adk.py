@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from oteval.messages.gemini import from_contents
 from oteval.model import LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.dialects.adk import with_original_turns
-from oteval.reconstruct.readers.gemini import from_contents
 
 from .builders import agent, asks, brief, capture, chat, codes, gives, only, said, span, texts, user
 from .test_captures import GOLD, assert_gold, assert_joined, trajectories, turns

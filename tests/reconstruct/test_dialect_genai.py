@@ -21,10 +21,7 @@ OTHERS = [
     {"type": "blob", "mime_type": "audio/wav", "modality": "audio", "content": "AA=="},
     {"type": "file", "mime_type": None, "modality": "video", "file_id": "f1"},
     {"type": "uri", "mime_type": None, "modality": "image", "uri": "https://example.invalid/x"},
-    {"type": "server_tool_call", "id": "w1", "name": "search", "server_tool_call": {"q": 1}},
-    {"type": "server_tool_call_response", "id": "w1", "server_tool_call_response": {"r": 1}},
     {"type": "compaction", "id": "z", "content": "before"},
-    {"type": "refusal", "refusal": "no"},
 ]
 
 

@@ -318,3 +318,47 @@ def test_odd_usage_counts_nothing(usage: str):
     )
 
     assert found.usage.cached_tokens == 0
+
+
+def raw(name: str, start: int, sent: list[Any], received: list[Any], **fields: Any) -> Span:
+    """Return the span of a raw request to Anthropic, whose values are written as Python prints."""
+    attributes = {
+        "llm.anthropic.messages": repr(sent),
+        "llm.anthropic.system": repr([{"type": "text", "text": "Be kind."}]),
+        "llm.anthropic.role": "assistant",
+        "llm.anthropic.id": f"msg_{name}",
+        "llm.anthropic.content": repr(received),
+        "llm.anthropic.usage": repr({"input_tokens": 5, "cache_read_input_tokens": 2}),
+    }
+    return span(
+        name, start, title="raw_gen_ai_request", scope="litellm", attributes=attributes, **fields
+    )
+
+
+def test_calls_written_over_one_another_are_read_from_their_raw_requests():
+    """The caller's span has only the last call; the requests below it have each."""
+    question = {"role": "user", "content": [{"type": "text", "text": "q"}]}
+    use = {"type": "tool_use", "id": "k", "name": "look", "input": {"x": 1}}
+    result = {"type": "tool_result", "tool_use_id": "k", "content": "r"}
+    history = [question, {"role": "assistant", "content": [use]}]
+    attributes = {
+        "litellm.call_id": "1",
+        "gen_ai.input.messages": json.dumps([{"role": "user", "content": "q"}]),
+        "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "r"}]),
+    }
+
+    found = only(
+        span("turn", 1, end=20, scope="app", attributes=attributes),
+        raw("a", 2, [question], [use], parent="turn"),
+        raw("b", 6, [*history, {"role": "user", "content": [result]}],
+            [{"type": "text", "text": "done"}], parent="turn"),
+    )  # fmt: skip
+
+    assert brief(found.messages) == [
+        ("system", "Be kind."),
+        ("user", "q"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "r"),
+        ("assistant", "done"),
+    ]
+    assert (found.gaps, found.usage.input_tokens, found.usage.cached_tokens) == ((), 14, 4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from typing import Any
 
@@ -215,7 +216,7 @@ def test_merged_results_without_tool_spans_are_a_gap():
     found = only(*spans)
 
     assert [m.content for m in found.messages if m.role == "tool"] == [None, None]
-    assert codes(found) == ["missing_tool_result"]
+    assert codes(found) == ["content_not_captured"]
 
 
 def test_merged_results_in_parts_are_the_calls_in_order():
@@ -419,3 +420,18 @@ def test_a_span_that_marks_a_moment_of_a_run_is_not_an_agent():
     )
 
     assert found.agent == "desk"
+
+
+def test_an_empty_result_leaves_a_request_as_it_is():
+    """A tool may return an empty text: the flat messages count, not the raw request around them."""
+    empty = {"role": "tool", "tool_call_id": "k1", "content": ""}
+    value = json.dumps({"messages": ["ChatMessage(role=<MessageRole.USER: 'user'>)"], "kwargs": {}})
+    call = model("c", 1, [ASKED, {"role": "assistant", "calls": [("k1", PARIS)]}, empty], [ANSWER])
+    call = dataclasses.replace(call, attributes={**call.attributes, "input.value": value})
+
+    found = only(call)
+
+    assert [(m.role, m.content) for m in found.messages if m.role in ("user", "tool")] == [
+        ("user", ASKED["content"]),
+        ("tool", ""),
+    ]

@@ -87,7 +87,8 @@ def test_genai_parts_become_text_calls_results_and_the_rest():
 
     assert found.messages[0].content == "look\nhere"
     assert found.messages[0].parts == (blob,)
-    assert (found.messages[1].content, found.messages[1].tool_calls) == ("", ())
+    assert (found.messages[1].content, found.messages[1].tool_calls) == (None, ())
+    assert "content_not_captured" in codes(found)
 
 
 def test_results_beside_text_in_one_message_come_first():

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import json
-from random import Random
 from typing import Any
 
 import pytest
 
-from oteval.model import Message, Span
+from oteval.model import Message
 from oteval.reconstruct import reconstruct
-from oteval.reconstruct.readers.messages import from_messages
-from oteval.reconstruct.readers.usual_messages import usual_message
 
 from .builders import span
 
@@ -490,79 +487,3 @@ def test_objects_among_plain_values_are_read():
         ("assistant", "a"),
         ("assistant", "b"),
     ]
-
-
-PARTS = [
-    {"type": "text", "content": "hi"},
-    {"type": "text", "text": "[{not json"},
-    {"type": "text", "content": '{"type": "tool_call", "id": "k1", "name": "f", "arguments": {}}'},
-    {"type": "text", "content": None},
-    {"type": "tool_call", "id": "k1", "name": "f", "arguments": {"x": 1}},
-    {"type": "tool_call", "id": "k1", "name": "f", "arguments": '{"x": 1}'},
-    {"type": "tool_call", "id": "k2", "name": "f", "args": {"args_dict": {"x": 1}}},
-    {"type": "tool_call", "name": "g"},
-    {"type": "tool_call", "id": "k3", "name": ""},
-    {"type": "tool_call_response", "id": "k1", "response": "r"},
-    {"type": "tool_call_response", "id": "k1", "name": "f", "response": {"error": "no"}},
-    {"type": "tool_result", "id": 7, "result": [{"type": "text", "text": "r"}]},
-    {"type": "tool_result", "result": "r", "is_error": True, "status": "error"},
-    {"type": "reasoning", "content": "hm"},
-]
-MESSAGE_FIELDS = {
-    "role": ["user", "assistant", "system", "tool", "model", "ai", None],
-    "content": [None, "", "hi", "Text(text='a')", '[{"type": "text", "text": "b"}]', 5, {"a": 1}],
-    "parts": [None, None, [], *([part] for part in PARTS), PARTS[:1] * 2, PARTS[3:6], PARTS[8:10]],
-    "tool_calls": [
-        None,
-        [],
-        [{"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}],
-        [{"id": "c", "name": "f", "args": {"x": 1}, "type": "tool_call"}] * 2,
-        [{"name": "f", "arguments": {}}, {"name": "g", "arguments": None}],
-        ["f()"],
-    ],
-    "name": [None, "n", 3],
-    "tool_call_id": [None, "c"],
-    "id": [None, "i"],
-    "type": [None, "human", "constructor", "message"],
-    "status": [None, "error"],
-    "additional_kwargs": [None, {}, {"refusal": None}, {"tool_calls": [{"id": "c", "name": "f"}]}],
-    "invalid_tool_calls": [None, [], [{"id": "v", "name": "f", "args": "{"}]],
-    "refusal": [None, "I cannot"],
-}
-
-
-@pytest.mark.parametrize("seed", range(8))
-def test_the_short_way_gives_what_the_general_reader_gives(
-    seed: int, monkeypatch: pytest.MonkeyPatch
-):
-    """`usual_message` changes nothing but the time it takes."""
-    random = Random(seed)
-    items = []
-    for _ in range(300):
-        chosen = {key: random.choice(values) for key, values in MESSAGE_FIELDS.items()}
-        usual = ("role", "content", "parts", "tool_calls", "tool_call_id")
-        rare = random.random() < 0.5
-        items.append({k: v for k, v in chosen.items() if v is not None and (k in usual or rare)})
-    span = Span("t", "s")
-
-    short = [from_messages([item], span) for item in items]
-    monkeypatch.setattr("oteval.reconstruct.readers.messages.usual_message", lambda *_: None)
-    general = [from_messages([item], span) for item in items]
-
-    assert [repr(found) for found in short] == [repr(found) for found in general]
-
-
-def test_the_short_way_reads_the_usual_forms():
-    """The forms of OpenTelemetry, OpenAI and LangChain need no other reader."""
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    items = [
-        {"role": "user", "parts": [PARTS[0]]},
-        {"role": "assistant", "parts": [PARTS[4]], "finish_reason": "tool_call"},
-        {"role": "tool", "parts": [PARTS[9]]},
-        {"role": "user", "content": "hi"},
-        {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "c", "content": "r"},
-        {"role": "assistant", "type": "ai", "id": "i", "content": "", "additional_kwargs": {}},
-    ]
-
-    assert all(usual_message(item, Span("t", "s")) for item in items)

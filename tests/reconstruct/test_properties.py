@@ -10,9 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval.jsontext import dumps
+from oteval.messages.reader import EVENT_ROLES
 from oteval.model import Event, LogRecord, Span
 from oteval.reconstruct import CODES, reconstruct
-from oteval.reconstruct.readers.messages import EVENT_ROLES
 
 from .builders import agent, asks, brief, chat, gives, only, said, system, user
 from .odd_spans import examples, few_or_many

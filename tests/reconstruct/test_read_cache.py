@@ -13,11 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oteval.messages.read_cache import ReadCache, reading_once
+from oteval.messages.reader import from_messages
+from oteval.messages.values import parse
 from oteval.model import Event, LogRecord, Span, Trajectory
 from oteval.reconstruct import explain, reconstruct
-from oteval.reconstruct.readers.messages import from_messages
-from oteval.reconstruct.readers.read_cache import ReadCache, has_prefix, reading_once
-from oteval.reconstruct.readers.values import nested, parse
+from oteval.reconstruct.readers.flat_lists import has_prefix, nested
 
 from .builders import NAMES, agent, asks, capture, chat, gives, said, system, tool, user
 
@@ -27,8 +28,8 @@ INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 @pytest.fixture(autouse=True)
 def few_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """Look for short texts and lists as well."""
-    monkeypatch.setattr("oteval.reconstruct.readers.values._LONG", 512)
-    monkeypatch.setattr("oteval.reconstruct.readers.messages._LEAST_REPEATED", 3)
+    monkeypatch.setattr("oteval.messages.values._LONG", 512)
+    monkeypatch.setattr("oteval.messages.reader._LEAST_REPEATED", 3)
 
 
 def in_full(spans: list[Span], logs: list[LogRecord] | None = None) -> list[Trajectory]:

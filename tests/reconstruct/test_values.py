@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from oteval.reconstruct.readers.values import Parsed, parse, parse_arguments, text_of
+from oteval.messages.values import Parsed, parse, parse_arguments, text_of
 
 
 @pytest.mark.parametrize(
@@ -135,3 +135,38 @@ def test_emoji_written_as_escapes_are_read():
     parsed = parse('{"content": "\\ud83d\\ude00", "arguments": {"q": "\\uD83D\\uDE00"}}').value
 
     assert parsed == {"content": "😀", "arguments": {"q": "😀"}}
+
+
+_CUT_MESSAGES = json.dumps(
+    [
+        {"role": "user", "parts": [{"type": "text", "content": "Hé 12\n"}]},
+        {"role": "assistant", "parts": [{"type": "tool_call", "arguments": {"n": 12, "b": True}}]},
+        {"role": "user", "parts": [{"type": "text", "content": "more"}]},
+    ],
+    ensure_ascii=False,
+)
+_MARKERS = (
+    *("...", "…", "... [truncated, 1043 chars total]", "<truncated>", "[TRUNCATED]", "[...]"),
+    *("... (truncated)", "…(+1043 chars)", " ... 1043 more characters", "--- truncated ---"),
+    *("...[cut]", "\n... [output truncated]", "... (12 more items)", "...<1043 bytes omitted>"),
+)
+
+
+@pytest.mark.parametrize("marker", _MARKERS)
+def test_json_cut_anywhere_with_a_remark_is_the_part_before_the_cut(marker: str):
+    """Wherever a text is cut, and whatever the emitter writes there, it is cut JSON, never text."""
+    whole = json.loads(_CUT_MESSAGES)
+    for end in range(12, len(_CUT_MESSAGES)):
+        found = parse(_CUT_MESSAGES[:end] + marker)
+
+        assert found.truncated, _CUT_MESSAGES[:end]
+        assert found.value == whole[: len(found.value)]
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["[1] see this ...", "[Note] cut here...", "{name} is...", "[...]", '["a", b]', "[a](b) ..."],
+)
+def test_a_text_that_only_looks_like_json_stays_a_text(text: str):
+    """Brackets and an ellipsis do not make JSON."""
+    assert parse(text) == Parsed(text)

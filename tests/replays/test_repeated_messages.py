@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
+from oteval.messages.reader import from_messages
+from oteval.messages.source import NO_SOURCE
 from oteval.model import Message, Recording, ToolCall
 from oteval.patterns import compile_pattern
 from oteval.reconstruct.apis import api_of
-from oteval.reconstruct.apis.model_api import NO_SPAN
 from oteval.reconstruct.apis.repeated_messages import repeated_messages
-from oteval.reconstruct.readers.messages import from_messages
 from oteval.replays.canonical_messages import CanonicalReader
 from oteval.replays.conversations import Conversation
 from oteval.replays.recording_files import load, save
@@ -64,7 +64,7 @@ def test_any_items_are_read_as_all_at_once() -> None:
     chance = random.Random(1)
     for _ in range(1500):
         items = [chance.choice(ITEMS) for _ in range(chance.randint(0, 6))]
-        assert repr(repeated_messages(items)) == repr(from_messages(items, NO_SPAN)), items
+        assert repr(repeated_messages(items)) == repr(from_messages(items, NO_SOURCE)), items
 
 
 @pytest.mark.parametrize(

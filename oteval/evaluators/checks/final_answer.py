@@ -164,7 +164,7 @@ class FinalAnswer(Check):
 def _answer(messages: tuple[Message, ...]) -> str | None:
     """Return the text of the last message where the model wrote it and asks for nothing more."""
     last = messages[-1] if messages else None
-    if last is None or last.role != "assistant" or last.tool_calls:
+    if last is None or last.role != "assistant" or last.client_calls:
         return None
     return last.content or None
 

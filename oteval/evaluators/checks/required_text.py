@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 from ...errors import ConfigError
+from ...messages.forms import role_of
 from ...patterns import Pattern
 from ..factories import with_options_of
-from ..messages import ROLES
 from ..options import check_regex
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed
 
@@ -89,7 +89,7 @@ class RequiredText(Check):
 
 
 def _speaker(role: str) -> str:
-    known = ROLES.get(role, role)
+    known = role_of(role)
     return "system" if known == "developer" else known
 
 

@@ -10,19 +10,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...jsontext import dumps, dumps_exact, loads
+from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.reader import from_messages
+from ...messages.source import NO_SOURCE
 from ...model import Message, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ..readers.messages import from_messages
-from ..readers.parts import is_reasoning
 from .event_stream import event
 from .model_api import (
-    NO_SPAN,
     ApiAnswer,
     ModelApi,
     call_id,
+    joined_answer,
     json_object,
     pieces,
-    reasoning_of,
     response_id,
     without,
 )
@@ -71,7 +71,7 @@ class AnthropicMessages(ModelApi):
             api=self.name,
             model=str(fields.get("model") or ""),
             messages=(
-                *from_messages(prompt, NO_SPAN),
+                *from_messages(prompt, NO_SOURCE),
                 *repeated_messages(_uncached(fields.get("messages") or [])),
             ),
             tools=tuple(map(_nested_tool, fields.get("tools") or ())),
@@ -102,9 +102,10 @@ class AnthropicMessages(ModelApi):
         cached = usage.get("cache_read_input_tokens") or 0
         written = usage.get("cache_creation_input_tokens") or 0
         said = [{"role": "assistant", "content": response.get("content") or []}]
-        found = [m for m in from_messages(said, NO_SPAN) if m.role == "assistant"]
+        found = from_messages(said, NO_SOURCE)
         return ApiAnswer(
-            message=found[-1] if found else Message("assistant", ""),
+            message=joined_answer(found) if found else Message("assistant", ""),
+            output=tuple(found),
             finish_reason=str(response.get("stop_reason") or ""),
             usage=Usage(
                 (usage.get("input_tokens") or 0) + cached + written,
@@ -195,7 +196,7 @@ def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any
     message = call.answer or Message("assistant")
     reason = call.finish_reason.lower()
     reason = _REASONS.get(reason, reason)
-    if message.tool_calls and reason in ("", "end_turn"):
+    if message.client_calls and reason in ("", "end_turn"):
         reason = "tool_use"
     return {
         "id": response_id(call, "msg_"),
@@ -221,7 +222,7 @@ def _blocks(call: RecordedModelCall, message: Message) -> Iterator[dict[str, Any
             yield dict(part)
         elif is_reasoning(part):
             signature = part.get("signature")
-            thinking = {"type": "thinking", "thinking": reasoning_of(part)}
+            thinking = {"type": "thinking", "thinking": reasoning_text(part)}
             yield {**thinking, "signature": signature if isinstance(signature, str) else ""}
     if message.content:
         yield {"type": "text", "text": message.content, "citations": None}
@@ -230,7 +231,8 @@ def _blocks(call: RecordedModelCall, message: Message) -> Iterator[dict[str, Any
         if not isinstance(arguments, Mapping):
             arguments = {} if arguments is None else {"input": arguments}
         name = call_id(call, index, "toolu_")
-        yield {"type": "tool_use", "id": name, "name": asked.name, "input": arguments}
+        kind = "server_tool_use" if asked.executed_by else "tool_use"
+        yield {"type": kind, "id": name, "name": asked.name, "input": arguments}
 
 
 def _events(block: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
@@ -244,7 +246,7 @@ def _events(block: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
         texts = pieces(block["thinking"])
         deltas = [{"type": "thinking_delta", "thinking": piece} for piece in texts]
         deltas.append({"type": "signature_delta", "signature": block["signature"]})
-    elif block["type"] == "tool_use":
+    elif block["type"] in ("tool_use", "server_tool_use"):
         begun["input"] = {}
         texts = pieces(dumps_exact(block["input"]))
         deltas = [{"type": "input_json_delta", "partial_json": piece} for piece in texts]

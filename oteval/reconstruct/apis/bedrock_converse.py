@@ -12,20 +12,20 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from ...jsontext import dumps, dumps_exact, loads
+from ...messages.bedrock import from_blocks
+from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.source import NO_SOURCE
 from ...model import Message, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ..readers.bedrock import from_blocks
-from ..readers.parts import is_reasoning
 from .aws_event_stream import encoded, is_aws_event_stream, read_messages
 from .model_api import (
-    NO_SPAN,
     ApiAnswer,
     ErrorAnswer,
     ModelApi,
     call_id,
+    joined_answer,
     json_object,
     pieces,
-    reasoning_of,
     text_of_error,
     without,
 )
@@ -119,10 +119,10 @@ class BedrockConverse(ModelApi):
         cached = usage.get("cacheReadInputTokens") or 0
         written = usage.get("cacheWriteInputTokens") or 0
         output = (response.get("output") or {}).get("message") or {}
-        answers = from_blocks("assistant", output.get("content") or [], NO_SPAN)
-        answers = [message for message in answers if message.role == "assistant"]
+        answers = from_blocks("assistant", output.get("content") or [], NO_SOURCE)
         return ApiAnswer(
-            message=answers[-1] if answers else Message("assistant", ""),
+            message=joined_answer(answers) if answers else Message("assistant", ""),
+            output=tuple(answers),
             finish_reason=str(response.get("stopReason") or ""),
             usage=Usage(
                 (usage.get("inputTokens") or 0) + cached + written,
@@ -173,9 +173,9 @@ def _model_in(path: str) -> str:
 
 def _messages(fields: Mapping[str, Any]) -> Iterator[Message]:
     if system := fields.get("system"):
-        yield from from_blocks("system", system, NO_SPAN)
+        yield from from_blocks("system", system, NO_SOURCE)
     for message in fields.get("messages") or ():
-        yield from from_blocks(str(message.get("role")), message.get("content"), NO_SPAN)
+        yield from from_blocks(str(message.get("role")), message.get("content"), NO_SOURCE)
 
 
 def _is_tool(tool: Any) -> bool:
@@ -225,7 +225,7 @@ def _finished(block: dict[str, Any]) -> dict[str, Any]:
 
 def _stop_reason(call: RecordedModelCall) -> str:
     reason = _REASONS.get(call.finish_reason.lower(), call.finish_reason.lower())
-    if call.answer and call.answer.tool_calls and reason in ("", "end_turn"):
+    if call.answer and call.answer.client_calls and reason in ("", "end_turn"):
         return "tool_use"
     return reason or "end_turn"
 
@@ -245,7 +245,7 @@ def _blocks(call: RecordedModelCall) -> Iterator[dict[str, Any]]:
     for part in message.parts:
         if isinstance(part.get("reasoningContent"), Mapping):
             yield {"reasoningContent": part["reasoningContent"]}
-        elif is_reasoning(part) and (thought := reasoning_of(part)):
+        elif is_reasoning(part) and (thought := reasoning_text(part)):
             yield {"reasoningContent": {"reasoningText": {"text": thought}}}
     if message.content or not message.tool_calls:
         yield {"text": message.content or ""}
@@ -254,7 +254,9 @@ def _blocks(call: RecordedModelCall) -> Iterator[dict[str, Any]]:
         if not isinstance(arguments, Mapping):
             arguments = {} if arguments is None else {"input": arguments}
         use_id = call_id(call, index, "tooluse_")
-        yield {"toolUse": {"toolUseId": use_id, "name": asked.name, "input": arguments}}
+        kind = {"type": "server_tool_use"} if asked.executed_by else {}
+        use = {"toolUseId": use_id, "name": asked.name, "input": arguments}
+        yield {"toolUse": {**use, **kind}}
 
 
 def _block_events(block: Mapping[str, Any], index: int) -> Iterator[tuple[str, dict[str, Any]]]:
@@ -263,7 +265,7 @@ def _block_events(block: Mapping[str, Any], index: int) -> Iterator[tuple[str, d
     deltas: list[dict[str, Any]]
     if "toolUse" in block:
         use = block["toolUse"]
-        start = {"toolUse": {"toolUseId": use["toolUseId"], "name": use["name"]}}
+        start = {"toolUse": {key: value for key, value in use.items() if key != "input"}}
         yield "contentBlockStart", {"start": start, **at}
         texts = pieces(dumps_exact(use["input"]))
         deltas = [{"toolUse": {"input": piece}} for piece in texts]

@@ -12,9 +12,9 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...jsontext import dumps, dumps_exact
+from ...messages.parts import is_reasoning, reasoning_text
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ..readers.parts import is_reasoning
 from .event_stream import DONE, event
 from .model_api import (
     ApiAnswer,
@@ -23,7 +23,7 @@ from .model_api import (
     created,
     json_object,
     pieces,
-    reasoning_of,
+    refusal_of,
     response_id,
     without,
 )
@@ -231,22 +231,24 @@ def _written(
         request: The request to answer.
         choice: The index of the choice.
     """
-    fields: dict[str, Any] = {"content": message.content, "refusal": None}
+    text, refusal = refusal_of(message)
+    calls = message.client_calls
+    fields: dict[str, Any] = {"content": text, "refusal": refusal or None}
     for part in message.parts:
-        if part.get("type") == "refusal":
-            fields["refusal"] = part.get("content") or part.get("refusal")
-        elif part.get("type") == "audio" and "data" in part:
+        if part.get("type") == "audio" and "data" in part:
             fields["audio"] = {key: value for key, value in part.items() if key != "type"}
-        elif is_reasoning(part) and (text := reasoning_of(part)):
+        elif is_reasoning(part) and (text := reasoning_text(part)):
             fields["reasoning_content"] = fields.get("reasoning_content", "") + text
-    if message.content is None and not message.tool_calls and fields["refusal"] is None:
+    if text is None and not calls and not refusal:
         fields["content"] = ""
-    if message.tool_calls:
+    if calls:
         custom = _custom_tools(request)
-        owner = replace(call, answer=message, span_id=f"{call.span_id}{'+' * choice}")
+        owner = replace(
+            call, answer=replace(message, tool_calls=calls), span_id=f"{call.span_id}{'+' * choice}"
+        )
         fields["tool_calls"] = [
             _written_call(asked, call_id(owner, index), asked.name in custom)
-            for index, asked in enumerate(message.tool_calls)
+            for index, asked in enumerate(calls)
         ]
     return fields
 
@@ -287,7 +289,7 @@ def _deltas(fields: Mapping[str, Any]) -> list[dict[str, Any]]:
 def _finish_reason(call: RecordedModelCall, message: Message) -> str:
     known = call.finish_reason.lower()
     known = known if known in _KNOWN_REASONS else _REASONS.get(known, "")
-    if message.tool_calls and known in ("", "stop"):
+    if message.client_calls and known in ("", "stop"):
         return "tool_calls"
     return known or "stop"
 

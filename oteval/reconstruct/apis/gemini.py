@@ -13,19 +13,19 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import InputError
 from ...jsontext import dumps, loads
+from ...messages.gemini import definitions, from_candidate, from_contents
+from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.reader import from_messages
+from ...messages.source import NO_SOURCE
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ..readers.gemini import definitions, from_contents
-from ..readers.messages import from_messages
-from ..readers.parts import is_reasoning
 from .event_stream import event
 from .model_api import (
-    NO_SPAN,
     ApiAnswer,
     ModelApi,
+    joined_answer,
     json_object,
     pieces,
-    reasoning_of,
     response_id,
     text_of_error,
     without,
@@ -116,12 +116,14 @@ class Gemini(ModelApi):
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
         candidates = response.get("candidates") or ()
-        messages = [_message_of(candidate) for candidate in candidates]
+        answers = [_messages_of(candidate) for candidate in candidates]
+        messages = [joined_answer(said) for said in answers]
         usage = response.get("usageMetadata") or {}
         received = (usage.get("candidatesTokenCount") or 0) + (usage.get("thoughtsTokenCount") or 0)
         blocked = (response.get("promptFeedback") or {}).get("blockReason")
         return ApiAnswer(
             message=messages[0] if messages else Message("assistant", ""),
+            output=tuple(answers[0]) if answers else (),
             choices=tuple(messages[1:]),
             finish_reason=str((candidates[0] if candidates else {}).get("finishReason") or "")
             or str(blocked or ""),
@@ -181,7 +183,7 @@ def _system_messages(system: Any) -> list[Message]:
     if not system:
         return []
     contents = [{**content, "role": "system"} for content in from_contents(system)]
-    return from_messages(contents, NO_SPAN)
+    return from_messages(contents, NO_SOURCE)
 
 
 def _tools(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -217,11 +219,8 @@ def _content(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {"parts": list(parts), "role": "model"}
 
 
-def _message_of(candidate: Mapping[str, Any]) -> Message:
-    content = candidate.get("content") or {}
-    parts = from_contents([{**content, "role": "model"}]) if content.get("parts") else []
-    answers = [message for message in from_messages(parts, NO_SPAN) if message.role == "assistant"]
-    return answers[-1] if answers else Message("assistant", "")
+def _messages_of(candidate: Mapping[str, Any]) -> list[Message]:
+    return from_messages(from_candidate(candidate), NO_SOURCE) or [Message("assistant", "")]
 
 
 def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any]:
@@ -250,11 +249,14 @@ def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any
 def _written_parts(message: Message) -> Iterator[dict[str, Any]]:
     """Yield the parts of an answer: thoughts, text, calls."""
     for part in message.parts:
-        if is_reasoning(part) and (thought := reasoning_of(part)):
+        if is_reasoning(part) and (thought := reasoning_text(part)):
             yield {"text": thought, "thought": True}
-    if message.content or not message.tool_calls:
-        yield {"text": message.content or ""}
     for call in message.tool_calls:
+        if call.executed_by and call.name == "code_execution":
+            yield {"executableCode": call.arguments or {}}
+    if message.content or not message.client_calls:
+        yield {"text": message.content or ""}
+    for call in message.client_calls:
         yield {"functionCall": _written_call(call)}
 
 

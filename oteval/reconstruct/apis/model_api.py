@@ -16,28 +16,25 @@ from typing import Any, ClassVar
 
 from ...errors import InputError
 from ...jsontext import dumps, loads
-from ...model import Message, Span, Usage
+from ...model import Message, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import is_event_stream, read_events
 
 __all__ = [
-    "NO_SPAN",
     "ApiAnswer",
     "ErrorAnswer",
     "ModelApi",
     "call_id",
     "created",
+    "joined_answer",
     "json_object",
     "made_up_id",
     "pieces",
-    "reasoning_of",
+    "refusal_of",
     "response_id",
     "text_of_error",
     "without",
 ]
-
-NO_SPAN = Span("", "")
-"""The span of messages that were not read from a span."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +43,8 @@ class ApiAnswer:
 
     Attributes:
         message: The answer; None if the call failed.
+        output: The same as it was said, where tools of the provider ran in between: their results
+            are messages of their own.
         choices: Other answers to the same request.
         finish_reason: Why the model stopped, in the API's words, or "".
         usage: The tokens that the API reported.
@@ -55,6 +54,7 @@ class ApiAnswer:
     """
 
     message: Message | None = None
+    output: tuple[Message, ...] = ()
     choices: tuple[Message, ...] = ()
     finish_reason: str = ""
     usage: Usage = Usage()
@@ -273,15 +273,25 @@ def _digest(text: str) -> str:
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
-def reasoning_of(part: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning part in any provider's form."""
-    for key in ("content", "thinking", "text", "reasoning", "summary"):
-        value = part.get(key)
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list):
-            texts = [item.get("text") for item in value if isinstance(item, Mapping)]
-            found = "\n\n".join(text for text in texts if isinstance(text, str))
-            if found:
-                return found
-    return ""
+def joined_answer(messages: Sequence[Message]) -> Message:
+    """Return the messages of an answer as one, without the results of the provider's tools."""
+    said = [message for message in messages if message.role == "assistant"]
+    if len(said) == 1:
+        return said[0]
+    texts = [message.content for message in said if message.content]
+    return Message(
+        "assistant",
+        "\n".join(texts) if texts else None,
+        tool_calls=tuple(call for message in said for call in message.tool_calls),
+        parts=tuple(part for message in said for part in message.parts),
+    )
+
+
+def refusal_of(message: Message) -> tuple[str | None, str]:
+    """Return an answer's text and its refusal; one that was read has the refusal as its text."""
+    marks = [part for part in message.parts if part.get("type") == "refusal"]
+    texts = [part.get("content") or part.get("refusal") for part in marks]
+    refusal = " ".join(text for text in texts if isinstance(text, str))
+    if not marks or refusal:
+        return message.content, refusal
+    return None, message.content or ""

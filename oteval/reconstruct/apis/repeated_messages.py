@@ -13,9 +13,9 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
+from ...messages.reader import from_messages
+from ...messages.source import NO_SOURCE
 from ...model import Message
-from ..readers.messages import from_messages
-from .model_api import NO_SPAN
 
 __all__ = ["repeated_messages"]
 
@@ -39,12 +39,12 @@ class _Memory:
         try:
             key = marshal.dumps(run, _FORMAT)
         except ValueError:  # nested too deeply
-            return tuple(from_messages(run, NO_SPAN))
+            return tuple(from_messages(run, NO_SOURCE))
         found = self._known.get(key)
         if found is None:
             # Items of unknown forms belong to the message before, which must be of this run.
-            is_whole = len(run) == 1 or bool(from_messages(run[:1], NO_SPAN))
-            found = tuple(from_messages(run, NO_SPAN)) if is_whole else ()
+            is_whole = len(run) == 1 or bool(from_messages(run[:1], NO_SOURCE))
+            found = tuple(from_messages(run, NO_SOURCE)) if is_whole else ()
             if self._size > _MOST:
                 self._known, self._size = {}, 0
             self._size += len(key)
@@ -62,12 +62,12 @@ def repeated_messages(items: Any) -> list[Message]:
         items: The list.
     """
     if not isinstance(items, list):
-        return from_messages(items, NO_SPAN)
+        return from_messages(items, NO_SOURCE)
     found = [_memory.read(run) for run in _runs(items)]
     if not all(found):
-        return from_messages(items, NO_SPAN)
+        return from_messages(items, NO_SOURCE)
     if any(one[-1].role == other[0].role == "assistant" for one, other in pairwise(found)):
-        return from_messages(items, NO_SPAN)  # They may belong together.
+        return from_messages(items, NO_SOURCE)  # They may belong together.
     return [message for run in found for message in run]
 
 

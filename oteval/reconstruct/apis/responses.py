@@ -10,21 +10,22 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...jsontext import dumps, dumps_exact
+from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.reader import from_messages
+from ...messages.source import NO_SOURCE
 from ...model import Message, ToolCall, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
-from ..readers.messages import from_messages
-from ..readers.parts import is_reasoning
 from .event_stream import event, is_event_stream, read_events
 from .model_api import (
-    NO_SPAN,
     ApiAnswer,
     ModelApi,
     call_id,
     created,
+    joined_answer,
     json_object,
     made_up_id,
     pieces,
-    reasoning_of,
+    refusal_of,
     response_id,
     without,
 )
@@ -99,9 +100,11 @@ class Responses(ModelApi):
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
         usage = response.get("usage") or {}
         cached = (usage.get("input_tokens_details") or {}).get("cached_tokens")
-        message = _joined(from_messages(response.get("output") or [], NO_SPAN, "assistant"))
+        said = from_messages(response.get("output") or [], NO_SOURCE, "assistant")
+        message = joined_answer(said)
         return ApiAnswer(
             message=message,
+            output=tuple(said),
             finish_reason=_finish_reason(response, message),
             usage=Usage(
                 usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, cached or 0, 1
@@ -145,7 +148,7 @@ def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
     found = repeated_messages(items)
     instructions = fields.get("instructions")
     prompt = [instructions] if isinstance(instructions, str) else instructions or []
-    return [*from_messages(prompt, NO_SPAN, "system"), *found]
+    return [*from_messages(prompt, NO_SOURCE, "system"), *found]
 
 
 def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -169,26 +172,12 @@ def _grow(item: dict[str, Any], delta: str) -> None:
     item["content"] = [*content[:-1], last]
 
 
-def _joined(messages: Sequence[Message]) -> Message:
-    """Return the messages of an answer as one; the results of tools of the provider are parts."""
-    said = [message for message in messages if message.role == "assistant"]
-    if len(said) == 1:
-        return said[0]
-    texts = [message.content for message in said if message.content]
-    return Message(
-        "assistant",
-        "\n".join(texts) if texts else None,
-        tool_calls=tuple(call for message in said for call in message.tool_calls),
-        parts=tuple(part for message in said for part in message.parts),
-    )
-
-
 def _finish_reason(response: Mapping[str, Any], message: Message) -> str:
     details = response.get("incomplete_details") or {}
     reason = str(details.get("reason") or "")
     if reason:
         return "length" if reason == "max_output_tokens" else reason
-    return "tool_calls" if message.tool_calls else "stop"
+    return "tool_calls" if message.client_calls else "stop"
 
 
 def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any]:
@@ -226,18 +215,21 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
     """Yield the items of an answer: reasoning, tools that the provider ran, text, calls."""
     message = call.answer or Message("assistant")
     content: list[dict[str, Any]] = []
-    if message.content:
-        text = {"type": "output_text", "text": message.content, "annotations": []}
-        content.append({**text, "logprobs": []})
+    text, refusal = refusal_of(message)
+    if text:
+        said = {"type": "output_text", "text": text, "annotations": []}
+        content.append({**said, "logprobs": []})
+    if refusal:
+        content.append({"type": "refusal", "refusal": refusal})
     for index, part in enumerate(message.parts):
         kind = str(part.get("type"))
         if is_reasoning(part):
             yield _reasoning(part, made_up_id(call, f"reasoning {index}", "rs_"))
-        elif kind == "refusal":
-            refusal = part.get("refusal") or part.get("content")
-            content.append({"type": "refusal", "refusal": refusal})
-        elif kind.endswith("_call") or kind.startswith("mcp_"):
+        elif kind.startswith("mcp_"):
             yield dict(part)
+    for index, asked in enumerate(message.tool_calls):
+        if asked.executed_by:
+            yield _provider_item(asked, call_id(call, index))
     if content or not message.tool_calls:
         head = {"id": made_up_id(call, "message", "msg_"), "type": "message"}
         yield {**head, "status": "completed", "role": "assistant", "content": content}
@@ -247,13 +239,30 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
         if isinstance(tool.get("custom"), Mapping)
     }
     for index, asked in enumerate(message.tool_calls):
-        yield _written_call(call, index, asked, asked.name in custom)
+        if not asked.executed_by:
+            yield _written_call(call, index, asked, asked.name in custom)
+
+
+# Tools of OpenAI's, each with a kind of item; others are tools of an MCP server.
+_PROVIDER_TOOLS = ("code_interpreter", "file_search", "image_generation", "web_search")
+
+
+def _provider_item(asked: ToolCall, name: str) -> dict[str, Any]:
+    """Return the item of a call that the provider ran, without the result."""
+    head = {"id": name, "status": "completed"}
+    arguments = asked.arguments if isinstance(asked.arguments, Mapping) else {}
+    if asked.name == "web_search":
+        return {**head, "type": "web_search_call", "action": {"type": "search", **arguments}}
+    if asked.name in _PROVIDER_TOOLS:
+        return {**head, "type": f"{asked.name}_call", **arguments}
+    fields = {"name": asked.name, "arguments": dumps_exact(arguments), "server_label": "recorded"}
+    return {**head, "type": "mcp_call", **fields}
 
 
 def _reasoning(part: Mapping[str, Any], name: str) -> dict[str, Any]:
     summary = part.get("summary")
     if not isinstance(summary, list):
-        text = reasoning_of(part)
+        text = reasoning_text(part)
         summary = [{"type": "summary_text", "text": text}] if text else []
     known = without({key: part.get(key) for key in ("content", "encrypted_content", "status")})
     if not isinstance(known.get("content"), list):

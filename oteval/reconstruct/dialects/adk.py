@@ -22,12 +22,13 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.gemini import call_part, definitions, from_contents, result_part
+from ...messages.reader import from_messages, tool_definitions
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.gemini import call_part, definitions, from_contents, result_part
-from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -37,7 +38,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments
 from . import genai
 from .genai_events import emitted
 

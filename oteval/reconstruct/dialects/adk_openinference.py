@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...messages.forms import SYSTEM_ROLES
+from ...messages.values import parse, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun
-from ..readers.message_forms import SYSTEM_ROLES
 from ..readers.openinference_raw import OUTPUT, answer, request
-from ..readers.values import parse, text_of
 from . import openinference
 
 __all__ = ["DIALECT"]

@@ -15,11 +15,12 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from ... import semconv
+from ...messages.bedrock import from_blocks, result_of
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.bedrock import from_blocks, result_of
 from ..readers.spans import (
     attribute_gaps,
     is_whole,
@@ -28,7 +29,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments
 from .strands import CACHED, SCOPE, agent_tools, has_failed
 
 __all__ = ["DIALECT"]

@@ -12,13 +12,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from ...messages.forms import SYSTEM_ROLES
+from ...messages.reader import from_event, from_messages, join_neighbours
+from ...messages.values import parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.message_forms import SYSTEM_ROLES
-from ..readers.messages import from_event, from_messages, join_neighbours
 from ..readers.spans import attribute_gaps, integer
-from ..readers.values import parse
 from . import genai
 from .genai_events import emitted
 

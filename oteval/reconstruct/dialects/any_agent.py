@@ -12,11 +12,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...messages.reader import from_messages
+from ...messages.values import hidden, parse, parse_arguments, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages
 from ..readers.spans import (
     attribute_gaps,
     is_whole,
@@ -25,7 +26,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments, text_of
 
 __all__ = ["DIALECT"]
 

@@ -14,13 +14,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...messages.provider_calls import answer_of, last_message_of
+from ...messages.values import hidden, parse, text_of
 from ...model import Gap, LogRecord, Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.provider_calls import answer_of, last_message_of
 from ..readers.spans import error_text, integer, parsed_unless_cut
-from ..readers.values import hidden, parse, text_of
 from ..tree import order
 
 __all__ = ["DIALECT"]

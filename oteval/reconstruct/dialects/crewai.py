@@ -20,11 +20,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...messages.reader import from_messages
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages
-from ..readers.values import hidden, parse, parse_arguments
 from . import genai, openinference
 from .openinference import SWITCH
 

@@ -18,12 +18,12 @@ from dataclasses import replace
 from typing import Any
 
 from ...jsontext import dumps
+from ...messages.values import parse, parse_arguments
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.openinference_raw import INPUT, OUTPUT
 from ..readers.spans import call_arguments
-from ..readers.values import parse, parse_arguments
 from . import openinference
 
 __all__ = ["DIALECT"]

@@ -13,12 +13,13 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...messages.gemini import definitions, from_contents
+from ...messages.reader import from_messages, tool_definitions
+from ...messages.values import hidden, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.gemini import definitions, from_contents
-from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     is_whole,
@@ -27,7 +28,6 @@ from ..readers.spans import (
     result_text,
     usage,
 )
-from ..readers.values import hidden, parse
 from . import genai
 
 __all__ = ["DIALECT"]

@@ -11,14 +11,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...messages.facts import facts_of
+from ...messages.reader import choices, from_messages, repeated_message, tool_definitions
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.message_facts import facts_of
-from ..readers.messages import choices, from_messages, repeated_message, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
+    integer,
     is_whole,
     missing_side,
     model_failure,
@@ -26,7 +28,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments
 
 __all__ = ["DIALECT", "read", "read_model_call"]
 
@@ -37,6 +38,8 @@ SWITCH = (
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
+# Before there were messages: a text, or JSON of messages.
+OLD_PROMPT, OLD_COMPLETION = "gen_ai.prompt", "gen_ai.completion"
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
@@ -92,8 +95,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     """
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
-    sent = _messages(content.get(INPUT), span)
-    received, others = _answers(content.get(OUTPUT), span)
+    sent = _messages(content.get(INPUT, content.get(OLD_PROMPT)), span)
+    received, others = _answers(content.get(OUTPUT, content.get(OLD_COMPLETION)), span)
     is_lost = not sent or not received
     if is_lost and not any(found.code in DAMAGED_CONTENT_GAPS for found in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
@@ -145,9 +148,16 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     """Return a call's answer, and the other choices where there were several."""
     if value is None or hidden(value):
         return [], []
-    answer, others = choices(parse(value).value)
+    answer, others = choices(parse(value).value, _choice_count(span))
     received = from_messages(answer, span, "assistant")
     return received, from_messages(others, span, "assistant") if others else []
+
+
+def _choice_count(span: Span) -> int:
+    """Return how many answers were asked for; 0 where the span does not tell."""
+    if span.attributes.get("openai.api.type") == "responses":
+        return 1
+    return integer(span.attributes.get("gen_ai.request.choice.count"))
 
 
 def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:

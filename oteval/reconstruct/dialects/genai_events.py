@@ -15,11 +15,13 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ... import semconv
+from ...messages.forms import role_of
+from ...messages.reader import EVENT_ROLES, from_event, from_messages, join_neighbours
+from ...messages.values import parse, parse_arguments, text_of
 from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import EVENT_ROLES, from_event, from_messages, join_neighbours
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -28,7 +30,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import parse, parse_arguments, text_of
 from .genai import (
     DETAILS_EVENT,
     INPUT,
@@ -71,6 +72,9 @@ _MODEL_KEYS = frozenset(
         "gen_ai.usage.completion_tokens",
     }
 )
+# An attribute in which instrumentations of Google's client write the events.
+_EVENTS = "events"
+_EVENT_NAMES = ("event.name", "event_name", "name")
 # How a prompt that is text names who says each part.
 _SPEAKER = re.compile(r"^(system|developer|user|assistant|tool): ?", re.MULTILINE)
 
@@ -97,17 +101,30 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
         for event in span.events
         if event.name in EVENT_ROLES
     ]
-    return found
+    return found or emitted_in(parse(span.attributes.get(_EVENTS)).value)
 
 
 def emitted_in(items: Any) -> list[Emitted]:
-    """Return the message events of a parsed list, as an attribute may hold them."""
+    """Return the message events of a parsed list, as an attribute may hold them.
+
+    Some emitters leave out the names of events; the body of a choice has another form than those of
+    messages.
+    """
     found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    return [
-        Emitted(str(item["event.name"]), item)
-        for item in found
-        if str(item.get("event.name")) in EVENT_ROLES
-    ]
+    named = [Emitted(_event_name(item), item.get("body", item)) for item in found]
+    return [event for event in named if event.name in EVENT_ROLES]
+
+
+def _event_name(item: Mapping[str, Any]) -> str:
+    name = next((item[key] for key in _EVENT_NAMES if item.get(key) in EVENT_ROLES), None)
+    if name is not None:
+        return str(name)
+    body = item.get("body", item)
+    fields = body if isinstance(body, Mapping) else {}
+    if "message" in fields or "index" in fields:
+        return "gen_ai.choice"
+    role = role_of(fields.get("role"))
+    return f"gen_ai.{role}.message" if role else ""
 
 
 def _body(record: LogRecord) -> Any:
@@ -158,8 +175,12 @@ def _asks_model(span: Span, logs: Logs) -> bool:
 
 
 def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | None:
-    """Return the messages in the two old events of a model call, or None without such an event."""
-    if not any(event.name in _PAIR for event in span.events):
+    """Return the messages in the two old events of a model call, or None without such an event.
+
+    Some emitters write the same as attributes.
+    """
+    is_told = any(event.name in _PAIR for event in span.events)
+    if not is_told and span.attributes.keys().isdisjoint(_PAIR.values()):
         return None
     found = {name: _old_content(span, name) for name in _PAIR}
     received = from_messages(found[COMPLETION], span, "assistant")
@@ -168,7 +189,9 @@ def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | N
 
 def _old_content(span: Span, name: str) -> Any:
     """Return the value of one of the two old events: JSON messages, or text."""
-    values = [event.attributes.get(_PAIR[name]) for event in span.events if event.name == name]
+    key = _PAIR[name]
+    values = [event.attributes.get(key) for event in span.events if event.name == name]
+    values = values or [span.attributes[key]] if key in span.attributes else values
     value = parse(values[0]).value if values else None
     if isinstance(value, str) and value.lstrip().startswith("["):
         return []  # the format of Semantic Kernel for .NET is not JSON

@@ -11,11 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...messages.reader import from_messages, tool_definitions
+from ...messages.values import hidden, mapping_of, parse, parse_arguments
 from ...model import Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -24,7 +25,6 @@ from ..readers.spans import (
     not_captured,
     result_text,
 )
-from ..readers.values import hidden, mapping_of, parse, parse_arguments
 
 __all__ = ["DIALECT"]
 

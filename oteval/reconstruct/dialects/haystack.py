@@ -15,11 +15,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...messages.reader import from_messages
+from ...messages.values import hidden, list_of, parse, parse_arguments
 from ...model import Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -28,7 +29,6 @@ from ..readers.spans import (
     result_text,
     without_placeholders,
 )
-from ..readers.values import hidden, list_of, parse, parse_arguments
 
 __all__ = ["DIALECT", "count_before_turn", "definitions", "messages_of"]
 

@@ -13,15 +13,15 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from ...messages.python_reprs import object_of
+from ...messages.values import parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..readers.flat_lists import has_prefix
 from ..readers.openinference_flat import RECEIVED, SENT
 from ..readers.openinference_raw import INPUT, OUTPUT
-from ..readers.python_reprs import object_of
-from ..readers.read_cache import has_prefix
 from ..readers.spans import attribute_gaps
-from ..readers.values import parse
 from . import openinference
 from .haystack import count_before_turn, messages_of
 from .openinference import SWITCH

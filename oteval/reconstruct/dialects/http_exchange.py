@@ -9,7 +9,7 @@ from __future__ import annotations
 from ...model import LogRecord, Span, Usage
 from ...wire.events import EVENT_NAME, UnreadableExchange, from_log
 from ..dialect import Dialect, Logs
-from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, recorded_call
+from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, read_exchange
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
 
@@ -27,10 +27,10 @@ def _call(span: Span, record: LogRecord) -> Operation:
         exchange = from_log(record)
     except UnreadableExchange as error:
         return _unreadable(span, str(error))
-    recorded = recorded_call(exchange) if exchange is not None else None
-    if recorded is None:
+    found = read_exchange(exchange) if exchange is not None else None
+    if found is None:
         return Wrapper(span)
-    call, problem = recorded
+    call, problem, output = found
     if problem:
         return _unreadable(span, problem)
     failures = (gap("model_call_failed", span.span_id, reason=call.error),) if call.error else ()
@@ -38,7 +38,7 @@ def _call(span: Span, record: LogRecord) -> Operation:
     return ModelCall(
         span,
         input=call.request.messages,
-        output=(call.answer,) if is_answered and call.answer is not None else (),
+        output=output if is_answered else (),
         choices=call.choices if is_answered else (),
         tools=call.request.tools,
         model=call.model or call.request.model,

@@ -11,12 +11,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...messages.langchain import tool_message
+from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.values import hidden, parse, text_of
 from ...model import Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import tool_message
-from ..readers.provider_calls import answer_of, last_message_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     call_arguments,
@@ -28,7 +29,6 @@ from ..readers.spans import (
     parsed_unless_cut,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, text_of
 
 __all__ = ["DIALECT"]
 

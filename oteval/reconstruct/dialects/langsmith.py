@@ -13,13 +13,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...messages.langchain import messages, model_of, tool_message
+from ...messages.provider_calls import answer_of, request_of
+from ...messages.reader import tool_definitions
+from ...messages.values import hidden, parse, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import messages, model_of, tool_message
-from ..readers.messages import tool_definitions
-from ..readers.provider_calls import answer_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     error_text,
@@ -31,7 +32,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, text_of
 
 __all__ = ["DIALECT"]
 

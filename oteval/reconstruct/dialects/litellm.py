@@ -10,16 +10,19 @@ https://github.com/BerriAI/litellm (``litellm/integrations/opentelemetry.py``).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...model import Gap, Span, Usage
+from ...messages.provider_calls import answer_of, request_of
+from ...messages.reader import choices, from_messages, tool_definitions
+from ...messages.values import hidden, mapping_of, parse
+from ...model import Gap, LogRecord, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
-from ..readers.messages import choices, from_messages, tool_definitions
+from ..readers.flat_lists import nested
 from ..readers.spans import (
     NO_OUTPUT,
     attribute_gaps,
@@ -30,7 +33,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, nested, parse
 
 __all__ = ["DIALECT"]
 
@@ -45,6 +47,17 @@ INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
 OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
 TOOLS = "llm.request.functions."
+# The event by which a span is known whose calls were written over one another.
+_SHARED = "oteval.litellm.shared_span"
+_REQUEST = (
+    "input",
+    "instructions",
+    "messages",
+    "previous_response_id",
+    "prompt",
+    "system",
+    "tools",
+)
 # The proxy writes on the span that is there, whosever it is.
 _MARKS = frozenset({"litellm.call_id", "metadata.user_api_key_hash"})
 # With a leading "a" where the call is asynchronous.
@@ -61,8 +74,10 @@ _MODEL_KINDS = frozenset(
 )
 
 
-def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
+def read(span: Span, logs: Logs) -> Operation:
     """Return the model call that the span is, if it is one."""
+    if any(record.event_name == _SHARED for record in logs):
+        return _raw_call(span) if span.name == RAW else Wrapper(span)
     kind = str(span.attributes.get(KIND) or "")
     is_model = kind in _MODEL_KINDS or kind.removeprefix("a") in _MODEL_KINDS
     if span.name == RAW or not (is_model or (not kind and INPUT in span.attributes)):
@@ -90,6 +105,68 @@ def _model_call(span: Span, kind: str) -> ModelCall:
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
+
+
+def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
+    """Return the log records, and one for each span of calls that were written over one another.
+
+    LiteLLM writes a call on its caller's span. Of several, that has only the last; then the raw
+    requests below it, each a span, are read.
+
+    Args:
+        spans: All spans.
+        logs: All log records.
+    """
+    raw: dict[tuple[str, str], list[Span]] = {}
+    for span in spans:
+        if span.name == RAW and span.scope == SCOPE and span.parent_id:
+            raw.setdefault((span.trace_id, span.parent_id), []).append(span)
+    shared = [family for family in raw.values() if len(family) > 1]
+    if not shared:
+        return logs
+    above = {(family[0].trace_id, family[0].parent_id) for family in shared}
+    marked = [span for span in spans if (span.trace_id, span.span_id) in above]
+    marked += [span for family in shared for span in family]
+    records = [
+        LogRecord(span.trace_id, span.span_id, span.start_ns, event_name=_SHARED) for span in marked
+    ]
+    return [*logs, *records]
+
+
+def _raw_call(span: Span) -> ModelCall:
+    """Return the call in a raw request, whose attributes have the provider's own fields."""
+    fields = {
+        key.split(".", 2)[2]: parse(value).value
+        for key, value in span.attributes.items()
+        if key.startswith("llm.") and key.count(".") > 1
+    }
+    gaps = model_failure(span)
+    request = request_of({key: fields[key] for key in _REQUEST if key in fields}, span)
+    answer = answer_of({key: fields[key] for key in fields.keys() - set(_REQUEST)}, span)
+    is_answered = bool(answer.messages) or span.is_error
+    gaps += missing_side(span, SWITCH, sent=request.messages, received=is_answered)
+    return ModelCall(
+        span,
+        input=without_placeholders(request.messages, span, SWITCH, gaps),
+        output=without_placeholders(answer.messages, span, SWITCH, gaps),
+        choices=answer.choices,
+        tools=request.tools,
+        model=answer.model or str(fields.get("model") or ""),
+        response_id=answer.response_id,
+        usage=_raw_usage(mapping_of(fields.get("usage"))),
+        whole=is_whole(gaps),
+        is_delta=request.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def _raw_usage(counts: Mapping[str, Any]) -> Usage:
+    """Return the tokens that a provider reports; Anthropic counts cached ones apart."""
+    cached = integer(counts.get("cache_read_input_tokens"))
+    apart = cached + integer(counts.get("cache_creation_input_tokens"))
+    sent = integer(counts.get("prompt_tokens"))
+    received = integer(counts.get("output_tokens", counts.get("completion_tokens")))
+    return Usage(sent or integer(counts.get("input_tokens")) + apart, received, cached, 1)
 
 
 def _parsed_list(value: Any) -> list[Any]:
@@ -155,5 +232,7 @@ DIALECT = Dialect(
     scopes=(SCOPE,),
     keys=("litellm.call_id", "metadata.user_api_key_hash"),
     span_names=(RAW,),
+    events=(_SHARED,),
+    attach_logs=attach_logs,
     switch=SWITCH,
 )

@@ -14,12 +14,12 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...messages.reader import from_messages
+from ...messages.values import hidden, parse, text_of
 from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages
 from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured
-from ..readers.values import hidden, parse, text_of
 from ..tree import order
 
 __all__ = ["DIALECT"]

@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.provider_calls import answer_of, request_of
+from ...messages.reader import tool_definitions
+from ...messages.values import mapping_of, parse, parse_arguments
 from ...model import Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import tool_definitions
-from ..readers.provider_calls import answer_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -30,7 +31,6 @@ from ..readers.spans import (
     result_text,
     usage,
 )
-from ..readers.values import mapping_of, parse, parse_arguments
 from . import genai
 from .genai_events import emitted_in, split
 

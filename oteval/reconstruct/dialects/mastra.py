@@ -17,13 +17,14 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.forms import SYSTEM_ROLES
+from ...messages.provider_tools import executor_of
+from ...messages.reader import from_messages, tool_definitions
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import LogRecord, Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.message_forms import SYSTEM_ROLES
-from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured, usage
-from ..readers.values import hidden, parse, parse_arguments
 from ..tree import order
 from . import genai
 
@@ -133,7 +134,9 @@ def _call(item: Any) -> ToolCall | None:
         return None
     arguments = next((found[key] for key in ("args", "input") if key in found), None)
     call_id = str(found.get("toolCallId") or "")
-    return ToolCall(str(found["toolName"]), parse_arguments(arguments), call_id)
+    executed_by = executor_of(found, call_id)
+    name = str(found["toolName"])
+    return ToolCall(name, parse_arguments(arguments), call_id, executed_by=executed_by)
 
 
 def _step(span: Span, logs: Logs) -> ModelCall:

@@ -7,12 +7,12 @@ inside another tool's span are ignored. The SDKs' own spans hold no content.
 
 from __future__ import annotations
 
+from ...messages.values import parse_arguments
 from ...model import Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import Operation, ToolRun, Wrapper
 from ..readers.spans import attribute_gaps, result_text
-from ..readers.values import parse_arguments
 
 __all__ = ["DIALECT"]
 

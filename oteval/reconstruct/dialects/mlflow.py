@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ...jsontext import loads
+from ...messages.langchain import model_of, tool_message
+from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.reader import tool_definitions
+from ...messages.values import hidden, parse
 from ...model import Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import model_of, tool_message
-from ..readers.messages import tool_definitions
-from ..readers.provider_calls import answer_of, last_message_of, request_of
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -28,7 +29,6 @@ from ..readers.spans import (
     result_text,
     without_placeholders,
 )
-from ..readers.values import hidden, parse
 
 __all__ = ["DIALECT"]
 

@@ -10,16 +10,26 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...messages.forms import SYSTEM_ROLES
+from ...messages.langchain import messages, tool_message
+from ...messages.read_cache import folded
+from ...messages.reader import tool_definitions
+from ...messages.values import hidden, parse, parse_arguments, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import messages, tool_message
-from ..readers.message_forms import SYSTEM_ROLES
-from ..readers.messages import tool_definitions
-from ..readers.openinference_flat import RECEIVED, SENT, cut_arguments, flat_messages, tool_schemas
+from ..readers.flat_lists import has_prefix
+from ..readers.openinference_flat import (
+    RECEIVED,
+    SENT,
+    completions,
+    cut_arguments,
+    flat_messages,
+    prompts,
+    tool_schemas,
+)
 from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
-from ..readers.read_cache import folded, has_prefix
 from ..readers.spans import (
     attribute_gaps,
     model_failure,
@@ -27,7 +37,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments, text_of
 
 __all__ = ["DIALECT", "SWITCH"]
 
@@ -142,7 +151,8 @@ def _sent(span: Span) -> list[Message]:
     if flat and not hollow:
         return flat
     raw = request(span)
-    return raw if raw and sum(map(_is_hollow, raw)) < max(hollow, 1) else flat
+    is_fuller = len(raw) >= len(flat) and sum(map(_is_hollow, raw)) < max(hollow, 1)
+    return (raw if raw and is_fuller else flat) or prompts(span)
 
 
 def _received(span: Span) -> tuple[list[Message], list[Message]]:
@@ -152,7 +162,8 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
         return flat, []
     raw = answer(span)
     if not raw.messages:
-        return flat, []
+        texts = [] if flat else completions(span)
+        return flat or texts[:1], texts[1:]
     is_fuller = not flat or all(map(_is_hollow, flat)) or _calls(raw.messages) > _calls(flat)
     if (raw.choices and len(flat) != 1) or is_fuller:
         return raw.messages, list(raw.choices)
@@ -169,7 +180,12 @@ def _hollow(known: int | None, messages: Sequence[Message]) -> int:
 
 
 def _is_hollow(message: Message) -> bool:
-    """Return whether of a message only the role is there: some emitters write no calls flat."""
+    """Return whether of a message only the role is there: some emitters write no calls flat.
+
+    A tool may return an empty text.
+    """
+    if message.role == "tool":
+        return message.content is None and not message.parts
     is_said = message.content or message.tool_calls or message.parts
     return not is_said and message.role not in SYSTEM_ROLES
 

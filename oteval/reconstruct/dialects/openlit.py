@@ -16,12 +16,12 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ... import semconv
+from ...messages.langchain import tool_message
+from ...messages.python_reprs import literal_of
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import tool_message
-from ..readers.python_reprs import literal_of
 from . import genai, genai_events
 
 __all__ = ["DIALECT"]

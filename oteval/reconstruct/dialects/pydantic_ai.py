@@ -14,18 +14,18 @@ from typing import Any
 
 from ... import semconv
 from ...jsontext import dumps
-from ...model import Message, Span
-from ..dialect import Dialect, Logs
-from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import (
+from ...messages.reader import (
     from_event,
     from_messages,
     join_neighbours,
     tool_definitions,
 )
+from ...messages.values import parse, parse_arguments
+from ...model import Message, Span
+from ..dialect import Dialect, Logs
+from ..gaps import gap
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import attribute_gaps, integer, result_text
-from ..readers.values import parse, parse_arguments
 from . import genai
 from .genai_events import emitted, emitted_in, model_call
 

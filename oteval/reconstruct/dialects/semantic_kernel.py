@@ -12,11 +12,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from ...messages.reader import EVENT_ROLES
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import EVENT_ROLES
 from ..readers.spans import attribute_gaps, integer, is_whole, model_failure
 from . import genai
 from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion

@@ -15,12 +15,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ...messages.reader import from_messages, join_neighbours
+from ...messages.values import hidden, parse, parse_arguments
 from ...model import Gap, Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun
-from ..readers.messages import from_messages, join_neighbours
-from ..readers.values import hidden, parse, parse_arguments
 from . import openinference
 from .openinference import SWITCH
 

@@ -15,12 +15,13 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.bedrock import from_blocks, result_of
+from ...messages.reader import EVENT_ROLES, from_messages, tool_definitions
+from ...messages.values import hidden, parse, parse_arguments, text_of
 from ...model import Event, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.bedrock import from_blocks, result_of
-from ..readers.messages import EVENT_ROLES, from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     is_whole,
@@ -29,7 +30,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, parse, parse_arguments, text_of
 from . import genai
 
 __all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "has_failed"]

@@ -12,14 +12,16 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.langchain import tool_message
+from ...messages.provider_calls import last_message_of
+from ...messages.python_reprs import printed_fields
+from ...messages.reader import choices, from_messages, join_neighbours, tool_definitions
+from ...messages.values import parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.langchain import tool_message
-from ..readers.messages import choices, from_messages, join_neighbours, tool_definitions
-from ..readers.provider_calls import last_message_of
-from ..readers.python_reprs import printed_fields
+from ..readers.flat_lists import nested
 from ..readers.spans import (
     attribute_gaps,
     call_arguments,
@@ -32,7 +34,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import nested, parse
 from . import genai
 
 __all__ = ["DIALECT"]

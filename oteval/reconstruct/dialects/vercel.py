@@ -14,11 +14,12 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.reader import from_messages, tool_definitions
+from ...messages.values import hidden, list_of, parse, parse_arguments, text_of
 from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.messages import from_messages, tool_definitions
 from ..readers.spans import (
     attribute_gaps,
     integer,
@@ -29,7 +30,6 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
-from ..readers.values import hidden, list_of, parse, parse_arguments, text_of
 from . import genai
 
 __all__ = ["DIALECT", "call_part", "messages_of"]
@@ -240,6 +240,7 @@ def call_part(part: Mapping[str, Any]) -> dict[str, Any]:
         "id": part.get("toolCallId"),
         "name": part.get("toolName"),
         "arguments": part.get("input", part.get("args")),
+        "providerExecuted": part.get("providerExecuted"),
     }
 
 

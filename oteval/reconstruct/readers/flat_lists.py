@@ -12,7 +12,9 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-__all__ = ["FlatLists", "NamedAttributes"]
+from ...messages.read_cache import active
+
+__all__ = ["FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
 
 # Lists of each prefix that are compared. Calls of several agents take turns in a trace.
 _RECENT = 16
@@ -179,3 +181,73 @@ def _index(prefix: str, key: str) -> int:
     """Return the index in a key, or -1 for one that has none."""
     step = key[len(prefix) :].partition(".")[0]
     return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1
+
+
+def named(attributes: Mapping[str, Any]) -> NamedAttributes:
+    """Return attributes with the lists of the active cache set apart, if there is one."""
+    cache = active()
+    return (
+        cache.companion(FlatLists).named(attributes) if cache else NamedAttributes(attributes, {})
+    )
+
+
+def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
+    """Return whether any attribute's name begins with a prefix."""
+    return named(attributes).has_prefix(prefix)
+
+
+def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    """Return the list that the keys under a prefix spell out.
+
+    Args:
+        attributes: The span's attributes.
+        prefix: The beginning of the keys, the last dot included.
+
+    Returns:
+        The items in the order of their indices as numbers; a missing index leaves no hole.
+        Inside an item, keys that are all numbers become a list likewise.
+    """
+    if not has_prefix(attributes, prefix):
+        return []
+    cache = active()
+    if cache is None:
+        return _nested(attributes, prefix)
+    return cache.companion(FlatLists).read(attributes, prefix, partial(_nested, prefix=prefix))
+
+
+def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
+    root = _Branch()
+    cut = len(prefix)
+    for key, value in attributes.items():
+        if key.startswith(prefix):
+            *path, last = key[cut:].split(".", _MAX_STEPS)
+            if len(path) < _MAX_STEPS:
+                _put(root, path, last, value)
+    items = _with_lists(root)
+    return items if isinstance(items, list) else []
+
+
+# No dialect nests as deeply.
+_MAX_STEPS = 32
+
+
+class _Branch(dict[str, Any]):
+    """The values below a shared prefix, distinct from attributes whose value is a dict."""
+
+
+def _put(node: _Branch, path: list[str], last: str, value: Any) -> None:
+    for step in path:
+        below = node[step] if step in node else node.setdefault(step, _Branch())
+        if not isinstance(below, _Branch):
+            return
+        node = below
+    node.setdefault(last, value)
+
+
+def _with_lists(node: _Branch) -> dict[str, Any] | list[Any]:
+    is_list = bool(node)
+    for key, value in node.items():
+        if isinstance(value, _Branch):
+            node[key] = _with_lists(value)
+        is_list = is_list and key.isdecimal() and len(key) <= _MAX_DIGITS
+    return [node[key] for key in sorted(node, key=int)] if is_list else dict(node)

@@ -13,13 +13,22 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
+from ...messages.read_cache import active, folded
+from ...messages.reader import from_messages
+from ...messages.values import parse
 from ...model import Gap, Message, Span
 from ..gaps import gap
-from .messages import from_messages
-from .read_cache import active, folded
-from .values import nested, parse
+from .flat_lists import nested
 
-__all__ = ["RECEIVED", "SENT", "cut_arguments", "flat_messages", "tool_schemas"]
+__all__ = [
+    "RECEIVED",
+    "SENT",
+    "completions",
+    "cut_arguments",
+    "flat_messages",
+    "prompts",
+    "tool_schemas",
+]
 
 SENT, RECEIVED = "llm.input_messages.", "llm.output_messages."
 _CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "function_call")
@@ -46,6 +55,23 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
     if folded(found, _has_unknown):
         return [replace(m, content=None) if m.content == _UNKNOWN else m for m in found]
     return found
+
+
+def prompts(span: Span) -> list[Message]:
+    """Return the prompts of a completion, the API before messages."""
+    return _texts(span, "llm.prompts.", "prompt", "user")
+
+
+def completions(span: Span) -> list[Message]:
+    """Return the texts that answered a prompt, one a choice."""
+    return _texts(span, "llm.choices.", "completion", "assistant")
+
+
+def _texts(span: Span, prefix: str, key: str, role: str) -> list[Message]:
+    items = [item.get(key) for item in _mappings(nested(span.attributes, prefix))]
+    texts = [item.get("text") for item in _mappings(items)]
+    messages = [{"role": role, "content": text} for text in texts if isinstance(text, str)]
+    return from_messages(messages, span, role)
 
 
 def _has_unknown(known: bool | None, messages: Sequence[Message]) -> bool:

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...messages.gemini import from_candidate
+from ...messages.provider_calls import ModelAnswer, answer_of, request_of
+from ...messages.reader import from_messages
+from ...messages.values import hidden, parse, text_of
 from ...model import Message, Span
-from .messages import from_messages
-from .provider_calls import ModelAnswer, answer_of, request_of
-from .python_reprs import object_of
 from .spans import only_argument
-from .values import hidden, parse, text_of
 
 __all__ = ["INPUT", "OUTPUT", "answer", "request", "response_id"]
 
@@ -32,22 +32,27 @@ def request(span: Span) -> list[Message]:
         asked = _request(value)
         return request_of(asked, span).messages if asked else _plain(_only(span), span, "user")
     if isinstance(value, list):
-        return request_of(_items(value), span).messages
+        return request_of(value, span).messages
     return _plain(value, span, "user")
 
 
 def _request(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a request in the form of chat completions, or None for any other value."""
     arguments = value.get("kwargs")
-    value = arguments if isinstance(arguments, Mapping) else value
-    turns = next((value[key] for key in _TURNS if value.get(key) not in (None, "", [])), None)
+    turns = _turns(value)
+    if isinstance(arguments, Mapping) and (turns is None or _turns(arguments) is not None):
+        value, turns = arguments, _turns(arguments)
     if turns is None:
         return None
     config = value.get("config")
     places = (value, config) if isinstance(config, Mapping) else (value,)
     prompts = [place[key] for key in _SYSTEM for place in places if place.get(key)]
     system = _text(prompts[0]) if prompts else ""
-    return {"messages": _items(turns if isinstance(turns, list) else [turns]), "system": system}
+    return {"messages": turns if isinstance(turns, list) else [turns], "system": system}
+
+
+def _turns(value: Mapping[str, Any]) -> Any:
+    return next((value[key] for key in _TURNS if value.get(key) not in (None, "", [])), None)
 
 
 def _only(span: Span) -> Any:
@@ -71,7 +76,8 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a response in the form of chat completions, where it is in one of few others."""
     candidates = value.get("candidates")
     if isinstance(candidates, list):
-        return {"choices": [{"message": c.get("content")} for c in candidates if _is_full(c)]}
+        said = [from_candidate(c) for c in candidates if _is_full(c)]
+        return {"choices": [{"message": item} for items in said for item in items]}
     if isinstance(value.get("content"), Mapping):
         return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
@@ -88,7 +94,7 @@ def _is_full(candidate: Any) -> bool:
 def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
     """Return the answer that a list holds: texts that are choices, calls, or messages."""
     if all(isinstance(item, str) for item in value):
-        said = [_messages_of_text(text, span) for text in value]
+        said = [from_messages([text], span, "assistant") if text else [] for text in value]
         first = next(iter(said), [])
         return ModelAnswer(first, tuple(message for other in said[1:] for message in other[:1]))
     calls = [item for item in value if isinstance(item, Mapping) and "arguments" in item]
@@ -102,37 +108,6 @@ def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
 
 def _as_written(span: Span) -> ModelAnswer:
     return ModelAnswer(_plain(span.attributes[OUTPUT], span, "assistant"))
-
-
-def _messages_of_text(text: str, span: Span) -> list[Message]:
-    item = _item(text)
-    return _plain(text, span, "assistant") if item == text else from_messages([item], span)
-
-
-def _items(items: list[Any]) -> list[Any]:
-    """Return a list with the reprs of message objects as mappings."""
-    return [_item(item) if isinstance(item, str) else item for item in items]
-
-
-_MESSAGE_REPR = ("ChatMessage(", "Message(")
-
-
-def _item(text: str) -> Any:
-    found = object_of(text) if text.startswith(_MESSAGE_REPR) else None
-    if not isinstance(found, Mapping):
-        return text
-    content = found.get("content")
-    if content is None and isinstance(found.get("blocks"), list):
-        texts = [block for block in found["blocks"] if "text" in block]
-        content = [{"type": "text", "text": block["text"]} for block in texts]
-    extra = found.get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
-    return {
-        "role": found.get("role"),
-        "content": content,
-        "tool_calls": found.get("tool_calls") or extra.get("tool_calls"),
-        "tool_call_id": found.get("tool_call_id") or extra.get("tool_call_id"),
-    }
 
 
 def _value(span: Span, key: str) -> Any:

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.facts import facts_of
+from ...messages.values import hidden, parse, text_of
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, Usage
 from ..gaps import gap
-from .message_facts import facts_of
-from .values import hidden, parse, text_of
 
 __all__ = [
     "NO_INPUT",

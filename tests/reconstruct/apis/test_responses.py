@@ -127,7 +127,10 @@ def test_what_was_written_is_read_again(is_stream: bool) -> None:
         body = b"".join(API.write_stream(call, request))
     answer = API.parse_response(body)
     assert answer.message is not None
-    assert (answer.message.content, answer.message.tool_calls) == ("Look:", (WEATHER, TIME))
+    assert (answer.message.content, answer.message.tool_calls) == (
+        "Look:\nNot that.",
+        (WEATHER, TIME),
+    )
     assert [part["type"] for part in answer.message.parts] == ["refusal"]
     assert (answer.finish_reason, answer.model) == ("tool_calls", "m1")
     assert answer.usage == Usage(11, 7, 0, 1)

@@ -12,7 +12,9 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ...model import ToolCall
+from ..model import ToolCall
+from .objects import plain_data
+from .provider_tools import as_parts, executor_of
 from .python_reprs import literal_of
 from .values import parse_arguments, text_of
 
@@ -21,11 +23,13 @@ __all__ = [
     "Result",
     "is_explicit",
     "is_fragment",
+    "is_missing_text",
     "is_reasoning",
     "is_written_by_model",
     "read_call",
     "read_parts",
     "read_result",
+    "reasoning_text",
     "unknown_kind",
 ]
 
@@ -56,6 +60,7 @@ _CALLS = frozenset(
     {
         "chatcompletionmessagefunctiontoolcall",
         "chatcompletionmessagetoolcall",
+        "custom",
         "customtoolcall",
         "function",
         "functioncall",
@@ -81,9 +86,12 @@ _RESULTS = frozenset(
 )
 # Known kinds that a message has no field for: kept as parts.
 _KEPT = (
-    *("annotation", "approval", "audio", "blob", "citation", "code", "compaction", "container"),
-    *("document", "file", "guard", "image", "json", "mcp", "media", "reason", "refusal", "search"),
-    *("servertool", "source", "stepstart", "think", "uri", "url", "video"),
+    *("additionaltools", "annotation", "approval", "audio", "binary", "blob", "citation"),
+    *("compaction", "configurationupdate", "container", "document", "fallback", "file", "guard"),
+    *("image", "inlinedata"),
+    *("inputjsondelta", "json", "mcp", "media", "memory", "reason", "refusal", "search"),
+    *("servertool", "skill", "source", "stepstart", "think", "tooladdition", "toolremoval"),
+    *("uri", "url", "video"),
 )
 _MEDIA = frozenset(
     {
@@ -91,9 +99,14 @@ _MEDIA = frozenset(
         *("inputimage", "reasoning", "redactedthinking", "refusal", "thinking", "video"),
     }
 )
-_TYPES = ("type", "$type", "part_kind", "content_type")
+# What the assistant says when it does not answer; the text is in one of two fields.
+_REFUSAL = "refusal"
+_TYPES = ("type", "$type", "part_kind", "content_type", "block_type", "kind")
 _NAMES = ("name", "toolName", "tool_name", "functionName", "FunctionName", "function_name")
-_ARGUMENTS = ("arguments", "args", "input", "parameters", "Arguments")
+_ARGUMENTS = ("arguments", "args", "input", "parameters", "Arguments", "tool_kwargs")
+_PLUGINS = ("pluginName", "PluginName")
+_PLUGIN_KEYS = frozenset(_PLUGINS)
+_FAILURES = frozenset({"error", "isError", "is_error", "status"})
 _ACTIONS = ("action", "actions", "operation")
 _CALL_IDS = (
     "call_id",
@@ -105,7 +118,9 @@ _CALL_IDS = (
     "id",
     "Id",
 )
+_OTHER_IDS = frozenset(_CALL_IDS) - {"id"}
 _VALUES = ("response", "result", "output", "content", "Result")
+_VALUE_KEYS = frozenset(_VALUES)
 # AI SDK's typed results: text, json, content, and the two errors.
 DENIED = "Tool execution denied."
 
@@ -141,15 +156,44 @@ def _kind(part: Mapping[str, Any]) -> str:
 def unknown_kind(part: Mapping[str, Any]) -> str:
     """Return the kind of a part that no provider known here writes, or "" for a known one."""
     kind = _kind(part)
-    if any(word in kind for word in _KEPT) or (kind.endswith("call") and kind not in _CALLS):
+    if kind in _TEXTS or any(word in kind for word in _KEPT):
         return ""
     return str(_first(part, _TYPES) or ", ".join(map(str, part)) or "an empty part")
+
+
+def is_missing_text(part: Mapping[str, Any]) -> bool:
+    """Return whether a part says that there is a text, but does not hold it."""
+    if part.get("text") is not None or part.get("content") is not None:
+        return False
+    return _kind(part) in _TEXTS and part.get("value") is None
 
 
 def is_reasoning(part: Mapping[str, Any]) -> bool:
     """Return whether a part is the model's reasoning."""
     kind = _kind(part)
     return "reason" in kind or "think" in kind
+
+
+_REASONING_TEXTS = (
+    *("content", "thinking", "text", "reasoning", "summary"),
+    *("reasoningContent", "reasoningText"),
+)
+
+
+def reasoning_text(part: Mapping[str, Any]) -> str:
+    """Return the text of a reasoning part in any provider's form."""
+    for key in _REASONING_TEXTS:
+        value = part.get(key)
+        if isinstance(value, Mapping):
+            value = reasoning_text(value)
+        if isinstance(value, str) and value:
+            return value
+        if isinstance(value, list):
+            texts = [item.get("text") for item in value if isinstance(item, Mapping)]
+            found = "\n\n".join(text for text in texts if isinstance(text, str))
+            if found:
+                return found
+    return ""
 
 
 def is_written_by_model(part: Mapping[str, Any]) -> bool:
@@ -186,20 +230,39 @@ def read_parts(value: Any) -> Sequence[Part]:
     Args:
         value: The item: a text, or a part in any form; anything else is a part of unknown kind.
     """
-    if isinstance(value, str):
+    if type(value) is str:
         return (value,)
-    if isinstance(value, dict):
+    if type(value) is dict:
         return _read(value)
+    fields = plain_data(value)
+    if isinstance(fields, dict):
+        return _read(fields)
+    if isinstance(value, ToolCall):
+        return (value,)
     return () if value is None else ({"type": "unknown", "value": value},)
 
 
 def _read(part: Mapping[str, Any]) -> Sequence[Part]:
+    kind = _kind(part)
+    if kind in _TEXTS:
+        text = part.get("content", part.get("text"))
+        if type(text) is str and "thought" not in part:
+            return (text,)
+        return (part if is_missing_text(part) else _text(part),)
+    if kind in _CLIENT_CALLS and "state" not in part and (call := read_call(part)):
+        return (call,)
+    if kind in _CLIENT_RESULTS and not _VALUE_KEYS.isdisjoint(part):
+        return (read_result(part),)
     inner = _inner(part)
     if inner is not None:
         return inner
-    kind = _kind(part)
-    if kind in _TEXTS or (not kind and isinstance(part.get("text"), str)):
+    if not kind and isinstance(part.get("text"), str):
         return (_text(part),)
+    own = None if kind in _CLIENT_CALLS or kind in _CLIENT_RESULTS else as_parts(part, kind)
+    if own is not None:
+        return _of_provider(own)
+    if kind == _REFUSAL:
+        return _of_refusal(part)
     if kind in _RESULTS or kind.endswith("calloutput") or (not kind and _is_result(part)):
         return (read_result(part),)
     if "toolCallId" in part and "state" in part and _is_interface_call(kind):
@@ -215,6 +278,26 @@ def _read(part: Mapping[str, Any]) -> Sequence[Part]:
     if not kind and isinstance(part.get("content"), str):
         return (part["content"],)
     return (_named(part),) if set(part) - {"cachePoint"} else ()
+
+
+# Parts of calls that the agent runs, which need not be compared with those of the provider's.
+_CLIENT_CALLS = ("toolcall", "tooluse")
+_CLIENT_RESULTS = ("toolcallresponse", "toolresult")
+
+
+def _of_provider(parts: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
+    """Return calls and results of a tool of the provider's."""
+    return [
+        (read_call(part) or part) if part["type"] == "tool_call" else read_result(part)
+        for part in parts
+    ]
+
+
+def _of_refusal(part: Mapping[str, Any]) -> Sequence[Part]:
+    """Return a refusal's text, and the mark that it is one."""
+    text = next((part[key] for key in ("refusal", "content", "text") if part.get(key)), None)
+    mark = {"type": _REFUSAL}
+    return (text, mark) if isinstance(text, str) else (mark,)
 
 
 def _is_interface_call(kind: str) -> bool:
@@ -247,6 +330,8 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
         if not isinstance(value, dict):
             continue
         name = _plain(str(key))
+        if name in _PROVIDER_KEYS and (own := as_parts(value, name)) is not None:
+            return _of_provider(own)
         if name == "toolinvocation":
             return _of_interface(value, "")
         if name in ("functionresponse", "toolresult", "toolcallresult"):
@@ -255,6 +340,10 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
             call = read_call(value)
             return None if call is None else (call,)
     return None
+
+
+# Keys of Gemini's parts that hold a tool of the provider's; two of them also hold other tools.
+_PROVIDER_KEYS = ("executablecode", "codeexecutionresult", "toolcall", "toolresponse")
 
 
 def _inner_result(value: Mapping[str, Any], name: str) -> Result:
@@ -303,49 +392,73 @@ def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
 
 
 def _name(fields: Mapping[str, Any]) -> str:
-    name = _first(fields, _NAMES)
-    plugin = _first(fields, ("pluginName", "PluginName"))
-    return f"{plugin}-{name}" if plugin and name else str(name or "")
+    name = fields.get("name")
+    name = _first(fields, _NAMES) if name is None else name
+    if name and not _PLUGIN_KEYS.isdisjoint(fields):
+        return f"{_first(fields, _PLUGINS)}-{name}"
+    return str(name or "")
 
 
 def _id(fields: Mapping[str, Any]) -> str:
+    if _OTHER_IDS.isdisjoint(fields):
+        return str(fields.get("id") or "")
     return str(_first(fields, _CALL_IDS) or "")
 
 
 def read_call(value: Any) -> ToolCall | None:
     """Return a call of a tool in any form, or None where nothing names the tool."""
+    if isinstance(value, ToolCall):
+        return value
+    value = value if isinstance(value, dict) else plain_data(value)
     if not isinstance(value, dict):
         return None
-    function = value.get("function")
+    function = value.get("function", value.get("custom"))
     source = function if isinstance(function, dict) else value
     name = function if isinstance(function, str) else _name(source)
     if not name and _is_client_call(value, _kind(value)):
         name = str(_first(value, _TYPES)).removesuffix("_call")
     if not name:
         return None
-    arguments = _first(source, _ARGUMENTS)
+    arguments = source.get("arguments")
+    arguments = _first(source, _ARGUMENTS) if arguments is None else arguments
     if arguments is None and source is value:
         arguments = _first(value, _ACTIONS)
     if isinstance(arguments, dict) and "properties" in arguments and "description" in source:
         return None  # the definition of a tool
     if isinstance(arguments, dict) and len(arguments) == 1:
         arguments = arguments.get("args_dict", arguments.get("args_json", arguments))
-    return ToolCall(str(name), parse_arguments(arguments), _id(value))
+    if not isinstance(arguments, dict):
+        arguments = parse_arguments(arguments)
+    call_id = _id(value)
+    return ToolCall(str(name), arguments, call_id, executed_by=executor_of(value, call_id))
 
 
-def read_result(part: Mapping[str, Any]) -> Result:
-    """Return a tool's result in any form."""
-    value, failed = _outcome(part)
+def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
+    """Return a tool's result in any form.
+
+    Args:
+        part: The result: a part, or a message of a tool.
+        text: The result's text, where it is known already.
+    """
+    value, failed = _outcome(part) if text is None else (text, False)
     content, rest = _content(value)
-    failed = failed or part.get("is_error") is True or part.get("isError") is True
-    failed = failed or part.get("status") in ("error", "failed") or part.get("error") is True
+    if not failed and not _FAILURES.isdisjoint(part):
+        failed = _is_true(part.get("is_error")) or _is_true(part.get("isError"))
+        failed = failed or part.get("status") in ("error", "failed") or bool(part.get("error"))
     return Result(_id(part), content, _name(part), is_error=failed, parts=rest)
+
+
+def _is_true(flag: Any) -> bool:
+    """Return whether a flag is set, also as a number or as text."""
+    return flag is True or (flag is not None and str(flag).lower() in ("true", "1"))
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
     """Return a result's value and whether it is that of a failure."""
-    key = next((key for key in _VALUES if part.get(key) is not None), "")
-    if not key:
+    for key in _VALUES:
+        if part.get(key) is not None:
+            break
+    else:
         error = part.get("error", part.get("errorText"))
         return (error, True) if isinstance(error, (str, Mapping)) and error else (None, False)
     value = part[key]

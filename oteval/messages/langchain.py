@@ -11,34 +11,35 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model import Message, Span
-from .message_forms import fields_of, is_pair
-from .messages import from_messages
+from ..model import Message
+from .forms import fields_of, is_pair
 from .python_reprs import object_of
+from .reader import from_messages
+from .source import MessageSource
 from .values import parse
 
 __all__ = ["generations", "messages", "model_of", "tool_message"]
 
 
-def messages(value: Any, span: Span, role: str = "user") -> list[Message]:
+def messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
     """Return the messages of a parsed list, which may be a list of prompts.
 
     Args:
         value: The list; a list of prompts counts by its first, a single message as a list of one.
-        span: The span that holds it.
+        source: Where it was read.
         role: The role of messages that name none.
     """
     if isinstance(value, list) and value and isinstance(value[0], list) and not is_pair(value[0]):
         value = value[0]
-    return from_messages(value, span, role)
+    return from_messages(value, source, role)
 
 
-def generations(value: Any, span: Span) -> list[list[Message]]:
+def generations(value: Any, source: MessageSource) -> list[list[Message]]:
     """Return the answers of a model's result, each as messages; empty for any other value.
 
     Args:
         value: The parsed result, with ``generations`` as a list of answers or of such lists.
-        span: The span that holds it.
+        source: Where it was read.
     """
     found = value.get("generations") if isinstance(value, Mapping) else None
     found = found[0] if isinstance(found, list) and found and isinstance(found[0], list) else found
@@ -46,7 +47,9 @@ def generations(value: Any, span: Span) -> list[list[Message]]:
     for item in found if isinstance(found, list) else []:
         if isinstance(item, Mapping):
             said = item.get("message")
-            answers.append(messages(item.get("text") if said is None else said, span, "assistant"))
+            answers.append(
+                messages(item.get("text") if said is None else said, source, "assistant")
+            )
     return [answer for answer in answers if answer]
 
 

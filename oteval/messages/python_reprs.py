@@ -15,7 +15,7 @@ import warnings
 from types import EllipsisType
 from typing import Any
 
-from ...jsontext import loads
+from ..jsontext import loads
 
 __all__ = ["literal_of", "object_of", "printed_fields"]
 

@@ -9,9 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from ...model import Message, Span
+from ..model import Message
 from .langchain import generations, messages
-from .messages import from_messages, tool_definitions
+from .reader import from_messages, tool_definitions
+from .source import MessageSource
 from .values import Parsed, hidden, parse
 
 __all__ = ["ModelAnswer", "ModelRequest", "answer_of", "last_message_of", "request_of"]
@@ -50,22 +51,22 @@ class ModelAnswer(NamedTuple):
     model: str = ""
 
 
-def request_of(value: Any, span: Span) -> ModelRequest:
+def request_of(value: Any, source: MessageSource) -> ModelRequest:
     """Return the request that an attribute holds.
 
     Args:
         value: The attribute.
-        span: The span that holds it.
+        source: Where it was read.
     """
     parsed = parse(value)
     value = parsed.value
     if not isinstance(value, Mapping):
         found, offered = _without_tools(value)
-        return ModelRequest(messages(found, span) if found else [], offered)
-    said = _without_cut_message(_asked(value, span), parsed)
+        return ModelRequest(messages(found, source) if found else [], offered)
+    said = _without_cut_message(_asked(value, source), parsed)
     system = next((value[key] for key in _SYSTEM if value.get(key)), None)
     if system is not None and not any(m.role == "system" for m in said):
-        said = [*from_messages([{"role": "system", "content": system}], span), *said]
+        said = [*from_messages([{"role": "system", "content": system}], source), *said]
     return ModelRequest(
         said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
     )
@@ -77,15 +78,15 @@ def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
     return said[:-1] if cut_key in _MESSAGES else said
 
 
-def _asked(value: Mapping[str, Any], span: Span) -> list[Message]:
+def _asked(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
     """Return the messages of a request's fields, whatever the API calls them."""
     for key in ("messages", "input", "prompts", "prompt"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
-            return messages(found, span)
+            return messages(found, source)
         if isinstance(found, str) and found:
-            return messages([found], span)
-    return messages([value], span) if "role" in value or "lc" in value else []
+            return messages([found], source)
+    return messages([value], source) if "role" in value or "lc" in value else []
 
 
 def _without_tools(value: Any) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
@@ -104,21 +105,21 @@ def _definition(item: Any) -> Mapping[str, Any] | None:
     return found if is_one else None
 
 
-def answer_of(value: Any, span: Span) -> ModelAnswer:
+def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
     """Return the response that an attribute holds.
 
     Args:
         value: The attribute.
-        span: The span that holds it.
+        source: Where it was read.
     """
     parsed = parse(value)
     value = _only_response(parsed.value)
     if not isinstance(value, Mapping):
-        said = messages(value, span, "assistant")
+        said = messages(value, source, "assistant")
         return ModelAnswer(said if value else [])
-    answers = generations(value, span) or _choices(value.get("choices"), span)
+    answers = generations(value, source) or _choices(value.get("choices"), source)
     if not answers:
-        answers = [_answer_messages(value, span)]
+        answers = [_answer_messages(value, source)]
     answers[-1] = _without_cut_message(answers[-1], parsed)
     return ModelAnswer(
         answers[0],
@@ -135,45 +136,45 @@ def _only_response(value: Any) -> Any:
     return only if is_whole else value
 
 
-def _choices(found: Any, span: Span) -> list[list[Message]]:
+def _choices(found: Any, source: MessageSource) -> list[list[Message]]:
     items = found if isinstance(found, list) else []
     said = [item.get("message", item.get("text")) for item in items if isinstance(item, Mapping)]
-    return [messages([item], span, "assistant") for item in said if item]
+    return [messages([item], source, "assistant") for item in said if item]
 
 
-def _answer_messages(value: Mapping[str, Any], span: Span) -> list[Message]:
+def _answer_messages(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
     for key in ("output", "message", "output_text"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
-            return messages(found, span, "assistant")
+            return messages(found, source, "assistant")
         if isinstance(found, Mapping):
-            return _answer_messages(found, span) or messages([found], span, "assistant")
+            return _answer_messages(found, source) or messages([found], source, "assistant")
         if isinstance(found, str) and found:
-            return messages([found], span, "assistant")
+            return messages([found], source, "assistant")
     found = value.get("messages")
     if isinstance(found, list):
-        return messages(found, span, "assistant")[-1:]
+        return messages(found, source, "assistant")[-1:]
     if {"content", "tool_calls", "parts"}.isdisjoint(value) and "lc" not in value:
         return []
     # Anthropic's message is of type "message".
-    return messages([{**value, "role": value.get("role") or "assistant"}], span, "assistant")
+    return messages([{**value, "role": value.get("role") or "assistant"}], source, "assistant")
 
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def last_message_of(value: Any, span: Span, role: str) -> tuple[Message, ...]:
+def last_message_of(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
     """Return the last message of a role in a text, a message, or a list of messages.
 
     Args:
         value: The parsed value; a graph's state counts by its messages.
-        span: The span that holds it.
+        source: Where it was read.
         role: Who says it.
     """
     if isinstance(value, str):
-        return tuple(messages([value], span, role)) if value and not hidden(value) else ()
+        return tuple(messages([value], source, role)) if value and not hidden(value) else ()
     if isinstance(value, Mapping):
         value = value.get("messages", [value] if {"role", "lc"} & set(value) else None)
-    found = messages(value, span, role) if isinstance(value, list) else []
+    found = messages(value, source, role) if isinstance(value, list) else []
     return tuple([message for message in found if message.role == role][-1:])

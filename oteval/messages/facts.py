@@ -6,16 +6,16 @@ The facts of a history that a later model call repeats are found once (`read_cac
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import NamedTuple
 
-from ...model import Message, Span
-from .message_forms import ROLES, SYSTEM_ROLES
-from .parts import unknown_kind
+from ..model import Message
+from .forms import ROLES, SYSTEM_ROLES
+from .glued_calls import is_glued
+from .parts import is_missing_text, unknown_kind
 from .read_cache import active
 from .values import hidden
 
-__all__ = ["FEW_MESSAGES", "MessageFacts", "facts_of", "of_span", "stamped"]
+__all__ = ["FEW_MESSAGES", "MessageFacts", "facts_of", "is_without_content"]
 
 
 class MessageFacts(NamedTuple):
@@ -24,7 +24,8 @@ class MessageFacts(NamedTuple):
     Attributes:
         prompts: The system prompts.
         has_placeholder: Whether the content of any message is a placeholder.
-        has_odd: Whether any message has an unknown role, or a part of an unknown kind.
+        has_odd: Whether any message has an unknown role, a part of an unknown kind, no content, or
+            several calls in one.
     """
 
     prompts: tuple[Message, ...] = ()
@@ -53,18 +54,21 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
             prompts += (message,)
         has_placeholder = has_placeholder or hidden(message.content)
         has_odd = has_odd or role not in ROLES or (parts != () and any(map(unknown_kind, parts)))
+        has_odd = has_odd or (message.tool_calls != () and any(map(is_glued, message.tool_calls)))
+        has_odd = has_odd or ((parts != () or not message.content) and is_without_content(message))
     if known is None and not (prompts or has_placeholder or has_odd):
         return _NONE
     return MessageFacts(prompts, has_placeholder, has_odd)
 
 
-def stamped(messages: Sequence[Message], span: Span) -> tuple[Message, ...]:
-    """Return messages with the ids of the span that holds them; an earlier one may hold them."""
-    return tuple([of_span(message, span) for message in messages])
+def is_without_content(message: Message) -> bool:
+    """Return whether a message's content is not there, as where the emitter left it out.
 
-
-def of_span(message: Message, span: Span) -> Message:
-    """Return a message with the ids of the span that holds it."""
-    if message.span_id == span.span_id and message.trace_id == span.trace_id:
-        return message
-    return replace(message, span_id=span.span_id, trace_id=span.trace_id)
+    An answer may be empty, and so may a prompt; a user always says something. A tool's result may
+    still be in the span of the tool.
+    """
+    if message.parts:
+        return any(map(is_missing_text, message.parts))
+    if message.content or message.tool_calls or message.role == "tool":
+        return False
+    return message.content is None or message.role == "user"

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-__all__ = ["call_part", "definitions", "from_contents", "result_part"]
+from ..model import PROVIDER
+from .values import list_of
+
+__all__ = ["call_part", "definitions", "from_candidate", "from_contents", "result_part"]
 
 _CALLS = ("function_call", "functionCall")
 _RESULTS = ("function_response", "functionResponse")
@@ -18,6 +21,32 @@ def from_contents(value: Any) -> list[Any]:
     if isinstance(value, (Mapping, str)):
         value = [value]
     return [_from_content(item) for item in (value if isinstance(value, list) else [])]
+
+
+def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
+    """Return an answer in the form of parts, after the searches that its grounding names."""
+    content = candidate.get("content")
+    found = content if isinstance(content, Mapping) and content.get("parts") else {}
+    parts = [*_searches(candidate), *list_of(found.get("parts"))]
+    return from_contents([{**found, "role": "model", "parts": parts}]) if parts else []
+
+
+def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the call and the result of a search that Google ran for an answer.
+
+    The answer has them beside its content, not as parts, and without an id.
+    """
+    grounding = _first(candidate, ("groundingMetadata", "grounding_metadata"))
+    if not isinstance(grounding, Mapping):
+        return
+    queries = _first(grounding, ("webSearchQueries", "web_search_queries"))
+    if not queries:
+        return
+    call = call_part("google_search", {"queries": queries})
+    yield {**call, "executed_by": PROVIDER}
+    chunks = _first(grounding, ("groundingChunks", "grounding_chunks"))
+    if chunks:
+        yield result_part("google_search", chunks)
 
 
 def _from_content(item: Any) -> Any:
@@ -44,7 +73,7 @@ def _from_part(part: Mapping[str, Any] | str) -> Any:
     if isinstance(result, Mapping):
         return result_part(result.get("name"), result.get("response"), result.get("id"))
     kind = next((key for key, value in part.items() if isinstance(value, Mapping)), "unknown")
-    return {"type": kind, **part}
+    return part if "type" in part else {"type": kind, **part}
 
 
 def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

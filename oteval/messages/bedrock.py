@@ -8,27 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...model import Message, Span
-from .messages import from_messages
+from ..model import Message
+from .reader import from_messages
+from .source import MessageSource
 from .values import hidden, parse, text_of
 
 __all__ = ["from_blocks", "result_of"]
 
 
-def from_blocks(role: str, value: Any, span: Span) -> list[Message]:
+def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
     """Return the messages of one message's blocks.
 
     Args:
         role: Who says it; results in a user's message become messages of tools.
         value: The blocks, as a list or as its JSON text; any other text is the message itself.
-        span: The span that holds them.
+        source: Where they were read.
     """
     blocks = None if hidden(value) else parse(value).value
     if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
         text = text_of(value)
-        return [] if not text else from_messages(text, span, role)
+        return [] if not text else from_messages(text, source, role)
     parts = [part for part in map(_part, blocks) if part is not None]
-    return from_messages([{"role": role, "parts": parts}], span) if parts else []
+    return from_messages([{"role": role, "parts": parts}], source) if parts else []
 
 
 def _part(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
@@ -42,6 +43,7 @@ def _part(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
             "id": call.get("toolUseId"),
             "name": name,
             "arguments": arguments,
+            "builtin": call.get("type") == "server_tool_use",
         }
     if isinstance(result, Mapping):
         return {

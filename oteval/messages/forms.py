@@ -13,7 +13,10 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["ROLES", "SYSTEM_ROLES", "fields_of", "forms_of", "is_pair", "role_of"]
+from .python_reprs import object_of
+from .values import parse
+
+__all__ = ["ROLES", "ROLE_NAMES", "SYSTEM_ROLES", "fields_of", "forms_of", "is_pair", "role_of"]
 
 _CONSTRUCTORS = ("constructor", "not_implemented")
 # Fields that only a message has, and no part of one.
@@ -21,8 +24,14 @@ _MESSAGE_FIELDS = frozenset(
     {"parts", "tool_calls", "toolCalls", "function_call", "toolInvocations"}
 )
 _EXTRAS = frozenset(
-    {"additional_kwargs", "function_call", "invalid_tool_calls", "tool_calls", "toolCalls"}
+    {
+        *("additional_kwargs", "blocks", "function_call", "invalid_tool_calls", "tool_calls"),
+        "toolCalls",
+    }
 )
+# How libraries print a message: LlamaIndex, Semantic Kernel and others.
+_MESSAGE_REPRS = ("ChatMessage(", "Message(")
+_UNUSUAL = _EXTRAS - {"tool_calls"} | {"kind", "type"}
 _PROMPTS = {"system-prompt": "system", "user-prompt": "user"}
 
 
@@ -41,8 +50,10 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
     Returns:
         The messages; none where the item is a part of a message, or nothing known.
     """
-    if isinstance(item, dict) and _is_usual(item):
-        return [_with_extras(item)]
+    if isinstance(item, str) and item.startswith(_MESSAGE_REPRS):
+        item = object_of(item)
+    if is_usual(item):
+        return [item]
     if isinstance(item, list) and is_pair(item):
         return [{"role": role_of(item[0]), "content": item[1]}]
     fields = fields_of(item)
@@ -57,11 +68,12 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
     return [_with_extras({**fields, "role": said_by})] if said_by else []
 
 
-def _is_usual(item: Mapping[str, Any]) -> bool:
-    """Return whether a message names one of `ROLES` and is not in a library's form."""
+def is_usual(item: Any) -> bool:
+    """Return whether an item is a message that names one of `ROLES`, in no library's own form."""
+    if type(item) is not dict or not _UNUSUAL.isdisjoint(item):
+        return False
     role = item.get("role")
-    is_known = isinstance(role, str) and role in ROLES
-    return is_known and "kind" not in item and item.get("type") not in _CONSTRUCTORS
+    return type(role) is str and role in ROLES
 
 
 def fields_of(item: Any) -> Mapping[str, Any] | None:
@@ -114,9 +126,11 @@ def _default_role(fields: Mapping[str, Any], role: str) -> str:
 
 
 def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
-    """Return a message with the calls of its less usual fields."""
+    """Return a message with the content and the calls of its less usual fields."""
     if _EXTRAS.isdisjoint(fields):
         return fields
+    if fields.get("content") is None and isinstance(fields.get("blocks"), list):
+        fields = {**fields, "content": fields["blocks"]}  # LlamaIndex's
     listed = fields.get("tool_calls")
     if listed and isinstance(listed, list) and not fields.get("invalid_tool_calls"):
         return fields
@@ -125,12 +139,14 @@ def _with_extras(fields: dict[str, Any]) -> dict[str, Any]:
     calls = [*_calls_in(fields.get("tool_calls")), *_calls_in(fields.get("invalid_tool_calls"))]
     calls = calls or _calls_in(fields.get("toolCalls")) or _calls_in(fields.get("function_call"))
     calls = calls or _calls_in(extra.get("tool_calls")) or _calls_in(extra.get("function_call"))
-    return {**fields, "tool_calls": calls}
+    call_id = fields.get("tool_call_id") or extra.get("tool_call_id")
+    return {**fields, "tool_calls": calls, "tool_call_id": call_id}
 
 
 def _calls_in(value: Any) -> list[Any]:
-    found = [value] if isinstance(value, dict) else value
-    return found if isinstance(found, list) else []
+    """Return a message's calls: a list of them, one, or the text of either."""
+    calls = parse(value).value if isinstance(value, str) else value
+    return calls if isinstance(calls, list) else [calls] if calls else []
 
 
 def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
@@ -163,6 +179,8 @@ _SPELLINGS = {
     "observation": "tool",
     "toolresult": "tool",
 }
+ROLE_NAMES = {**{role: role for role in ROLES}, **_SPELLINGS}
+"""The role of each of its plain names; `role_of` knows further spellings."""
 # Serialised enumerations: ``{"Label": "user"}`` of Semantic Kernel, ``{"value": ...}`` of others.
 _ENUM_KEYS = ("value", "Value", "label", "Label", "name")
 

@@ -5,8 +5,6 @@ go on from the longest known beginning of a value, and read only the rest:
 
 - A JSON text that begins with a list that was parsed before gives a list that begins with the same
   objects. An equal text gives the same value.
-- Attributes with indices in their keys that hold all of an earlier list give a list that begins
-  with the same objects (`flat_lists`).
 - Work on the items of a list (`ReadCache.fold`) goes on from an earlier list with which it begins:
   one of the same objects, or of values that are exactly equal.
 
@@ -20,7 +18,7 @@ Messages are shared as well. Those of an earlier span keep its ids; `stamped` an
 from __future__ import annotations
 
 import marshal
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -29,9 +27,7 @@ from typing import Any, Generic, TypeVar
 
 import orjson
 
-from .flat_lists import FlatLists, NamedAttributes
-
-__all__ = ["ReadCache", "active", "folded", "has_prefix", "named", "reading_once"]
+__all__ = ["ReadCache", "active", "folded", "reading_once"]
 
 _T = TypeVar("_T")
 _S = TypeVar("_S")
@@ -98,17 +94,13 @@ _SPACES = " \t\r\n"
 
 
 class ReadCache:
-    """The readings of recent values; see the module.
-
-    Attributes:
-        flat: The lists that attributes with indices in their keys spell out.
-    """
+    """The readings of recent values; see the module."""
 
     def __init__(self) -> None:
         self._texts: list[_ReadText[Any]] = []
         self._characters = 0
         self._reached: dict[Hashable, list[_Reached[Any]]] = {}
-        self.flat = FlatLists()
+        self._companions: dict[type[Any], Any] = {}
 
     def parsed(self, text: str, parse: Callable[[str, list[Any], str], tuple[_T, list[Any]]]) -> _T:
         """Return the result of parsing a list's text, from an equal one if there was any.
@@ -144,6 +136,12 @@ class ReadCache:
             self._characters > _MAX_CHARACTERS and len(self._texts) > 1
         ):
             self._characters -= len(self._texts.pop().text)
+
+    def companion(self, kind: type[_T]) -> _T:
+        """Return the one object of a class that lives as long as this cache."""
+        found: _T = self._companions.setdefault(kind, None) or kind()
+        self._companions[kind] = found
+        return found
 
     def fold(
         self,
@@ -244,17 +242,6 @@ _ACTIVE: ContextVar[ReadCache | None] = ContextVar("oteval_read_cache", default=
 def active() -> ReadCache | None:
     """Return the cache that readers use now, or None."""
     return _ACTIVE.get()
-
-
-def named(attributes: Mapping[str, Any]) -> NamedAttributes:
-    """Return attributes with the lists of the active cache set apart, if there is one."""
-    cache = active()
-    return cache.flat.named(attributes) if cache else NamedAttributes(attributes, {})
-
-
-def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
-    """Return whether any attribute's name begins with a prefix."""
-    return named(attributes).has_prefix(prefix)
 
 
 def folded(

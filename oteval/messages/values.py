@@ -1,28 +1,24 @@
 """Attribute values as emitters write them: JSON text, JSON in JSON, Python reprs, cut-off text.
 
-`parse` never raises: it returns the value and whether the text was complete. `nested` reads lists
-that are spelled out as indexed attributes, such as ``prefix.0.role``.
+`parse` never raises: it returns the value and whether the text was complete.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import lru_cache, partial
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from pydantic_core import from_json
-
-from ...jsontext import dumps, encodable, loads, loads_exact
+from ..jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
-from .read_cache import active, has_prefix
+from .read_cache import active
 
 __all__ = [
     "Parsed",
     "hidden",
     "list_of",
     "mapping_of",
-    "nested",
     "parse",
     "parse_arguments",
     "text_of",
@@ -166,9 +162,84 @@ def _parse_broken(value: str, text: str) -> Parsed:
     if literal is not None:
         return Parsed(literal)
     try:
-        return Parsed(_without_cut_part(from_json(text, allow_partial=True)), truncated=True)
-    except (ValueError, TypeError):
+        found = _beginning_of(text)
+    except (ValueError, TypeError) as error:
+        return _parse_marked(value, text, str(error))
+    end = _end_of_json(text)
+    if not end:
+        return Parsed(_without_cut_part(found), truncated=True)
+    is_cut = _OBJECTS.match(text) or _MARKER.match(text, end)
+    return Parsed(found, truncated=True) if is_cut else Parsed(value)
+
+
+def _beginning_of(text: str, *, allow_partial: bool = True) -> Any:
+    """Return the value of a JSON text, or of the part of one before it was cut."""
+    # Takes 0.1 s to import, which only readers of broken JSON pay for.
+    from pydantic_core import from_json
+
+    return from_json(text, allow_partial=allow_partial)
+
+
+def _end_of_json(text: str) -> int:
+    """Return where a whole JSON value ends that more text follows; 0 where the value is cut."""
+    try:
+        _beginning_of(text, allow_partial=False)
+    except ValueError as error:
+        return _place_in(text, str(error)) if str(error).startswith("trailing") else 0
+    return 0
+
+
+_POSITION = re.compile(r"at line (\d+) column (\d+)")
+_OBJECTS = re.compile(r'(?:\[\s*)*\{\s*"')
+_VALUES = re.compile(r'(?:\[\s*)*[{\[]\s*"')
+# What an emitter puts in the place of what it cut: an ellipsis, or a remark in brackets or alone.
+_REMARK = r"\b(?:chars?|characters|bytes|clipped|cut|elided|more|omitted|shortened|snip|trim|trunc)"
+_MARKER = re.compile(
+    rf"""[\s,]*(?:\.{{2,}}|…|[-+#*~<\[({{]*[^"{{}}\n]{{0,80}}?{_REMARK})""", re.IGNORECASE
+)
+_MAX_TAIL = 120
+
+
+def _parse_marked(value: str, text: str, error: str) -> Parsed:
+    """Return the part before the cut of a JSON text that ends with a remark that it was cut.
+
+    Args:
+        value: The attribute.
+        text: The same, stripped.
+        error: Why it is not JSON, with the place.
+    """
+    if not _VALUES.match(text):
         return Parsed(value)
+    end = _place_in(text, error)
+    tail = text[end:].strip()
+    is_short = _OBJECTS.match(text) is not None and len(tail) <= _MAX_TAIL
+    is_short = is_short and set(tail).isdisjoint('"{}\n')
+    # The marker's first characters may pass for JSON.
+    for start in range(end, max(end - _MOST_BACK, 0) - 1, -1):
+        if not (is_short or _MARKER.match(text, start)):
+            continue
+        try:
+            found = _beginning_of(text[:start].rstrip(", \t\r\n"))
+        except (ValueError, TypeError):
+            continue
+        return Parsed(_without_cut_part(found), truncated=True)
+    return Parsed(value)
+
+
+def _place_in(text: str, error: str) -> int:
+    """Return the place in a text that the error of a JSON parser names; its columns count bytes."""
+    place = _POSITION.search(error)
+    if place is None:
+        return len(text)
+    lines = text.split("\n", int(place[1]))
+    before = lines[: int(place[1]) - 1]
+    line = lines[len(before)] if len(lines) > len(before) else ""
+    head = line.encode("utf-8", "surrogatepass")[: max(int(place[2]) - 1, 0)]
+    return len("\n".join([*before, head.decode(errors="ignore")]))
+
+
+# A bracket, or a dot after a number.
+_MOST_BACK = 3
 
 
 def _without_cut_part(value: Any) -> Any:
@@ -185,7 +256,8 @@ def _without_cut_part(value: Any) -> Any:
 def parse_arguments(value: Any) -> Any:
     """Return a tool call's arguments, parsed if they are JSON, or else the raw text.
 
-    Absent and empty arguments of a call that was captured are those of a call without any: ``{}``.
+    Absent, blank and null arguments of a call that was captured are those of a call without any:
+    ``{}``.
     A placeholder's are not known: None.
     """
     if hidden(value):
@@ -199,13 +271,13 @@ def parse_arguments(value: Any) -> Any:
 @lru_cache(maxsize=16)
 def _parse_arguments_text(text: str) -> Any:
     try:
-        exact = loads_exact(text)
-    except ValueError:
-        exact = None
-    if isinstance(exact, (dict, list)):
-        return exact
-    parsed = parse(text)
-    return text if parsed.truncated else parsed.value
+        exact = loads_exact(text) if text.strip() else None
+    except (ValueError, RecursionError):
+        parsed = parse(text)
+        return text if parsed.truncated else parsed.value
+    if exact is None:
+        return {}
+    return parse(text).value if isinstance(exact, str) else exact
 
 
 def text_of(value: Any) -> str | None:
@@ -213,61 +285,3 @@ def text_of(value: Any) -> str | None:
     if value is None or isinstance(value, str):
         return value
     return dumps(value)
-
-
-def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list that the keys under a prefix spell out.
-
-    Args:
-        attributes: The span's attributes.
-        prefix: The beginning of the keys, the last dot included.
-
-    Returns:
-        The items in the order of their indices as numbers; a missing index leaves no hole.
-        Inside an item, keys that are all numbers become a list likewise.
-    """
-    if not has_prefix(attributes, prefix):
-        return []
-    cache = active()
-    if cache is None:
-        return _nested(attributes, prefix)
-    return cache.flat.read(attributes, prefix, partial(_nested, prefix=prefix))
-
-
-def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    root = _Branch()
-    cut = len(prefix)
-    for key, value in attributes.items():
-        if key.startswith(prefix):
-            *path, last = key[cut:].split(".", _MAX_STEPS)
-            if len(path) < _MAX_STEPS:
-                _put(root, path, last, value)
-    items = _with_lists(root)
-    return items if isinstance(items, list) else []
-
-
-# No dialect nests as deeply, nor holds as many digits in an index.
-_MAX_STEPS = 32
-_MAX_DIGITS = 9
-
-
-class _Branch(dict[str, Any]):
-    """The values below a shared prefix, distinct from attributes whose value is a dict."""
-
-
-def _put(node: _Branch, path: list[str], last: str, value: Any) -> None:
-    for step in path:
-        below = node[step] if step in node else node.setdefault(step, _Branch())
-        if not isinstance(below, _Branch):
-            return
-        node = below
-    node.setdefault(last, value)
-
-
-def _with_lists(node: _Branch) -> dict[str, Any] | list[Any]:
-    is_list = bool(node)
-    for key, value in node.items():
-        if isinstance(value, _Branch):
-            node[key] = _with_lists(value)
-        is_list = is_list and key.isdecimal() and len(key) <= _MAX_DIGITS
-    return [node[key] for key in sorted(node, key=int)] if is_list else dict(node)

@@ -1,0 +1,299 @@
+"""The content of one emitted message, from its parts, calls and results to `Message` values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..jsontext import canonical
+from ..model import Message, ToolCall
+from .objects import plain_data
+from .parts import Part, Result, is_explicit, is_fragment, read_call, read_parts, read_result
+from .python_reprs import object_of
+from .source import MessageSource
+from .values import parse, text_of
+
+__all__ = [
+    "MessageBody",
+    "as_list",
+    "distinct",
+    "may_spell_parts",
+    "result_message",
+]
+
+_LIST_OF_PARTS = ("[{", "[ ", "[\n")
+# Fields beside the content of a message, and the kinds of parts that they are.
+_ASIDE = {
+    "reasoning_content": "reasoning",
+    "reasoning": "reasoning",
+    "refusal": "refusal",
+}
+
+
+def may_spell_parts(text: str, role: str) -> bool:
+    """Return whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
+    if role == "assistant" and (text.startswith("content=") or text.endswith((")", "]"))):
+        return True
+    return text.lstrip()[:2] in _LIST_OF_PARTS
+
+
+class MessageBody:
+    """Collects the content of one message; a message of results becomes several.
+
+    Args:
+        role: The role of its author.
+        name: The name of its author, or "".
+        source: Where it was read.
+        is_recorded: Whether an instrumentation wrote it, which may spell out parts as text and
+            repeat calls; a caller's text is text.
+    """
+
+    __slots__ = (
+        "_before",
+        "_placed",
+        "calls",
+        "is_recorded",
+        "listed_calls",
+        "name",
+        "parts",
+        "results",
+        "role",
+        "source",
+        "texts",
+    )
+
+    def __init__(
+        self, role: str, name: str, source: MessageSource, *, is_recorded: bool = True
+    ) -> None:
+        self.is_recorded = is_recorded
+        self.role = role
+        self.name = name
+        self.source = source
+        self.texts: list[str] = []
+        self.calls: list[ToolCall] = []
+        self.listed_calls: list[ToolCall] = []
+        self.results: list[Message] = []
+        self.parts: list[Mapping[str, Any]] = []
+        self._before: list[Message] = []
+        self._placed: list[ToolCall] = []
+
+    @property
+    def only_approves(self) -> bool:
+        """Whether it holds only approvals of calls, which are not results."""
+        kinds = [str(part.get("type")) for part in self.parts]
+        return bool(kinds) and not self.texts and all("approval" in kind for kind in kinds)
+
+    def add_calls(self, value: Any) -> None:
+        """Add a message's list of calls; parts that repeat them are then left out.
+
+        The list leaves out calls that the provider runs, which then are among the parts alone.
+        """
+        calls = value
+        if isinstance(value, str):
+            calls = parse(value).value
+            calls = object_of(value) or value if isinstance(calls, str) else calls
+        for item in as_list(calls):
+            item = (object_of(item) or parse(item).value) if isinstance(item, str) else item
+            call = read_call(item)
+            if call is not None:
+                self.listed_calls.append(call)
+            elif isinstance(item, dict):
+                self.parts.append({**item, "type": "tool_call"})
+            else:
+                self.parts.append({"type": "tool_call", "value": item})
+
+    def add_content(self, content: Any) -> None:
+        """Add a message's content: a text, a list of parts, or one part."""
+        if content is None:
+            return
+        if not self.is_recorded and not isinstance(content, str):
+            content = plain_data(content)
+        if isinstance(content, list) and all(isinstance(part, (Mapping, str)) for part in content):
+            for part in content:
+                self.add(part)
+        elif isinstance(content, str) or is_explicit(content):
+            self.add(content)
+        else:
+            self.texts.append(text_of(content) or "")
+
+    def add(self, item: Any) -> None:
+        """Add a text, or a part in any form."""
+        if type(item) is dict and "parts" in item and isinstance(item["parts"], list):
+            for part in item["parts"]:
+                self.add(part)
+            return
+        for part in read_parts(item):
+            if type(part) is not str or (blocks := self._blocks_of(part)) is None:
+                self._add_part(part)
+            else:
+                for fields in (inner for block in blocks for inner in read_parts(block)):
+                    self._add_part(fields)
+
+    def _blocks_of(self, text: str) -> list[Any] | None:
+        """Return the parts that a text of JSON or of Python objects spells out, or None."""
+        if self.role == "tool" or not self.is_recorded or not may_spell_parts(text, self.role):
+            return None
+        found = object_of(text) if self.role == "assistant" else None
+        if found is None and may_spell_parts(text, ""):
+            parsed = parse(text)
+            found = None if parsed.truncated else parsed.value
+        blocks = found if isinstance(found, list) else [found]
+        return blocks if blocks and all(map(is_explicit, blocks)) else None
+
+    def _add_part(self, part: Part) -> None:
+        if self.results and self.role == "assistant" and isinstance(part, (str, ToolCall)):
+            self._before += self._rest(self.calls)
+            self.texts, self.calls, self.results, self.parts = [], [], [], []
+        if isinstance(part, str):
+            self.texts.append(part)
+        elif isinstance(part, ToolCall):
+            self._add_call(part)
+        elif isinstance(part, Result):
+            self._add_result(part)
+        elif not (self.listed_calls and is_fragment(part)):
+            self.parts.append(part)
+
+    def _add_call(self, call: ToolCall) -> None:
+        """Add a call of the parts, unless it repeats one of the message's list of calls.
+
+        The list is the better source of a call; the parts tell where it stands.
+        """
+        listed = self.listed_calls
+        if not listed:
+            self.calls.append(call)
+            return
+        same = next((other for other in listed if call.id and call.id == other.id), None)
+        if same is not None:
+            if not any(same is other for other in self._placed):
+                self._placed.append(same)
+                self.calls.append(same)
+            return
+        has_ids = bool(call.id) and any(other.id for other in listed)
+        is_further = call.executed_by != "" or has_ids
+        if is_further and not any(_is_same(call, other) for other in listed):
+            self.calls.append(call)
+
+    def _add_result(self, result: Result) -> None:
+        self.results.append(result_message(result, self.source))
+
+    def add_empty(self) -> None:
+        """Note that a message without anything else is empty, and does not lack its content."""
+        if not (self.texts or self.calls or self.listed_calls or self.results or self.parts):
+            self.texts.append("")
+
+    def add_aside(self, item: Mapping[str, Any]) -> None:
+        """Add the reasoning, the refusal and the audio that a message holds beside its content."""
+        if _ASIDE.keys().isdisjoint(item) and "audio" not in item:
+            return
+        for key, kind in _ASIDE.items():
+            text = item.get(key)
+            part = {"type": kind, "content": text}
+            if isinstance(text, str) and text and part not in self.parts:
+                self.add(part)
+        if isinstance(item.get("audio"), Mapping):
+            self.parts.append({"type": "audio", **item["audio"]})
+
+    def take_as_result(self, item: Mapping[str, Any]) -> None:
+        """Take the whole message as the result of a tool; without content, it is not known."""
+        is_known = bool(self.texts) or item.get("content") is not None
+        self._add_result(read_result(item, "\n".join(self.texts) if is_known else None))
+        self.texts = []
+
+    def copy(self) -> MessageBody:
+        """Return a body with the same content, to which more can be added."""
+        other = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
+        other.texts, other.calls = self.texts.copy(), self.calls.copy()
+        other.results, other.parts = self.results.copy(), self.parts.copy()
+        other._before, other.listed_calls = self._before.copy(), self.listed_calls.copy()
+        other._placed = self._placed.copy()
+        return other
+
+    def messages(self) -> list[Message]:
+        """Return the messages that it holds, in their order."""
+        listed, placed = self.listed_calls, self._placed
+        if placed:
+            listed = [call for call in listed if not any(call is other for other in placed)]
+        rest = self._rest([*self.calls, *listed] if listed else self.calls)
+        return [*self._before, *rest] if self._before else rest
+
+    def _rest(self, calls: Sequence[ToolCall]) -> list[Message]:
+        """Return the messages of what was added since the last result.
+
+        Args:
+            calls: The calls that they ask for.
+        """
+        if self.results and not (self.texts or calls or self.parts):
+            return self.results
+        if self.role == "tool" and self.only_approves and not self.results:
+            return []
+        if self.role == "tool":
+            self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
+        if self.role == "tool" and self.results and not (self.texts or calls):
+            # Such as an image beside a tool's result: it belongs to it.
+            last = self.results[-1]
+            return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
+        texts = self.texts
+        if self.is_recorded and calls:
+            texts = [text for text in texts if not _repeats(text, calls)]
+        content = "\n".join(texts) if texts else None
+        if calls:
+            content = content or None  # some clients write an empty text beside calls
+        own = Message(
+            self.role,
+            content,
+            tool_calls=distinct(calls) if self.is_recorded else tuple(calls),
+            name=self.name,
+            parts=tuple(self.parts),
+            span_id=self.source.span_id,
+            trace_id=self.source.trace_id,
+        )
+        if self.role == "assistant":
+            return [own, *self.results]  # of tools that the provider itself ran
+        return [*self.results, own]
+
+
+def _is_same(call: ToolCall, other: ToolCall) -> bool:
+    return (call.name, call.arguments) == (other.name, other.arguments)
+
+
+def result_message(result: Result, source: MessageSource) -> Message:
+    """Return a result as the message of a tool."""
+    return Message(
+        "tool",
+        result.content,
+        tool_call_id=result.call_id,
+        name=result.name,
+        is_error=result.is_error,
+        parts=result.parts,
+        span_id=source.span_id,
+        trace_id=source.trace_id,
+    )
+
+
+def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
+    """Return whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
+    if not text.lstrip().startswith("{"):
+        return False
+    found = parse(text).value
+    call = read_call(found) if is_explicit(found) else None
+    return call is not None and call.id != "" and any(call.id == other.id for other in calls)
+
+
+def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
+    """Return calls without those that some emitters write again, with the same id."""
+    calls = tuple(calls)
+    if len(calls) < 2:
+        return calls
+    found: dict[tuple[str, ...], ToolCall] = {}
+    for number, call in enumerate(calls):
+        key = (call.id, call.name, canonical(call.arguments)) if call.id else (str(number),)
+        found.setdefault(key, call)
+    return tuple(found.values())
+
+
+def as_list(value: Any) -> list[Any]:
+    """Return a list as it is, any other value as a list of one, and None as an empty one."""
+    if value is None:
+        return []
+    return value if isinstance(value, list) else [value]

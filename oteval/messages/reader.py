@@ -1,0 +1,408 @@
+"""Message content in the encodings that several dialects share, turned into `Message` values.
+
+A list may hold messages in any form (`message_forms`), parts of messages in any form (`parts`), or
+both, as the Responses API mixes them. An item of an unknown form becomes a part of the message
+before it, or of a new message; it never becomes a role.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from ..model import Message, ToolCall
+from .body import MessageBody, as_list, distinct, may_spell_parts, result_message
+from .forms import forms_of, is_usual
+from .objects import plain_data
+from .parts import (
+    Result,
+    is_reasoning,
+    is_written_by_model,
+    read_parts,
+    read_result,
+    unknown_kind,
+)
+from .read_cache import active
+from .source import MessageSource
+from .values import parse
+
+__all__ = [
+    "EVENT_ROLES",
+    "MessageCollector",
+    "choices",
+    "from_event",
+    "from_form",
+    "from_messages",
+    "join_neighbours",
+    "repeated_message",
+    "tool_definitions",
+]
+
+EVENT_ROLES = {
+    "gen_ai.system.message": "system",
+    "gen_ai.user.message": "user",
+    "gen_ai.assistant.message": "assistant",
+    "gen_ai.tool.message": "tool",
+    "gen_ai.choice": "assistant",
+}
+
+
+# Fewer items are read in less time than it takes to find them.
+_LEAST_REPEATED = 6
+_PLAIN = frozenset({str, list, dict, type(None), bool, int, float})
+# Fields that hold anything beside the text of a message.
+_BESIDE_TEXT = frozenset(
+    {"audio", "reasoning", "reasoning_content", "refusal", "toolInvocations", "tool_calls"}
+)
+
+
+def from_messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
+    """Return the messages of a parsed list of messages, or of parts of messages.
+
+    Args:
+        value: The list; a single message, or its text alone, is taken as a list of one.
+        source: Where it was read.
+        role: The role of messages that name none.
+
+    Returns:
+        The messages. A list without any known item gives none.
+    """
+    if isinstance(value, str):
+        value = [value] if value.strip() else []
+    items = value if isinstance(value, list) else [value]
+    cache = active() if len(items) >= _LEAST_REPEATED else None
+    if cache is None:
+        collector = MessageCollector(source, role)
+        for item in items:
+            collector.add(item)
+        return collector.finish()
+
+    def extend(known: MessageCollector | None, further: Sequence[Any]) -> MessageCollector:
+        collector = MessageCollector(source, role) if known is None else known.copy(source)
+        for item in further:
+            collector.add(item)
+        return collector
+
+    return cache.fold(("messages", role), items, extend, by_value=True).finish()
+
+
+def repeated_message(message: Mapping[str, Any], source: MessageSource) -> list[Message]:
+    """Return the messages that a message gives which other spans hold as well: a system prompt."""
+
+    def extend(_: list[Message] | None, items: Sequence[Any]) -> list[Message]:
+        return from_messages(list(items), source)
+
+    cache = active()
+    if cache is None:
+        return extend(None, [message])
+    return cache.fold("repeated message", [message], extend, by_value=True)
+
+
+class MessageCollector:
+    """Makes messages of the items of one list; neighbouring loose parts share a message.
+
+    Args:
+        source: Where the items were read.
+        role: The role of messages that name none; "" if these are not messages.
+        is_recorded: Whether an instrumentation wrote the list. Then neighbours that are one answer
+            are joined, and texts may spell out parts; a caller's messages stay as they are.
+
+    Attributes:
+        misfits: Whether any item is neither a message nor a part that stands alone.
+    """
+
+    __slots__ = (
+        *("_is_last_loose", "_is_recorded", "_knows_any", "_last", "_loose", "_loose_messages"),
+        *("_messages", "_role", "_source", "misfits"),
+    )
+
+    def __init__(self, source: MessageSource, role: str, *, is_recorded: bool = True) -> None:
+        self._source = source
+        self._role = role
+        self._is_recorded = is_recorded
+        # All messages but the last, and it as several where neighbours are joined to one.
+        self._messages: list[Message] = []
+        self._last: list[Message] = []
+        self._is_last_loose = False
+        # The parts after it that are not in a message, and the messages that these give.
+        self._loose: MessageBody | None = None
+        self._loose_messages: list[Message] | None = None
+        self._knows_any = False
+        self.misfits = False
+
+    def copy(self, source: MessageSource) -> MessageCollector:
+        """Return a collector that goes on after the same items, with those of another source."""
+        other = MessageCollector(source, self._role, is_recorded=self._is_recorded)
+        other._messages = self._messages.copy()
+        other._last = self._last.copy()
+        other._is_last_loose = self._is_last_loose
+        other._loose = self._loose.copy() if self._loose else None
+        other._loose_messages = self._loose_messages
+        other._knows_any = self._knows_any
+        other.misfits = self.misfits
+        return other
+
+    def _append(self, message: Message, *, is_loose: bool = False) -> None:
+        """Add a message; see `join_neighbours`."""
+        last = self._last
+        may_join = self._is_recorded or is_loose or self._is_last_loose
+        if may_join and message.role == "assistant" and _continues(last, message):
+            last.append(message)
+            return
+        if last:
+            self._messages.append(_joined(last))
+        self._last = [message]
+        self._is_last_loose = is_loose
+
+    def add(self, item: Any) -> None:
+        """Add an item: a message or several, or a part that stands alone."""
+        if not self._is_recorded:
+            if type(item) is Message:
+                self._flush()
+                self._append(item)
+                self._knows_any = True
+                return
+            if type(item) is not dict or not _PLAIN.issuperset(map(type, item.values())):
+                item = plain_data(item)
+        if not item and (item is None or item == {} or item == []):
+            self.misfits = True
+            return
+        forms = (item,) if is_usual(item) else forms_of(item, self._role)
+        if forms:
+            if self._loose is not None:
+                self._flush()
+            self._knows_any = True
+            for form in forms:
+                for message in from_form(form, self._source, is_recorded=self._is_recorded):
+                    self._append(message)
+        elif isinstance(item, list):
+            for inner in item:
+                self.add(inner)
+        elif isinstance(item, (str, Mapping)):
+            self._add_part(item)
+        else:
+            self._add_unknown({"type": "unknown", "value": item})
+
+    def _add_part(self, item: str | Mapping[str, Any]) -> None:
+        role = self._role_of(item)
+        if not role:
+            self._add_unknown(item if isinstance(item, Mapping) else {"type": "text", "text": item})
+            return
+        self._knows_any = True
+        if self._loose is None or self._loose.role != role:
+            self._flush()
+            self._loose = MessageBody(role, "", self._source, is_recorded=self._is_recorded)
+        self._loose.add(item)
+        self._loose_messages = None
+
+    def _role_of(self, item: str | Mapping[str, Any]) -> str:
+        """Return who says a part that stands alone, or "" for one of an unknown kind."""
+        part = next(iter(read_parts(item)), None)
+        if isinstance(part, Result):
+            return "tool"
+        if isinstance(part, ToolCall) or (isinstance(item, dict) and is_written_by_model(item)):
+            return "assistant"
+        if isinstance(part, dict) and unknown_kind(part):
+            return ""
+        is_input = isinstance(item, dict) and item.get("type") == "input_text"
+        return "user" if is_input else self._role
+
+    def _add_unknown(self, part: Mapping[str, Any]) -> None:
+        """Keep an item of an unknown form with the message before it."""
+        self.misfits = True
+        self._flush()
+        if self._last:
+            last = self._last[-1]
+            self._last[-1] = replace(last, parts=(*last.parts, part))
+        else:
+            self._loose = MessageBody(self._role, "", self._source)
+            self._loose.parts.append(part)
+
+    def _flush(self) -> None:
+        if self._loose is not None:
+            for message in self._loose_messages or self._loose.messages():
+                self._append(message, is_loose=True)
+            self._loose = self._loose_messages = None
+
+    def finish(self) -> list[Message]:
+        """Return the messages. Further items may be added to a copy."""
+        if not self._knows_any:
+            return []
+        if self._loose is None:
+            return [*self._messages, _joined(self._last)] if self._last else []
+        self._loose_messages = self._loose_messages or self._loose.messages()
+        whole = self.copy(self._source)
+        whole._flush()
+        return whole.finish()
+
+
+def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:
+    """Return a parsed list of answers as the first choice, and the others one by one.
+
+    Messages of the assistant that each say why they end are choices if each is an answer by itself:
+    all are texts, or their indices differ. Reasoning, a tool that the provider ran, a text and
+    calls are the items of one answer, and so are messages that all ask for tools.
+
+    Args:
+        value: The list.
+        count: How many choices were asked for; 0 if that is not known.
+    """
+    if not isinstance(value, list) or len(value) < 2 or not all(map(_is_choice, value)):
+        return value, []
+    if count > 1 or _have_indices(value):
+        return value[:1], value[1:]
+    if count == 1 or all(map(_ends_with_calls, value)) or not all(map(_is_answer, value)):
+        return value, []
+    return value[:1], value[1:]
+
+
+def _have_indices(value: Sequence[Mapping[str, Any]]) -> bool:
+    """Return whether messages have different indices of choices."""
+    return len({item["index"] for item in value if isinstance(item.get("index"), int)}) > 1
+
+
+def _is_answer(item: Mapping[str, Any]) -> bool:
+    """Return whether a message may be a whole answer: it has a text, or nothing else than media."""
+    parts = item.get("parts")
+    if not isinstance(parts, list):
+        return True
+    read = [found for part in parts for found in read_parts(part)]
+    if any(isinstance(found, str) for found in read):
+        return True
+    return all(isinstance(found, Mapping) and not is_reasoning(found) for found in read)
+
+
+def _is_choice(item: Any) -> bool:
+    if not isinstance(item, dict) or not item.get("finish_reason"):
+        return False
+    return str(item.get("role") or "assistant") in ("assistant", "model")
+
+
+_CALLING = ("tool_call", "tool_calls", "function_call", "function_calls", "tool_use")
+
+
+def _ends_with_calls(item: Mapping[str, Any]) -> bool:
+    return item["finish_reason"] in _CALLING
+
+
+def from_form(
+    item: Mapping[str, Any], source: MessageSource, *, is_recorded: bool = True
+) -> list[Message]:
+    """Return the messages of one message that names its role; see `forms.forms_of`."""
+    role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
+    name = name if isinstance(name, str) else ""
+    has_more = not _BESIDE_TEXT.isdisjoint(item)
+    text = None if has_more else _only_text(item, parts)
+    if text is not None:
+        # Most messages, which need no body.
+        if role == "tool":
+            return [result_message(read_result(item, text), source)]
+        if not (is_recorded and may_spell_parts(text, role)):
+            return [Message(role, text, (), "", name, False, (), source.span_id, source.trace_id)]
+    body, content = MessageBody(role, name, source, is_recorded=is_recorded), item.get("content")
+    if has_more and item.get("tool_calls"):
+        body.add_calls(item["tool_calls"])
+    if isinstance(parts, str):
+        parts = parse(parts).value
+    if isinstance(parts, list) and (parts or content is None):
+        for part in parts:
+            body.add(part)
+    else:
+        body.add_content(content)
+    if has_more:
+        for invocation in as_list(item.get("toolInvocations")):
+            body.add({"toolInvocation": invocation})
+        body.add_aside(item)
+    if role == "assistant" and [] in (content, parts):
+        body.add_empty()
+    if role == "tool" and not body.results and not body.only_approves:
+        body.take_as_result(item)
+    return body.messages()
+
+
+def _only_text(item: Mapping[str, Any], parts: Any) -> str | None:
+    """Return the text of a message that has nothing else; None for any other message."""
+    text: Any = item.get("content")
+    if parts is not None:
+        if text is not None or type(parts) is not list or len(parts) != 1:
+            return None
+        part = parts[0]
+        if type(part) is not dict or part.get("type") != "text" or len(part) != 2:
+            return None
+        text = part.get("content", part.get("text"))
+    return text if type(text) is str else None
+
+
+def from_event(name: str, body: Any, source: MessageSource) -> list[Message]:
+    """Return the messages of one ``gen_ai.*.message`` or ``gen_ai.choice`` event.
+
+    Args:
+        name: The event's name.
+        body: Its body: a mapping, or JSON text of one.
+        source: The span in whose context it was emitted.
+    """
+    fields = parse(body).value
+    if not isinstance(fields, dict):
+        fields = {"content": fields}
+    inner = parse(fields.get("message")).value
+    if name == "gen_ai.choice" and isinstance(inner, dict):
+        fields = inner
+    elif name == "gen_ai.choice" and isinstance(inner, str):
+        fields = {**fields, "content": inner}
+    content = fields.get("content")
+    if isinstance(content, dict) and isinstance(content.get("parts"), list):
+        fields = {**fields, "content": content["parts"]}  # Gemini's
+    calls = parse(fields.get("tool_calls")).value
+    item = {**fields, "role": EVENT_ROLES[name], "tool_calls": calls}
+    item.pop("parts", None)
+    return from_form(item, source)
+
+
+def join_neighbours(messages: list[Message]) -> list[Message]:
+    """Return the messages with calls joined to the assistant message right before them.
+
+    The Responses API, and clients built on it, write parallel calls as one message each, and the
+    reasoning before an answer as a separate item.
+    """
+    pairs = itertools.pairwise(messages)
+    if not any(one.role == other.role == "assistant" for one, other in pairs):
+        return messages
+    groups: list[list[Message]] = []
+    for message in messages:
+        if groups and message.role == "assistant" and _continues(groups[-1], message):
+            groups[-1].append(message)
+        else:
+            groups.append([message])
+    return [_joined(group) for group in groups]
+
+
+def _continues(before: Sequence[Message], message: Message) -> bool:
+    """Return whether an assistant's message belongs to those right before it."""
+    if not before or before[0].role != "assistant":
+        return False
+    return bool(message.tool_calls) or all(map(_only_reasons, before))
+
+
+def _only_reasons(message: Message) -> bool:
+    """Return whether a message is nothing but reasoning."""
+    is_bare = message.content is None and not message.tool_calls
+    return is_bare and bool(message.parts) and all(map(is_reasoning, message.parts))
+
+
+def _joined(group: list[Message]) -> Message:
+    if len(group) == 1:
+        return group[0]
+    return replace(
+        group[0],
+        content="\n".join(message.content for message in group if message.content) or None,
+        tool_calls=distinct(call for message in group for call in message.tool_calls),
+        parts=tuple(part for message in group for part in message.parts),
+    )
+
+
+def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
+    """Return the tool definitions of a parsed list; other items are left out."""
+    found = None if value is None else parse(value).value
+    return tuple(item for item in as_list(found) if isinstance(item, dict))

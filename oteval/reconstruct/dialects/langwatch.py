@@ -1,0 +1,131 @@
+"""LangWatch's SDKs: ``langwatch.span.type`` with the span's input and output.
+
+A value names its type: ``{"type": "chat_messages", "value": [...]}``, ``text`` or ``json``; a
+``list`` holds such values. Spans of other instrumentations, with messages of their own, are read as
+theirs. Source: langwatch's ``attributes.py`` and ``domain/__init__.py``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.values import hidden, mapping_of, parse
+from ...model import Span
+from ..dialect import Dialect, Logs
+from ..gaps import gap
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.spans import (
+    attribute_gaps,
+    call_arguments,
+    integer,
+    is_whole,
+    model_failure,
+    not_captured,
+    result_text,
+    usage,
+    without_placeholders,
+)
+
+__all__ = ["DIALECT"]
+
+SWITCH = "do not turn off capture_input and capture_output of the LangWatch SDK"
+TYPE, INPUT, OUTPUT = "langwatch.span.type", "langwatch.input", "langwatch.output"
+METRICS = "langwatch.metrics"
+_OTHERS = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.prompt.0.role")
+_TYPES = frozenset({"chat_messages", "json", "list", "raw", "text"})
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether LangWatch's attributes hold what the span says."""
+    attributes = span.attributes
+    is_theirs = TYPE in attributes or INPUT in attributes or OUTPUT in attributes
+    return is_theirs and not any(key in attributes for key in _OTHERS)
+
+
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
+    """Return the span's operation, by its type."""
+    kind = span.attributes.get(TYPE)
+    if kind == "llm":
+        return _model_call(span)
+    if kind == "tool":
+        return _tool(span)
+    if kind == "agent":
+        return AgentRun(
+            span,
+            name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or span.name),
+            input=last_message_of(_value(span, INPUT), span, "user"),
+            output=last_message_of(_value(span, OUTPUT), span, "assistant"),
+        )
+    return Wrapper(span)
+
+
+def _value(span: Span, key: str) -> Any:
+    """Return the value of an attribute without the types around it."""
+    value = span.attributes.get(key)
+    return None if value is None or hidden(value) else _untyped(parse(value).value)
+
+
+def _untyped(value: Any) -> Any:
+    if not isinstance(value, Mapping) or value.get("type") not in _TYPES or "value" not in value:
+        return value
+    inner = value["value"]
+    if value["type"] != "list" or not isinstance(inner, list):
+        return inner
+    return [_untyped(item) for item in inner]
+
+
+def _model_call(span: Span) -> ModelCall:
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
+    request, answer = request_of(_value(span, INPUT), span), answer_of(_value(span, OUTPUT), span)
+    gaps += not_captured(span, {INPUT: request.messages, OUTPUT: answer.messages}, SWITCH, gaps)
+    return ModelCall(
+        span,
+        input=without_placeholders(request.messages, span, SWITCH, gaps),
+        output=without_placeholders(answer.messages, span, SWITCH, gaps),
+        choices=answer.choices,
+        tools=request.tools,
+        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or answer.model),
+        response_id=answer.response_id,
+        usage=usage({**_metrics(span), **span.attributes}),
+        whole=is_whole(gaps),
+        is_delta=request.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def _metrics(span: Span) -> Mapping[str, Any]:
+    """Return the tokens in the span's metrics under the conventions' names."""
+    metrics = _untyped(mapping_of(span.attributes.get(METRICS)))
+    found = metrics if isinstance(metrics, Mapping) else {}
+    sent = integer(found.get("promptTokens", found.get("prompt_tokens")))
+    received = integer(found.get("completionTokens", found.get("completion_tokens")))
+    return {"gen_ai.usage.input_tokens": sent, "gen_ai.usage.output_tokens": received}
+
+
+def _tool(span: Span) -> ToolRun:
+    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
+    if INPUT not in span.attributes and OUTPUT not in span.attributes:
+        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
+    return ToolRun(
+        span,
+        name=str(span.attributes.get("gen_ai.tool.name") or span.name),
+        call_id=str(span.attributes.get("gen_ai.tool.call.id") or ""),
+        arguments=call_arguments(parse(_value(span, INPUT)).value),
+        result=result_text(span, _value(span, OUTPUT)),
+        is_error=span.is_error,
+        gaps=tuple(gaps),
+    )
+
+
+DIALECT = Dialect(
+    name="langwatch",
+    title="LangWatch SDK",
+    precedence=265,
+    read=read,
+    keys=(TYPE, INPUT, OUTPUT),
+    claims=claims,
+    switch=SWITCH,
+)

@@ -1,0 +1,162 @@
+"""Every form of messages gives the same messages at every entry point."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from oteval.evaluators import to_messages
+from oteval.evaluators.calls import read as read_calls
+from oteval.instrumentation.provider_messages import convention_messages
+from oteval.messages.reader import from_messages
+from oteval.messages.source import NO_SOURCE
+from oteval.model import Message
+from oteval.reconstruct import reconstruct
+from oteval.reconstruct.apis import api_named
+
+from ..reconstruct.builders import span
+from .forms import CASES, EXPECTED, FORMS, REPRS, Items, brief
+
+URL = "https://host/v1beta/models/m:generateContent"
+# The end of each recorded conversation, which is not part of the case.
+NEXT, ANSWER = {"role": "user", "content": "and then?"}, {"role": "assistant", "content": "done"}
+
+
+class Thing(SimpleNamespace):
+    """An object with fields, as client libraries return them."""
+
+
+def _thing(value: Any) -> Any:
+    """Return plain data as objects; the arguments of calls stay data, as in the libraries."""
+    if isinstance(value, dict):
+        data = ("args", "arguments", "input", "kwargs", "response", "tool_kwargs")
+        fields = {key: item if key in data else _thing(item) for key, item in value.items()}
+        return Thing(**fields)
+    return tuple(map(_thing, value)) if isinstance(value, list) else value
+
+
+def direct(items: Items) -> Sequence[Message]:
+    """Return what an evaluator reads that is called with the items."""
+    return to_messages(items)
+
+
+def direct_objects(items: Items) -> Sequence[Message]:
+    """Return what an evaluator reads that is called with objects."""
+    return to_messages([_thing(item) for item in items])
+
+
+def written_as_chat(items: Items) -> Sequence[Message]:
+    """Return what comes back of the items in the form that judges and exports get."""
+    return to_messages(json.loads(json.dumps([m.as_dict() for m in to_messages(items)])))
+
+
+def instrumented(items: Items) -> Sequence[Message]:
+    """Return what comes back of the items as our instrumentation writes them."""
+    return from_messages(json.loads(json.dumps(convention_messages(items))), NO_SOURCE)
+
+
+def _recorded(attributes: dict[str, Any]) -> Sequence[Message]:
+    [run] = reconstruct([span("a", 1, attributes=attributes)])
+    assert {gap.code for gap in run.gaps} <= {"missing_tool_result"}
+    assert brief(run.messages[-1]) == brief(Message("assistant", "done"))
+    assert brief(run.messages[-2]) == brief(Message("user", "and then?"))
+    return run.messages[:-2]
+
+
+def genai_span(items: Items) -> Sequence[Message]:
+    """Return what is read of a span of the current conventions."""
+    return _recorded(
+        {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps([*items, NEXT]),
+            "gen_ai.output.messages": json.dumps([ANSWER]),
+        }
+    )
+
+
+def openinference_raw(items: Items) -> Sequence[Message]:
+    """Return what is read of the raw request in an OpenInference span."""
+    return _recorded(
+        {
+            "openinference.span.kind": "LLM",
+            "input.value": json.dumps({"messages": [*items, NEXT]}),
+            "input.mime_type": "application/json",
+            "output.value": json.dumps(ANSWER),
+            "output.mime_type": "application/json",
+        }
+    )
+
+
+ENTRIES: dict[str, Callable[[Items], Sequence[Message]]] = {
+    "direct": direct,
+    "direct, objects": direct_objects,
+    "as chat": written_as_chat,
+    "instrumentation": instrumented,
+    "genai span": genai_span,
+    "openinference": openinference_raw,
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(("form", "case"), CASES)
+def test_a_form_means_the_same_at_every_entry(form: str, case: str, entry: str):
+    """Roles, texts, calls, results, failures, reasoning and other parts are all there."""
+    messages = ENTRIES[entry](FORMS[form][case])
+
+    assert [*map(brief, messages)] == EXPECTED[case]
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+@pytest.mark.parametrize(
+    ("form", "case"), [(form, case) for form, case in CASES if case in ("result", "error")]
+)
+def test_a_result_names_its_call_at_every_entry(form: str, case: str, entry: str):
+    """The id of a result is that of its call, in whichever field the form has it."""
+    _, asked, result = ENTRIES[entry](FORMS[form][case])
+
+    assert result.tool_call_id == asked.tool_calls[0].id
+
+
+REQUESTS: dict[str, tuple[str, str]] = {
+    "openai chat": ("chat_completions", "messages"),
+    "openai chat, a custom tool": ("chat_completions", "messages"),
+    "openai chat, the old functions": ("chat_completions", "messages"),
+    "responses": ("responses", "input"),
+    "responses, a custom tool": ("responses", "input"),
+    "anthropic": ("anthropic_messages", "messages"),
+    "gemini": ("gemini", "contents"),
+    "bedrock": ("bedrock_converse", "messages"),
+}
+
+
+@pytest.mark.parametrize(("form", "case"), [pair for pair in CASES if pair[0] in REQUESTS])
+def test_a_request_of_a_replay_means_the_same(form: str, case: str):
+    """The messages of a request to a model's API are those of the same items anywhere else."""
+    name, key = REQUESTS[form]
+    api = api_named(name)
+    assert api is not None
+
+    request = api.parse_request(json.dumps({key: FORMS[form][case]}).encode(), URL)
+
+    assert [*map(brief, request.messages)] == EXPECTED[case]
+
+
+@pytest.mark.parametrize("case", REPRS)
+def test_reprs_of_objects_mean_the_same_in_every_span(case: str):
+    """Objects that an emitter printed are read in spans; a caller passes the objects."""
+    for entry in (genai_span, openinference_raw):
+        assert [*map(brief, entry(REPRS[case]))] == EXPECTED[case]
+
+
+@pytest.mark.parametrize(("form", "case"), CASES)
+def test_matching_sees_the_calls_of_every_form(form: str, case: str):
+    """The fast way that a match reads calls gives those that the messages hold."""
+    table = read_calls(FORMS[form][case], "outputs")
+
+    calls = [call for message in to_messages(FORMS[form][case]) for call in message.tool_calls]
+    assert table.names == [call.name for call in calls]
+    assert [table.arguments(index) for index in range(len(calls))] == [c.arguments for c in calls]

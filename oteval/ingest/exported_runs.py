@@ -126,7 +126,10 @@ def _call(document: Any, place: str) -> ToolCall:
     read = _Fields(document, place)
     function = _Fields(read.get("function", dict), f"{place}function.")
     return ToolCall(
-        function.get("name", str), _arguments(function.text("arguments")), read.text("id")
+        function.get("name", str),
+        _arguments(function.text("arguments")),
+        read.text("id"),
+        executed_by=read.text("executed_by"),
     )
 
 

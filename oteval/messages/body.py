@@ -218,7 +218,7 @@ class MessageBody:
         return [*self._before, *rest] if self._before else rest
 
     def _rest(self, calls: Sequence[ToolCall]) -> list[Message]:
-        """Return the messages of what was added since the last result.
+        """Return the messages of the content added since the last result.
 
         Args:
             calls: The calls that they ask for.

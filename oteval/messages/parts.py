@@ -99,7 +99,7 @@ _MEDIA = frozenset(
         *("inputimage", "reasoning", "redactedthinking", "refusal", "thinking", "video"),
     }
 )
-# What the assistant says when it does not answer; the text is in one of two fields.
+# The assistant declines to answer; the text is in one of two fields.
 _REFUSAL = "refusal"
 _TYPES = ("type", "$type", "part_kind", "content_type", "block_type", "kind")
 _NAMES = ("name", "toolName", "tool_name", "functionName", "FunctionName", "function_name")

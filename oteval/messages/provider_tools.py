@@ -1,6 +1,6 @@
 """Calls of tools that the model's provider runs itself, such as a web search, and their results.
 
-Each API writes them in blocks or items of its own. `as_parts` returns them in the form of
+Each API has other blocks or items for them. `as_parts` returns them in the form of
 OpenTelemetry's ``tool_call`` and ``tool_call_response`` parts, which `parts` reads. Facts from the
 types of OpenAI's, Anthropic's and Google's Python clients, from Bedrock's ``ContentBlock``, and
 from the sources of LangChain, Pydantic AI and the AI SDK.
@@ -37,7 +37,7 @@ _CLIENT_ITEMS = frozenset(
 _HOSTED = ("container_auto", "container_reference")
 _FLAGS = frozenset({"builtin", "providerExecuted", "provider_executed"})
 _TYPES = ("server_tool_use", "mcp_tool_use", "server_tool_call", "builtin-tool-call")
-# A list of tools is no call, though one instrumentation writes it as one.
+# A list of tools is not a call, though one instrumentation writes it as one.
 _LISTS = ("mcp_list_tools", "mcp_tool_listing")
 _ARGUMENTS = ("arguments", "args", "input")
 _VALUES = ("output", "outputs", "result", "results")

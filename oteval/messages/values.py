@@ -192,7 +192,7 @@ def _end_of_json(text: str) -> int:
 _POSITION = re.compile(r"at line (\d+) column (\d+)")
 _OBJECTS = re.compile(r'(?:\[\s*)*\{\s*"')
 _VALUES = re.compile(r'(?:\[\s*)*[{\[]\s*"')
-# What an emitter puts in the place of what it cut: an ellipsis, or a remark in brackets or alone.
+# An emitter's replacement for the text that it cut: an ellipsis, or a remark in brackets or alone.
 _REMARK = r"\b(?:chars?|characters|bytes|clipped|cut|elided|more|omitted|shortened|snip|trim|trunc)"
 _MARKER = re.compile(
     rf"""[\s,]*(?:\.{{2,}}|…|[-+#*~<\[({{]*[^"{{}}\n]{{0,80}}?{_REMARK})""", re.IGNORECASE

@@ -257,7 +257,7 @@ def _checked_agent(agent: AgentRun, switch: str) -> AgentRun:
 
 
 class _Losses(NamedTuple):
-    """What is not known of a span's messages.
+    """Missing or unknown content of a span's messages.
 
     Attributes:
         span: The span.
@@ -280,7 +280,7 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
     Args:
         messages: The messages.
         role: The role of messages whose role is unknown; that is kept as the message's name.
-        losses: What is not known.
+        losses: The content that is missing or unknown.
     """
     span, gaps = losses.span, losses.gaps
     if not facts_of(messages).has_odd:
@@ -324,7 +324,7 @@ _NO_SWITCH = "let the emitter capture the content of messages"
 
 
 def _without_missing(message: Message) -> Message:
-    """Return a message of a list that lacks content: what may be left out counts as not known."""
+    """Return a message of a list that lacks content: empty arguments count as not known."""
     calls = tuple(
         replace(call, arguments=None) if call.arguments == {} else call
         for call in message.tool_calls

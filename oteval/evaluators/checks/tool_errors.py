@@ -100,7 +100,7 @@ class ToolErrors(Check):
         for call in self._counted(context):
             result = results.get(call.index)
             if result is None:
-                # A provider tells of its own tools only what went wrong.
+                # Providers report failures of the tools that they run, and often no results.
                 if not (self.missing_ok or call.call.executed_by):
                     unknown.append(call)
             elif is_error(result, compiled):

@@ -43,8 +43,7 @@ class ApiAnswer:
 
     Attributes:
         message: The answer; None if the call failed.
-        output: The same as it was said, where tools of the provider ran in between: their results
-            are messages of their own.
+        output: The answer with the results of tools that the provider ran, as separate messages.
         choices: Other answers to the same request.
         finish_reason: Why the model stopped, in the API's words, or "".
         usage: The tokens that the API reported.

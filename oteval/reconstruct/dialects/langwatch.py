@@ -1,8 +1,8 @@
 """LangWatch's SDKs: ``langwatch.span.type`` with the span's input and output.
 
 A value names its type: ``{"type": "chat_messages", "value": [...]}``, ``text`` or ``json``; a
-``list`` holds such values. Spans of other instrumentations, with messages of their own, are read as
-theirs. Source: langwatch's ``attributes.py`` and ``domain/__init__.py``.
+``list`` holds such values. Spans with the messages of another instrumentation are read as its
+spans. Source: langwatch's ``attributes.py`` and ``domain/__init__.py``.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _TYPES = frozenset({"chat_messages", "json", "list", "raw", "text"})
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether LangWatch's attributes hold what the span says."""
+    """Return whether the content of the span is in LangWatch's attributes."""
     attributes = span.attributes
     is_theirs = TYPE in attributes or INPUT in attributes or OUTPUT in attributes
     return is_theirs and not any(key in attributes for key in _OTHERS)

@@ -151,6 +151,10 @@ def _sent(span: Span) -> list[Message]:
     if flat and not hollow:
         return flat
     raw = request(span)
+    if flat and [message.role for message in flat] == [message.role for message in raw]:
+        # The two write images in different forms; so only missing messages are taken.
+        pairs = zip(flat, raw, strict=True)
+        return [other if _is_hollow(message) else message for message, other in pairs]
     is_fuller = len(raw) >= len(flat) and sum(map(_is_hollow, raw)) < max(hollow, 1)
     return (raw if raw and is_fuller else flat) or prompts(span)
 

@@ -85,8 +85,8 @@ class TrajectoryMatch(Evaluator):
             ``effects``, of the output's writes only those that did not fail.
         effect_tools: The tools that change something. Tool definitions of a trajectory that carry
             ``readOnlyHint`` are used as well.
-        error_pattern: A regular expression. A tool result whose text it matches is an error; by
-            default the text must begin with Error, Exception, Traceback or Unknown action.
+        error_pattern: A regular expression. A tool result whose text it matches is an error, and
+            only flags count besides; by default the result must report an error or begin as one.
         score_type: The score: ``bool``, or the figure ``f1``, ``recall`` or ``precision``.
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a compared field that is missing on both sides counts as equal.

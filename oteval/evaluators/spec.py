@@ -11,13 +11,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from ..call_outcome import RULE_VERSION
 from ..errors import ConfigError
-from ..model import ERROR_WORDS
 from ..patterns import Pattern, PatternError, compile_pattern
 from .args import ArgsMatch, make_overrides, make_rule
 from .rules import Exact, Rule
 
-__all__ = ["ERROR_PATTERN", "MODES", "VIEWS", "MatchSpec", "Mode", "View", "make_spec"]
+__all__ = ["MODES", "VIEWS", "MatchSpec", "Mode", "View", "make_spec"]
 
 Mode = Literal["strict", "unordered", "subset", "superset", "in_order"]
 View = Literal["all", "writes", "effects"]
@@ -25,10 +25,8 @@ View = Literal["all", "writes", "effects"]
 MODES: tuple[Mode, ...] = ("strict", "unordered", "subset", "superset", "in_order")
 VIEWS: tuple[View, ...] = ("all", "writes", "effects")
 
-# Unlike in `oteval.reconstruct.tool_results`, the beginning of a word is enough ("ErrorResponse").
-# The pattern is part of the versions of evaluators: changing it evaluates every run again.
-ERROR_PATTERN = re.compile(rf"\A\s*(?:{ERROR_WORDS})")
-"""The default pattern for the text of a failed call's result."""
+# The default before `oteval.call_outcome`: evaluators that read no results keep their versions.
+_OLD_PATTERN = [r"\A\s*(?:Error|Exception|Traceback|Unknown action)", 32]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +39,8 @@ class MatchSpec:
         overrides: The tools whose arguments are compared differently.
         view: Which calls count: all, those that change something, or those that did.
         effect_tools: The tools that change something; None leaves it to tool definitions.
-        error_pattern: Searched in the text of a tool's result to see that the call failed.
+        error_pattern: Searched in the text of a tool's result to see that the call failed; None for
+            the rule of `oteval.call_outcome`.
         strict_order: Whether strict compares the order inside a message too.
     """
 
@@ -50,7 +49,7 @@ class MatchSpec:
     overrides: dict[str, Rule] = field(default_factory=dict)
     view: View = "all"
     effect_tools: frozenset[str] | None = None
-    error_pattern: Pattern | re.Pattern[str] = ERROR_PATTERN
+    error_pattern: Pattern | re.Pattern[str] | None = None
     strict_order: bool = False
 
     def rule(self, tool: str) -> Rule:
@@ -59,13 +58,16 @@ class MatchSpec:
 
     def describe(self) -> dict[str, Any]:
         """Return the comparison as JSON values, to hash into an evaluator's version."""
+        pattern: list[Any] = _OLD_PATTERN if self.view != "effects" else [RULE_VERSION]
+        if self.error_pattern is not None:
+            pattern = [self.error_pattern.pattern, int(self.error_pattern.flags)]
         return {
             "mode": self.mode,
             "args": self.args.describe(),
             "overrides": {tool: self.overrides[tool].describe() for tool in sorted(self.overrides)},
             "view": self.view,
             "effect_tools": None if self.effect_tools is None else sorted(self.effect_tools),
-            "error_pattern": [self.error_pattern.pattern, int(self.error_pattern.flags)],
+            "error_pattern": pattern,
             "strict_order": self.strict_order,
         }
 
@@ -90,7 +92,8 @@ def make_spec(
         tool_args_match_overrides: Tool names and the form to use for each instead.
         view: One of `VIEWS`.
         effect_tools: The tools that change something, for the views but ``all``.
-        error_pattern: Searched in a result's text to see that the call failed.
+        error_pattern: Searched in a result's text to see that the call failed; None for the rule
+            of `oteval.call_outcome`.
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions among the overrides may be coroutine functions.
@@ -140,9 +143,9 @@ def _tools(value: Any) -> frozenset[str] | None:
     raise ConfigError(f"effect_tools is {value!r}; expected a list of tool names")
 
 
-def _pattern(value: Any) -> Pattern | re.Pattern[str]:
+def _pattern(value: Any) -> Pattern | re.Pattern[str] | None:
     if value is None:
-        return ERROR_PATTERN
+        return None
     if not isinstance(value, (str, re.Pattern, Pattern)):
         raise ConfigError(f"error_pattern is a {type(value).__name__}; expected a pattern")
     if not isinstance(getattr(value, "pattern", value), str):

@@ -4,8 +4,8 @@
 - ``writes``: calls of tools that change something. A tool does when it is declared so
   (``effect_tools``), or when its definition carries MCP's hint ``readOnlyHint: false``.
 - ``effects``: the same for the reference; of the output's writes only those that did not fail.
-  A call failed when its result says so by a flag or by its text. A call without a result is
-  not known to have failed and counts.
+  `oteval.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call without
+  a result is not known to have failed and counts.
 
 Results are paired with calls by id and order: an id may come again later in a session. Calls
 with no result between them are one **batch**; a result answers the earliest open call with its
@@ -18,6 +18,7 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..call_outcome import CallOutcome, outcome_of_message
 from ..errors import InputError
 from ..model import Message
 from ..patterns import Pattern
@@ -25,7 +26,7 @@ from .calls import CallTable
 from .messages import field, to_messages
 from .spec import MatchSpec
 
-__all__ = ["failed_calls", "is_error", "results_of", "select", "write_tools"]
+__all__ = ["failed_calls", "outcome_by", "results_of", "select", "write_tools"]
 
 
 def select(
@@ -96,18 +97,20 @@ def _hints(tools: Any) -> dict[str, bool]:
     return hints
 
 
-def failed_calls(messages: Iterable[Message], error_pattern: Pattern | re.Pattern[str]) -> set[int]:
+def failed_calls(
+    messages: Iterable[Message], error_pattern: Pattern | re.Pattern[str] | None
+) -> set[int]:
     """Return the indexes of the calls whose result is an error.
 
     Args:
         messages: The trajectory.
-        error_pattern: Searched in a result's text.
+        error_pattern: As for `outcome_by`.
 
     Returns:
         Indexes among all calls of the trajectory.
     """
     results = results_of(messages).items()
-    return {index for index, result in results if is_error(result, error_pattern)}
+    return {index for index, result in results if outcome_by(result, error_pattern).failed}
 
 
 def results_of(messages: Iterable[Message]) -> dict[int, Message]:
@@ -160,6 +163,17 @@ def _by_order(call_id: str, name: str, result: Message) -> bool:
     return unnumbered and (not result.name or result.name == name)
 
 
-def is_error(result: Message, error_pattern: Pattern | re.Pattern[str]) -> bool:
-    """Return whether a tool message says that the call failed, by a flag or by its text."""
-    return result.is_error or error_pattern.search(result.content or "") is not None
+def outcome_by(result: Message, error_pattern: Pattern | re.Pattern[str] | None) -> CallOutcome:
+    """Return the outcome of a call.
+
+    Args:
+        result: The tool's message.
+        error_pattern: Decides on results that no flag marks as failed; None for the rule of
+            `oteval.call_outcome`.
+    """
+    told = outcome_of_message(result)
+    if error_pattern is None or (told.failed and told.evidence in ("recorded", "flagged")):
+        return told
+    if error_pattern.search(result.content or "") is None:
+        return CallOutcome()
+    return CallOutcome(failed=True, evidence="written", reason=result.content or "")

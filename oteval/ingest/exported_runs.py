@@ -10,6 +10,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..call_outcome import decided
 from ..errors import InputError
 from ..jsontext import dumps, loads
 from ..model import Gap, Message, Score, ScoredRun, SpanRef, ToolCall, Trajectory, Usage
@@ -111,7 +112,7 @@ def _message(document: Any, at: int) -> Message:
     if content is not None and not isinstance(content, str):
         raise InputError(f"messages[{at}].content is {json_kind(content)}")
     calls = document.get("tool_calls") or []
-    return Message(
+    message = Message(
         read.get("role", str),
         content,
         tuple(_call(one, f"messages[{at}].tool_calls.") for one in calls),
@@ -119,7 +120,9 @@ def _message(document: Any, at: int) -> Message:
         read.text("name"),
         is_error=document.get("is_error") is True,
         parts=tuple(part for part in parts if isinstance(part, dict)),
+        is_outcome_recorded=isinstance(document.get("is_error"), bool),
     )
+    return decided(message)
 
 
 def _call(document: Any, place: str) -> ToolCall:

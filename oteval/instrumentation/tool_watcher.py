@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from ..errors import InputError
 from ..import_hook import ModuleWatch
 from ..jsontext import loads
+from ..messages.values import parse_arguments
 from ..reconstruct.apis import api_of
 from ..reconstruct.apis.offered_tools import offered_tools
 from .agent_files import installed_package, is_agent_file
@@ -37,7 +38,6 @@ from .faults import guarded
 from .function_wrappers import with_invocation
 from .hooks import current_tool_hook
 from .parameters import Parameters
-from .provider_messages import arguments_of
 from .tool_functions import ToolFunction, functions_of_tools, has_function_of
 from .tool_spans import ToolRecorder
 
@@ -292,7 +292,7 @@ def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[_Ask
         elif isinstance(value, Mapping):
             if value.get("name") in offered:
                 arguments = (value[key] for key in _ARGUMENT_KEYS if key in value)
-                yield _AskedCall(str(value["name"]), arguments_of(next(arguments, None)))
+                yield _AskedCall(str(value["name"]), parse_arguments(next(arguments, None)))
             waiting.extend(reversed(list(value.values())))
 
 

@@ -264,10 +264,11 @@ def result_message(result: Result, source: MessageSource) -> Message:
         result.content,
         tool_call_id=result.call_id,
         name=result.name,
-        is_error=result.is_error,
+        is_error=bool(result.is_error),
         parts=result.parts,
         span_id=source.span_id,
         trace_id=source.trace_id,
+        is_outcome_recorded=result.is_error is not None,
     )
 
 

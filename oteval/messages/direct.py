@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..call_outcome import decided
 from ..errors import InputError
 from ..model import Message
 from .forms import ROLES, fields_of, forms_of, role_of
@@ -36,7 +37,7 @@ def read_direct(items: Sequence[Any], place: str) -> tuple[Message, ...]:
     messages, is_known = _read(items)
     if not is_known:
         raise InputError(_problem(items, place))
-    return tuple(messages)
+    return tuple(map(decided, messages))
 
 
 def _read(items: Sequence[Any]) -> tuple[list[Message], bool]:

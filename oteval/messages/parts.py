@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ..call_outcome import recorded_outcome
 from ..model import ToolCall
 from .objects import plain_data
 from .provider_tools import as_parts, executor_of
@@ -41,14 +42,15 @@ class Result(NamedTuple):
         call_id: The call's id, or "".
         content: The result as text, or None where it is not there.
         name: The tool's name, or "".
-        is_error: Whether the tool failed.
+        is_error: Whether fields beside the content record that the tool failed, or that it did not;
+            None where none does.
         parts: Content other than text, such as an image.
     """
 
     call_id: str
     content: str | None
     name: str = ""
-    is_error: bool = False
+    is_error: bool | None = None
     parts: tuple[Mapping[str, Any], ...] = ()
 
 
@@ -352,7 +354,7 @@ def _inner_result(value: Mapping[str, Any], name: str) -> Result:
         result = read_result({"call_id": value.get("id"), **value})
         response = value.get("response")
         failed = isinstance(response, dict) and response.get("error") not in (None, "", False)
-        return result._replace(is_error=result.is_error or failed)
+        return result._replace(is_error=failed or result.is_error)
     origin = value.get("origin")
     if isinstance(origin, dict):
         value = {**value, "id": origin.get("id"), "name": origin.get("tool_name")}
@@ -442,15 +444,10 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
     """
     value, failed = _outcome(part) if text is None else (text, False)
     content, rest = _content(value)
+    recorded = True if failed else None
     if not failed and not _FAILURES.isdisjoint(part):
-        failed = _is_true(part.get("is_error")) or _is_true(part.get("isError"))
-        failed = failed or part.get("status") in ("error", "failed") or bool(part.get("error"))
-    return Result(_id(part), content, _name(part), is_error=failed, parts=rest)
-
-
-def _is_true(flag: Any) -> bool:
-    """Return whether a flag is set, also as a number or as text."""
-    return flag is True or (flag is not None and str(flag).lower() in ("true", "1"))
+        recorded = recorded_outcome(part.get)
+    return Result(_id(part), content, _name(part), is_error=recorded, parts=rest)
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
@@ -514,4 +511,4 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> Sequence[Part]:
     if value is None:
         return (call,)
     failed = bool(part.get("errorText")) or part.get("state") == "output-error"
-    return (call, Result(call.id, text_of(value), name, is_error=failed))
+    return (call, Result(call.id, text_of(value), name, is_error=failed or None))

@@ -115,9 +115,6 @@ from .trajectory import (
     DAMAGED_CONTENT_GAPS as DAMAGED_CONTENT_GAPS,
 )
 from .trajectory import (
-    ERROR_WORDS as ERROR_WORDS,
-)
-from .trajectory import (
     FAILURE_GAPS as FAILURE_GAPS,
 )
 from .trajectory import (

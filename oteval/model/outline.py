@@ -19,8 +19,8 @@ Fact = Literal["call_hashes", "overlapping", "models", "sound_results", "times",
 - ``call_hashes``: a hash of each call with its arguments; null where these were not captured.
 - ``overlapping``: whether calls of different messages ran at the same time.
 - ``models``: the models that answered.
-- ``sound_results``: true only if each call has a result, and no result reports an error by a flag
-  or by the beginning of its text.
+- ``sound_results``: true only if each call has a result, no call failed, and no message nearly is
+  an error.
 - ``times``: the start and end of the run.
 - ``usage``: tokens and model calls.
 """

@@ -14,7 +14,6 @@ from .telemetry import Attributes
 __all__ = [
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
-    "ERROR_WORDS",
     "FAILURE_GAPS",
     "PROVIDER",
     "Gap",
@@ -32,9 +31,6 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 PROVIDER = "provider"
 """The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
-
-ERROR_WORDS = "Error|Exception|Traceback|Unknown action"
-"""How the text of a failed call's result begins, as alternatives of a regular expression."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,11 +127,13 @@ class Message:
         tool_calls: The tool calls of an assistant message.
         tool_call_id: The id of the call that a tool message answers.
         name: The name of the tool or participant, or "".
-        is_error: Whether a tool message reports a failure.
+        is_error: Whether a tool message reports a failure; see `oteval.call_outcome`.
         parts: Content other than text, such as images, audio, files and reasoning, in the emitter's
             format.
         span_id: The id of the span that the message was read from.
         trace_id: The id of that span's trace.
+        is_outcome_recorded: Whether the emitter recorded `is_error` beside the result, so that it
+            was not read from the result. Equal messages may differ in it.
     """
 
     role: str
@@ -147,6 +145,7 @@ class Message:
     parts: tuple[Mapping[str, Any], ...] = ()
     span_id: str = ""
     trace_id: str = ""
+    is_outcome_recorded: bool = field(default=False, compare=False)
 
     # The generated one takes more than twice the time, and a trace has many messages.
     def __init__(
@@ -160,6 +159,7 @@ class Message:
         parts: tuple[Mapping[str, Any], ...] = (),
         span_id: str = "",
         trace_id: str = "",
+        is_outcome_recorded: bool = False,
     ) -> None:
         """Set the fields, while the object is of the class with the same slots that allows it."""
         object.__setattr__(self, "__class__", _NewMessage)
@@ -173,6 +173,7 @@ class Message:
         new.parts = parts
         new.span_id = span_id
         new.trace_id = trace_id
+        new.is_outcome_recorded = is_outcome_recorded
         new.__class__ = Message  # type: ignore[assignment]
 
     @property
@@ -181,7 +182,10 @@ class Message:
         return tuple([call for call in self.tool_calls if not call.executed_by])
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the message in OpenAI's format; a failed tool message has ``is_error``."""
+        """Return the message in OpenAI's format; a failed tool message has ``is_error``.
+
+        A tool message that is recorded as a success has it too, as false.
+        """
         out: dict[str, Any] = {"role": self.role, "content": self.content}
         if self.parts:
             text = [] if self.content is None else [{"type": "text", "text": self.content}]
@@ -192,8 +196,8 @@ class Message:
             out["tool_call_id"] = self.tool_call_id
         if self.name:
             out["name"] = self.name
-        if self.is_error:
-            out["is_error"] = True
+        if self.is_error or self.is_outcome_recorded:
+            out["is_error"] = self.is_error
         return out
 
 
@@ -211,6 +215,7 @@ class _NewMessage:
     parts: tuple[Mapping[str, Any], ...]
     span_id: str
     trace_id: str
+    is_outcome_recorded: bool
 
 
 @dataclass(frozen=True, slots=True)

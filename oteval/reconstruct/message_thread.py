@@ -362,6 +362,6 @@ def _results(asked: Message, given: Sequence[Entry]) -> list[Entry]:
     for call, entry in zip(calls, [*given] * len(calls) if is_shared else given, strict=True):
         message = replace(entry.message, tool_call_id=call.id)
         if is_shared:
-            message = replace(message, content=None, is_error=False)
+            message = replace(message, content=None, is_error=False, is_outcome_recorded=False)
         results.append(Entry(message, key_of(message), entry.time_ns))
     return results

@@ -82,7 +82,8 @@ class ToolRun:
         call_id: The provider's call id, or "".
         arguments: The parsed arguments; None where the span does not hold them.
         result: The result as text; None where the span does not hold it.
-        is_error: Whether the execution failed.
+        is_error: Whether the span records that the execution failed; the result may report it too.
+        is_outcome_recorded: Whether the span records a failure or a success.
         gaps: The gaps found in it.
         agent: The agent that the tool starts, if that has no span, or None.
     """
@@ -93,6 +94,7 @@ class ToolRun:
     arguments: Any = None
     result: str | None = None
     is_error: bool = False
+    is_outcome_recorded: bool = False
     gaps: tuple[Gap, ...] = ()
     agent: AgentRun | None = None
 

@@ -1,12 +1,12 @@
 """Tool runs complete the story: the result, error and timing of each call, and calls not captured.
 
 A tool run belongs to the call with its id; without ids, to the first call of that name with equal
-arguments, in order of start. Ids may repeat within a session, so each is used once, in order.
+arguments, in order of start. Ids may repeat within a session, so each is used once, in order; where
+calls share one, their arguments tell them apart.
 """
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Sequence
@@ -15,18 +15,15 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..call_outcome import decided
 from ..jsontext import canonical
-from ..model import ERROR_WORDS, Gap, Message, ToolCall
+from ..model import Gap, Message, ToolCall
 from .entries import Entry, key_of
 from .gaps import gap
 from .operations import ToolRun
+from .tool_spans import result_message
 
-__all__ = ["Completed", "complete", "made_result"]
-
-# The text of a failed call's result, where no span of the tool says whether it failed. Only whole
-# words count, because the finding is stored as `Message.is_error` and no option can correct it:
-# "Errors: 0" is not a failure. Evaluators have an option instead, see `oteval.evaluators.spec`.
-_ERROR_TEXT = re.compile(rf"\s*({ERROR_WORDS})\b")
+__all__ = ["Completed", "complete"]
 
 
 @dataclass(slots=True)
@@ -71,8 +68,20 @@ def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
         runs: Its tool runs, in order of start.
     """
     paired = _paired_by_ids(entries, runs)
-    if paired is not None:
-        return paired
+    done = _paired(entries, runs) if paired is None else paired
+    return done._replace(entries=[_decided(entry) for entry in done.entries])
+
+
+def _decided(entry: Entry) -> Entry:
+    """Return an entry with whether the call failed, where it is a result."""
+    if entry.message.role != "tool":
+        return entry
+    message = decided(entry.message)
+    return entry if message is entry.message else replace(entry, message=message)
+
+
+def _paired(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
+    """Return the result of `complete` for any messages, still without the outcomes of calls."""
     if not any(entry.message.tool_calls or entry.is_open for entry in entries):
         return Completed([*entries], [], [found for run in runs for found in _unasked(run)], 0)
     exchanges = _exchanges(entries)
@@ -145,6 +154,7 @@ def _with_calls(entry: Entry, calls: tuple[ToolCall, ...], key: str) -> Entry:
         *(old.role, old.content, calls, old.tool_call_id, old.name, old.is_error, old.parts),
         span_id=old.span_id,
         trace_id=old.trace_id,
+        is_outcome_recorded=old.is_outcome_recorded,
     )
     return Entry(message, key, entry.time_ns, entry.is_open, entry.is_guess, entry.is_inner)
 
@@ -196,6 +206,7 @@ def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[
     for run_key, call_key in (
         # Found once already, when a later model call brings results back to the same run.
         (_run_span, _call_span),
+        *(((_run_id_and_signature, _call_id_and_signature),) if _share_ids(answers) else ()),
         (_run_id, _call_id),
         (_run_signature, _call_signature),
         # Frameworks fill in defaults and rename fields: then the name and the order are left.
@@ -211,6 +222,22 @@ def _run_span(run: ToolRun) -> str:
 
 def _call_span(call: ToolCall) -> str:
     return call.span_id
+
+
+def _share_ids(answers: Sequence[_CallState]) -> bool:
+    """Return whether calls have the same id, such as parallel ones of some model servers."""
+    ids = [answer.call.id for answer in answers if answer.call.id]
+    return len(set(ids)) < len(ids)
+
+
+def _run_id_and_signature(run: ToolRun) -> str:
+    signature = _run_signature(run)
+    return f"{run.call_id}\0{signature}" if run.call_id and signature else ""
+
+
+def _call_id_and_signature(call: ToolCall) -> str:
+    signature = _call_signature(call)
+    return f"{call.id}\0{signature}" if call.id and signature else ""
 
 
 def _run_id(run: ToolRun) -> str:
@@ -302,7 +329,7 @@ def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
         rendered.append(_result(result, answer) if answer else result)
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
-            made = made_result(answer.run, call.id)
+            made = result_message(answer.run, call_id=call.id)
             rendered.append(Entry(made, "", answer.run.span.end_ns))
         elif answer.run is None:
             gaps.extend(_missing_result(answer, message.span_id))
@@ -347,39 +374,10 @@ def _is_known(arguments: Any, run: ToolRun) -> bool:
 def _result(entry: Entry, answer: _CallState) -> Entry:
     message, run = entry.message, answer.run
     call_id = answer.call.id or message.tool_call_id
-    if run is None:
-        failed = message.is_error or _ERROR_TEXT.match(message.content or "") is not None
-        if (call_id, failed) == (message.tool_call_id, message.is_error):
-            return entry
-        done = replace(message, tool_call_id=call_id, is_error=failed)
+    if run is not None:
+        done = result_message(run, message, call_id=call_id)
+    elif call_id == message.tool_call_id:
+        return entry
     else:
-        done = Message(
-            message.role,
-            run.result if message.content is None else message.content,
-            message.tool_calls,
-            tool_call_id=call_id or run.call_id,
-            name=message.name,
-            is_error=message.is_error or run.is_error,
-            parts=message.parts,
-            span_id=run.span.span_id,
-            trace_id=run.span.trace_id,
-        )
+        done = replace(message, tool_call_id=call_id)
     return Entry(done, entry.key, entry.time_ns, entry.is_open, entry.is_guess, entry.is_inner)
-
-
-def made_result(run: ToolRun, call_id: str = "") -> Message:
-    """Return the message of a result that only the tool's span holds.
-
-    Args:
-        run: The tool run.
-        call_id: The id of the call, where the message that asks for it names one.
-    """
-    return Message(
-        "tool",
-        run.result,
-        tool_call_id=call_id or run.call_id,
-        name=run.name,
-        is_error=run.is_error,
-        span_id=run.span.span_id,
-        trace_id=run.span.trace_id,
-    )

@@ -20,7 +20,8 @@ from .gaps import gap
 from .message_thread import Overlap, Thread, answered, with_dropped_calls
 from .operations import AgentRun, ModelCall, ToolRun
 from .runs import TracedRun
-from .tool_results import complete, made_result
+from .tool_results import complete
+from .tool_spans import result_message
 
 __all__ = ["TrajectoryBuilder", "agent_name", "choose", "fill", "known_before"]
 
@@ -295,7 +296,7 @@ def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
         ToolCall(tool.name, tool.arguments, tool.call_id, tool.span.span_id) for tool in group
     )
     asked = Message("assistant", tool_calls=calls, span_id=span.span_id, trace_id=span.trace_id)
-    results = [(made_result(tool), tool.span.end_ns) for tool in group]
+    results = [(result_message(tool), tool.span.end_ns) for tool in group]
     return [
         Entry(message, key_of(message), time_ns, is_inner=True)
         for message, time_ns in ((asked, span.start_ns), *results)

@@ -160,7 +160,7 @@ def _requested(
         result=received,
         own_result=_own_result(received, run),
         own_arguments=_own_arguments(arguments, run),
-        is_error=result.is_error if result else bool(run and run.is_error),
+        is_error=_has_raised(result, run),
         call_id=call.id,
         start_ns=call.start_ns,
         end_ns=call.end_ns,
@@ -170,6 +170,16 @@ def _requested(
         function=_function(run),
         **_typed(run, escaped),
     )
+
+
+def _has_raised(result: Message | None, run: ToolRun | None) -> bool:
+    """Return whether a call failed by an exception, not by the text that its tool returned.
+
+    A result that only reads like an error was returned; the tool returns it again.
+    """
+    if result is None:
+        return run is not None and run.is_error
+    return result.is_error and (result.is_outcome_recorded or run is None)
 
 
 def _own_result(received: str | None, run: ToolRun | None) -> str | None:

@@ -87,4 +87,4 @@ def _marked(message: Message, failed: set[str]) -> Message:
     """Return a message; a tool's result is marked if its execution failed."""
     if message.role != "tool" or message.tool_call_id not in failed:
         return message
-    return replace(message, is_error=True)
+    return replace(message, is_error=True, is_outcome_recorded=True)

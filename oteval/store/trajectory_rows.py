@@ -258,6 +258,11 @@ def build_trajectory(
         found[member] = _trajectory(row, found.get(row["history_id"] or ""))
 
 
+_MESSAGE_FIELDS = (
+    *("tool_call_id", "name", "is_error", "span_id", "trace_id", "is_outcome_recorded"),
+)
+
+
 def message_fields(message: Message) -> dict[str, Any]:
     """Return the fields of a message that differ from their defaults, as JSON values.
 
@@ -266,7 +271,7 @@ def message_fields(message: Message) -> dict[str, Any]:
     found: dict[str, Any] = {"role": message.role}
     if message.content is not None:
         found["content"] = message.content
-    for name in ("tool_call_id", "name", "is_error", "span_id", "trace_id"):
+    for name in _MESSAGE_FIELDS:
         if value := getattr(message, name):
             found[name] = value
     if message.parts:

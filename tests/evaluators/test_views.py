@@ -5,7 +5,6 @@ import re
 import pytest
 
 from oteval.evaluators import to_messages
-from oteval.evaluators.spec import ERROR_PATTERN
 from oteval.evaluators.views import failed_calls
 from oteval.model import Message, SpanRef, ToolCall, Trajectory
 
@@ -25,7 +24,7 @@ WRITES = {"view": "writes", "effect_tools": ["book"]}
 EFFECTS = {"view": "effects", "effect_tools": ["book"]}
 
 
-def failed(messages, pattern=ERROR_PATTERN) -> set[int]:
+def failed(messages, pattern=None) -> set[int]:
     """Return the indexes of the failed calls."""
     return failed_calls(to_messages(messages), pattern)
 
@@ -91,12 +90,12 @@ def test_flags_of_a_failed_result(flag):
         ("Traceback (most recent call last)", True),
         ("Unknown action x", True),
         ("No Error here", False),
-        ("error", False),
+        ("No errors found", False),
         ("", False),
     ],
 )
-def test_the_default_error_pattern_is_a_beginning(text, is_error):
-    """A result that begins in one of four ways is an error."""
+def test_by_default_a_result_that_begins_as_an_error_is_one(text, is_error):
+    """`oteval.call_outcome` decides where there is no pattern."""
     assert bool(failed([said(call("f", {}, "1")), tool(text, "1")])) == is_error
 
 
@@ -210,6 +209,20 @@ def test_a_view_that_knows_no_writes_is_refused():
             passes(out, flat("f"), "unordered", view="effects")
 
 
-def test_the_default_error_pattern_stays_the_same():
-    """The pattern is part of the versions of evaluators, which a change would evaluate again."""
-    assert ERROR_PATTERN.pattern == r"\A\s*(?:Error|Exception|Traceback|Unknown action)"
+@pytest.mark.parametrize(
+    ("text", "flag", "pattern", "is_error"),
+    [
+        ("Error: no", {}, "refused", False),
+        ('{"error": "no"}', {}, "refused", False),
+        ("refused", {}, "refused", True),
+        ("fine", {"is_error": True}, "refused", True),
+        ('{"content": [], "isError": true}', {}, "refused", True),
+        ("Error: no", {"is_error": False}, None, False),
+        ('{"error": "no"}', {"is_error": False}, None, True),
+    ],
+)
+def test_a_pattern_decides_on_what_no_flag_marks_as_failed(text, flag, pattern, is_error):
+    """A pattern narrows what is read from results; flags of failures stay."""
+    compiled = None if pattern is None else re.compile(pattern)
+
+    assert bool(failed([said(call("f", {}, "1")), tool(text, "1", **flag)], compiled)) == is_error

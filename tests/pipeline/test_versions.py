@@ -16,7 +16,7 @@ from oteval.store import MEMORY, Store
 
 # An entry of oteval.yaml, and the version that it has had since scores are stored.
 ENTRIES = {
-    "tool_errors}": "ac95a72a0cb9",
+    "tool_errors}": "d90e38318fb5",
     "tool_errors, max_errors: 2, tools: [a, 'b*'], error_pattern: 'no|nope', missing_ok: true}": (
         "5f29acbc796f"
     ),
@@ -53,8 +53,8 @@ ENTRIES = {
 }
 # A function of oteval, its options, and the version of the evaluator that it creates.
 CREATED: list[tuple[str, dict[str, Any], str]] = [
-    ("create_tool_error_evaluator", {}, "707994e78a25"),
-    ("create_tool_error_evaluator", {"tools": {"b", "a"}}, "9e704e03a828"),
+    ("create_tool_error_evaluator", {}, "12692459dff7"),
+    ("create_tool_error_evaluator", {"tools": {"b", "a"}}, "be69bb6f6a46"),
     ("create_loop_evaluator", {"ignore_tools": ["x"]}, "3a83c57096c7"),
     ("create_budget_evaluator", {"max_steps": 1}, "9470e9d59bd6"),
     ("create_latency_evaluator", {"max_seconds": 1}, "d6941503c412"),

@@ -230,9 +230,9 @@ def test_merged_results_in_parts_are_the_calls_in_order():
     assert [(m.tool_call_id, m.content) for m in tools] == [("k1", "sun"), ("k2", "rain")]
 
 
-@pytest.mark.parametrize(("provider", "failed"), [("google", True), ("openai", False)])
-def test_a_google_response_that_is_an_error_is_flagged(provider: str, failed: bool):
-    """Only Google's client reports a tool that raised so; elsewhere it is the tool's own result."""
+@pytest.mark.parametrize(("provider", "recorded"), [("google", True), ("openai", False)])
+def test_a_google_response_that_is_an_error_is_flagged(provider: str, recorded: bool):
+    """Only Google's client records a tool that raised so; elsewhere the tool reports it itself."""
     result = {"role": "tool", "name": "get_weather", "content": '{"error": "no such city"}'}
     called = {"role": "model", "calls": [("", PARIS)]}
     call = model("c", 1, [ASKED, called, result], [{"role": "model", "content": "a"}],
@@ -240,7 +240,9 @@ def test_a_google_response_that_is_an_error_is_flagged(provider: str, failed: bo
 
     found = only(call)
 
-    assert [m.is_error for m in found.messages if m.role == "tool"] == [failed]
+    (answer,) = (m for m in found.messages if m.role == "tool")
+    assert answer.is_error
+    assert answer.is_outcome_recorded is recorded
 
 
 @pytest.mark.parametrize(

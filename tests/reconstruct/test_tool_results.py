@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
 
+from oteval.evaluators import to_messages
 from oteval.model import Span
 
 from .builders import agent, asks, brief, chat, codes, gives, only, said, tool, user
@@ -164,8 +166,8 @@ def test_a_failed_tool_without_a_result_tells_its_error():
     ("text", "failed"),
     [("Error: gone", True), (" Traceback (most", True), ("Errors: 0", False), ("no Error", False)],
 )
-def test_without_a_span_an_error_is_known_by_how_it_begins(text: str, failed: bool):
-    """A result that begins like an error counts as one only where no span tells."""
+def test_an_error_is_known_by_how_it_begins(text: str, failed: bool):
+    """A result that begins like an error counts as one, also where the tool's span is sound."""
     look = asks(("look", {}, "k1"))
     spans = [
         chat("c1", 2, [user("q")], look, parent="a"),
@@ -175,8 +177,8 @@ def test_without_a_span_an_error_is_known_by_how_it_begins(text: str, failed: bo
     alone = run(*spans)
     ran = run(*spans, tool("t1", 3, id="k1", args="{}", result=text, parent="a"))
 
-    assert alone.messages[2].is_error is failed
-    assert ran.messages[2].is_error is False
+    assert [one.messages[2].is_error for one in (alone, ran)] == [failed, failed]
+    assert not alone.messages[2].is_outcome_recorded
 
 
 def test_a_call_without_a_result_is_a_gap():
@@ -265,3 +267,55 @@ def test_earlier_turns_calls_do_not_take_this_turns_tools():
     assert [c.span_id for c in calls] == ["", "t1"]
     assert [m.span_id for m in found.messages if m.role == "tool"] == ["c1", "t1"]
     assert (found.new_from, found.turn) == (4, 2)
+
+
+def test_calls_that_share_an_id_are_told_apart_by_their_arguments():
+    """Parallel calls of some servers have one id; the tools' spans may end in any order."""
+    asked = asks(("read", {"f": "a"}, "k"), ("read", {"f": "b"}, "k"))
+
+    found = run(
+        chat("c1", 2, [user("q")], asked, parent="a"),
+        tool("t1", 3, of="read", id="k", args='{"f": "b"}', result="BBB", parent="a"),
+        tool("t2", 4, of="read", id="k", args='{"f": "a"}', result="AAA", parent="a"),
+    )
+
+    assert [m.content for m in found.messages if m.role == "tool"] == ["AAA", "BBB"]
+    assert [call.span_id for call in found.messages[1].tool_calls] == ["t2", "t1"]
+
+
+@pytest.mark.parametrize(
+    ("returned", "sent", "failed"),
+    [
+        ('{"error": "no such order"}', "It did not work.", True),
+        ('{"content": [], "isError": true}', "It did not work.", True),
+        ('{"content": [], "isError": false}', "Error: none of them", False),
+        ("sunny", "Error: no such order", True),
+        ("sunny", "It is sunny.", False),
+    ],
+)
+def test_what_the_tool_returned_counts_beside_what_the_model_was_sent(
+    returned: str, sent: str, failed: bool
+):
+    """The message's text stays; either of the two may show that the call failed."""
+    look = asks(("look", {}, "k1"))
+
+    found = run(
+        chat("c1", 2, [user("q")], look, parent="a"),
+        tool("t1", 3, id="k1", args="{}", result=returned, parent="a"),
+        chat("c2", 5, [user("q"), look, gives(sent, "k1")], said("a"), parent="a"),
+    )
+
+    assert (found.messages[2].content, found.messages[2].is_error) == (sent, failed)
+
+
+def test_a_recorded_success_survives_as_json():
+    """The run's JSON tells a recorded success, so that its text is not taken for an error again."""
+    result = {"content": [{"type": "text", "text": "Error: none"}], "isError": False}
+
+    found = run(
+        chat("c1", 2, [user("q")], asks(("look", {}, "k1")), parent="a"),
+        tool("t1", 3, id="k1", args="{}", result=json.dumps(result), parent="a"),
+    )
+
+    assert not found.messages[-1].is_error
+    assert not to_messages(found.as_dict())[-1].is_error

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
+from ...call_outcome import RULE_VERSION, CallOutcome, near_miss_of
 from ...model import OutlineRequest, Reference
 from ...patterns import Pattern
 from ..factories import with_options_of
 from ..options import NonNegativeInt, Regex
 from ..outline import Unread
-from ..spec import ERROR_PATTERN
-from ..views import is_error, results_of
+from ..views import outcome_by, results_of
 from .base import (
     Call,
     Check,
@@ -25,19 +25,39 @@ from .base import (
 
 __all__ = ["ToolErrors", "create_tool_error_evaluator"]
 
+_BECAUSE = {
+    "": "",
+    "recorded": "recorded as failed",
+    "flagged": "the result is flagged",
+    "reported": "the result reports an error",
+    "written": "the result is the text of an error",
+}
+_HINT = "error_pattern decides otherwise which results are errors"
+
+
+class _Outcomes(NamedTuple):
+    """The calls that failed, those of which one cannot say, and those that nearly failed."""
+
+    failed: list[tuple[Call, CallOutcome]]
+    unknown: list[Call]
+    near_misses: list[tuple[Call, str]]
+
 
 @dataclass(frozen=True, kw_only=True)
 class ToolErrors(Check):
     """Fails where too many calls failed.
 
-    A call failed when its result says so by a flag (``is_error``, ``error``, ``status="error"``)
-    or by its text. Of a call whose result is not known, it is not known either.
+    A call failed when its span or its message records that, when its result reports an error
+    (``isError``, an ``error`` key, ``status: "error"``, ``success: false``), or when its result
+    begins as an error does (``ValueError: ...``, ``error: ...``, ``HTTP 500``, a traceback). Of a
+    call whose result is not known, it is not known either. The comment shows the failed calls
+    with the reason, and results that nearly are errors.
 
     Attributes:
         max_errors: How many calls may fail.
         tools: The tools that count; ``*`` and ``?`` stand for any text or character.
-        error_pattern: A regular expression. A result whose text it matches is an error; by default
-            the text must begin with Error, Exception, Traceback or Unknown action.
+        error_pattern: A regular expression. A result whose text it matches is an error, and only
+            flags count besides; by default the result must report an error or begin as one does.
         missing_ok: Whether a call without a result counts as one that did not fail; otherwise such
             a run is not evaluated.
     """
@@ -65,59 +85,76 @@ class ToolErrors(Check):
         ):
             raise Unread("results")
         context.require_all_calls()
-        return self.result((), _figures(self._counted(context), (), ()))
+        return self.result((), _figures(self._counted(context), _Outcomes([], [], [])))
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for failed calls."""
-        failed, unknown = self._failed(context)
+        outcomes = self._outcomes(context)
+        failed, unknown, near_misses = outcomes
         counted = self._counted(context)
-        figures = _figures(counted, failed, unknown)
+        figures = _figures(counted, outcomes)
         if len(failed) > self.max_errors:
             count = f"{len(failed)} of {len(counted)} calls failed (at most {self.max_errors})"
-            shown = listed([f"{call}: {why}" for call, why in failed])
-            return self.result([f"{count}: {shown}"], figures)
+            shown = listed([_shown(call, outcome) for call, outcome in failed])
+            by_content = any(o.evidence in ("reported", "written") for _, o in failed)
+            hint = [_HINT] if by_content and self.error_pattern is None else []
+            return self.result([f"{count}: {shown}", *_not_counted(near_misses), *hint], figures)
         if len(failed) + len(unknown) > self.max_errors:
             raise NotEvaluated(f"no result of {listed(unknown)} is in the trace")
         context.require_all_calls()
-        return self.result((), figures)
-
-    @property
-    def _pattern(self) -> str:
-        return ERROR_PATTERN.pattern if self.error_pattern is None else self.error_pattern
+        remark = "; ".join([*_not_counted(near_misses), _HINT]) if near_misses else ""
+        return EvaluationResult.of_verdict(True, comment=remark, metadata=figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options, with the pattern that is used."""
-        return {**super().describe(), "error_pattern": self._pattern}
+        """Return the options, with the rule where no pattern is used."""
+        return {**super().describe(), "error_pattern": self.error_pattern or [RULE_VERSION]}
 
     def _counted(self, context: EvaluationContext) -> list[Call]:
         return [call for call in context.calls if is_counted(call, self.tools)]
 
-    def _failed(self, context: EvaluationContext) -> tuple[list[tuple[Call, str]], list[Call]]:
-        """Return the calls that failed, each with its result, and those of which one cannot say."""
-        results, compiled = results_of(context.messages), Pattern(self._pattern)
-        failed, unknown = [], []
+    def _outcomes(self, context: EvaluationContext) -> _Outcomes:
+        results = results_of(context.messages)
+        compiled = None if self.error_pattern is None else Pattern(self.error_pattern)
+        outcomes = _Outcomes([], [], [])
         lost = context.content_gap() is not None
         for call in self._counted(context):
             result = results.get(call.index)
             if result is None:
                 # Providers report failures of the tools that they run, and often no results.
                 if not (self.missing_ok or call.call.executed_by):
-                    unknown.append(call)
-            elif is_error(result, compiled):
-                text = " ".join((result.content or "failed").split())
-                failed.append((call, text if len(text) <= 80 else f"{text[:79]}…"))
+                    outcomes.unknown.append(call)
+                continue
+            outcome = outcome_by(result, compiled)
+            if outcome.failed:
+                outcomes.failed.append((call, outcome))
             elif result.content is None and lost:
-                unknown.append(call)
-        return failed, unknown
+                outcomes.unknown.append(call)
+            elif compiled is None and (words := near_miss_of(result.content)):
+                outcomes.near_misses.append((call, words))
+        return outcomes
 
 
-def _figures(
-    counted: Sequence[Call], failed: Sequence[tuple[Call, str]], unknown: Sequence[Call]
-) -> dict[str, Any]:
+def _shown(call: Call, outcome: CallOutcome) -> str:
+    text = " ".join((outcome.reason or "failed").split())
+    text = text if len(text) <= 80 else f"{text[:79]}…"
+    return f"{call}: {text} ({_BECAUSE[outcome.evidence]})"
+
+
+def _not_counted(near_misses: Sequence[tuple[Call, str]]) -> list[str]:
+    """Return one remark on the results that nearly are errors."""
+    if not near_misses:
+        return []
+    shown = listed([f"{call}: {words}" for call, words in near_misses])
+    return [f"not counted as errors: {shown}"]
+
+
+def _figures(counted: Sequence[Call], outcomes: _Outcomes) -> dict[str, Any]:
+    failed = outcomes.failed
     return {
         "calls": len(counted),
         "errors": len(failed),
-        "unknown": len(unknown),
+        "unknown": len(outcomes.unknown),
+        "near_misses": len(outcomes.near_misses),
         "error_rate": len(failed) / len(counted) if counted else 0.0,
         "tools": sorted({call.call.name for call, _ in failed}),
     }

@@ -34,10 +34,10 @@ from ..readers.spans import (
     integer,
     is_whole,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 from . import genai
 from .genai_events import emitted
 
@@ -232,14 +232,13 @@ def _tool(span: Span) -> ToolRun:
         arguments = None
         gaps.append(gap("content_not_captured", span.span_id, switch=OLD_SWITCH))
     return _named(
-        ToolRun(
+        tool_run(
             span,
             name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
-            call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+            call_id=attributes.get("gen_ai.tool.call.id"),
             arguments=arguments,
-            result=result_text(span, result),
-            is_error=span.is_error or "error.type" in attributes,
-            gaps=tuple(gaps),
+            result=result,
+            gaps=gaps,
         )
     )
 

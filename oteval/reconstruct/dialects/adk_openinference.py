@@ -78,8 +78,7 @@ def _tool(tool: ToolRun) -> ToolRun:
     if not isinstance(response, Mapping):
         return tool
     result: Any = response["result"] if set(response) == {"result"} else response
-    failed = set(response) == {"error"} and bool(response["error"])
-    return replace(tool, result=text_of(result), is_error=tool.is_error or failed)
+    return replace(tool, result=text_of(result))
 
 
 DIALECT = Dialect(

@@ -25,11 +25,11 @@ from ..readers.spans import (
     attribute_gaps,
     is_whole,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
-from .strands import CACHED, SCOPE, agent_tools, has_failed
+from ..tool_spans import tool_run
+from .strands import CACHED, SCOPE, agent_tools, tool_status
 
 __all__ = ["DIALECT"]
 
@@ -172,14 +172,14 @@ def _tool(span: Span, said: list[_RecordedMessage]) -> ToolRun:
     gaps += _content_gaps(span, said, is_empty=given is None and result is None)
     if hidden(given) or hidden(result):
         gaps.append(gap("redacted", span.span_id, key=_BODY, switch=SWITCH))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(semconv.first(span.attributes, semconv.TOOL_NAME) or span.name),
-        call_id=str(semconv.first(span.attributes, semconv.CALL_ID) or ""),
+        call_id=semconv.first(span.attributes, semconv.CALL_ID),
         arguments=None if given is None else parse_arguments(given),
-        result=result_text(span, result_of(result)),
-        is_error=has_failed(span) or "error.type" in span.attributes,
-        gaps=tuple(gaps),
+        result=result_of(result),
+        failed=tool_status(span),
+        gaps=gaps,
     )
 
 

@@ -22,10 +22,10 @@ from ..readers.spans import (
     attribute_gaps,
     is_whole,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -121,15 +121,14 @@ def _tool(span: Span) -> ToolRun:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments = attributes.get(ARGUMENTS)
     inner = parse(output).value
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
-        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=attributes.get("gen_ai.tool.call.id"),
         arguments=None if arguments is None else parse_arguments(arguments),
         # Text that was encoded once more is shown without its quotes.
-        result=result_text(span, inner if isinstance(inner, str) else output),
-        is_error=span.is_error or "error.type" in attributes,
-        gaps=tuple(gaps),
+        result=inner if isinstance(inner, str) else output,
+        gaps=gaps,
     )
 
 

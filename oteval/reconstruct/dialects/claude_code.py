@@ -21,6 +21,7 @@ from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import error_text, integer, parsed_unless_cut
+from ..tool_spans import failure_of, tool_run
 from ..tree import order
 
 __all__ = ["DIALECT"]
@@ -103,7 +104,8 @@ def _event(record: LogRecord) -> str:
 
 def _as_record(span: Span, tool: Span) -> LogRecord:
     """Return a part of a tool's execution as a log record of the tool."""
-    recorded = {"success": False, "error": _reason(span.attributes, span)} if span.is_error else {}
+    failed = {"success": False, "error": _reason(span.attributes, span)}
+    recorded = failed if failure_of(span) else {}
     return LogRecord(
         tool.trace_id,
         tool.span_id,
@@ -230,27 +232,24 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
     gaps: list[Gap] = []
     rejected = refused.get("decision") == "reject"
     is_no = any(_is_no(record.attributes.get("success")) for record in logs)
-    failed = span.is_error or rejected or is_no
     arguments = _arguments(span, recorded or refused, gaps)
     result = _result(span, gaps)
-    if result is None and failed:
-        why = refused.get("source", "") if rejected else ""
-        result = (
-            f"Error: {f'the call was rejected ({why})' if rejected else _reason(recorded, span)}"
-        )
-    elif result is None and not any(found.code == "redacted" for found in gaps):
-        gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
+    why = refused.get("source", "") if rejected else ""
+    reason = f"the call was rejected ({why})" if rejected else _reason(recorded, span)
     name = _name(attributes, recorded or refused)
-    return ToolRun(
+    run = tool_run(
         span,
         name=name,
-        call_id=str(attributes.get("tool_use_id") or attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=attributes.get("tool_use_id") or attributes.get("gen_ai.tool.call.id"),
         arguments=arguments,
         result=result,
-        is_error=failed,
-        gaps=tuple(dict.fromkeys(gaps)),
+        failed=True if rejected or is_no else None,
+        reason=reason,
         agent=_agent(span, name, arguments),
     )
+    if run.result is None and not any(found.code == "redacted" for found in gaps):
+        gaps.append(gap("content_not_captured", span.span_id, switch=TOOLS))
+    return replace(run, gaps=tuple(dict.fromkeys(gaps)))
 
 
 def _name(attributes: Mapping[str, Any], recorded: Mapping[str, Any]) -> str:

@@ -37,7 +37,6 @@ _REQUEST = re.compile(
     r"\n+Respond with (?:the corresponding|a JSON object)(?:(?!\n\n).)*\Z", re.DOTALL
 )
 _FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
-_FAILED = "Execution error in "
 _CALLS = (".__call__", ".acall")
 _FORWARDS = (".forward", ".aforward")
 _THOUGHTS = ("reasoning", "completed")
@@ -120,9 +119,7 @@ def _step(asked: Message, step: Mapping[str, str]) -> Iterator[Message]:
     name = step.get("tool_name", "")
     yield _call(asked, name, step.get("tool_args"), step.get("thought"))
     if "observation" in step:
-        result = step["observation"]
-        failed = result.startswith(f"{_FAILED}{name}:")
-        yield replace(asked, role="tool", content=result, name=name, is_error=failed)
+        yield replace(asked, role="tool", content=step["observation"], name=name)
 
 
 def _call(source: Message, name: str, arguments: str | None, thought: str | None) -> Message:

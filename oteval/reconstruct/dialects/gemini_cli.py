@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.gemini import definitions, from_contents
 from ...messages.reader import from_messages, tool_definitions
 from ...messages.values import hidden, parse
@@ -25,9 +26,9 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     not_captured,
-    result_text,
     usage,
 )
+from ..tool_spans import tool_run
 from . import genai
 
 __all__ = ["DIALECT"]
@@ -157,31 +158,31 @@ def _tool(span: Span) -> ToolRun:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     name = attributes.get("gen_ai.tool.name") or request.get("name")
     call_id = semconv.first(attributes, CALL_IDS) or request.get("callId")
-    result, failed = _result(answered)
-    return ToolRun(
+    fields = _mapping(answered)
+    response = _mapping(fields.get("response", fields))
+    result, error = _result(answered, response)
+    return tool_run(
         span,
         name=str(name or span.name),
-        call_id=str(call_id or ""),
+        call_id=call_id,
         arguments=arguments,
-        result=result_text(span, result),
-        is_error=span.is_error or failed,
-        gaps=tuple(gaps),
+        result=error if result is None else result,
+        failed=recorded_outcome({**response, **fields, "error": error}.get),
+        gaps=gaps,
     )
 
 
-def _result(value: Any) -> tuple[Any, bool]:
-    """Return the result that the model was sent, and whether the tool failed."""
-    found = _mapping(value)
-    failed = bool(found.get("error")) or found.get("status") == "error"
-    response = _mapping(found.get("response", found))
-    failed = failed or bool(response.get("error"))
+def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
+    """Return the result that the model was sent, and the error."""
+    error = response.get("error", _mapping(value).get("error"))
     for part in _items(response.get("responseParts")):
         for inner in _items(part.get("parts")) if "parts" in part else [part]:
             given = _mapping(_mapping(inner.get("functionResponse")).get("response"))
             if given:
-                return given.get("output", given.get("error", given)), failed or "error" in given
+                shown = None if "error" in given else given
+                return given.get("output", shown), given.get("error") or error
     given = semconv.first(response, ("llmContent", "output", "result"))
-    return (value if given is None else given), failed
+    return (value if given is None else given), error
 
 
 DIALECT = Dialect(

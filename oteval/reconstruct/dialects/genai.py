@@ -24,10 +24,10 @@ from ..readers.spans import (
     is_whole,
     missing_side,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT", "read", "read_model_call"]
 
@@ -190,14 +190,13 @@ def read_tool(span: Span, switch: str) -> ToolRun:
     if ARGUMENTS not in attributes and RESULT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     arguments = attributes.get(ARGUMENTS)
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
-        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=attributes.get("gen_ai.tool.call.id"),
         arguments=None if arguments is None else parse_arguments(arguments),
-        result=result_text(span, attributes.get(RESULT)),
-        is_error=span.is_error or "error.type" in attributes,
-        gaps=tuple(gaps),
+        result=attributes.get(RESULT),
+        gaps=gaps,
     )
 
 

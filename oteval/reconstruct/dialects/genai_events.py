@@ -231,13 +231,10 @@ def _tool_of_events(tool: ToolRun, span: Span, logs: Logs) -> ToolRun:
     bodies = {name: body for name, body in emitted(span, logs) if isinstance(body, Mapping)}
     arguments = bodies.get("gen_ai.tool.message", {}).get("content")
     result = bodies.get("gen_ai.choice", {}).get("message")
-    return ToolRun(
-        span,
-        name=tool.name,
-        call_id=tool.call_id,
+    return replace(
+        tool,
         arguments=None if arguments is None else parse_arguments(arguments),
         result=tool.result if result is None else text_of(result),
-        is_error=tool.is_error,
         gaps=() if arguments is not None else tool.gaps,
     )
 
@@ -300,7 +297,8 @@ def _without_repeated_results(messages: list[Message]) -> list[Message]:
         elif message.tool_call_id in places:
             place = places[message.tool_call_id]
             known = found[place]
-            found[place] = replace(known, is_error=known.is_error or message.is_error)
+            if message.is_error:
+                found[place] = replace(known, is_error=True, is_outcome_recorded=True)
             continue
         elif message.tool_call_id:
             places[message.tool_call_id] = len(found)

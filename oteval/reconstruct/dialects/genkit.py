@@ -23,8 +23,8 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     not_captured,
-    result_text,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -139,13 +139,14 @@ def _tool(span: Span) -> ToolRun:
     if given is None and returned is None:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     output = None if hidden(returned) else parse(returned).value
-    return ToolRun(
+    state = _field(span, "state")
+    return tool_run(
         span,
         name=str(_field(span, "name") or span.name),
         arguments=None if given is None else parse_arguments(given),
-        result=result_text(span, output),
-        is_error=span.is_error or _field(span, "state") == "error",
-        gaps=tuple(gaps),
+        result=output,
+        failed=True if state == "error" else None,
+        gaps=gaps,
     )
 
 

@@ -26,9 +26,9 @@ from ..readers.spans import (
     integer,
     is_whole,
     model_failure,
-    result_text,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT", "count_before_turn", "definitions", "messages_of"]
 
@@ -146,17 +146,17 @@ def _tool(span: Span) -> ToolRun:
     if ARGUMENTS not in attributes and RESULT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments, result = attributes.get(ARGUMENTS), attributes.get(RESULT)
-    failed = span.is_error or attributes.get(TOOL_ERROR) is True
+    failed = attributes.get(TOOL_ERROR)
     found = parse(result).value
-    if failed and isinstance(found, Mapping) and "error" in found:
+    if (failed or span.is_error) and isinstance(found, Mapping) and "error" in found:
         result = found["error"]
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes[TOOL_NAME]),
         arguments=None if arguments is None else parse_arguments(arguments),
-        result=result_text(span, result),
-        is_error=failed,
-        gaps=tuple(gaps),
+        result=result,
+        failed=True if failed is True else None,
+        gaps=gaps,
     )
 
 
@@ -202,7 +202,8 @@ def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
             "id": origin.get("id"),
             "name": origin.get("tool_name"),
             "result": result.get("result"),
-            "is_error": result.get("error"),
+            # False is written of each tool that did not raise, whatever it returned.
+            "is_error": result.get("error") or None,
         }
     return {"type": next(iter(part), ""), **part}
 

@@ -11,9 +11,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.langchain import tool_message
 from ...messages.provider_calls import answer_of, last_message_of, request_of
-from ...messages.values import hidden, parse, text_of
+from ...messages.values import hidden, parse
 from ...model import Span, Usage
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -29,6 +30,7 @@ from ..readers.spans import (
     parsed_unless_cut,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -130,22 +132,16 @@ def _tool(span: Span) -> ToolRun:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     returned = _shown(span, OUTPUT)
     said = tool_message(parsed_unless_cut(returned))
-    failed = _is_error(span) or (said or {}).get("status") == "error"
-    return ToolRun(
+    return tool_run(
         span,
         name=span.name,
-        call_id=str((said or {}).get("tool_call_id") or parse(attributes.get(CALL_ID)).value or ""),
+        call_id=(said or {}).get("tool_call_id") or parse(attributes.get(CALL_ID)).value,
         arguments=call_arguments(parsed_unless_cut(_shown(span, INPUT))),
-        result=_result(span, returned if said is None else said.get("content")),
-        is_error=failed,
-        gaps=tuple(gaps),
+        result=returned if said is None else said.get("content"),
+        failed=attributes.get(LEVEL) == "ERROR" or recorded_outcome((said or {}).get),
+        reason=_reason(span),
+        gaps=gaps,
     )
-
-
-def _result(span: Span, returned: Any) -> str | None:
-    if returned is not None:
-        return text_of(returned)
-    return f"Error: {_reason(span)}" if _is_error(span) else None
 
 
 def _agent(span: Span) -> AgentRun:

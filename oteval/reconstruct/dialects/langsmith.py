@@ -13,10 +13,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.langchain import messages, model_of, tool_message
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import tool_definitions
-from ...messages.values import hidden, parse, text_of
+from ...messages.values import hidden, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -32,6 +33,7 @@ from ..readers.spans import (
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -110,14 +112,15 @@ def _tool(span: Span) -> ToolRun:
         arguments = None
     said = tool_message(returned)
     call_id = attributes.get("gen_ai.tool.call.id") or (said or {}).get("tool_call_id")
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("gen_ai.tool.name") or attributes.get(NAME) or span.name),
-        call_id=str(call_id or ""),
+        call_id=call_id,
         arguments=_arguments(arguments),
-        result=_result(span, returned, said),
-        is_error=span.is_error or (said or {}).get("status") == "error",
-        gaps=tuple(gaps),
+        result=_returned(returned) if said is None else said.get("content"),
+        failed=recorded_outcome((said or {}).get),
+        reason=_reason(span),
+        gaps=gaps,
     )
 
 
@@ -129,14 +132,10 @@ def _arguments(value: Any) -> Any:
     return value
 
 
-def _result(span: Span, returned: Any, said: Mapping[str, Any] | None) -> str | None:
-    if said is not None:
-        return text_of(said.get("content"))
-    if isinstance(returned, Mapping) and set(returned) == {"output"}:
-        return text_of(returned["output"])
-    if returned:
-        return text_of(returned)
-    return f"Error: {_reason(span)}" if span.is_error else None
+def _returned(value: Any) -> Any:
+    if isinstance(value, Mapping) and set(value) == {"output"}:
+        return value["output"]
+    return value or None
 
 
 def _reason(span: Span) -> str:

@@ -24,10 +24,10 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     not_captured,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -109,14 +109,13 @@ def _tool(span: Span) -> ToolRun:
     gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
     if INPUT not in span.attributes and OUTPUT not in span.attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(span.attributes.get("gen_ai.tool.name") or span.name),
-        call_id=str(span.attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=span.attributes.get("gen_ai.tool.call.id"),
         arguments=call_arguments(parse(_value(span, INPUT)).value),
-        result=result_text(span, _value(span, OUTPUT)),
-        is_error=span.is_error,
-        gaps=tuple(gaps),
+        result=_value(span, OUTPUT),
+        gaps=gaps,
     )
 
 

@@ -15,11 +15,12 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ...messages.reader import from_messages
-from ...messages.values import hidden, parse, text_of
+from ...messages.values import hidden, parse
 from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured
+from ..tool_spans import tool_run
 from ..tree import order
 
 __all__ = ["DIALECT"]
@@ -56,14 +57,15 @@ def _tool(span: Span, event: Mapping[str, Any]) -> ToolRun:
     output = event["tool_output"]
     output = output if isinstance(output, Mapping) else {"raw_output": output}
     text = _text(output.get("blocks"))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(event.get("tool_name") or span.attributes.get("tool.name") or span.name),
-        call_id=str(event.get("tool_id") or ""),
+        call_id=event.get("tool_id"),
         arguments=event.get("tool_kwargs"),
-        result=text_of(output.get("raw_output")) if text is None else text,
-        is_error=span.is_error or output.get("is_error") is True,
-        gaps=tuple(attribute_gaps(span, (OUTPUT,), SWITCH)),
+        result=output.get("raw_output") if text is None else text,
+        # False is written of each tool that did not raise, whatever it returned.
+        failed=True if output.get("is_error") is True else None,
+        gaps=attribute_gaps(span, (OUTPUT,), SWITCH),
     )
 
 

@@ -28,9 +28,9 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     not_captured,
-    result_text,
     usage,
 )
+from ..tool_spans import tool_run
 from . import genai
 from .genai_events import emitted_in, split
 
@@ -95,13 +95,13 @@ def _function(span: Span) -> ToolRun:
     known = [value for value in (given, returned) if _is_there(value)]
     if not known:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("name") or span.name),
         arguments=parse_arguments(given) if _is_there(given) else None,
-        result=result_text(span, returned if _is_there(returned) else None),
-        is_error=span.is_error or _is_there(attributes.get("error")),
-        gaps=tuple(gaps),
+        result=returned if _is_there(returned) else None,
+        failed=True if _is_there(attributes.get("error")) else None,
+        gaps=gaps,
     )
 
 

@@ -11,8 +11,9 @@ from ...messages.values import parse_arguments
 from ...model import Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..operations import Operation, ToolRun, Wrapper
-from ..readers.spans import attribute_gaps, result_text
+from ..operations import Operation, Wrapper
+from ..readers.spans import attribute_gaps
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -34,14 +35,13 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     arguments = attributes.get(ARGUMENTS)
     if arguments is None and RESULT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get(NAME) or span.name.rpartition(f"{CALL} ")[2]),
-        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=attributes.get("gen_ai.tool.call.id"),
         arguments=None if arguments is None else parse_arguments(arguments),
-        result=result_text(span, attributes.get(RESULT)),
-        is_error=span.is_error or "error.type" in attributes,
-        gaps=tuple(gaps),
+        result=attributes.get(RESULT),
+        gaps=gaps,
     )
 
 

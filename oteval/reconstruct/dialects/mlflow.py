@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from ...call_outcome import recorded_outcome
 from ...jsontext import loads
 from ...messages.langchain import model_of, tool_message
 from ...messages.provider_calls import answer_of, last_message_of, request_of
@@ -26,9 +27,9 @@ from ..readers.spans import (
     not_captured,
     only_argument,
     parsed_unless_cut,
-    result_text,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
 
@@ -103,14 +104,14 @@ def _tool(span: Span) -> ToolRun:
     returned = _decoded(attributes.get(OUTPUT))
     said = tool_message(parsed_unless_cut(returned))
     given = parsed_unless_cut(attributes.get(INPUT))
-    return ToolRun(
+    return tool_run(
         span,
         name=span.name,
-        call_id=str((said or {}).get("tool_call_id") or ""),
+        call_id=(said or {}).get("tool_call_id"),
         arguments=None if hidden(given) else given,
-        result=result_text(span, returned if said is None else said.get("content")),
-        is_error=span.is_error or (said or {}).get("status") == "error",
-        gaps=tuple(gaps),
+        result=returned if said is None else said.get("content"),
+        failed=recorded_outcome((said or {}).get),
+        gaps=gaps,
     )
 
 

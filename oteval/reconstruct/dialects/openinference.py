@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.forms import SYSTEM_ROLES
 from ...messages.langchain import messages, tool_message
 from ...messages.read_cache import folded
@@ -33,10 +34,10 @@ from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response
 from ..readers.spans import (
     attribute_gaps,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 
 __all__ = ["DIALECT", "SWITCH"]
 
@@ -204,15 +205,15 @@ def _tool(span: Span) -> ToolRun:
     output = tool_message(returned) or _tool_output(returned)
     result = attributes.get(OUTPUT) if output is None else output.get("content")
     call_id = semconv.first(attributes, _CALL_IDS) or (output or {}).get("tool_call_id")
-    failed = (output or {}).get("status") == "error"
-    return ToolRun(
+    is_error = semconv.first(attributes, _TOOL_STATUS) == "error"
+    return tool_run(
         span,
         name=str(attributes.get("tool.name") or span.name),
-        call_id=str(call_id or ""),
+        call_id=call_id,
         arguments=None if arguments is None else parse_arguments(arguments),
-        result=result_text(span, result),
-        is_error=failed or span.is_error or semconv.first(attributes, _TOOL_STATUS) == "error",
-        gaps=tuple(gaps),
+        result=result,
+        failed=is_error or recorded_outcome((output or {}).get),
+        gaps=gaps,
     )
 
 
@@ -224,12 +225,13 @@ def _tool_output(value: Any) -> Mapping[str, Any] | None:
     if not isinstance(value, Mapping):
         return None
     if "raw_output" in value and "tool_name" in value:
-        content, failed = value.get("content", value.get("blocks")), value.get("is_error")
+        content = value.get("content", value.get("blocks"))
     elif isinstance(value.get("content"), list) and isinstance(value.get("isError"), bool):
-        content, failed = value["content"], value["isError"]
+        content = value["content"]
     else:
         return None
-    return {"content": _joined(content), "status": "error" if failed is True else "success"}
+    # LlamaIndex writes False of each tool that did not raise, whatever it returned.
+    return {**value, "content": _joined(content), "is_error": value.get("is_error") or None}
 
 
 def _joined(blocks: Any) -> str | None:

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.langchain import tool_message
 from ...messages.python_reprs import literal_of
 from ...model import Message, Span, ToolCall
@@ -102,6 +103,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
                         tool_call_id="",
                         name="",
                         is_error=False,
+                        is_outcome_recorded=False,
                     )
                 )
             asked.add(message.tool_call_id)
@@ -133,11 +135,12 @@ def _tool(span: Span) -> ToolRun:
     if said is not None:
         attributes[genai.RESULT] = said.get("content")
     run = replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
-    failed = run.is_error or (said or {}).get("status") == "error"
+    if recorded_outcome((said or {}).get):
+        run = replace(run, is_error=True, is_outcome_recorded=True)
     arguments = run.arguments
     if isinstance(arguments, str) and (values := literal_of(arguments)) is not None:
         arguments = values
-    return replace(run, arguments=arguments, is_error=failed)
+    return replace(run, arguments=arguments)
 
 
 DIALECT = Dialect(

@@ -25,7 +25,8 @@ from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import attribute_gaps, integer, result_text
+from ..readers.spans import attribute_gaps, integer
+from ..tool_spans import tool_run
 from . import genai
 from .genai_events import emitted, emitted_in, model_call
 
@@ -83,9 +84,7 @@ def _as_received(message: Message) -> Message:
         return message
     errors = parse(message.content).value
     is_retry = isinstance(errors, list) and bool(errors) and all(map(_is_invalid, errors))
-    return (
-        replace(message, content=dumps({"error": errors}), is_error=True) if is_retry else message
-    )
+    return replace(message, content=dumps({"error": errors})) if is_retry else message
 
 
 def _is_invalid(error: Any) -> bool:
@@ -126,14 +125,13 @@ def _old_tool(span: Span) -> ToolRun:
     arguments = attributes.get("tool_arguments")
     if arguments is None:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("gen_ai.tool.name") or span.name),
-        call_id=str(attributes.get("gen_ai.tool.call.id") or ""),
+        call_id=attributes.get("gen_ai.tool.call.id"),
         arguments=None if arguments is None else parse_arguments(arguments),
-        result=result_text(span, attributes.get("tool_response")),
-        is_error=span.is_error,
-        gaps=tuple(gaps),
+        result=attributes.get("tool_response"),
+        gaps=gaps,
     )
 
 

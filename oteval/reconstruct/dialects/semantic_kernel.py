@@ -16,8 +16,9 @@ from ...messages.reader import EVENT_ROLES
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..operations import ModelCall, Operation, ToolRun, Wrapper
+from ..operations import ModelCall, Operation, Wrapper
 from ..readers.spans import attribute_gaps, integer, is_whole, model_failure
+from ..tool_spans import tool_run
 from . import genai
 from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion
 
@@ -46,7 +47,7 @@ def read(span: Span, logs: Logs) -> Operation:
         return _model_call(span, logs)
     if not operation and span.scope.startswith(FUNCTION_SCOPE):
         missing = gap("content_not_captured", span.span_id, switch=SWITCH)
-        return ToolRun(span, name=span.name, is_error=span.is_error, gaps=(missing,))
+        return tool_run(span, name=span.name, gaps=(missing,))
     return Wrapper(span)
 
 

@@ -152,16 +152,13 @@ def _results(
     """Return the results in a text; those of several calls cannot be told apart."""
     text = _CALL_ID.sub("", message.content or "")
     if not calls and _shows_failed_call(text, before):
-        return [replace(message, role="tool", content=text, is_error=True)]
+        return [replace(message, role="tool", content=text)]
     if not calls:
         return [replace(message, role="user")]
     if len(calls) > 1:
         return [replace(message, role="tool", content=None, tool_call_id=c.id) for c in calls]
     result = text.removeprefix(_OBSERVED).removeprefix("\n")
-    failed = text.startswith(_ERROR)
-    return [
-        replace(message, role="tool", content=result, tool_call_id=calls[0].id, is_error=failed)
-    ]
+    return [replace(message, role="tool", content=result, tool_call_id=calls[0].id)]
 
 
 def _shows_failed_call(text: str, before: Sequence[Message]) -> bool:

@@ -26,13 +26,13 @@ from ..readers.spans import (
     attribute_gaps,
     is_whole,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 from . import genai
 
-__all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "has_failed"]
+__all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "tool_status"]
 
 SWITCH = (
     "Strands writes content to span events: keep those (on AgentCore, load the log records too) or "
@@ -134,9 +134,9 @@ def _plain(message: Message) -> Message:
     return replace(message, content=text_of(result_of(message.content)))
 
 
-def has_failed(span: Span) -> bool:
-    """Return whether a tool's span says that it failed."""
-    return span.is_error or semconv.first(span.attributes, _STATUS) == "error"
+def tool_status(span: Span) -> bool | None:
+    """Return whether the attribute for a tool's status records a failure, or None."""
+    return True if semconv.first(span.attributes, _STATUS) == "error" else None
 
 
 def _tool(span: Span, logs: Logs) -> ToolRun:
@@ -153,12 +153,14 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
         gaps.append(gap("redacted", span.span_id, key=key, switch=SWITCH))
     if result is None:
         result = _detailed_result(span, logs)
-    return replace(
-        tool,
+    return tool_run(
+        span,
+        name=tool.name,
+        call_id=tool.call_id,
         arguments=tool.arguments if given is None else parse_arguments(given),
-        result=result_text(span, result_of(result)),
-        is_error=tool.is_error or has_failed(span),
-        gaps=tuple(gaps),
+        result=result_of(result),
+        failed=tool_status(span),
+        gaps=gaps,
     )
 
 

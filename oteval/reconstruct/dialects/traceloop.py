@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...call_outcome import recorded_outcome
 from ...messages.langchain import tool_message
 from ...messages.provider_calls import last_message_of
 from ...messages.python_reprs import printed_fields
@@ -30,10 +31,10 @@ from ..readers.spans import (
     model_failure,
     only_argument,
     parsed_unless_cut,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 from . import genai
 
 __all__ = ["DIALECT"]
@@ -166,14 +167,14 @@ def _tool(span: Span) -> ToolRun:
         or (said or {}).get("tool_call_id")
         or _callback_id(attributes.get(INPUT))
     )
-    return ToolRun(
+    return tool_run(
         span,
         name=str(semconv.first(attributes, (NAME, "gen_ai.tool.name")) or span.name),
-        call_id=str(call_id or ""),
+        call_id=call_id,
         arguments=_arguments(attributes.get(INPUT)),
-        result=result_text(span, _returned(returned) if said is None else said.get("content")),
-        is_error=span.is_error or (said or {}).get("status") == "error",
-        gaps=tuple(gaps),
+        result=_returned(returned) if said is None else said.get("content"),
+        failed=recorded_outcome((said or {}).get),
+        gaps=gaps,
     )
 
 

@@ -26,10 +26,10 @@ from ..readers.spans import (
     is_whole,
     missing_side,
     model_failure,
-    result_text,
     usage,
     without_placeholders,
 )
+from ..tool_spans import tool_run
 from . import genai
 
 __all__ = ["DIALECT", "call_part", "messages_of"]
@@ -159,17 +159,14 @@ def _tool(span: Span) -> ToolRun:
     if ARGUMENTS not in attributes and RESULT not in attributes:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments, result = attributes.get(ARGUMENTS), parse(attributes.get(RESULT))
-    return ToolRun(
+    return tool_run(
         span,
         name=str(attributes.get("ai.toolCall.name") or span.name),
-        call_id=str(attributes.get("ai.toolCall.id") or ""),
+        call_id=attributes.get("ai.toolCall.id"),
         arguments=None if arguments is None else parse_arguments(arguments),
         # A result that is text is JSON text of it.
-        result=result_text(
-            span, result.value if isinstance(result.value, str) else attributes.get(RESULT)
-        ),
-        is_error=span.is_error,
-        gaps=tuple(gaps),
+        result=result.value if isinstance(result.value, str) else attributes.get(RESULT),
+        gaps=gaps,
     )
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from ... import semconv
 from ...messages.facts import facts_of
-from ...messages.values import hidden, parse, text_of
+from ...messages.values import hidden, parse
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, Usage
 from ..gaps import gap
 
@@ -25,7 +25,6 @@ __all__ = [
     "not_captured",
     "only_argument",
     "parsed_unless_cut",
-    "result_text",
     "usage",
     "was_cut",
     "without_placeholders",
@@ -141,20 +140,16 @@ def without_placeholders(
 def error_text(span: Span) -> str:
     """Return why a span failed: its exception's message, its status, or its error type."""
     for event in span.events:
-        message = event.attributes.get("exception.message")
-        if event.name == "exception" and message:
-            return str(message)
+        message, kind = (event.attributes.get(f"exception.{key}") for key in ("message", "type"))
+        if event.name == "exception" and (message or kind):
+            # The text of a KeyError is only the key.
+            named = str(kind or "").rpartition(".")[2]
+            is_told = message and (" " in str(message) or not named)
+            return str(message) if is_told else f"{named}: {message or ''}".removesuffix(": ")
     if span.status_message and not span.status_message.startswith("Traceback"):
         return span.status_message
     kind = span.attributes.get("error.type")
     return str(kind) if kind else "no reason is given"
-
-
-def result_text(span: Span, value: Any) -> str | None:
-    """Return a tool's result as text; of a failed run without one, its error."""
-    if value is not None and not hidden(value):
-        return text_of(value)
-    return f"Error: {error_text(span)}" if span.is_error else None
 
 
 NO_INPUT = "input of the model call"

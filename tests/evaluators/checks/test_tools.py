@@ -90,6 +90,20 @@ def test_calls_that_may_be_unseen_are_never_a_pass(check: Any) -> None:
     assert "content_not_captured" in found.comment
 
 
+def test_results_that_nearly_are_errors_are_shown() -> None:
+    """A pass tells what it did not take for an error, and the option that would."""
+    outputs = [asks("a"), gives("error_rate: 0.1"), asks("b"), gives("sunny")]
+
+    found = create_tool_error_evaluator()(outputs=outputs)
+
+    assert found["score"] is True
+    assert found["comment"] == (
+        "not counted as errors: call 0 a({}): error_rate: 0.1; "
+        "error_pattern decides otherwise which results are errors"
+    )
+    assert found["metadata"]["near_misses"] == 1
+
+
 def test_failed_calls_are_named_with_what_they_said() -> None:
     """Calls fail by a flag or by their text; the comment has both numbers."""
     outputs = [
@@ -105,7 +119,9 @@ def test_failed_calls_are_named_with_what_they_said() -> None:
 
     assert found["score"] is False
     assert found["comment"] == (
-        "2 of 3 calls failed (at most 0): call 0 a({}): Error: no, call 1 b({}): x"
+        "2 of 3 calls failed (at most 0): call 0 a({}): Error: no (the result is the text of an "
+        "error), call 1 b({}): x (recorded as failed); error_pattern decides otherwise which "
+        "results are errors"
     )
     assert found["metadata"]["error_rate"] == pytest.approx(2 / 3)
     assert create_tool_error_evaluator(max_errors=2)(outputs=outputs)["score"] is True

@@ -1,0 +1,120 @@
+"""The execution of a tool as its span records it: all dialects hand over the same evidence.
+
+A dialect names the attributes; whether the call failed is decided here and in
+`oteval.call_outcome`, and so is the text of a failed call that has no result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ..call_outcome import outcome_of
+from ..messages.values import hidden, text_of
+from ..model import Gap, Message, Span
+from .operations import AgentRun, ToolRun
+from .readers.spans import error_text
+
+__all__ = ["failure_of", "result_message", "tool_run"]
+
+# Exceptions that frameworks raise to leave a tool without a failure: it waits for a person or for
+# another process, or hands over.
+_CONTROL_FLOW = frozenset(
+    {
+        *("ApprovalRequired", "CallDeferred", "GraphBubbleUp", "GraphInterrupt", "NodeInterrupt"),
+        "ParentCommand",
+    }
+)
+_NO_TYPE = ("", "null", "None")
+
+
+def tool_run(
+    span: Span,
+    *,
+    name: str,
+    call_id: object = "",
+    arguments: Any = None,
+    result: Any = None,
+    failed: bool | None = None,
+    reason: str = "",
+    gaps: Sequence[Gap] = (),
+    agent: AgentRun | None = None,
+) -> ToolRun:
+    """Return the execution of a tool.
+
+    Args:
+        span: The tool's span.
+        name: The tool's name.
+        call_id: The provider's call id; anything false where the span has none.
+        arguments: The parsed arguments; None where the span does not hold them.
+        result: The result, as text or any other value; None or a placeholder where it is not there.
+        failed: Whether one of the dialect's own fields says that the call failed; None if none
+            says anything. The fields that all dialects share need not be looked at.
+        reason: Why it failed, where another field than the span's usual ones says so.
+        gaps: The gaps found in it.
+        agent: The agent that the tool starts, if that has no span, or None.
+    """
+    is_error = bool(failed) or failure_of(span)
+    text = None if hidden(result) else text_of(result)
+    if text is None and is_error:
+        text = f"Error: {reason or error_text(span)}"
+    return ToolRun(
+        span,
+        name=name,
+        call_id=str(call_id or ""),
+        arguments=arguments,
+        result=text,
+        is_error=is_error,
+        is_outcome_recorded=is_error or failed is not None,
+        gaps=tuple(gaps),
+        agent=agent,
+    )
+
+
+def failure_of(span: Span) -> bool:
+    """Return whether a tool's span records that the call failed.
+
+    The status, an exception event and ``error.type`` each suffice: instrumentations leave the
+    status unset where the framework handles the exception.
+    """
+    raised = [event.attributes for event in span.events if event.name == "exception"]
+    kinds = [_last_name(attributes.get("exception.type")) for attributes in raised]
+    named = _last_name(span.attributes.get("error.type"))
+    if _CONTROL_FLOW.intersection((*kinds, named, span.status_message.partition("(")[0])):
+        return False
+    return span.is_error or bool(kinds) or named not in _NO_TYPE
+
+
+def _last_name(value: object) -> str:
+    return "" if value is None else str(value).rpartition(".")[2]
+
+
+def result_message(run: ToolRun, shown: Message | None = None, *, call_id: str = "") -> Message:
+    """Return the message of a call's result, completed from its tool's span.
+
+    Args:
+        run: The tool run.
+        shown: The message that a model call has of it, whose content and flag win; None if only
+            the span holds the result.
+        call_id: The id of the call, where the message that asks for it names one.
+    """
+    shown = shown or Message("tool", name=run.name)
+    is_error, is_recorded = run.is_error, run.is_outcome_recorded
+    if not is_recorded and run.result is not None and shown.content not in (None, run.result):
+        # The model was sent another text than the tool returned.
+        told = outcome_of(run.result)
+        is_error, is_recorded = bool(told.failed), told.failed is False
+    if shown.is_error and (shown.is_outcome_recorded or not is_recorded):
+        is_error = True
+    return Message(
+        shown.role,
+        run.result if shown.content is None else shown.content,
+        shown.tool_calls,
+        tool_call_id=call_id or shown.tool_call_id or run.call_id,
+        name=shown.name,
+        is_error=is_error,
+        parts=shown.parts,
+        span_id=run.span.span_id,
+        trace_id=run.span.trace_id,
+        is_outcome_recorded=is_recorded or shown.is_outcome_recorded,
+    )

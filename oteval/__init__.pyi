@@ -123,6 +123,9 @@ from .evaluators.checks.budget import (
 from .evaluators.checks.final_answer import (
     create_final_answer_evaluator as create_final_answer_evaluator,
 )
+from .evaluators.checks.finish_reason import (
+    create_finish_reason_evaluator as create_finish_reason_evaluator,
+)
 from .evaluators.checks.forbidden_tools import (
     create_forbidden_tools_evaluator as create_forbidden_tools_evaluator,
 )

@@ -41,6 +41,10 @@ FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "model": lambda t: t.models,
     "dialect": lambda t: t.dialects,
     "gap": lambda t: tuple(gap.code for gap in t.gaps),
+    "finish_reason": lambda t: t.finish_reasons,
+    "prompt": lambda t: tuple(
+        dict.fromkeys(name for prompt in t.prompts for name in prompt_names(prompt))
+    ),
     "turn": lambda t: t.turn,
     "parent": lambda t: t.parent_id,
     "tool": lambda t: tuple(call.name for m in t.own_messages for call in m.tool_calls),
@@ -52,7 +56,14 @@ FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "asked": lambda t: (t.question.content,) if t.question else (),
 }
 
+
 _NUMBERS = ("turn", "calls", "errors", "input_tokens", "output_tokens", "seconds")
+
+
+def prompt_names(prompt: str) -> tuple[str, ...]:
+    """Return the names by which a prompt is found: with its version, and without it."""
+    name = prompt.rpartition("@")[0]
+    return (prompt, name) if name else (prompt,)
 
 
 @dataclass(frozen=True, slots=True)

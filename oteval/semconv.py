@@ -73,6 +73,11 @@ FINISH_REASONS = (
     "ai.response.finishReason",
     "llm.finish_reason",
     "gen_ai.completion.0.finish_reason",
+    "gen_ai.response.finish_reason",
+    "llm.output_messages.0.message.finish_reason",
+    "anthropic.message.stop_reason",
+    "llm.anthropic.stop_reason",
+    "stop_reason",
 )
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")
 CALL_ID = ("gen_ai.tool.call.id", "tool_call.id", "ai.toolCall.id", "tool_use_id")

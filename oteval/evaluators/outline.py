@@ -11,6 +11,7 @@ so that only these are read, and runs that agree in them get the same result.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 from typing import Any, NoReturn, cast
 
 from ..model import Outline, Trajectory, Usage
@@ -18,7 +19,7 @@ from .evaluator import Evaluator
 
 __all__ = ["CallArguments", "Unread", "has_outline_form", "run_of"]
 
-_USAGE = ("input_tokens", "output_tokens", "cached_tokens", "model_calls")
+_USAGE = tuple(field.name for field in fields(Usage))
 _NUMBERS = ("UBIGINT", "BIGINT")
 
 
@@ -115,7 +116,7 @@ def run_of(outline: Outline, arguments: CallArguments, attribute: str = "") -> T
     if "models" in outline:
         known["models"] = tuple(outline["models"])
     if "input_tokens" in outline:
-        known["usage"] = Usage(**{name: outline[name] for name in _USAGE})
+        known["usage"] = Usage(**{name: outline[name] or 0 for name in _USAGE})
     if attribute:
         known["attributes"] = _attributes(outline, attribute)
     return cast("Trajectory", _KnownPart(**known))

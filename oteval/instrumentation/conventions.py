@@ -11,9 +11,10 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ..model import TokenCounts, normal_finish_reason
 from .class_kinds import class_name
 from .content import HIDDEN, MAX_TEXT, is_plain_json, json_text, plain, shortened, typed_form
-from .provider_answers import ProviderAnswer, ReportedTokens, read_answer
+from .provider_answers import ProviderAnswer, read_answer
 from .provider_messages import convention_messages, field_of, is_message, text_message
 
 __all__ = [
@@ -307,15 +308,16 @@ def stream_attributes(waited: float) -> Attributes:
 
 def finish_attributes(reason: str) -> Attributes:
     """Return the attribute of why a model stopped."""
-    return {"gen_ai.response.finish_reasons": [reason]}
+    return {"gen_ai.response.finish_reasons": [normal_finish_reason(reason)]}
 
 
-def token_attributes(tokens: ReportedTokens) -> Attributes:
+def token_attributes(tokens: TokenCounts) -> Attributes:
     """Return the attributes of a model call's tokens."""
     found = {
         "gen_ai.usage.input_tokens": tokens.input,
         "gen_ai.usage.output_tokens": tokens.output,
         "gen_ai.usage.cache_read.input_tokens": tokens.cached,
+        "gen_ai.usage.cache_write.input_tokens": tokens.cache_write,
         "gen_ai.usage.reasoning.output_tokens": tokens.reasoning,
     }
     return {key: value for key, value in found.items() if value is not None}

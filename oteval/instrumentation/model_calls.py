@@ -13,11 +13,12 @@ from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Se
 from types import TracebackType
 from typing import Any, TypeVar
 
+from ..model import TokenCounts
 from . import conventions
 from .content import is_captured
 from .faults import guarded
 from .invocations import SpanScope, start_scope
-from .provider_answers import AnswerStream, ReportedTokens, read_answer
+from .provider_answers import AnswerStream, read_answer
 
 __all__ = ["CallOfModel", "model_call"]
 
@@ -196,6 +197,7 @@ class CallOfModel:
         output_tokens: int | None = None,
         cached_tokens: int | None = None,
         reasoning_tokens: int | None = None,
+        cache_write_tokens: int | None = None,
     ) -> None:
         """Record tokens that the answer does not tell.
 
@@ -204,8 +206,11 @@ class CallOfModel:
             output_tokens: The output tokens, with those of reasoning.
             cached_tokens: The input tokens read from a cache.
             reasoning_tokens: The output tokens of reasoning.
+            cache_write_tokens: The input tokens written to a cache.
         """
-        tokens = ReportedTokens(input_tokens, output_tokens, cached_tokens, reasoning_tokens)
+        tokens = TokenCounts(
+            input_tokens, output_tokens, cached_tokens, reasoning_tokens, cache_write_tokens
+        )
         self._record(lambda: conventions.token_attributes(tokens), "usage")
 
     def finish_reason(self, reason: str) -> None:

@@ -12,29 +12,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..jsontext import dumps
+from ..model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .content import plain
 from .provider_messages import convention_messages, field_of, is_message, text_message
 
-__all__ = ["AnswerStream", "ProviderAnswer", "ReportedTokens", "read_answer"]
-
-_FINISH = {"tool_use": "tool_calls", "end_turn": "stop", "max_tokens": "length"}
-
-
-@dataclass(frozen=True, slots=True)
-class ReportedTokens:
-    """Tokens of a model call; None for those that are not known.
-
-    Attributes:
-        input: The input tokens, with those from a cache.
-        output: The output tokens, with those of reasoning.
-        cached: The input tokens read from a cache.
-        reasoning: The output tokens of reasoning.
-    """
-
-    input: int | None = None
-    output: int | None = None
-    cached: int | None = None
-    reasoning: int | None = None
+__all__ = ["AnswerStream", "ProviderAnswer", "read_answer"]
 
 
 @dataclass(slots=True)
@@ -53,7 +35,7 @@ class ProviderAnswer:
     finish_reasons: list[str] = field(default_factory=list)
     model: str = ""
     response_id: str = ""
-    tokens: ReportedTokens = ReportedTokens()
+    tokens: TokenCounts = NO_TOKENS
 
 
 def read_answer(value: Any) -> ProviderAnswer:
@@ -87,21 +69,25 @@ def _of_choices(response: Any, choices: Any) -> ProviderAnswer:
         messages += convention_messages(field_of(choice, "message"), "assistant")
         reason = field_of(choice, "finish_reason")
         if reason:
-            reasons.append(str(reason))
+            reasons.append(normal_finish_reason(str(reason)))
     return _answer(response, messages, reasons)
 
 
 def _of_items(response: Any) -> ProviderAnswer:
     messages = convention_messages(field_of(response, "output"), "assistant")
     incomplete = field_of(field_of(response, "incomplete_details"), "reason")
-    reasons = [str(incomplete)] if incomplete else _calls_reason(messages) or ["stop"]
+    reasons = (
+        [normal_finish_reason(str(incomplete))]
+        if incomplete
+        else _calls_reason(messages) or ["stop"]
+    )
     return _answer(response, messages, reasons)
 
 
 def _of_blocks(response: Any) -> ProviderAnswer:
     message = {"role": "assistant", "content": field_of(response, "content")}
     reason = field_of(response, "stop_reason")
-    reasons = [_FINISH.get(str(reason), str(reason))] if reason else []
+    reasons = [normal_finish_reason(str(reason))] if reason else []
     return _answer(response, convention_messages(message), reasons)
 
 
@@ -118,37 +104,11 @@ def _answer(response: Any, messages: list[dict[str, Any]], reasons: list[str]) -
 def _calls_reason(messages: list[dict[str, Any]]) -> list[str]:
     """Return the reason of an answer that calls tools."""
     parts = (part for message in messages for part in message["parts"])
-    return ["tool_calls"] if any(part.get("type") == "tool_call" for part in parts) else []
+    return ["tool_call"] if any(part.get("type") == "tool_call" for part in parts) else []
 
 
-def _tokens(response: Any) -> ReportedTokens:
-    used = field_of(response, "usage") or field_of(response, "usage_metadata")
-    return ReportedTokens() if used is None else read_tokens(used)
-
-
-def read_tokens(used: Any) -> ReportedTokens:
-    """Return the tokens of a provider's ``usage``."""
-    sent = _first_count(used, "prompt_tokens", "input_tokens")
-    created = _first_count(used, "cache_creation_input_tokens")
-    read = _first_count(used, "cache_read_input_tokens")
-    if sent is not None and (created is not None or read is not None):
-        sent += (created or 0) + (read or 0)  # Anthropic counts them apart from the others
-    for key in ("prompt_tokens_details", "input_tokens_details"):
-        read = _first_count(field_of(used, key), "cached_tokens") if read is None else read
-    reasoning = None
-    for key in ("completion_tokens_details", "output_tokens_details"):
-        found = _first_count(field_of(used, key), "reasoning_tokens")
-        reasoning = found if reasoning is None else reasoning
-    received = _first_count(used, "completion_tokens", "output_tokens")
-    return ReportedTokens(sent, received, read, reasoning)
-
-
-def _first_count(used: Any, *names: str) -> int | None:
-    for name in names:
-        found = field_of(used, name)
-        if isinstance(found, int) and not isinstance(found, bool):
-            return found
-    return None
+def _tokens(response: Any) -> TokenCounts:
+    return read_tokens(plain(field_of(response, "usage") or field_of(response, "usage_metadata")))
 
 
 @dataclass(slots=True)
@@ -205,7 +165,9 @@ class AnswerStream:
                 call.id = call.id or str(field_of(piece, "id", ""))
                 call.name = call.name or str(field_of(function, "name", ""))
                 call.arguments.append(str(field_of(function, "arguments", "")))
-            self._reason = str(field_of(choice, "finish_reason", self._reason))
+            self._reason = normal_finish_reason(
+                str(field_of(choice, "finish_reason", self._reason))
+            )
 
     def _add_event(self, event: Any, kind: str) -> None:
         """Add an event of the Responses API; its last one has the whole response."""
@@ -242,7 +204,7 @@ class AnswerStream:
                 self._call(index).arguments.append(piece)
         elif kind == "message_delta":
             reason = str(field_of(field_of(event, "delta"), "stop_reason", ""))
-            self._reason = _FINISH.get(reason, reason) or self._reason
+            self._reason = normal_finish_reason(reason) or self._reason
             self._take_usage(field_of(event, "usage"))
 
     def _take_head(self, response: Any) -> None:

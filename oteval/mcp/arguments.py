@@ -62,8 +62,8 @@ class RunFilters(ToolArguments):
         max_length=20,
         description="Conditions FIELD OP VALUE, all true: errors>0, tool=refund, gap=redacted, "
         "asked~money back, seconds>10, attributes.user.id=u1. OP: = != ~ (regular expression) > < "
-        ">= <=. Fields: agent service conversation model dialect gap turn parent tool calls "
-        "errors input_tokens output_tokens seconds asked attributes.KEY.",
+        ">= <=. Fields: agent service conversation model dialect gap finish_reason prompt "
+        "turn parent tool calls errors input_tokens output_tokens seconds asked attributes.KEY.",
     )
 
     def selection(self) -> Selection:

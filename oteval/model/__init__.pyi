@@ -27,6 +27,15 @@ from .experiment import (
 from .experiment import (
     question_of as question_of,
 )
+from .finish_reasons import (
+    ANSWERED as ANSWERED,
+)
+from .finish_reasons import (
+    normal_finish_reason as normal_finish_reason,
+)
+from .finish_reasons import (
+    unusual_reasons as unusual_reasons,
+)
 from .outline import (
     Fact as Fact,
 )
@@ -142,9 +151,24 @@ from .trajectory import (
     Trajectory as Trajectory,
 )
 from .trajectory import (
+    trajectory_id as trajectory_id,
+)
+from .usage import (
+    NO_TOKENS as NO_TOKENS,
+)
+from .usage import (
+    TokenCounts as TokenCounts,
+)
+from .usage import (
     Usage as Usage,
 )
-from .trajectory import (
-    trajectory_id as trajectory_id,
+from .usage import (
+    count_of as count_of,
+)
+from .usage import (
+    read_tokens as read_tokens,
+)
+from .usage import (
+    span_tokens as span_tokens,
 )
 from .write_result import WriteResult as WriteResult

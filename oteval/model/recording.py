@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from .trajectory import Message
+from .usage import Usage
 
 __all__ = [
     "Chunk",
@@ -130,8 +131,7 @@ class RecordedModelCall:
         finish_reason: Why the model stopped, or "".
         model: The name of the model that answered, or "".
         response_id: The provider's id of the answer, or "".
-        input_tokens: The input tokens that the model reported.
-        output_tokens: The output tokens that the model reported.
+        usage: The tokens that the model reported.
         start_ns: The start of the call.
         end_ns: The end of the call.
         trace_id: The id of the trace of the call.
@@ -147,8 +147,7 @@ class RecordedModelCall:
     finish_reason: str = ""
     model: str = ""
     response_id: str = ""
-    input_tokens: int = 0
-    output_tokens: int = 0
+    usage: Usage = Usage()
     start_ns: int = 0
     end_ns: int = 0
     trace_id: str = ""

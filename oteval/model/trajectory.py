@@ -10,6 +10,7 @@ from typing import Any, Literal, cast, final
 
 from ..jsontext import dumps_exact
 from .telemetry import Attributes
+from .usage import Usage
 
 __all__ = [
     "CONTENT_GAPS",
@@ -23,7 +24,6 @@ __all__ = [
     "SpanRef",
     "ToolCall",
     "Trajectory",
-    "Usage",
     "trajectory_id",
 ]
 
@@ -219,41 +219,6 @@ class _NewMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class Usage:
-    """The token usage that the model calls of a run report.
-
-    Attributes:
-        input_tokens: The input tokens, including cached ones.
-        output_tokens: The output tokens, including reasoning.
-        cached_tokens: The input tokens that came from a cache.
-        model_calls: The number of model calls.
-    """
-
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
-    model_calls: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        """Return the sum of two usages."""
-        return Usage(
-            self.input_tokens + other.input_tokens,
-            self.output_tokens + other.output_tokens,
-            self.cached_tokens + other.cached_tokens,
-            self.model_calls + other.model_calls,
-        )
-
-    def as_dict(self) -> dict[str, int]:
-        """Return the JSON form."""
-        return {
-            "input_tokens": self.input_tokens,
-            "output_tokens": self.output_tokens,
-            "cached_tokens": self.cached_tokens,
-            "model_calls": self.model_calls,
-        }
-
-
-@dataclass(frozen=True, slots=True)
 class Rewrite:
     """Messages that the conversation did not continue with: replaced history or unused choices.
 
@@ -299,6 +264,8 @@ class Trajectory:
         models: The models that answered, in order of first use.
         dialects: The dialects by which the run's spans were read.
         usage: The token usage.
+        finish_reasons: Why the model stopped, for each call that tells it, in order.
+        prompts: The names of the prompts that the run used, each as ``name`` or ``name@version``.
         start_ns: The start of the run.
         end_ns: The end of the run.
         gaps: The information that is missing from the trace.
@@ -329,6 +296,8 @@ class Trajectory:
     models: tuple[str, ...] = ()
     dialects: tuple[str, ...] = ()
     usage: Usage = Usage()
+    finish_reasons: tuple[str, ...] = ()
+    prompts: tuple[str, ...] = ()
     start_ns: int = 0
     end_ns: int = 0
     gaps: tuple[Gap, ...] = ()
@@ -389,6 +358,8 @@ class Trajectory:
             "end_ns": self.end_ns,
             "models": list(self.models),
             "usage": self.usage.as_dict(),
+            "finish_reasons": list(self.finish_reasons),
+            "prompts": list(self.prompts),
             "messages": [message.as_dict() for message in self.messages],
             "steps": [list(step) for step in self.steps],
             "gaps": [gap.as_dict() for gap in self.gaps],

@@ -20,9 +20,9 @@ from typing import Any
 import pyarrow as pa
 
 from ..config import Config, MonitorSettings
-from ..evaluators.judge.costs import make_prices
 from ..jsontext import canonical
 from ..machine import return_freed_memory
+from ..prices import make_prices
 from ..selection import Selection
 from ..store import (
     ObservationSource,
@@ -178,14 +178,14 @@ def source_of(settings: MonitorSettings) -> ObservationSource:
     )
 
 
-def _prices(models: Collection[str]) -> Mapping[str, tuple[float, float]]:
-    """Return the US dollars per input and output token of the models with a known price."""
+def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
+    """Return the US dollars per token, by column of tokens, of the models with a known price."""
     table = make_prices(None)
     found = {}
     for model in models:
         price = table.of(model)
         if price is not None:
-            found[model] = (price.input / 1e6, price.output / 1e6)
+            found[model] = price.surcharges
     return found
 
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import NotFound
-from ..evaluators.judge.costs import Prices
+from ..prices import Prices
 from ..selection import Condition, Selection
 from ..show.html.model import State
 from ..show.text import duration, one_line, shorten

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
-from ..evaluators.judge.costs import Prices
 from ..evaluators.stats import wilson
+from ..prices import Prices
 from ..selection import Selection
 from ..show.html.charts import BarChart, bar_chart
 from ..show.html.histograms import plain, time_labels

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..evaluators.judge.costs import Prices
 from ..evaluators.stats import wilson
+from ..prices import Prices
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
 from .alerts import Alert, open_alerts
@@ -218,7 +218,7 @@ def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployment
     cost, priced = 0.0, 0
     for one in found.tokens:
         if price := prices.of(one.model):
-            cost += price.cost(one.input_tokens, one.output_tokens, one.cached_tokens)
+            cost += price.cost(one.usage)
             priced += one.runs
     seconds = [duration(round(value * 1e9)) for value in found.seconds or ()]
     return AgentItem(

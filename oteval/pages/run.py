@@ -19,9 +19,9 @@ from starlette.routing import Route
 
 from ..config import Config
 from ..errors import ConfigError, NotFound
-from ..evaluators.judge.costs import Prices
 from ..jsontext import dumps
 from ..model import Message, Score, Trajectory
+from ..prices import Prices
 from ..selection import Condition, Selection
 from ..show.html.details import details
 from ..show.html.model import ReportRun, RunVerdict, State
@@ -458,7 +458,7 @@ def _cost(run: Trajectory, prices: Prices | None) -> str:
     usage = run.usage
     if price is None or not usage.model_calls:
         return ""
-    return cost_text(price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens))
+    return cost_text(price.cost(usage))
 
 
 def _whole_text(message: Message) -> str:

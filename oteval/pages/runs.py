@@ -10,8 +10,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
-from ..evaluators.judge.costs import Prices
 from ..model import Score, Trajectory
+from ..prices import Prices
 from ..selection import EVERYTHING
 from ..show.html.model import RunVerdict, State
 from ..show.text import clean, clock, duration, one_line, shorten
@@ -325,10 +325,7 @@ def item_of(
         turn=0 if name else run.turn,
         parent_id=run.parent_id,
         models=run.models,
-        input_tokens=run.usage.input_tokens,
-        output_tokens=run.usage.output_tokens,
-        cached_tokens=run.usage.cached_tokens,
-        model_calls=run.usage.model_calls,
+        usage=run.usage,
         gap_codes=tuple(gap.code for gap in run.gaps),
         calls=sum(len(message.tool_calls) for message in run.own_messages),
         failures=sum(message.is_error for message in run.own_messages),
@@ -350,7 +347,8 @@ def listed_item(
         columns: The columns to which its page leads back.
     """
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
-    tokens = run.input_tokens + run.output_tokens
+    usage = run.usage
+    tokens = usage.input_tokens + usage.output_tokens
     return RunItem(
         id=run.id,
         link=with_query(f"/runs/{run.id}", q=search, columns=columns),
@@ -362,7 +360,7 @@ def listed_item(
         state=verdicts[0].state if verdicts else "absent",
         reason=_reason(verdicts),
         took=duration(run.end_ns - run.key.start_ns) if run.end_ns else "",
-        tokens=f"{tokens:,}" if run.model_calls else "",
+        tokens=f"{tokens:,}" if usage.model_calls else "",
         cost=_cost(run, prices),
         calls=run.calls,
         failures=run.failures,
@@ -371,9 +369,9 @@ def listed_item(
         service=_name(run.service),
         conversation=_name(run.conversation_id),
         turn=f"{run.turn:,}" if run.conversation_id and run.turn else "",
-        input=f"{run.input_tokens:,}" if run.model_calls else "",
-        output=f"{run.output_tokens:,}" if run.model_calls else "",
-        cached=f"{run.cached_tokens:,}" if run.cached_tokens else "",
+        input=f"{usage.input_tokens:,}" if usage.model_calls else "",
+        output=f"{usage.output_tokens:,}" if usage.model_calls else "",
+        cached=f"{usage.cached_tokens:,}" if usage.cached_tokens else "",
     )
 
 
@@ -421,10 +419,10 @@ def _name(text: str) -> str:
 
 
 def _cost(run: ListedRun, prices: Prices) -> str:
-    price = prices.of(run.models[0]) if len(run.models) == 1 and run.model_calls else None
+    price = prices.of(run.models[0]) if len(run.models) == 1 and run.usage.model_calls else None
     if price is None:
         return ""
-    return cost_text(price.cost(run.input_tokens, run.output_tokens, run.cached_tokens))
+    return cost_text(price.cost(run.usage))
 
 
 def cost_text(dollars: float) -> str:

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from ..config import Config, load_config
 from ..errors import ConfigError
-from ..evaluators.judge.costs import Prices, make_prices
 from ..files import file_stamp
+from ..prices import Prices, make_prices
 from ..store import Store
 from .just_ended import Previews
 from .kept_results import KeptResults

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..evaluators.judge.costs import Prices, make_prices
 from ..evaluators.stats import wilson
+from ..prices import Prices, make_prices
 from ..selection import EVERYTHING, Selection
 from ..store import Period, Store
+from ..store.usage_sums import usage_of
 
 __all__ = ["VariantList", "variants"]
 
@@ -97,8 +98,7 @@ def _costs(usages: Iterable[Mapping[str, Any]], prices: Prices) -> dict[str, Any
     for usage in usages:
         if price := prices.of(usage["model"]):
             priced += usage["runs"]
-            cached = usage["cached"]
-            cost += price.cost(usage["uncached"] + cached, usage["output"], cached)
+            cost += price.cost(usage_of(usage))
     return {"cost": cost / priced if priced else None, "priced": priced}
 
 

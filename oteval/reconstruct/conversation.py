@@ -28,6 +28,7 @@ from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
 from .message_thread import Thread, answered, chain_of, with_dropped_calls
 from .plain_runs import plain_builder
+from .prompts import prompts_of
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
 
@@ -210,7 +211,9 @@ def _finished(
         tools=_tools(runs),
         models=tuple(dict.fromkeys([call.model for call in calls if call.model])),
         dialects=tuple(dict.fromkeys([name for run in runs for name in run.dialects])),
-        usage=_usage([call.usage for call in calls]),
+        usage=Usage.total(call.usage for call in calls),
+        finish_reasons=tuple(call.finish_reason for call in calls if call.finish_reason),
+        prompts=prompts_of(spans),
         start_ns=min([found.start_ns for found in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
         gaps=_gaps(builder),
@@ -221,15 +224,6 @@ def _finished(
         call_keys=_call_keys(runs),
     )
     return builder.trajectory
-
-
-def _usage(reported: Sequence[Usage]) -> Usage:
-    return Usage(
-        sum([one.input_tokens for one in reported]),
-        sum([one.output_tokens for one in reported]),
-        sum([one.cached_tokens for one in reported]),
-        sum([one.model_calls for one in reported]),
-    )
 
 
 def _trace_ids(runs: Sequence[TracedRun]) -> tuple[str, ...]:

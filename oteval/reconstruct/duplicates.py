@@ -128,6 +128,7 @@ def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
         tools=request.tools or answer.tools,
         model=answer.model or request.model,
         response_id=answer.response_id or request.response_id,
+        finish_reason=answer.finish_reason or request.finish_reason,
         usage=used,
         whole=answer.whole,
         gaps=_without_lost_side(request) if request.input else request.gaps,

@@ -95,8 +95,7 @@ def read_exchange(exchange: Exchange) -> ReadExchange | None:
         finish_reason=answer.finish_reason,
         model=answer.model,
         response_id=answer.response_id,
-        input_tokens=answer.usage.input_tokens,
-        output_tokens=answer.usage.output_tokens,
+        usage=answer.usage,
     )
     said = answer.output or ((answer.message,) if answer.message else ())
     return ReadExchange(call, output=() if is_error else said)

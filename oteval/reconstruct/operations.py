@@ -36,6 +36,7 @@ class ModelCall:
         tools: Definitions of the tools offered.
         model: The model that answered.
         response_id: The provider's id of the answer, or "".
+        finish_reason: Why the model stopped, in the words of the conventions, or "".
         usage: Tokens used.
         whole: Whether the recorded input and output are complete.
         is_delta: Whether the input is known to hold only messages that are new to the provider.
@@ -53,6 +54,7 @@ class ModelCall:
     tools: tuple[Mapping[str, Any], ...] = ()
     model: str = ""
     response_id: str = ""
+    finish_reason: str = ""
     usage: Usage = Usage()
     whole: bool = True
     is_delta: bool = False

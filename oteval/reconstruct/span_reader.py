@@ -21,6 +21,7 @@ from ..messages.source import stamped
 from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
+from .finish_reasons import finish_reason_of
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from .readers.flat_lists import named
@@ -50,7 +51,11 @@ def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
     dialect = dialect_of(span, logs)
     if dialect is None:
         return "", Wrapper(span)
-    return dialect.name, _checked(_stamped(dialect.read(span, logs)), dialect.switch)
+    operation = _checked(_stamped(dialect.read(span, logs)), dialect.switch)
+    if isinstance(operation, ModelCall) and not operation.finish_reason:
+        # A new object would take longer than finding the reason.
+        object.__setattr__(operation, "finish_reason", finish_reason_of(span, logs))
+    return dialect.name, operation
 
 
 def dialect_of(span: Span, logs: Logs) -> Dialect | None:

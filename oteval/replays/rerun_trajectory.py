@@ -11,7 +11,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ..model import Gap, Message, RecordedModelCall, RecordedToolCall, Span, Trajectory, Usage
+from ..model import (
+    Gap,
+    Message,
+    RecordedModelCall,
+    RecordedToolCall,
+    Span,
+    Trajectory,
+    Usage,
+    normal_finish_reason,
+)
 from ..reconstruct.conversation import trajectories_of
 from ..reconstruct.operations import AgentRun, ModelCall
 from ..reconstruct.runs import TracedRun
@@ -53,7 +62,7 @@ def rerun_trajectory(
     found = trajectories_of([run])[0].trajectory
     failed = {call.call_id for call in tool_calls if call.is_error and call.call_id}
     calls = [call for thread in threads for call in thread]
-    usage = sum(map(_usage, calls), Usage())
+    usage = Usage.total(map(_usage, calls))
     tail = tuple(_marked(message, failed) for message in found.tail)
     models = tuple(dict.fromkeys(call.model for call in calls if call.model))
     return replace(found, id=session, tail=tail, new_from=0, turn=1, usage=usage, models=models)
@@ -72,6 +81,7 @@ def _operation(call: RecordedModelCall, number: int, session: str) -> ModelCall:
         choices=call.choices,
         tools=call.request.tools,
         model=call.model,
+        finish_reason=normal_finish_reason(call.finish_reason),
         usage=_usage(call),
         whole=is_known,
         is_delta=bool(settings.get("previous_response_id") or settings.get("conversation")),
@@ -80,7 +90,7 @@ def _operation(call: RecordedModelCall, number: int, session: str) -> ModelCall:
 
 
 def _usage(call: RecordedModelCall) -> Usage:
-    return Usage(call.input_tokens, call.output_tokens, 0, 1)
+    return replace(call.usage, model_calls=1)
 
 
 def _marked(message: Message, failed: set[str]) -> Message:

@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..jsontext import dumps
-from ..model import Gap, Message, Score, ToolCall, Trajectory
+from ..model import Gap, Message, Score, ToolCall, Trajectory, unusual_reasons
 from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import call_text, clean, clock, duration, ran_in_parallel, shorten
@@ -112,6 +112,8 @@ def _header(t: Trajectory) -> RenderableType:
             if usage.model_calls
             else "",
         ),
+        ("stopped by", ", ".join(unusual_reasons(t.finish_reasons))),
+        ("prompts", ", ".join(t.prompts)),
         ("dialect", ", ".join(t.dialects)),
         ("called by", f"{t.parent_id} {t.parent_call_id}".strip()),
         ("root span", f"{t.root_span.trace_id}/{t.root_span.span_id}"),

@@ -13,22 +13,24 @@ from typing import Any
 
 import duckdb
 
+from ..model import Usage
 from .memory import with_memory
 from .query import first_row, rows_of
+from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS, usage_of
 
 __all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
 
-_RUNS = """
+_RUNS = f"""
     runs AS (
         SELECT trajectory_id, coalesce(nullif(agent, ''), '') AS agent,
             CASE WHEN coalesce(agent, '') = '' THEN coalesce(service, '') ELSE '' END AS service,
-            start_ns, end_ns, models, input_tokens, output_tokens, cached_tokens, model_calls,
+            start_ns, end_ns, models, {", ".join(TOKEN_COLUMNS)}, model_calls,
             len(gap_codes) > 0 AS has_gaps, list_contains(call_errors, TRUE) AS has_failures,
             least(((start_ns::HUGEINT - $first) // $step)::INTEGER, $places - 1) AS place
         FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev)
         WHERE start_ns BETWEEN $first AND $last
     )
-"""
+"""  # noqa: S608
 _AGENTS = f"""
     WITH {_RUNS}
     SELECT agent, service, count(*) AS runs, max(start_ns) AS last_ns,
@@ -41,8 +43,7 @@ _AGENTS = f"""
 _TOKENS = f"""
     WITH {_RUNS}
     SELECT agent, service, models[1] AS model, count(*) AS runs,
-        sum(input_tokens)::HUGEINT AS input, sum(output_tokens)::HUGEINT AS output,
-        sum(cached_tokens)::HUGEINT AS cached
+        {TOKEN_SUMS}
     FROM runs WHERE len(models) = 1 AND model_calls > 0 GROUP BY ALL
 """  # noqa: S608
 _KEY = "hash(s.trajectory_id, s.evaluator)"
@@ -79,16 +80,12 @@ class ModelTokens:
     Attributes:
         model: The model.
         runs: The number of these runs.
-        input_tokens: Their input tokens, cached ones included.
-        output_tokens: Their output tokens.
-        cached_tokens: Their input tokens that came from a cache.
+        usage: Their tokens.
     """
 
     model: str
     runs: int
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
+    usage: Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,8 +206,8 @@ class AgentFigures:
         tokens: dict[tuple[str, str], list[ModelTokens]] = {}
         for row in self._rows(_TOKENS, values):
             key = (row["agent"], row["service"])
-            numbers = [int(row[name]) for name in ("runs", "input", "output", "cached")]
-            tokens.setdefault(key, []).append(ModelTokens(row["model"], *numbers))
+            used = ModelTokens(row["model"], int(row["runs"]), usage_of(row))
+            tokens.setdefault(key, []).append(used)
         verdicts: dict[tuple[str, str], dict[str, list[dict[str, Any]]]] = {}
         for row in self._rows(_VERDICTS, values):
             of_agent = verdicts.setdefault((row["agent"], row["service"]), {})

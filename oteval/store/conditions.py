@@ -21,7 +21,13 @@ _TEXTS = {
     "conversation": "conversation_id",
     "parent": "parent_id",
 }
-_LISTS = {"model": "models", "dialect": "dialects", "gap": "gap_codes", "tool": "call_names"}
+_LISTS = {
+    "model": "models",
+    "dialect": "dialects",
+    "gap": "gap_codes",
+    "finish_reason": "finish_reasons",
+    "tool": "call_names",
+}
 _NUMBERS = {
     "turn": "turn",
     "calls": "len(call_names)",

@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, number, registered, wanted
+from .usage_sums import TOKEN_COLUMNS, all_input
 
 __all__ = [
     "COST",
@@ -67,15 +68,20 @@ RUN_VALUES: Mapping[str, str] = {
     "variant_shift": "0.0",
 }
 # The cost at the prices of the dearest of a run's models.
-COST = (
-    ", (SELECT max(per_input * t.input_tokens + per_output * t.output_tokens) FROM prices "
-    "WHERE list_contains(t.models, model)) AS cost"
-)
+_RATED = {
+    **{name: f"coalesce(t.{name}, 0)" for name in TOKEN_COLUMNS},
+    "input_tokens": f"{all_input('t.')}::DOUBLE",
+}
+COST = f""", (
+    SELECT max({" + ".join(f"prices.{name} * {tokens}" for name, tokens in _RATED.items())})
+    FROM prices WHERE list_contains(t.models, model)
+) AS cost"""  # noqa: S608
 _VARIANTS = ("new_variants", "variant_shift")
 _GROUP_COLUMNS = {
     "agent": "coalesce(agent, '')",
     "service": "coalesce(service, '')",
     "model": "coalesce(models[1], '')",
+    "prompt": "coalesce(array_to_string(prompts, ', '), '')",
 }
 _VERSION_KEYS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 _RUN_COLUMNS = (
@@ -125,7 +131,7 @@ class ObservationSource:
         evaluator: The evaluator whose scores are read; None for a measure of runs.
         group_by: ``agent``, ``service``, ``version``, ``model`` or ``attributes.KEY``.
         selection: Which runs are observed.
-        prices: US dollars per input and output token by model, for the measure ``cost``.
+        prices: US dollars per token by model and column of tokens, for the measure ``cost``.
     """
 
     monitor: str
@@ -133,7 +139,7 @@ class ObservationSource:
     evaluator: str | None = None
     group_by: tuple[str, ...] = ()
     selection: Selection = EVERYTHING
-    prices: Callable[[Collection[str]], Mapping[str, tuple[float, float]]] | None = field(
+    prices: Callable[[Collection[str]], Mapping[str, Mapping[str, float]]] | None = field(
         default=None, compare=False
     )
 
@@ -396,8 +402,10 @@ def prices_of(
     table = pa.table(
         {
             "model": pa.array(list(known), pa.string()),
-            "per_input": pa.array([price[0] for price in known.values()], pa.float64()),
-            "per_output": pa.array([price[1] for price in known.values()], pa.float64()),
+            **{
+                name: pa.array([rates.get(name, 0.0) for rates in known.values()], pa.float64())
+                for name in TOKEN_COLUMNS
+            },
         }
     )
     with registered(connection, "prices", table):

@@ -17,6 +17,7 @@ from ..selection import Selection
 from .memory import fetch, with_memory
 from .query import condition_of, registered
 from .trajectories import ReadPages
+from .usage_sums import TOKEN_COLUMNS
 
 __all__ = ["Outlines"]
 
@@ -49,7 +50,7 @@ _FACTS: dict[Fact, str] = {
     "overlapping": "overlapping",
     "sound_results": f"{_SOUND} AS sound_results",
     "times": "start_ns, end_ns",
-    "usage": "input_tokens, output_tokens, cached_tokens, model_calls",
+    "usage": f"{', '.join(TOKEN_COLUMNS)}, model_calls",
 }
 _RUN = (
     "{place: place, trajectory_id: trajectory_id, rev: rev, trace_id: trace_id, span_id: span_id}"

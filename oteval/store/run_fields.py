@@ -347,6 +347,14 @@ _FIELDS: Mapping[str, _Field] = {
         "to_json(gap_codes)::VARCHAR",
         lambda text: {"gaps": tuple(Gap(code, "") for code in restore(text))},
     ),
+    "finish_reason": _Field(
+        "to_json(coalesce(finish_reasons, []))::VARCHAR",
+        lambda text: {"finish_reasons": tuple(restore(text))},
+    ),
+    "prompt": _Field(
+        "to_json(coalesce(prompts, []))::VARCHAR",
+        lambda text: {"prompts": tuple(restore(text))},
+    ),
     "tool": _CALLS,
     "calls": _CALLS,
     "errors": _Field(

@@ -15,11 +15,13 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..model import Usage
 from ..selection import Selection
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range
 from .scores import Outcome, outcome_condition
+from .usage_sums import TOKEN_COLUMNS, usage_of
 
 __all__ = ["ConversationRuns", "ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 
@@ -40,9 +42,10 @@ _ASKED = " ".join(
         f"TRY(json_extract_string({_READABLE}, {_PLACE})))",
     ]
 )
+_TOKENS = ", ".join(TOKEN_COLUMNS)
 _ROWS = f"""
     SELECT trajectory_id, start_ns, end_ns, rev, trace_id, agent, service, conversation_id, turn,
-        parent_id, models, input_tokens, output_tokens, cached_tokens, model_calls, gap_codes,
+        parent_id, models, {_TOKENS}, model_calls, gap_codes,
         len(call_names) AS calls, len(list_filter(call_errors, lambda e: e)) AS failures,
         CASE WHEN list_contains(roles, 'user') THEN left({_ASKED}, {_QUESTION}) END AS question
     FROM trajectories SEMI JOIN wanted USING (seq) WHERE seq BETWEEN {{first}} AND {{last}}
@@ -120,10 +123,7 @@ class ListedRun:
         turn: Its number in the conversation, from 1.
         parent_id: The run that called it, or "".
         models: The models that answered.
-        input_tokens: Input tokens, cached ones included.
-        output_tokens: Output tokens.
-        cached_tokens: Input tokens that came from a cache.
-        model_calls: The number of model calls.
+        usage: Its tokens and model calls.
         gap_codes: The codes of its gaps.
         calls: The number of tool calls.
         failures: The number of tool calls that failed.
@@ -140,10 +140,7 @@ class ListedRun:
     turn: int
     parent_id: str
     models: tuple[str, ...]
-    input_tokens: int
-    output_tokens: int
-    cached_tokens: int
-    model_calls: int
+    usage: Usage
     gap_codes: tuple[str, ...]
     calls: int
     failures: int
@@ -413,7 +410,7 @@ class RunList:
             values: dict[str, Any] = {name: row[name] or "" for name in _TEXTS}
             values |= {name: tuple(row[name] or ()) for name in ("models", "gap_codes")}
             values |= {name: row[name] or 0 for name in _NUMBERS}
-            found[key] = ListedRun(key, **values)
+            found[key] = ListedRun(key, usage=usage_of(row), **values)
         return [found[key] for key in keys if key in found]
 
 
@@ -429,7 +426,4 @@ def _extent(keys: Sequence[RunKey]) -> Range:
 
 
 _TEXTS = ("trace_id", "agent", "service", "conversation_id", "parent_id", "question")
-_NUMBERS = (
-    *("end_ns", "rev", "turn", "input_tokens", "output_tokens", "cached_tokens"),
-    *("model_calls", "calls", "failures"),
-)
+_NUMBERS = (*("end_ns", "rev", "turn", "calls", "failures"),)

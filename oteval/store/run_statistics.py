@@ -24,6 +24,7 @@ from .run_fields import RunColumn, RunFields, RunFunction, selected
 from .run_groups import RunGroups
 from .scores import REPORTED_COST, score_of
 from .trajectories import Trajectories
+from .usage_sums import TOKEN_SUMS
 
 __all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
 
@@ -73,12 +74,10 @@ _SHAPES = """
     FROM runs WHERE len(call_names) > 0 GROUP BY ALL
     ORDER BY min(start_ns), min(trajectory_id)
 """
-_USAGES = """
-    SELECT models[1] AS model, count(*) AS runs, sum(cached_tokens)::HUGEINT AS cached,
-        sum(greatest(input_tokens::HUGEINT - cached_tokens, 0))::HUGEINT AS uncached,
-        sum(output_tokens)::HUGEINT AS output
+_USAGES = f"""
+    SELECT models[1] AS model, count(*) AS runs, {TOKEN_SUMS}
     FROM runs WHERE len(models) = 1 AND model_calls <> 0 GROUP BY ALL
-"""
+"""  # noqa: S608
 _KEY = "hash(trajectory_id, evaluator)"
 # Only scores that share the hash of their key with others are sorted: few, unless runs were scored
 # again.
@@ -294,7 +293,7 @@ class SelectedRuns:
     def usages(self) -> list[dict[str, Any]]:
         """Return the sums of tokens by ``model``, over runs of a single model.
 
-        They are ``runs``, ``uncached`` and ``cached`` input tokens, and ``output`` tokens.
+        They are ``runs`` and the columns that `usage_sums.usage_of` reads.
         """
         return self._rows(_USAGES)
 

@@ -31,6 +31,12 @@ __all__ = [
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
 _TEXTS = pa.list_(pa.string())
+# Columns that older rows lack. They count for the fingerprint only where they say something, so
+# that a run that was stored before stays the same revision.
+_NEWER_COUNTS = (
+    *("cache_write_tokens", "reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
+)
+_NEWER_LISTS = ("finish_reasons", "prompts")
 TRAJECTORY_SCHEMA = pa.schema(
     [
         ("trajectory_id", _TEXT),
@@ -54,6 +60,8 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("output_tokens", _BIG),
         ("cached_tokens", _BIG),
         ("model_calls", _INT),
+        *[(name, _BIG) for name in _NEWER_COUNTS],
+        *[(name, _TEXTS) for name in _NEWER_LISTS],
         *[(name, _TEXT) for name in ("messages", "steps", "tools", "gaps")],
         ("gap_codes", _TEXTS),
         *[(name, _TEXT) for name in ("rewrites", "attributes", "chain", "follows", "fingerprint")],
@@ -150,6 +158,8 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "models": list(trajectory.models),
         "dialects": list(trajectory.dialects),
         **{f.name: _int64(getattr(trajectory.usage, f.name)) for f in fields(Usage)},
+        "finish_reasons": list(trajectory.finish_reasons),
+        "prompts": list(trajectory.prompts),
         "messages": dumps_exact([message_fields(message) for message in trajectory.tail]),
         "steps": dumps(trajectory.steps),
         "tools": dumps(trajectory.tools),
@@ -175,7 +185,8 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
     """Return a hash of a trajectory's content."""
-    content = dumps({name: row[name] for name in _FINGERPRINT_COLUMNS})
+    newer = (name for name in (*_NEWER_COUNTS, *_NEWER_LISTS) if row[name])
+    content = dumps({name: row[name] for name in (*_FINGERPRINT_COLUMNS, *newer)})
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
 
@@ -207,7 +218,9 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         tools=tuple(_items(row["tools"])),
         models=tuple(row["models"]),
         dialects=tuple(row["dialects"]),
-        usage=Usage(**{f.name: row[f.name] for f in fields(Usage)}),
+        usage=Usage(**{f.name: row[f.name] or 0 for f in fields(Usage)}),
+        finish_reasons=tuple(row["finish_reasons"] or ()),
+        prompts=tuple(row["prompts"] or ()),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
         gaps=tuple(Gap(**gap) for gap in _items(row["gaps"])),

@@ -22,6 +22,7 @@ from ..selection import EVERYTHING, Selection
 from .memory import with_memory
 from .query import condition_of, first_row, is_exact, new_cursor, registered
 from .trajectories import Trajectories
+from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS
 
 __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
 
@@ -37,14 +38,16 @@ TOOL_SEQUENCE = (
 )
 """The tools of a row of ``trajectories``, in the order of its variant."""
 
-_CHOSEN = """
+_FURTHER_TOKENS = ", ".join(TOKEN_COLUMNS[2:])
+_CHOSEN = f"""
     chosen AS MATERIALIZED (
         SELECT trajectory_id, strict_names AS shape, start_ns, end_ns, input_tokens, output_tokens,
-            cached_tokens, coalesce(list_contains(call_errors, TRUE), FALSE) AS failed,
+            {_FURTHER_TOKENS},
+            coalesce(list_contains(call_errors, TRUE), FALSE) AS failed,
             CASE WHEN len(models) = 1 AND model_calls <> 0 THEN models[1] END AS model
-        FROM current_trajectories {semi_join} WHERE {clause} {last}
+        FROM current_trajectories {{semi_join}} WHERE {{clause}} {{last}}
     )
-"""
+"""  # noqa: S608
 _EXTENT = f"WITH {_CHOSEN} SELECT min(start_ns), max(start_ns) FROM chosen WHERE start_ns > 0"  # noqa: S608
 _RUNS = f"""WITH {_CHOSEN}
     SELECT start_ns // {{length}}, count(*) FROM chosen WHERE start_ns > 0 GROUP BY ALL
@@ -89,16 +92,14 @@ _VARIANTS = f"""WITH {_CHOSEN},
         FROM newest GROUP BY variant
     ),
     usages AS (
-        SELECT variant, model, count(*) AS runs, sum(cached_tokens) AS cached,
-            sum(greatest(input_tokens::HUGEINT - cached_tokens, 0)) AS uncached,
-            sum(output_tokens) AS output
+        SELECT variant, model, count(*) AS runs, {TOKEN_SUMS}
         FROM members WHERE model IS NOT NULL GROUP BY variant, model
     ),
     models AS (
         SELECT variant, list(
             struct_pack(
-                model := model, runs := runs, uncached := uncached, cached := cached,
-                output := output
+                model := model, runs := runs,
+                {", ".join(f"{name} := {name}" for name in TOKEN_COLUMNS)}
             ) ORDER BY model
         ) AS models
         FROM usages GROUP BY variant

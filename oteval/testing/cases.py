@@ -47,6 +47,11 @@ class Case:
     feedback: list[dict[str, Any]] = field(default_factory=list)
     is_open: bool = True
 
+    def restart(self) -> None:
+        """Clear the log: the test is run again, and only its last attempt counts."""
+        self.inputs = self.outputs = self.reference_outputs = None
+        self.feedback = []
+
 
 _CASE: ContextVar[Case | None] = ContextVar("oteval_case", default=None)
 # The marked tests that run in this process. Threads may not inherit the context variable.

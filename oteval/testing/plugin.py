@@ -39,7 +39,7 @@ _REPLAY_MARK = (
     "while the test runs; options as for oteval.replay"
 )
 CASE: pytest.StashKey[Case] = pytest.StashKey()
-CAPTURE: pytest.StashKey[Capture] = pytest.StashKey()
+CAPTURE: pytest.StashKey[Capture | None] = pytest.StashKey()
 REPETITION = "_oteval_repetition"
 
 
@@ -130,6 +130,15 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
             yield
     finally:
         stop()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Begin the log of a marked test anew: plugins run a failed test again within one protocol."""
+    case = item.stash.get(CASE, None)
+    if case is not None:
+        case.restart()
+        item.stash[CAPTURE] = None
 
 
 @pytest.hookimpl(wrapper=True)

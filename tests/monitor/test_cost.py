@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.evaluators.judge.costs import make_prices
 from oteval.model import Usage
 from oteval.monitor.check import check
+from oteval.prices import make_prices
 from oteval.store import Store
 
 from .histories import History, config

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from oteval.evaluators.judge.costs import make_prices
 from oteval.jsontext import escaped
 from oteval.model import Message, Score, Trajectory, Usage
 from oteval.pipeline import refresh, variants
+from oteval.prices import make_prices
 from oteval.selection import EVERYTHING, Selection, parse_asked, parse_condition
 from oteval.store import Store
 
@@ -103,11 +103,7 @@ def _row(
     took = sorted((member.end_ns - member.start_ns) / 1e9 for member in members)
     prices = make_prices(None)
     single = [m for m in members if len(m.models) == 1 and m.usage.model_calls]
-    costs = [
-        price.cost(m.usage.input_tokens, m.usage.output_tokens, m.usage.cached_tokens)
-        for m in single
-        if (price := prices.of(*m.models))
-    ]
+    costs = [price.cost(m.usage) for m in single if (price := prices.of(*m.models))]
     return {
         "tools": "\n".join(tools),
         "count": len(members),

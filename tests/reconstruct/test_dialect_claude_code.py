@@ -113,7 +113,7 @@ def test_tokens_of_the_cache_are_part_of_the_input():
 
     found = only(*spans, logs=logs)
 
-    assert found.usage == Usage(15, 5, 10, 2)
+    assert found.usage == Usage(15, 5, 10, 2, cache_write_tokens=2)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -53,7 +53,7 @@ def test_streams_reach_the_agent_and_the_new_recording() -> None:
     assert heard == ["Good evening."]
     assert call.answer is not None
     assert call.answer.content == "Good evening."
-    assert (call.input_tokens, call.output_tokens) == (50, 5)
+    assert (call.usage.input_tokens, call.usage.output_tokens) == (50, 5)
     assert requests[0]["model"] == "new"
 
 

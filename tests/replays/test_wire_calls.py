@@ -94,7 +94,11 @@ def test_whole_exchanges_are_wire_fidelity() -> None:
     assert (one.request.api, one.request.model, one.model) == ("chat_completions", "m", "m-1")
     assert one.request.messages[0].content == "Question 10"
     assert (one.answer.content, two.answer.content) == ("one", "two")
-    assert (one.input_tokens, one.response_id, one.finish_reason) == (3, "chatcmpl-10", "stop")
+    assert (one.usage.input_tokens, one.response_id, one.finish_reason) == (
+        3,
+        "chatcmpl-10",
+        "stop",
+    )
     assert recording.exchanges == (replace(other, is_in_agent=True),)
 
 

@@ -28,6 +28,8 @@ RUNS = [
         turn=number % 4,
         gaps=(gap(),) if number % 2 else (),
         usage=Usage(number, 0, 0, 1),
+        finish_reasons=("stop", "length")[: number % 3],
+        prompts=("p@1", "q")[: number % 3],
         attributes={"env": "prod" if number % 2 else "dev", "n": number, "flag": number > 8},
     )
     for number, (agent, service, models, tools) in enumerate(
@@ -39,7 +41,8 @@ CONDITIONS = [
     *("errors>0", "turn>=2", "turn<2", "gap=content_not_captured", "gap!=redacted", "dialect~gen"),
     *("input_tokens<=5", "output_tokens=0", "seconds<1", "parent=", "conversation=c1"),
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
-    *("asked=q", "asked~q"),
+    *("asked=q", "asked~q", "finish_reason=length", "finish_reason!=stop", "prompt=p"),
+    *("prompt!=q", "prompt~@1"),
 ]
 
 some = st.lists

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import subprocess
@@ -436,3 +437,58 @@ def test_a_run_in_a_process_that_has_oteval_already_warns_of_nothing(project: Pr
 
     assert done.returncode == 0, done.stdout + done.stderr
     assert "oteval-0" in done.stdout
+
+
+# Runs a failed test again, as pytest-rerunfailures and flaky do: within one protocol.
+RERUNS = """
+from _pytest.runner import runtestprotocol
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "reruns(count): run the test again when it fails")
+
+def pytest_runtest_protocol(item, nextitem):
+    mark = item.get_closest_marker("reruns")
+    if mark is None:
+        return None
+    for left in range(mark.args[0], -1, -1):
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        reports = runtestprotocol(item, nextitem=nextitem, log=False)
+        is_again = left > 0 and any(report.failed for report in reports)
+        for report in reports:
+            if is_again and report.failed:
+                report.outcome = "rerun"
+            item.ihook.pytest_runtest_logreport(report=report)
+        if not is_again:
+            return True
+        item._initrequest()
+"""
+FLAKY = """
+import pytest
+from oteval import create_loop_evaluator, testing
+attempts = []
+
+@pytest.mark.oteval
+@pytest.mark.reruns(3)
+def test_flaky():
+    attempts.append(1)
+    testing.log_inputs({"attempt": len(attempts)})
+    testing.log_feedback(key="k", score=len(attempts) >= 3)
+    create_loop_evaluator()(outputs=[{"role": "user", "content": "q"}])
+    if len(attempts) == 1:
+        testing.log_feedback(key="only-at-first", score=0.0)
+    assert len(attempts) >= 3
+"""
+
+
+def test_of_a_test_that_is_run_again_only_the_last_attempt_counts(project: Project):
+    """Its feedback, its inputs and its outcome are those of the attempt that passed."""
+    project.write(conftest=RERUNS, test_it=FLAKY)
+
+    printed = project.run("--oteval-save-baseline=base")
+
+    assert project.status == 0, printed
+    baseline = json.loads((project.path / "oteval-baselines" / "base.json").read_text())
+    (figures,) = baseline["tests"].values()
+    scores = {key: figure["scores"] for key, figure in figures.items()}
+    assert scores.pop("loops") in ([1.0], [])
+    assert scores == {"test": [1.0], "k": [1.0]}

@@ -13,17 +13,14 @@ A run fails if the trace shows more than a limit. It passes only if the trace sh
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from importlib import resources
 from typing import Annotated, Any, ClassVar
 
 from ...errors import ConfigError
 from ...model import Fact, OutlineRequest, Reference, Trajectory, Usage
-from .. import judge
+from ...prices import Price, Prices, list_version, make_prices
 from ..factories import with_options_of
-from ..judge.costs import Price, Prices, make_prices
 from ..options import (
     PYTHON_ONLY,
     InConfig,
@@ -49,9 +46,9 @@ class Budget(Check):
         max_output_tokens: How many tokens the models may write.
         max_total_tokens: How many tokens the models may read and write.
         max_cost: How much the tokens may cost, in US dollars.
-        prices: Prices by model, in US dollars per million tokens, before those of the bundled
-            table: ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``.
-            ``cached_input`` may be left out.
+        prices: Prices by model, in US dollars per million tokens, before those of the package
+            genai-prices: ``{"my-model": {"input": 0.25, "output": 2.0, "cached_input": 0.025}}``.
+            ``cached_input``, ``cache_write``, ``input_audio`` and ``output_audio`` may be left out.
     """
 
     type: ClassVar[str] = "budget"
@@ -74,14 +71,16 @@ class Budget(Check):
         self.price_table()  # reads the prices
 
     def price_table(self) -> Prices:
-        """Return the prices that hold: the evaluator's own before those of the bundled table."""
+        """Return the prices that hold: the evaluator's own before those of genai-prices."""
         return make_prices(self.prices)
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
         """Return the columns of the figures that are limited."""
         limits = self.limits().keys()
         facts: set[Fact] = {"usage"} if limits - {"steps", "tool_calls"} else set()
-        return OutlineRequest(frozenset(facts | ({"models"} if "cost" in limits else set())))
+        return OutlineRequest(
+            frozenset(facts | ({"models", "times"} if "cost" in limits else set()))
+        )
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the usage with the limits."""
@@ -130,7 +129,7 @@ class Budget(Check):
         if self.max_cost is not None:
             own = self.price_table().own
             described["prices"] = {name: asdict(price) for name, price in own.items()}
-            described["table"] = _table_version()
+            described["table"] = list_version()
         return described
 
 
@@ -155,11 +154,6 @@ class Cost(Budget):
 
 def _is_limit(option: str) -> bool:
     return option.startswith("max_")
-
-
-def _table_version() -> str:
-    data = resources.files(judge).joinpath("prices.json").read_bytes()
-    return hashlib.blake2b(data, digest_size=6).hexdigest()
 
 
 def _shown(value: float) -> str:
@@ -210,19 +204,19 @@ def _cost(budget: Budget, context: EvaluationContext) -> tuple[float, float]:
     prices = budget.price_table()
     least = most = 0.0
     for run in _runs(context):
-        usage = _usage(run)
+        _usage(run)
         if not run.models:
             raise NotEvaluated(f"the trace of run {run.id} does not name the model that answered")
-        costs = [_paid(prices, model, usage) for model in run.models]
+        costs = [_paid(prices, model, run) for model in run.models]
         least, most = least + min(costs), most + max(costs)
     return least, most
 
 
-def _paid(prices: Prices, model: str, usage: Usage) -> float:
-    price = prices.of(model)
+def _paid(prices: Prices, model: str, run: Trajectory) -> float:
+    price = prices.of(model, at_ns=run.start_ns)
     if price is None:
         raise NotEvaluated(f"the model {model!r} has no price; give it in prices")
-    return price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+    return price.cost(run.usage)
 
 
 _MEASURES: dict[str, _Measure] = {

@@ -22,6 +22,7 @@ from ..messages import to_messages
 from ..options import NonNegativeFloat
 from ..values import show_pair
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
+from .finish_reason import cut_reason
 
 __all__ = [
     "FinalAnswer",
@@ -68,7 +69,7 @@ def last_number(text: str) -> Decimal | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Check):
-    """Fails where the final answer is not the expected one.
+    """Fails where the final answer is not the expected one, or was cut off or filtered.
 
     Attributes:
         mode: How the answers are compared: ``exact``; ``normalised``, where case, white space and
@@ -110,22 +111,27 @@ class FinalAnswer(Check):
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the answers."""
         wanted = self._wanted(context.reference_outputs)
-        answer = _answer(context.messages)
+        answer, cut = _answer(context.messages), cut_reason(context)
         figures: dict[str, Any]
         if answer is None:
             lost = context.content_gap()
             if lost is not None:
                 raise NotEvaluated(f"{lost.code}: {lost.detail}")
-            return self.result(
-                ["the run ends without an answer"], {"answer": None, "expected": wanted}
-            )
+            problems = ["the run ends without an answer", *([cut] if cut else [])]
+            return self.result(problems, {"answer": None, "expected": wanted})
         figures = {"answer": answer[:1000], "expected": wanted[:1000]}
         problem = self._numbers(answer, wanted, figures) if self.mode == "numeric" else None
         if self.mode != "numeric" and self._form(answer) != self._form(wanted):
             shown = show_pair(answer, wanted)
             problem = f"the answer is {shown[0]}, wanted was {shown[1]}"
-        if problem is not None and (lost := context.gap("content_shortened", "content_truncated")):
+        if problem is None and cut:
+            problem = cut
+        elif problem is not None and (
+            lost := context.gap("content_shortened", "content_truncated")
+        ):
             raise NotEvaluated(f"{lost.code}: {lost.detail}")
+        elif problem is not None and cut:
+            problem = f"{cut}; {problem}"
         return self.result([] if problem is None else [problem], figures)
 
     def _form(self, text: str) -> str:

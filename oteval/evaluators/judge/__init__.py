@@ -11,8 +11,9 @@ request.
 
 from __future__ import annotations
 
+from ...prices import Price, Prices
 from .cache import AnswerCache, JudgeCall, MemoryCache
-from .costs import CostBudget, Price, Prices
+from .costs import CostBudget
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator
 from .factory import (
     create_async_llm_as_judge,

@@ -12,12 +12,14 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import BudgetSpent, JudgeError
+from ...model import Usage
+from ...prices import Prices
 from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from ..evaluator import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key
-from .costs import CostBudget, Prices, TokenEstimator
+from .costs import CostBudget, TokenEstimator
 from .output_modes import (
     AnswerUsage,
     CompletionRequest,
@@ -221,7 +223,9 @@ class JudgeClient:
         price = self.limits.prices.of(self.backend.model)
         if price is None:
             return 0.0
-        return price.cost(self._estimator.prompt_tokens(request), self._estimator.answer_tokens())
+        return price.cost(
+            Usage(self._estimator.prompt_tokens(request), self._estimator.answer_tokens())
+        )
 
     def _cost(self, request: CompletionRequest, reply: ModelReply, usage: AnswerUsage) -> float:
         """Return the cost of a reply and add it to `usage`."""
@@ -231,7 +235,14 @@ class JudgeClient:
         input_tokens, output_tokens = self._estimator.learn(request, reply)
         if price is None:
             return 0.0
-        cost = price.cost(input_tokens, output_tokens, reply.cached_tokens)
+        cost = price.cost(
+            Usage(
+                input_tokens,
+                output_tokens,
+                reply.cached_tokens,
+                cache_write_tokens=reply.cache_write_tokens,
+            )
+        )
         usage.cost = (usage.cost or 0.0) + cost
         usage.is_estimate |= reply.input_tokens is None or reply.output_tokens is None
         return cost

@@ -11,18 +11,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ...errors import JudgeError
+from ...model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .output_modes import (
     COMPLETE_FINISH_REASONS,
     CompletionRequest,
     ModelReply,
-    normalize_finish_reason,
 )
 
 __all__ = [
     "AnswerCall",
     "AnswerText",
     "StreamedCompletion",
-    "TokenCounts",
     "attribute",
     "finish_reason",
     "make_reply",
@@ -67,15 +66,6 @@ class AnswerText:
     problem: str = ""
 
 
-@dataclass(frozen=True)
-class TokenCounts:
-    """Token counts as a server reports them; None if it does not."""
-
-    input: int | None = None
-    output: int | None = None
-    cached: int = 0
-
-
 def attribute(value: Any, name: str) -> Any:
     """Return a field of an object or a dict, or None."""
     return value.get(name) if isinstance(value, Mapping) else getattr(value, name, None)
@@ -108,13 +98,8 @@ def token_count(value: Any) -> int | None:
     return int(value) if is_count and value < 1 << 53 else None
 
 
-def _read_usage(usage: Any) -> TokenCounts:
-    """Read OpenAI's ``usage``; 0 prompt tokens means that the server does not count them."""
-    prompt = token_count(attribute(usage, "prompt_tokens"))
-    details = attribute(usage, "prompt_tokens_details")
-    cached = token_count(attribute(details, "cached_tokens")) or 0
-    completion = token_count(attribute(usage, "completion_tokens"))
-    return TokenCounts(prompt, completion, min(cached, prompt or 0))
+def _plain(usage: Any) -> Any:
+    return usage.model_dump() if hasattr(usage, "model_dump") else usage
 
 
 def finish_reason(*sources: Any) -> str:
@@ -135,7 +120,7 @@ def make_reply(
     refusal: str = "",
     finish_reason: str = "",
     model: str = "",
-    counts: TokenCounts | None = None,
+    counts: TokenCounts = NO_TOKENS,
     choices: int = 1,
 ) -> ModelReply:
     """Return the reply made of the parts of a message.
@@ -158,16 +143,17 @@ def make_reply(
         value = dict(arguments) if isinstance(arguments, Mapping) else None
     if choices > 1:
         problem = f"the reply has {choices} answers; expected one"
-    counts = counts or TokenCounts()
     return ModelReply(
         text,
         value=value,
         refusal=refusal or content.refusal,
         finish_reason=finish_reason,
         model=model,
-        input_tokens=counts.input,
-        output_tokens=counts.output,
-        cached_tokens=counts.cached,
+        # Servers that do not count tokens report 0 of them.
+        input_tokens=counts.input or None,
+        output_tokens=counts.output or None,
+        cached_tokens=counts.cached or 0,
+        cache_write_tokens=counts.cache_write or 0,
         problem=problem,
     )
 
@@ -202,7 +188,7 @@ def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
         refusal=str(attribute(message, "refusal") or ""),
         finish_reason=finish_reason(choices[0], response, message),
         model=str(attribute(response, "model") or ""),
-        counts=_read_usage(attribute(response, "usage")),
+        counts=read_tokens(_plain(attribute(response, "usage"))),
         choices=len(choices),
     )
 
@@ -255,7 +241,7 @@ class StreamedCompletion:
         incomplete = (
             reason
             for reason in reasons
-            if normalize_finish_reason(reason) not in COMPLETE_FINISH_REASONS
+            if normal_finish_reason(reason) not in COMPLETE_FINISH_REASONS
         )
         return next(incomplete, reasons[-1] if reasons else "end of the stream")
 
@@ -269,6 +255,6 @@ class StreamedCompletion:
             refusal="".join(self._refusal),
             finish_reason=self._finish_reason(),
             model=self._model,
-            counts=_read_usage(self._usage),
+            counts=read_tokens(_plain(self._usage)),
             choices=len(self._choices),
         )

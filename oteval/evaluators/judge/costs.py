@@ -1,156 +1,28 @@
-"""The cost of language model calls: prices, estimates of tokens, and a budget that holds.
+"""The cost of language model calls: estimates of tokens, and a budget that holds.
 
 A budget must know the cost of a request before sending it, and some servers never report token
-counts. `TokenEstimator` fills both gaps, and errs towards more tokens. A model without a known
-price has cost None, never 0.
+counts. `TokenEstimator` fills both gaps, and errs towards more tokens.
 """
 
 from __future__ import annotations
 
-import json
 import math
-import re
 import string
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from functools import cache
-from importlib import resources
-from typing import Any, ClassVar
+from typing import Any
 
-from ...errors import BudgetSpent, ConfigError
+from ...errors import BudgetSpent
 from ...jsontext import dumps
 from .output_modes import CompletionRequest, ModelReply
 
 __all__ = [
     "DEFAULT_ANSWER_TOKENS",
     "CostBudget",
-    "Price",
-    "Prices",
     "TokenEstimator",
     "estimate_tokens",
-    "make_prices",
-    "require_price",
 ]
-
-# "gpt-4o-2024-08-06" and "gpt-4o-latest" have the price of "gpt-4o".
-_DATE_SUFFIX = re.compile(r"-(?:\d{4}-\d{2}-\d{2}|\d{8}|latest)$")
-_MILLION = 1e6
-
-
-@dataclass(frozen=True)
-class Price:
-    """The price of a model, in US dollars per million tokens.
-
-    Attributes:
-        input: The price of input tokens.
-        output: The price of output tokens.
-        cached_input: The price of input tokens read from the provider's cache; None means `input`.
-    """
-
-    # A price in oteval.yaml has no other keys.
-    __pydantic_config__: ClassVar[Mapping[str, Any]] = {"extra": "forbid"}
-
-    input: float
-    output: float
-    cached_input: float | None = None
-
-    def __post_init__(self) -> None:
-        """Reject prices that are negative, infinite or NaN.
-
-        Raises:
-            ValueError: One of them is.
-        """
-        for figure in (self.input, self.output, self.cached_input):
-            if figure is not None and not 0 <= figure < math.inf:
-                raise ValueError(f"invalid price {figure}")
-
-    def cost(self, input_tokens: int, output_tokens: int, cached_tokens: int = 0) -> float:
-        """Return the cost in US dollars; `cached_tokens` are part of `input_tokens`."""
-        cached = self.input if self.cached_input is None else self.cached_input
-        uncached_tokens = max(input_tokens - cached_tokens, 0)
-        total = uncached_tokens * self.input + cached_tokens * cached + output_tokens * self.output
-        return total / _MILLION
-
-
-@dataclass(frozen=True)
-class Prices:
-    """A price list: the user's prices first, then the bundled table.
-
-    Attributes:
-        own: The user's prices by model name.
-    """
-
-    own: Mapping[str, Price] = field(default_factory=dict)
-
-    def of(self, *models: str) -> Price | None:
-        """Return the price of the first model name that has one, or None.
-
-        A name also matches without its provider prefix ("openai/") and its date suffix.
-        """
-        names = dict.fromkeys(
-            name for model in models for name in (model, model.rpartition("/")[2])
-        )
-        for table in (self.own, _bundled_prices()):
-            if table:
-                for name in names:
-                    found = table.get(name) or table.get(_DATE_SUFFIX.sub("", name))
-                    if found is not None:
-                        return found
-        return None
-
-
-@cache
-def _bundled_prices() -> Mapping[str, Price]:
-    text = resources.files(__package__ or "").joinpath("prices.json").read_text("utf-8")
-    return {name: Price(**price) for name, price in json.loads(text)["models"].items()}
-
-
-def make_prices(given: Mapping[str, Any] | None) -> Prices:
-    """Return a price list with prices that a user gives.
-
-    Args:
-        given: For each model ``{"input": 0.25, "output": 2.0}``, optionally with
-            ``cached_input``, or ``(input, output)``, in US dollars per million tokens.
-
-    Raises:
-        ConfigError: A price has another form.
-    """
-    return Prices({name: _make_price(name, price) for name, price in (given or {}).items()})
-
-
-def _make_price(name: str, given: Any) -> Price:
-    try:
-        if isinstance(given, Price):
-            return given
-        if isinstance(given, Mapping):
-            return Price(**{key: float(value) for key, value in given.items()})
-        if isinstance(given, Sequence) and len(given) == 2:
-            return Price(float(given[0]), float(given[1]))
-    except (TypeError, ValueError):
-        pass
-    raise ConfigError(
-        f"prices[{name!r}] is {given!r}; expected {{'input': ..., 'output': ...}} in US dollars "
-        "per million tokens"
-    )
-
-
-def require_price(model: str, prices: Prices, setting: str) -> None:
-    """Check that the price of a model is known, as a limit on its cost requires.
-
-    Args:
-        model: The model's name.
-        prices: The price list.
-        setting: The name of the setting that limits the cost, for the message.
-
-    Raises:
-        ConfigError: The price is unknown.
-    """
-    if prices.of(model) is None:
-        raise ConfigError(
-            f"{setting} needs the price of {model!r}: give prices={{{model!r}: {{'input': ..., "
-            "'output': ...}} in US dollars per million tokens"
-        )
 
 
 @dataclass

@@ -13,13 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import JudgeError
+from ...model import read_tokens
 from ...runner import call
 from ...sync import IoCall
 from .backends import one_line, timeout_error
 from .completions import (
     AnswerCall,
     AnswerText,
-    TokenCounts,
     attribute,
     finish_reason,
     make_reply,
@@ -27,13 +27,10 @@ from .completions import (
     token_count,
 )
 from .output_modes import CompletionRequest, ModelReply, OutputMode, OutputModeRefused
+from .server_errors import ServerError
 
 __all__ = ["LangChainBackend", "is_runnable"]
 
-# Statuses with which servers answer requests in an output mode that they do not support.
-_MODE_STATUSES = (400, 422, 500, 501)
-# A busy server also answers so.
-_OUTAGE_STATUS = 500
 # Where integration packages put the finish reason.
 _FINISH_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
 
@@ -143,8 +140,11 @@ class LangChainBackend:
         if isinstance(error, TimeoutError):
             return timeout_error(error, self.timeout)
         status = getattr(error, "status_code", None)
-        if isinstance(error, (NotImplementedError, AttributeError)) or status in _MODE_STATUSES:
-            return OutputModeRefused(text, is_outage=status == _OUTAGE_STATUS)
+        if isinstance(error, (NotImplementedError, AttributeError)):
+            return OutputModeRefused(text)
+        if isinstance(status, int):
+            body = getattr(error, "body", None) or text
+            return ServerError.of(body, status).explained(type(error).__name__)
         # Integration packages raise these for unsupported options and unparsable answers.
         if isinstance(error, (ValueError, TypeError)) and status is None:
             return OutputModeRefused(text)
@@ -222,14 +222,8 @@ def _read_message(message: Any, parsed: Any, request: CompletionRequest) -> Mode
         refusal=str(extra.get("refusal") or ""),
         finish_reason=finish_reason(metadata) or str(finish),
         model=str(metadata.get("model_name") or metadata.get("model") or ""),
-        counts=_read_usage_metadata(getattr(message, "usage_metadata", None) or {}),
+        counts=read_tokens(getattr(message, "usage_metadata", None)),
     )
-
-
-def _read_usage_metadata(usage: Mapping[str, Any]) -> TokenCounts:
-    tokens = token_count(usage.get("input_tokens"))
-    cached = token_count((usage.get("input_token_details") or {}).get("cache_read")) or 0
-    return TokenCounts(tokens, token_count(usage.get("output_tokens")), min(cached, tokens or 0))
 
 
 def _tool_calls(message: Any) -> list[AnswerCall]:

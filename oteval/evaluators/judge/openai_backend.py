@@ -26,18 +26,14 @@ from .output_modes import (
     CompletionRequest,
     ModelReply,
     OutputMode,
-    OutputModeRefused,
 )
+from .server_errors import ServerError, ServerErrorInAnswer, error_in_answer
 
 __all__ = ["DEFAULT_TIMEOUT", "ModelServer", "OpenAIBackend", "is_openai_client"]
 
 DEFAULT_TIMEOUT = 60.0
-# Statuses with which servers answer requests in an output mode that they do not support.
-_MODE_STATUSES = (400, 422, 500, 501)
-# A busy server also answers so.
-_OUTAGE_STATUS = 500
-# Error codes that mean the same in every output mode.
-_FINAL_CODES = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
+# The first wait before a request is repeated, which doubles, and the longest (seconds).
+_FIRST_DELAY, _LONGEST_DELAY = 0.5, 8.0
 
 _loop = BackgroundLoop("oteval judge requests")
 
@@ -188,29 +184,47 @@ class OpenAIBackend:
             raise self._timeout_error() from None
 
     async def _complete(self, client: Any, request: CompletionRequest) -> ModelReply:
-        """Send a request and read the response; awaits nothing if the client is blocking."""
-        is_async = _is_async(client)
-        try:
-            response = client.chat.completions.create(**self._body(request))
-            if is_async:
-                response = await response
-            if hasattr(response, "choices"):
-                return read_completion(response, request)
-            if _is_json(response):
-                raw = response.response
-                return read_completion(
-                    _parse(await raw.aread() if is_async else raw.read()), request
-                )
-            streamed = StreamedCompletion()
-            if is_async:
-                async for chunk in response:
-                    streamed.add(chunk)
+        """Send a request and read the response; awaits nothing if the client is blocking.
+
+        The client repeats requests by the HTTP status, and this the ones with an error inside of
+        the answer, as often.
+        """
+        retries = getattr(client, "max_retries", 0)
+        attempts = 1 + (retries if isinstance(retries, int) else 0)
+        for attempt in range(attempts):
+            try:
+                return await self._complete_once(client, request)
+            except Exception as error:
+                server_error = _error_of(error)
+                is_last = attempt + 1 == attempts
+                if is_last or server_error is None or not server_error.is_temporary:
+                    raise self._explain(error) from error
+            delay = min(_FIRST_DELAY * 2**attempt, _LONGEST_DELAY)
+            if _is_async(client):
+                await asyncio.sleep(delay)
             else:
-                for chunk in response:
-                    streamed.add(chunk)
-            return streamed.completion(request)
-        except Exception as error:
-            raise self._explain(error) from error
+                threading.Event().wait(delay)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def _complete_once(self, client: Any, request: CompletionRequest) -> ModelReply:
+        is_async = _is_async(client)
+        response = client.chat.completions.create(**self._body(request))
+        if is_async:
+            response = await response
+        if hasattr(response, "choices"):
+            return read_completion(_without_error(response), request)
+        if _is_json(response):
+            raw = response.response
+            body = _parse(await raw.aread() if is_async else raw.read())
+            return read_completion(_without_error(body), request)
+        streamed = StreamedCompletion()
+        if is_async:
+            async for chunk in response:
+                streamed.add(_without_error(chunk))
+        else:
+            for chunk in response:
+                streamed.add(_without_error(chunk))
+        return streamed.completion(request)
 
     async def _limit_time(self, request: Coroutine[Any, Any, ModelReply]) -> ModelReply:
         try:
@@ -277,16 +291,15 @@ class OpenAIBackend:
         """Return the `JudgeError` for a client's exception, in one line with the remedy."""
         import openai
 
+        if (server_error := _error_of(error)) is not None:
+            return server_error.explained(self._address, self.server.options)
         if isinstance(error, JudgeError):
             return error
         if isinstance(error, openai.APITimeoutError):
             return self._timeout_error()
         if isinstance(error, openai.APIStatusError):
-            text = f"{self._address} answered {error.status_code}: {_server_message(error)}"
-            code = str(getattr(error, "code", "") or "")
-            if error.status_code in _MODE_STATUSES and code not in _FINAL_CODES:
-                return OutputModeRefused(text, is_outage=error.status_code == _OUTAGE_STATUS)
-            return JudgeError(text)
+            server_error = ServerError.of(error.body or str(error), error.status_code)
+            return server_error.explained(self._address, self.server.options)
         if isinstance(error, openai.APIConnectionError):
             cause = one_line(error.__cause__ or error, 200)
             return JudgeError(f"cannot reach {self._address}: {cause}")
@@ -296,12 +309,26 @@ class OpenAIBackend:
         return JudgeError(f"{type(error).__name__}: {text}")
 
 
-def _server_message(error: Any) -> str:
-    body = error.body
-    inner = body.get("error", body) if isinstance(body, Mapping) else body
-    message = inner.get("message") if isinstance(inner, Mapping) else inner
-    text = " ".join(str(message or error).split())
-    return text if len(text) <= 300 else f"{text[:297]}..."
+def _error_of(error: Exception) -> ServerError | None:
+    """Return the error in an answer with status 200, or in a stream; None for other errors."""
+    if isinstance(error, ServerErrorInAnswer):
+        return error.error
+    import openai
+
+    # The client raises this class itself only for an error among the events of a stream.
+    return ServerError.of(error.body) if type(error) is openai.APIError and error.body else None
+
+
+def _without_error(answer: Any) -> Any:
+    """Return an answer or a chunk of one that has no error.
+
+    Raises:
+        ServerErrorInAnswer: It has one.
+    """
+    server_error = error_in_answer(answer)
+    if server_error is not None:
+        raise ServerErrorInAnswer(server_error)
+    return answer
 
 
 def _make_client(server: ModelServer, address: str | None) -> Any:

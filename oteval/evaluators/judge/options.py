@@ -7,11 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
 from ...errors import ConfigError
+from ...prices import Prices, make_prices, require_price
 from ...runner import is_async_function
 from .backends import Backend, FunctionBackend, blocking_only_error
 from .cache import AnswerCache, MemoryCache
 from .client import JudgeClient, JudgeLimits
-from .costs import CostBudget, Prices, make_prices, require_price
+from .costs import CostBudget
 from .langchain_backend import LangChainBackend, is_runnable
 from .openai_backend import ModelServer, OpenAIBackend, is_openai_client
 

@@ -18,6 +18,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...errors import JudgeError
 from ...jsontext import dumps
+from ...model import normal_finish_reason
 from .answer_schema import AnswerSchema, InvalidAnswer
 from .answer_text import parse_answer
 
@@ -32,7 +33,7 @@ __all__ = [
     "OutputModeRefused",
     "ParsedAnswer",
     "complete_with_fallback",
-    "normalize_finish_reason",
+    "is_about_format",
 ]
 
 OutputMode = Literal["json_schema", "tool", "json_object", "text", "function"]
@@ -42,20 +43,17 @@ _ABOUT_FORMAT = re.compile(
     r"response_format|json_schema|json_object|schema|tool|function|structured|strict", re.IGNORECASE
 )
 
-COMPLETE_FINISH_REASONS = frozenset(
-    {"", "stop", "tool_calls", "tool_call", "tool_use", "function_call", "end_turn", "end"}
-    | {"stop_sequence", "eos", "eos_token", "complete", "completed", "finish", "finished"}
-)
-"""Finish reasons of complete answers; some servers send none."""
-
-_REFUSAL_FINISH_REASONS = frozenset(
-    {"content_filter", "content_filtered", "refusal", "safety", "recitation", "blocklist"}
-    | {"prohibited_content", "guardrail_intervened", "spii"}
-)
+COMPLETE_FINISH_REASONS = frozenset({"", "stop", "tool_call"})
+"""Finish reasons of complete answers in the words of the conventions; some servers send none."""
 
 # After this many server errors in a mode, only every `_RETRY_EVERY`th question tries it.
 _MAX_OUTAGES = 4
 _RETRY_EVERY = 8
+
+
+def is_about_format(message: str) -> bool:
+    """Return whether a server's message is about the form of the answer."""
+    return _ABOUT_FORMAT.search(message) is not None
 
 
 class OutputModeRefused(JudgeError):
@@ -98,6 +96,7 @@ class ModelReply:
         input_tokens: None if the server does not report them.
         output_tokens: None if the server does not report them.
         cached_tokens: Input tokens that the provider read from its cache.
+        cache_write_tokens: Input tokens that the provider wrote to its cache.
         problem: Why the reply is unusable regardless of its text, or "".
     """
 
@@ -109,6 +108,7 @@ class ModelReply:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int = 0
+    cache_write_tokens: int = 0
     problem: str = ""
 
 
@@ -249,7 +249,7 @@ async def complete_with_fallback(
         try:
             answer = await _ask_in_mode(messages, schema, mode, send, usage)
         except OutputModeRefused as error:
-            if mode == known and not _ABOUT_FORMAT.search(str(error)):
+            if mode == known and not is_about_format(str(error)):
                 raise
             if error.is_outage:
                 outages.append(mode)
@@ -308,8 +308,8 @@ async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) 
     usage.mode = request.mode
     reply = await send(request)
     usage.add(reply)
-    finish_reason = normalize_finish_reason(reply.finish_reason)
-    if reply.refusal or finish_reason in _REFUSAL_FINISH_REASONS:
+    finish_reason = normal_finish_reason(reply.finish_reason)
+    if reply.refusal or finish_reason == "content_filter":
         raise JudgeError(f"the judge refused: {reply.refusal or 'stopped by a content filter'}")
     if finish_reason not in COMPLETE_FINISH_REASONS:
         raise JudgeError(
@@ -317,11 +317,6 @@ async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) 
             f"{reply.finish_reason!r}; raise max_tokens if the request sets it"
         )
     return reply
-
-
-def normalize_finish_reason(finish_reason: str) -> str:
-    """Return a finish reason in the form that `COMPLETE_FINISH_REASONS` uses."""
-    return finish_reason.lower().removeprefix("finish_reason_")
 
 
 def _parse(reply: ModelReply, schema: AnswerSchema) -> ParsedAnswer:

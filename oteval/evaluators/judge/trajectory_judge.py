@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from ...errors import ConfigError, JudgeError
 from ...jsontext import dumps
-from ...model import CONTENT_GAPS, EvaluationResult, Message
+from ...model import CONTENT_GAPS, EvaluationResult, Message, Usage
+from ...prices import Price, make_prices
 from ..evaluator import (
     EvaluationContext,
     Evaluator,
@@ -26,7 +27,7 @@ from ..options import (
     Seconds,
 )
 from .cache import JudgeCall
-from .costs import CostBudget, Price, estimate_tokens, make_prices
+from .costs import CostBudget, estimate_tokens
 from .evaluator import JudgeEvaluator
 from .factory import create_trajectory_llm_as_judge
 from .prompt import FEW_SHOT_EXAMPLES
@@ -122,7 +123,8 @@ class LlmJudge(Evaluator):
         max_concurrency: The number of runs to judge concurrently.
         max_cost: The limit on costs of a scoring, in US dollars; in a server, of a day.
         max_cost_per_day: The limit on costs since midnight UTC, in US dollars.
-        prices: Prices by model, in US dollars per million tokens. They override the bundled table.
+        prices: Prices by model, in US dollars per million tokens. They come
+            before those of the package genai-prices.
         judge: The evaluator that asks the models; `prepare` creates it.
     """
 
@@ -391,7 +393,7 @@ class LlmJudge(Evaluator):
         judge = self._prepared_judge()
         tokens = estimate_tokens(dumps([message.as_dict() for message in messages]))
         prices = (client.limits.prices.of(client.backend.model) for client in judge.clients)
-        costs = (price.cost(tokens, 0) for price in prices if price is not None)
+        costs = (price.cost(Usage(tokens)) for price in prices if price is not None)
         return sum(costs) * judge.samples
 
     def describe(self) -> dict[str, Any]:

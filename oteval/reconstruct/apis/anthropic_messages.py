@@ -13,7 +13,7 @@ from ...jsontext import dumps, dumps_exact, loads
 from ...messages.parts import is_reasoning, reasoning_text
 from ...messages.reader import from_messages
 from ...messages.source import NO_SOURCE
-from ...model import Message, Usage
+from ...model import Message, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import event
 from .model_api import (
@@ -98,21 +98,13 @@ class AnthropicMessages(ModelApi):
         return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        usage = response.get("usage") or {}
-        cached = usage.get("cache_read_input_tokens") or 0
-        written = usage.get("cache_creation_input_tokens") or 0
         said = [{"role": "assistant", "content": response.get("content") or []}]
         found = from_messages(said, NO_SOURCE)
         return ApiAnswer(
             message=joined_answer(found) if found else Message("assistant", ""),
             output=tuple(found),
             finish_reason=str(response.get("stop_reason") or ""),
-            usage=Usage(
-                (usage.get("input_tokens") or 0) + cached + written,
-                usage.get("output_tokens") or 0,
-                cached,
-                1,
-            ),
+            usage=read_tokens(response.get("usage")).usage,
             model=str(response.get("model") or ""),
             response_id=str(response.get("id") or ""),
         )
@@ -207,10 +199,10 @@ def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any
         "stop_reason": reason or "end_turn",
         "stop_sequence": None,
         "usage": {
-            "input_tokens": call.input_tokens,
+            "input_tokens": call.usage.input_tokens,
             "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": 0,
-            "output_tokens": call.output_tokens,
+            "output_tokens": call.usage.output_tokens,
         },
     }
 

@@ -15,7 +15,7 @@ from ...jsontext import dumps, dumps_exact, loads
 from ...messages.bedrock import from_blocks
 from ...messages.parts import is_reasoning, reasoning_text
 from ...messages.source import NO_SOURCE
-from ...model import Message, Usage
+from ...model import Message, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .aws_event_stream import encoded, is_aws_event_stream, read_messages
 from .model_api import (
@@ -115,21 +115,13 @@ class BedrockConverse(ModelApi):
         return {**response, "output": {"message": {"role": "assistant", "content": content}}}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        usage = response.get("usage") or {}
-        cached = usage.get("cacheReadInputTokens") or 0
-        written = usage.get("cacheWriteInputTokens") or 0
         output = (response.get("output") or {}).get("message") or {}
         answers = from_blocks("assistant", output.get("content") or [], NO_SOURCE)
         return ApiAnswer(
             message=joined_answer(answers) if answers else Message("assistant", ""),
             output=tuple(answers),
             finish_reason=str(response.get("stopReason") or ""),
-            usage=Usage(
-                (usage.get("inputTokens") or 0) + cached + written,
-                usage.get("outputTokens") or 0,
-                cached,
-                1,
-            ),
+            usage=read_tokens(response.get("usage")).usage,
         )
 
     def write_response(self, call: RecordedModelCall, request: RecordedRequest) -> bytes:
@@ -235,7 +227,7 @@ def _latency(call: RecordedModelCall) -> int:
 
 
 def _usage(call: RecordedModelCall) -> dict[str, int]:
-    sent, received = call.input_tokens, call.output_tokens
+    sent, received = call.usage.input_tokens, call.usage.output_tokens
     return {"inputTokens": sent, "outputTokens": received, "totalTokens": sent + received}
 
 

@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 from ...jsontext import dumps, dumps_exact
 from ...messages.parts import is_reasoning, reasoning_text
-from ...model import Message, ToolCall, Usage
+from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import DONE, event
 from .model_api import (
@@ -92,7 +92,7 @@ class ChatCompletions(ModelApi):
             message=messages[0] if messages else None,
             choices=tuple(messages[1:]),
             finish_reason=str(choices[0].get("finish_reason") or "") if choices else "",
-            usage=_usage(response.get("usage") or {}),
+            usage=read_tokens(response.get("usage")).usage,
             model=str(response.get("model") or ""),
             response_id=str(response.get("id") or ""),
         )
@@ -195,16 +195,6 @@ def _merge_list(items: list[Any], deltas: list[Any]) -> None:
         _merge(places[index], delta)
 
 
-def _usage(fields: Mapping[str, Any]) -> Usage:
-    details = fields.get("prompt_tokens_details") or {}
-    return Usage(
-        fields.get("prompt_tokens") or 0,
-        fields.get("completion_tokens") or 0,
-        details.get("cached_tokens") or 0,
-        1,
-    )
-
-
 def _head(call: RecordedModelCall, request: RecordedRequest, kind: str) -> dict[str, Any]:
     return {
         "id": response_id(call, "chatcmpl-"),
@@ -296,9 +286,9 @@ def _finish_reason(call: RecordedModelCall, message: Message) -> str:
 
 def _written_usage(call: RecordedModelCall) -> dict[str, Any]:
     return {
-        "prompt_tokens": call.input_tokens,
-        "completion_tokens": call.output_tokens,
-        "total_tokens": call.input_tokens + call.output_tokens,
+        "prompt_tokens": call.usage.input_tokens,
+        "completion_tokens": call.usage.output_tokens,
+        "total_tokens": call.usage.input_tokens + call.usage.output_tokens,
         "prompt_tokens_details": {"cached_tokens": 0, "audio_tokens": 0},
         "completion_tokens_details": {"reasoning_tokens": 0, "audio_tokens": 0},
     }

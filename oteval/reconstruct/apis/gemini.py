@@ -17,7 +17,7 @@ from ...messages.gemini import definitions, from_candidate, from_contents
 from ...messages.parts import is_reasoning, reasoning_text
 from ...messages.reader import from_messages
 from ...messages.source import NO_SOURCE
-from ...model import Message, ToolCall, Usage
+from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import event
 from .model_api import (
@@ -118,8 +118,6 @@ class Gemini(ModelApi):
         candidates = response.get("candidates") or ()
         answers = [_messages_of(candidate) for candidate in candidates]
         messages = [joined_answer(said) for said in answers]
-        usage = response.get("usageMetadata") or {}
-        received = (usage.get("candidatesTokenCount") or 0) + (usage.get("thoughtsTokenCount") or 0)
         blocked = (response.get("promptFeedback") or {}).get("blockReason")
         return ApiAnswer(
             message=messages[0] if messages else Message("assistant", ""),
@@ -127,12 +125,7 @@ class Gemini(ModelApi):
             choices=tuple(messages[1:]),
             finish_reason=str((candidates[0] if candidates else {}).get("finishReason") or "")
             or str(blocked or ""),
-            usage=Usage(
-                usage.get("promptTokenCount") or 0,
-                received,
-                usage.get("cachedContentTokenCount") or 0,
-                1,
-            ),
+            usage=read_tokens(response.get("usageMetadata")).usage,
             model=str(response.get("modelVersion") or ""),
             response_id=str(response.get("responseId") or ""),
         )
@@ -237,9 +230,9 @@ def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any
             for index, message in enumerate(answers)
         ],
         "usageMetadata": {
-            "promptTokenCount": call.input_tokens,
-            "candidatesTokenCount": call.output_tokens,
-            "totalTokenCount": call.input_tokens + call.output_tokens,
+            "promptTokenCount": call.usage.input_tokens,
+            "candidatesTokenCount": call.usage.output_tokens,
+            "totalTokenCount": call.usage.input_tokens + call.usage.output_tokens,
         },
         "modelVersion": call.model or call.request.model or request.model,
         "responseId": response_id(call, ""),

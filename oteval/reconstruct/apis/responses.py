@@ -13,7 +13,7 @@ from ...jsontext import dumps, dumps_exact
 from ...messages.parts import is_reasoning, reasoning_text
 from ...messages.reader import from_messages
 from ...messages.source import NO_SOURCE
-from ...model import Message, ToolCall, Usage
+from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import event, is_event_stream, read_events
 from .model_api import (
@@ -98,17 +98,13 @@ class Responses(ModelApi):
         return {**response, "output": [items[index] for index in sorted(items)]}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        usage = response.get("usage") or {}
-        cached = (usage.get("input_tokens_details") or {}).get("cached_tokens")
         said = from_messages(response.get("output") or [], NO_SOURCE, "assistant")
         message = joined_answer(said)
         return ApiAnswer(
             message=message,
             output=tuple(said),
             finish_reason=_finish_reason(response, message),
-            usage=Usage(
-                usage.get("input_tokens") or 0, usage.get("output_tokens") or 0, cached or 0, 1
-            ),
+            usage=read_tokens(response.get("usage")).usage,
             model=str(response.get("model") or ""),
             response_id=str(response.get("id") or ""),
         )
@@ -202,11 +198,11 @@ def _written(call: RecordedModelCall, request: RecordedRequest) -> dict[str, Any
         "tools": [_flat_tool(tool) for tool in request.tools],
         **{key: request.settings.get(key, default) for key, default in _ECHOED.items()},
         "usage": {
-            "input_tokens": call.input_tokens,
+            "input_tokens": call.usage.input_tokens,
             "input_tokens_details": {"cached_tokens": 0, "cache_write_tokens": 0},
-            "output_tokens": call.output_tokens,
+            "output_tokens": call.usage.output_tokens,
             "output_tokens_details": {"reasoning_tokens": 0},
-            "total_tokens": call.input_tokens + call.output_tokens,
+            "total_tokens": call.usage.input_tokens + call.usage.output_tokens,
         },
     }
 

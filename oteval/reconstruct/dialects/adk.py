@@ -53,7 +53,6 @@ _PREFIX = "gcp.vertex.agent."
 REQUEST, RESPONSE = f"{_PREFIX}llm_request", f"{_PREFIX}llm_response"
 ARGUMENTS, RESULT = f"{_PREFIX}tool_call_args", f"{_PREFIX}tool_response"
 MERGED = "(merged tools)"
-_CACHED = "gen_ai.usage.cache_read.input_tokens"
 # How the prompt quotes the turn of the agent before.
 _PREAMBLE = "For context:"
 _BEGIN, _END = "<<<BEGIN_QUOTED_AGENT_CONTENT>>>", "<<<END_QUOTED_AGENT_CONTENT>>>"
@@ -115,7 +114,7 @@ def _call_llm(span: Span) -> ModelCall:
         output=without_placeholders(received, span, OLD_SWITCH, gaps),
         tools=tool_definitions(definitions(config)),
         model=str(response.get("model_version") or _model(span)),
-        usage=usage(attributes, _CACHED),
+        usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
@@ -212,7 +211,7 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
         input=tuple(sent),
         output=tuple(received),
         model=_model(span),
-        usage=usage(span.attributes, _CACHED),
+        usage=usage(span.attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

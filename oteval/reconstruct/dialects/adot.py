@@ -29,7 +29,7 @@ from ..readers.spans import (
     without_placeholders,
 )
 from ..tool_spans import tool_run
-from .strands import CACHED, SCOPE, agent_tools, tool_status
+from .strands import SCOPE, agent_tools, tool_status
 
 __all__ = ["DIALECT"]
 
@@ -132,7 +132,7 @@ def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
         input=without_placeholders(_ordered(history), span, SWITCH, gaps),
         output=without_placeholders(received, span, SWITCH, gaps),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(span.attributes, *CACHED),
+        usage=usage(span.attributes),
         # Other instrumentations leave calls of tools in the span's attributes.
         whole=whole and span.scope == SCOPE,
         gaps=tuple(gaps),

@@ -73,7 +73,7 @@ def _model_call(span: Span) -> ModelCall:
         input=without_placeholders(sent, span, SWITCH, gaps),
         output=without_placeholders(received, span, SWITCH, gaps),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(attributes, "gen_ai.usage.cached_tokens"),
+        usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

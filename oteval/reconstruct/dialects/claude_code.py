@@ -16,11 +16,11 @@ from typing import Any
 
 from ...messages.provider_calls import answer_of, last_message_of
 from ...messages.values import hidden, parse, text_of
-from ...model import Gap, LogRecord, Message, Span, Usage
+from ...model import Gap, LogRecord, Message, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import error_text, integer, parsed_unless_cut
+from ..readers.spans import error_text, parsed_unless_cut
 from ..tool_spans import failure_of, tool_run
 from ..tree import order
 
@@ -214,15 +214,14 @@ def _reason(recorded: Mapping[str, Any], span: Span) -> str:
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
-    """Return the tokens; those of the cache are counted apart from the input."""
-    read_back = integer(attributes.get("cache_read_tokens"))
-    written = integer(attributes.get("cache_creation_tokens"))
-    return Usage(
-        integer(attributes.get("input_tokens")) + read_back + written,
-        integer(attributes.get("output_tokens")),
-        read_back,
-        1,
-    )
+    """Return the tokens; those of the cache are counted beside the input, as by Anthropic's API."""
+    counts = {
+        "input_tokens": attributes.get("input_tokens"),
+        "output_tokens": attributes.get("output_tokens"),
+        "cache_read_input_tokens": attributes.get("cache_read_tokens"),
+        "cache_creation_input_tokens": attributes.get("cache_creation_tokens"),
+    }
+    return read_tokens(counts).usage
 
 
 def _tool(span: Span, logs: Logs) -> ToolRun:

@@ -92,7 +92,7 @@ def _model_call(span: Span) -> ModelCall:
         tools=tool_definitions(definitions({"tools": offered})),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model") or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
-        usage=usage(attributes, "gen_ai.usage.cached_tokens"),
+        usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

@@ -109,7 +109,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
         response_id=str(content.get("gen_ai.response.id") or ""),
-        usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
+        usage=usage(span.attributes),
         whole=is_whole(gaps),
         is_delta="gen_ai.request.previous_response.id" in span.attributes,
         gaps=tuple(gaps),

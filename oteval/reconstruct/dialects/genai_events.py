@@ -266,7 +266,7 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         choices=tuple(others),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(span.attributes.get("gen_ai.response.id") or ""),
-        usage=usage(span.attributes, "gen_ai.usage.cache_read.input_tokens"),
+        usage=usage(span.attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

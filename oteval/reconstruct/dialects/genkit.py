@@ -13,13 +13,12 @@ from typing import Any
 
 from ...messages.reader import from_messages, tool_definitions
 from ...messages.values import hidden, mapping_of, parse, parse_arguments
-from ...model import Message, Span, Usage
+from ...model import Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
-    integer,
     is_whole,
     model_failure,
     not_captured,
@@ -74,18 +73,9 @@ def _model_call(span: Span) -> ModelCall:
         tools=tool_definitions(request.get("tools")),
         model=str(raw.get("model") or _field(span, "name") or span.name),
         response_id=str(raw.get("id") or raw.get("responseId") or ""),
-        usage=_usage(mapping_of(response.get("usage"))),
+        usage=read_tokens(response.get("usage")).usage,
         whole=is_whole(gaps),
         gaps=tuple(gaps),
-    )
-
-
-def _usage(found: Mapping[str, Any]) -> Usage:
-    return Usage(
-        integer(found.get("inputTokens")),
-        integer(found.get("outputTokens")),
-        integer(found.get("cachedContentTokens")),
-        1,
     )
 
 

@@ -17,13 +17,12 @@ from typing import Any
 
 from ...messages.reader import from_messages
 from ...messages.values import hidden, list_of, parse, parse_arguments
-from ...model import Message, Span, Usage
+from ...model import Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
-    integer,
     is_whole,
     model_failure,
     without_placeholders,
@@ -104,7 +103,7 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
         ),
         tools=tuple(definitions(_items(span, asked, "tools"))),
         model=str(meta.get("model") or ""),
-        usage=_usage(meta.get("usage")),
+        usage=read_tokens(meta.get("usage")).usage,
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
@@ -126,18 +125,6 @@ def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
     """Return the metadata of a reply; that of a plain text is in a list beside it."""
     found = [reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)]
     return next((meta for meta in (*found, *metas) if isinstance(meta, Mapping)), {})
-
-
-def _usage(value: Any) -> Usage:
-    fields = value if isinstance(value, Mapping) else {}
-    details = fields.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, Mapping) else 0
-    return Usage(
-        integer(fields.get("prompt_tokens") or fields.get("input_tokens")),
-        integer(fields.get("completion_tokens") or fields.get("output_tokens")),
-        integer(cached or fields.get("cache_read_input_tokens")),
-        1,
-    )
 
 
 def _tool(span: Span) -> ToolRun:

@@ -6,7 +6,9 @@ request. It is the last dialect: whatever else records the call says more of the
 
 from __future__ import annotations
 
-from ...model import LogRecord, Span, Usage
+from dataclasses import replace
+
+from ...model import LogRecord, Span, Usage, normal_finish_reason
 from ...wire.events import EVENT_NAME, UnreadableExchange, from_log
 from ..dialect import Dialect, Logs
 from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, read_exchange
@@ -43,7 +45,8 @@ def _call(span: Span, record: LogRecord) -> Operation:
         tools=call.request.tools,
         model=call.model or call.request.model,
         response_id=call.response_id,
-        usage=Usage(call.input_tokens, call.output_tokens, 0, 1),
+        finish_reason=normal_finish_reason(call.finish_reason),
+        usage=replace(call.usage, model_calls=1),
         gaps=() if is_answered else failures,
     )
 

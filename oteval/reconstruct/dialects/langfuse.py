@@ -15,7 +15,7 @@ from ...call_outcome import recorded_outcome
 from ...messages.langchain import tool_message
 from ...messages.provider_calls import answer_of, last_message_of, request_of
 from ...messages.values import hidden, parse
-from ...model import Span, Usage
+from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -23,7 +23,6 @@ from ..readers.spans import (
     attribute_gaps,
     call_arguments,
     error_text,
-    integer,
     is_whole,
     not_captured,
     only_argument,
@@ -46,10 +45,6 @@ NODE = "langfuse.observation.metadata.langgraph_node"
 AGENT = "langfuse.observation.metadata.lc_agent_name"
 CALL_ID = "langfuse.observation.metadata.tool_call_id"
 _SCOPE = "langfuse-sdk"
-_TOKENS_IN = ("input", "input_tokens", "prompt_tokens")
-_TOKENS_OUT = ("output", "output_tokens", "completion_tokens")
-_CACHED = ("cache_read_input_tokens", "input_cache_read", "input_cached_tokens", "cached_tokens")
-_DETAILS = ("prompt_tokens_details", "input_tokens_details")
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -100,7 +95,7 @@ def _model_call(span: Span) -> ModelCall:
         tools=asked.tools,
         model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=answered.response_id,
-        usage=_usage(parse(attributes.get(TOKENS)).value),
+        usage=read_tokens(parse(attributes.get(TOKENS)).value).usage,
         whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
@@ -110,19 +105,6 @@ def _model_call(span: Span) -> ModelCall:
 def _shown(span: Span, key: str) -> Any:
     value = span.attributes.get(key)
     return None if hidden(value) else value
-
-
-def _usage(tokens: Any) -> Usage:
-    found = tokens if isinstance(tokens, Mapping) else {}
-    details: Mapping[str, Any] = next(
-        (found[key] for key in _DETAILS if isinstance(found.get(key), Mapping)), {}
-    )
-    return Usage(
-        integer(semconv.first(found, _TOKENS_IN)),
-        integer(semconv.first(found, _TOKENS_OUT)),
-        integer(semconv.first({**details, **found}, _CACHED)),
-        1,
-    )
 
 
 def _tool(span: Span) -> ToolRun:

@@ -18,14 +18,13 @@ from ...messages.langchain import messages, model_of, tool_message
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import tool_definitions
 from ...messages.values import hidden, parse
-from ...model import Message, Span
+from ...model import NO_TOKENS, Message, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
     error_text,
-    integer,
     is_whole,
     model_failure,
     not_captured,
@@ -86,17 +85,16 @@ def _model_call(span: Span) -> ModelCall:
         tools=offered or asked.tools,
         model=named or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=answered.response_id,
-        usage=usage({**attributes, "cached": _cached(span)}, "cached"),
+        usage=_usage(span),
         whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
     )
 
 
-def _cached(span: Span) -> int:
-    found = parse(span.attributes.get(TOKENS)).value
-    details = found.get("input_token_details") if isinstance(found, Mapping) else None
-    return integer(details.get("cache_read")) if isinstance(details, Mapping) else 0
+def _usage(span: Span) -> Usage:
+    tokens = read_tokens(parse(span.attributes.get(TOKENS)).value)
+    return usage(span.attributes) if tokens == NO_TOKENS else tokens.usage
 
 
 def _tool(span: Span) -> ToolRun:

@@ -11,14 +11,13 @@ https://github.com/BerriAI/litellm (``litellm/integrations/opentelemetry.py``).
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ... import semconv
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import choices, from_messages, tool_definitions
-from ...messages.values import hidden, mapping_of, parse
-from ...model import Gap, LogRecord, Span, Usage
+from ...messages.values import hidden, parse
+from ...model import NO_TOKENS, Gap, LogRecord, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
@@ -26,7 +25,6 @@ from ..readers.flat_lists import nested
 from ..readers.spans import (
     NO_OUTPUT,
     attribute_gaps,
-    integer,
     is_whole,
     missing_side,
     model_failure,
@@ -153,20 +151,11 @@ def _raw_call(span: Span) -> ModelCall:
         tools=request.tools,
         model=answer.model or str(fields.get("model") or ""),
         response_id=answer.response_id,
-        usage=_raw_usage(mapping_of(fields.get("usage"))),
+        usage=read_tokens(fields.get("usage")).usage,
         whole=is_whole(gaps),
         is_delta=request.is_delta,
         gaps=tuple(gaps),
     )
-
-
-def _raw_usage(counts: Mapping[str, Any]) -> Usage:
-    """Return the tokens that a provider reports; Anthropic counts cached ones apart."""
-    cached = integer(counts.get("cache_read_input_tokens"))
-    apart = cached + integer(counts.get("cache_creation_input_tokens"))
-    sent = integer(counts.get("prompt_tokens"))
-    received = integer(counts.get("output_tokens", counts.get("completion_tokens")))
-    return Usage(sent or integer(counts.get("input_tokens")) + apart, received, cached, 1)
 
 
 def _parsed_list(value: Any) -> list[Any]:
@@ -218,10 +207,8 @@ def _definitions(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
-    found = parse(attributes.get(USAGE)).value
-    details = found.get("prompt_tokens_details") if isinstance(found, Mapping) else None
-    cached = integer(details.get("cached_tokens")) if isinstance(details, Mapping) else 0
-    return replace(usage(attributes), cached_tokens=cached)
+    tokens = read_tokens(parse(attributes.get(USAGE)).value)
+    return usage(attributes) if tokens == NO_TOKENS else tokens.usage
 
 
 DIALECT = Dialect(

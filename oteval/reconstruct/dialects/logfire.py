@@ -11,24 +11,21 @@ and ``response``. All of them name the provider, model call or not.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from ... import semconv
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import tool_definitions
 from ...messages.values import mapping_of, parse, parse_arguments
-from ...model import Message, Span, Usage
+from ...model import NO_TOKENS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
-    integer,
     is_whole,
     model_failure,
     not_captured,
-    usage,
 )
 from ..tool_spans import tool_run
 from . import genai
@@ -214,15 +211,10 @@ def _goes_on(span: Span) -> bool:
 
 
 def _usage(span: Span) -> Usage:
-    used = usage(span.attributes, "gen_ai.usage.cache_read.input_tokens")
-    found = mapping_of(mapping_of(span.attributes.get(RESPONSE)).get("usage"))
-    return replace(
-        used,
-        input_tokens=used.input_tokens
-        or integer(found.get("prompt_tokens", found.get("input_tokens"))),
-        output_tokens=used.output_tokens
-        or integer(found.get("completion_tokens", found.get("output_tokens"))),
-    )
+    tokens = span_tokens(span.attributes)
+    if tokens == NO_TOKENS:
+        tokens = read_tokens(mapping_of(span.attributes.get(RESPONSE)).get("usage"))
+    return tokens.usage
 
 
 DIALECT = Dialect(

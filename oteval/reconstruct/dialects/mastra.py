@@ -178,7 +178,7 @@ def _model_call(
         tools=tool_definitions(attributes.get("gen_ai.tool.definitions")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
-        usage=usage(attributes, "gen_ai.usage.cache_read.input_tokens"),
+        usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

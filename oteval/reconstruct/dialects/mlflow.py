@@ -6,7 +6,6 @@ library's request and response. Source: mlflow's ``tracing/constant.py``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from ...call_outcome import recorded_outcome
@@ -15,13 +14,12 @@ from ...messages.langchain import model_of, tool_message
 from ...messages.provider_calls import answer_of, last_message_of, request_of
 from ...messages.reader import tool_definitions
 from ...messages.values import hidden, parse
-from ...model import Span, Usage
+from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
-    integer,
     is_whole,
     model_failure,
     not_captured,
@@ -79,20 +77,10 @@ def _model_call(span: Span) -> ModelCall:
         tools=asked.tools or tool_definitions(_decoded(attributes.get(TOOLS))),
         model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),
         response_id=answered.response_id,
-        usage=_usage(parse(attributes.get(TOKENS)).value),
+        usage=read_tokens(parse(attributes.get(TOKENS)).value).usage,
         whole=is_whole(gaps),
         is_delta=asked.is_delta,
         gaps=tuple(gaps),
-    )
-
-
-def _usage(tokens: Any) -> Usage:
-    found = tokens if isinstance(tokens, Mapping) else {}
-    return Usage(
-        integer(found.get("input_tokens")),
-        integer(found.get("output_tokens")),
-        integer(found.get("cache_read_input_tokens")),
-        1,
     )
 
 

@@ -138,7 +138,7 @@ def _model_call(span: Span) -> ModelCall:
         tools=tool_definitions(tool_schemas(span)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=response_id(span),
-        usage=usage(attributes, "llm.token_count.prompt_details.cache_read"),
+        usage=usage(attributes),
         whole=not [found for found in gaps if found.code in losses],
         is_delta=delta,
         gaps=tuple(gaps),

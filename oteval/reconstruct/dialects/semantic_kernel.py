@@ -58,15 +58,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         call = _old_call(span, pair)
     else:
         call = model_call(span, _emitted(span, logs), SWITCH)
-    attributes, used = span.attributes, call.usage
-    # .NET writes -1 for a count that it does not know.
-    used = replace(
-        used,
-        input_tokens=used.input_tokens or integer(attributes.get("gen_ai.response.prompt_tokens")),
-        output_tokens=used.output_tokens
-        or integer(attributes.get("gen_ai.response.completion_tokens")),
-    )
-    return replace(call, usage=used)
+    return call
 
 
 def _emitted(span: Span, logs: Logs) -> list[Emitted]:

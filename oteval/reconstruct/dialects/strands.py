@@ -32,7 +32,7 @@ from ..readers.spans import (
 from ..tool_spans import tool_run
 from . import genai
 
-__all__ = ["CACHED", "DIALECT", "SCOPE", "agent_tools", "tool_status"]
+__all__ = ["DIALECT", "SCOPE", "agent_tools", "tool_status"]
 
 SWITCH = (
     "Strands writes content to span events: keep those (on AgentCore, load the log records too) or "
@@ -40,7 +40,6 @@ SWITCH = (
     "if it has gen_ai_unredacted_attributes, list the content attributes there"
 )
 SCOPE, PROVIDER = "strands.telemetry.tracer", "strands-agents"
-CACHED = ("gen_ai.usage.cache_read.input_tokens", "gen_ai.usage.cache_read_input_tokens")
 CHOICE = "gen_ai.choice"
 _STATUS = ("gen_ai.tool.status", "tool.status")
 
@@ -109,7 +108,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
             call,
             input=tuple(map(_plain, call.input)),
             output=tuple(map(_plain, call.output)),
-            usage=usage(span.attributes, *CACHED),
+            usage=usage(span.attributes),
         )
     sent, received = _split(span, events)
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span) + _event_gaps(span, events)
@@ -121,7 +120,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         input=tuple(sent),
         output=tuple(received),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(span.attributes, *CACHED),
+        usage=usage(span.attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

@@ -229,7 +229,7 @@ def _old_model_call(span: Span) -> ModelCall:
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
-        usage=usage(attributes, "gen_ai.usage.cache_read_input_tokens"),
+        usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )

@@ -16,17 +16,15 @@ from typing import Any
 from ... import semconv
 from ...messages.reader import from_messages, tool_definitions
 from ...messages.values import hidden, list_of, parse, parse_arguments, text_of
-from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage
+from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import (
     attribute_gaps,
-    integer,
     is_whole,
     missing_side,
     model_failure,
-    usage,
     without_placeholders,
 )
 from ..tool_spans import tool_run
@@ -53,9 +51,6 @@ ANSWER = (*TEXT, *OBJECT, *CALLS, REASONING, FILES)
 ARGUMENTS, RESULT = "ai.toolCall.args", "ai.toolCall.result"
 MODEL = ("gen_ai.response.model", "ai.response.model", "gen_ai.request.model", "ai.model.id")
 RESPONSE_ID = ("gen_ai.response.id", "ai.response.id")
-TOKENS_IN = ("ai.usage.inputTokens", "ai.usage.promptTokens")
-TOKENS_OUT = ("ai.usage.outputTokens", "ai.usage.completionTokens")
-CACHED = ("ai.usage.cachedInputTokens", "ai.usage.inputTokenDetails.cacheReadTokens")
 METADATA = "ai.response.providerMetadata"
 
 
@@ -138,19 +133,13 @@ def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
 
 
 def _usage(attributes: Mapping[str, Any]) -> Usage:
-    found = usage(attributes, *CACHED)
-    cached = found.cached_tokens
-    if not any(key in attributes for key in CACHED):
+    tokens = span_tokens(attributes)
+    if tokens.cached is None:
         # Version 4 leaves it to the provider.
         metadata = parse(attributes.get(METADATA)).value
         openai = metadata.get("openai") if isinstance(metadata, Mapping) else None
-        cached = integer(openai.get("cachedPromptTokens")) if isinstance(openai, Mapping) else 0
-    return replace(
-        found,
-        input_tokens=found.input_tokens or integer(semconv.first(attributes, TOKENS_IN)),
-        output_tokens=found.output_tokens or integer(semconv.first(attributes, TOKENS_OUT)),
-        cached_tokens=cached,
-    )
+        tokens = tokens._replace(cached=read_tokens(openai).cached)
+    return tokens.usage
 
 
 def _tool(span: Span) -> ToolRun:

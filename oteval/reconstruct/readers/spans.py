@@ -9,7 +9,17 @@ from typing import Any
 from ... import semconv
 from ...messages.facts import facts_of
 from ...messages.values import hidden, parse
-from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, Usage
+from ...model import (
+    ANSWERED,
+    DAMAGED_CONTENT_GAPS,
+    Gap,
+    Message,
+    Span,
+    Usage,
+    count_of,
+    normal_finish_reason,
+    span_tokens,
+)
 from ..gaps import gap
 
 __all__ = [
@@ -18,6 +28,7 @@ __all__ = [
     "attribute_gaps",
     "call_arguments",
     "error_text",
+    "finish_reasons",
     "integer",
     "is_whole",
     "missing_side",
@@ -30,36 +41,17 @@ __all__ = [
     "without_placeholders",
 ]
 
-# The reasons for which a model ends an answer by itself, in the words of all providers.
-_FINISHED = frozenset(
-    {
-        *("completed", "content_filter", "end_turn", "finish_reason_stop", "function_call"),
-        *("length", "max_output_tokens", "max_tokens", "pause_turn", "refusal", "stop"),
-        *("stop_sequence", "tool_call", "tool_calls", "tool_use"),
-    }
-)
 _CUT = "error"
-# More than any count can be; sums of it still are 64-bit numbers.
-_MAX_COUNT = 1 << 48
 
 
 def integer(value: Any) -> int:
-    """Return a count, such as of tokens; 0 where there is none or it cannot be."""
-    try:
-        count = int(value or 0)
-    except (TypeError, ValueError, OverflowError):
-        return 0
-    return count if 0 <= count < _MAX_COUNT else 0
+    """Return a count, such as an index; 0 where there is none or it cannot be."""
+    return count_of(value) or 0
 
 
-def usage(attributes: Mapping[str, Any], *cached_keys: str) -> Usage:
-    """Return the tokens one model call reports."""
-    return Usage(
-        integer(semconv.first(attributes, semconv.TOKENS_IN)),
-        integer(semconv.first(attributes, semconv.TOKENS_OUT)),
-        integer(semconv.first(attributes, cached_keys)),
-        1,
-    )
+def usage(attributes: Mapping[str, Any]) -> Usage:
+    """Return the tokens that the span of a model call reports."""
+    return span_tokens(attributes).usage
 
 
 def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:
@@ -100,8 +92,8 @@ def model_failure(span: Span) -> list[Gap]:
 
 def _has_finished(span: Span) -> bool:
     """Return whether a span says that the model finished its answer."""
-    reasons = _finish_reasons(span)
-    return bool(reasons) and all(reason in _FINISHED for reason in reasons)
+    reasons = finish_reasons(span)
+    return bool(reasons) and ANSWERED.issuperset(reasons)
 
 
 def was_cut(span: Span) -> bool:
@@ -109,14 +101,17 @@ def was_cut(span: Span) -> bool:
 
     The piece before it does not belong to the conversation: the client asks again, or gives up.
     """
-    return span.is_error and _CUT in _finish_reasons(span)
+    return span.is_error and _CUT in finish_reasons(span)
 
 
-def _finish_reasons(span: Span) -> list[str]:
+def finish_reasons(span: Span) -> list[str]:
+    """Return why a model stopped, for each of its answers, as the span's attributes tell it."""
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
-        reasons = [reasons]
-    return [str(one).lower() for one in reasons if one] if isinstance(reasons, Sequence) else []
+        reasons = parse(reasons).value if reasons.startswith("[") else [reasons]
+    if not isinstance(reasons, Sequence) or isinstance(reasons, str):
+        return []
+    return [normal_finish_reason(str(reason)) for reason in reasons if reason]
 
 
 def without_placeholders(

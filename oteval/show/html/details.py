@@ -14,7 +14,7 @@ from typing import Any
 import orjson
 
 from ...jsontext import dumps
-from ...model import Gap, Message, ToolCall
+from ...model import Gap, Message, ToolCall, unusual_reasons
 from ...text import counted
 from ..text import clean, clock, duration, ran_in_parallel
 from .model import ReportRun, RunVerdict
@@ -97,6 +97,8 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
         ("started", f"{clock(run.start_ns)} UTC" if run.start_ns else ""),
         ("took", duration(run.end_ns - run.start_ns) if run.end_ns else ""),
         ("tokens", tokens + cached + calls if usage.model_calls else ""),
+        ("stopped by", ", ".join(unusual_reasons(run.finish_reasons))),
+        ("prompts", ", ".join(run.prompts)),
         ("conversation", turn),
         ("called by", run.parent_id),
         ("read as", ", ".join(run.dialects)),

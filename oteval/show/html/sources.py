@@ -60,6 +60,7 @@ BY: dict[str, RunFunction] = {
     "service": _named(lambda run: run.service, "service"),
     "model": _named(lambda run: ", ".join(run.models), "model"),
     "version": _by_attribute(*_VERSIONS),
+    "prompt": _named(lambda run: ", ".join(run.prompts), "prompt"),
     "dialect": _named(lambda run: ", ".join(run.dialects), "dialect"),
     "day": _by_time("%Y-%m-%d"),
     "hour": _by_time("%Y-%m-%d %H:00"),

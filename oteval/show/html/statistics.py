@@ -9,12 +9,13 @@ from dataclasses import dataclass, field, replace
 
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
-from ...evaluators.judge.costs import make_prices
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
 from ...pipeline import check_gates
+from ...prices import make_prices
 from ...store import CaseComparison, SelectedRuns
 from ...store.signature import call_errors
+from ...store.usage_sums import usage_of
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
 from .histograms import (
@@ -187,7 +188,7 @@ class ReportStatistics:
         price = self._prices.of(*run.models) if len(run.models) == 1 else None
         if price and usage.model_calls:
             self._priced += 1
-            self._spent += price.cost(usage.input_tokens, usage.output_tokens, usage.cached_tokens)
+            self._spent += price.cost(usage)
         failed = sum(error is True for error in call_errors(run.own_messages))
         self._failed_calls += failed
         self._runs_with_failures += failed > 0
@@ -239,9 +240,8 @@ class ReportStatistics:
             self._runs_with_failures += shape["runs"] if failed else 0
         for usage in runs.usages():
             if price := self._prices.of(usage["model"]):
-                cached = usage["cached"]
                 self._priced += usage["runs"]
-                self._spent += price.cost(usage["uncached"] + cached, usage["output"], cached)
+                self._spent += price.cost(usage_of(usage))
         self.add_stored_verdicts(runs)
 
     def add_stored_verdicts(self, runs: SelectedRuns) -> None:

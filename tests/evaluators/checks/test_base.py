@@ -26,6 +26,7 @@ MADE: dict[str, list[Any]] = {
     "create_latency_evaluator": [{"max_seconds": 1}, {"max_tool_seconds": 1}],
     "create_required_text_evaluator": [{"texts": "a"}, {"texts": "a", "match": "none"}],
     "create_final_answer_evaluator": [{"expected": "a"}, {"expected": "a", "mode": "normalised"}],
+    "create_finish_reason_evaluator": [{}, {"allowed": ["stop"]}],
     "create_tool_schema_evaluator": [{}, {"tools": [{"name": "t", "parameters": {}}]}],
     "create_forbidden_tools_evaluator": [{"forbidden": ["a"]}, {"allowed": ["a"]}],
     "create_tool_order_evaluator": [{"rules": "a before b"}, {"rules": "b before a"}],

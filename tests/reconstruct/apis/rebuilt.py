@@ -8,14 +8,14 @@ from typing import Any
 import httpx2
 import openai
 
-from oteval.model import Message, ToolCall
+from oteval.model import Message, ToolCall, Usage
 from oteval.model.recording import RecordedModelCall, RecordedRequest
 from oteval.reconstruct.apis import api_of
 
 
 def recorded(answer: Message | None, **fields: Any) -> RecordedModelCall:
     """Return a recorded model call without an exchange."""
-    known = {"input_tokens": 11, "output_tokens": 7, "start_ns": 5, "span_id": "a1", **fields}
+    known = {"usage": Usage(11, 7, model_calls=1), "start_ns": 5, "span_id": "a1", **fields}
     return RecordedModelCall(RecordedRequest(model="m"), answer, **known)
 
 

@@ -113,7 +113,7 @@ def test_the_answers_of_a_stream_are_one(is_list: bool) -> None:
     assert answer.message.content == "Hello."
     assert [(call.name, call.arguments) for call in answer.message.tool_calls] == [("time", {})]
     assert (answer.finish_reason, answer.model, answer.response_id) == ("STOP", "g-1", "r1")
-    assert answer.usage == Usage(5, 5, 0, 1)
+    assert answer.usage == Usage(5, 5, 0, 1, reasoning_tokens=2)
 
 
 @pytest.mark.parametrize("is_stream", [False, True])

@@ -1,0 +1,89 @@
+"""A check of why models stopped: an answer that was cut off or filtered is not the model's own."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from ...errors import ConfigError
+from ...model import normal_finish_reason
+from ..factories import with_options_of
+from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
+
+__all__ = ["FinishReason", "create_finish_reason_evaluator", "cut_reason"]
+
+_OWN = ("stop", "tool_call", "compaction", "pause_turn")
+_CUT = {
+    "length": "the answer was cut off at its limit of tokens",
+    "content_filter": "a filter of the provider ended the answer",
+    "error": "an error ended the answer",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class FinishReason(Check):
+    """Fails where a model stopped for another reason than that it had finished.
+
+    Reasons are compared in the words of OpenTelemetry's conventions (``stop``, ``length``,
+    ``content_filter``, ``tool_call``, ``error``), in whatever spelling the trace has them.
+
+    Attributes:
+        allowed: The reasons that pass.
+    """
+
+    type: ClassVar[str] = "finish_reason"
+    needs_messages: ClassVar[bool] = False
+
+    allowed: Sequence[str] = _OWN
+
+    def check_combination(self) -> None:
+        """Refuse a check that no run can pass."""
+        if isinstance(self.allowed, str) or not self.allowed:
+            raise ConfigError(f"allowed is {self.allowed!r}; give a list such as [stop, tool_call]")
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare the reasons of all model calls of the runs."""
+        if not context.runs:
+            raise NotEvaluated("messages alone do not tell it; pass a Trajectory")
+        allowed = set(map(normal_finish_reason, self.allowed))
+        reasons = Counter(reason for run in context.runs for reason in run.finish_reasons)
+        calls = sum(run.usage.model_calls for run in context.runs)
+        problems = [
+            f"{_CUT.get(reason, f'the model stopped with {reason!r}')} (finish reason {reason}, "
+            f"in {count} of {calls} model calls)"
+            for reason, count in reasons.items()
+            if reason not in allowed
+        ]
+        if not problems and reasons.total() < max(calls, 1):
+            raise NotEvaluated(
+                f"the trace does not tell why the model stopped in {calls - reasons.total()} of "
+                f"{calls} model calls"
+            )
+        return self.result(problems, {"finish_reasons": dict(reasons), "model_calls": calls})
+
+
+def cut_reason(context: EvaluationContext) -> str:
+    """Return why the last answer of a run is not whole, or ""."""
+    run = context.trajectory
+    # With a reason for each call, the last one is that of the last answer.
+    if run is None or not run.finish_reasons:
+        return ""
+    if len(run.finish_reasons) != run.usage.model_calls:
+        return ""
+    reason = run.finish_reasons[-1]
+    return f"{_CUT[reason]} (finish reason {reason})" if reason in _CUT else ""
+
+
+@with_options_of(FinishReason)
+def create_finish_reason_evaluator(**options: Any) -> FinishReason:
+    """Create an evaluator that fails where a model's answer was cut off or filtered.
+
+    Args:
+        **options: The options of `FinishReason`.
+
+    Raises:
+        ConfigError: An option is wrong; the text names it.
+    """
+    return FinishReason(**options)

@@ -1,0 +1,143 @@
+"""Errors of model servers: in an HTTP error, in a stream, and in an answer with status 200.
+
+Gateways answer with status 200 and ``{"error": {"code": 429, "message": ...}}`` when a provider
+behind them fails. Such an error counts as the status that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ...errors import JudgeError
+from .completions import attribute
+from .output_modes import OutputModeRefused, is_about_format
+
+__all__ = ["ServerError", "ServerErrorInAnswer", "error_in_answer"]
+
+# Statuses with which servers answer requests in an output mode that they do not support.
+_MODE_STATUSES = (400, 422, 500, 501)
+# A busy server also answers so.
+_OUTAGE_STATUS = 500
+# Error codes that mean the same in every output mode.
+_FINAL_CODES = frozenset({"context_length_exceeded", "invalid_api_key", "model_not_found"})
+# Parameters of the output mode; the others are the same in each.
+_MODE_PARAMETERS = frozenset(
+    {"function_call", "functions", "messages", "parallel_tool_calls", "response_format", "strict"}
+    | {"text", "tool_choice", "tools"}
+)
+_NAMED_STATUSES = (
+    (re.compile(r"rate.?limit|too.?many|quota|throttl", re.IGNORECASE), 429),
+    (re.compile(r"overload|unavailable|capacity", re.IGNORECASE), 503),
+    (re.compile(r"time.?out", re.IGNORECASE), 504),
+    (re.compile(r"server.?error|internal", re.IGNORECASE), 500),
+    (re.compile(r"auth|api.?key|permission", re.IGNORECASE), 401),
+    (re.compile(r"invalid|unsupported|bad.?request", re.IGNORECASE), 400),
+)
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class ServerError:
+    """An error as the server reports it.
+
+    Attributes:
+        status: The HTTP status, or that of an error in an answer; 0 if none is named.
+        message: The server's words.
+        code: The server's code, or "".
+        param: The parameter that it refuses, or "".
+    """
+
+    status: int
+    message: str
+    code: str = ""
+    param: str = ""
+
+    @classmethod
+    def of(cls, error: Any, status: int = 0) -> ServerError:
+        """Return the error in a body.
+
+        Args:
+            error: The value of ``error``, or a body that is the error itself.
+            status: The HTTP status; 0 for the one that the error names.
+        """
+        if isinstance(error, Mapping) and isinstance(error.get("error"), (Mapping, str)):
+            error = error["error"]
+        if not isinstance(error, Mapping):
+            return cls(status or _status_named((str(error),)), _one_line(error))
+        code, kind = (str(error.get(key) or "") for key in ("code", "type"))
+        numbers = [str(error.get(key) or "") for key in ("status", "status_code", "code")]
+        named = next((int(number) for number in numbers if _is_status(number)), 0)
+        return cls(
+            status or named or _status_named((code, kind, *numbers)),
+            _one_line(error.get("message") or error.get("detail") or code or kind or dict(error)),
+            code,
+            str(error.get("param") or ""),
+        )
+
+    @property
+    def is_temporary(self) -> bool:
+        """Whether the same request may succeed later, as the ``openai`` package decides it."""
+        return self.status in (408, 409, 429) or self.status >= 500
+
+    def explained(self, address: str, options: Collection[str] = ()) -> JudgeError:
+        """Return the `JudgeError` for the error.
+
+        Args:
+            address: The server's address.
+            options: The names of the parameters that the user sets.
+        """
+        text = f"{address} answered {self.status or 'with an error'}: {self.message}"
+        if self.status not in _MODE_STATUSES or self.code in _FINAL_CODES:
+            return JudgeError(text)
+        if refused := self._refused_option(options):
+            return JudgeError(f"{text} (leave {refused} out of the evaluator's options)")
+        return OutputModeRefused(text, is_outage=self.status == _OUTAGE_STATUS)
+
+    def _refused_option(self, options: Collection[str]) -> str:
+        """Return the parameter that is refused in every output mode alike, or ""."""
+        param = re.split(r"[.\[]", self.param)[0]
+        if param:
+            return "" if param in _MODE_PARAMETERS else param
+        if is_about_format(self.message) or self.status == _OUTAGE_STATUS:
+            return ""
+        named = (name for name in options if re.search(rf"\b{re.escape(name)}\b", self.message))
+        return next(named, "")
+
+
+class ServerErrorInAnswer(JudgeError):
+    """A server answered with status 200 and an error.
+
+    Attributes:
+        error: The error.
+    """
+
+    def __init__(self, error: ServerError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+def error_in_answer(answer: Any) -> ServerError | None:
+    """Return the error in a completion or a chunk of one, an object or a dict; None without one."""
+    error = attribute(answer, "error")
+    if hasattr(error, "model_dump"):
+        error = error.model_dump()
+    return ServerError.of(error) if error and isinstance(error, (Mapping, str)) else None
+
+
+def _is_status(text: str) -> bool:
+    return text.isdigit() and 400 <= int(text) < 600
+
+
+def _status_named(names: Collection[str]) -> int:
+    """Return the status that the words of an error stand for, or 0."""
+    return next(
+        (status for pattern, status in _NAMED_STATUSES for name in names if pattern.search(name)), 0
+    )
+
+
+def _one_line(value: Any) -> str:
+    text = " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else f"{text[: _LONGEST - 3]}..."

@@ -1,0 +1,72 @@
+"""Find out why a model stopped, wherever its span or log records tell.
+
+Most instrumentations have an attribute. Others have the reason only inside of the recorded answer:
+in the messages of the conventions, in a chat completion, Anthropic's message, Gemini's candidates,
+LangChain's generations, or the event of a choice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import semconv
+from ..messages.values import parse
+from ..model import Span, normal_finish_reason
+from .dialect import Logs
+from .readers.spans import finish_reasons
+
+__all__ = ["finish_reason_of"]
+
+_NAMES = ("finish_reason", "finishReason", "stop_reason", "stopReason")
+# The parts of answers that may have the reason; nothing else is searched.
+_CONTAINERS = (
+    *("choices", "candidates", "generations", "messages", "choice", "message", "response"),
+    *("generation_info", "response_metadata", "metadata", "meta", "kwargs", "output", "data"),
+    *("llm_output", "raw", "body", "result", "additional_kwargs", "_meta"),
+)
+_DEEPEST = 8
+
+
+def finish_reason_of(span: Span, logs: Logs) -> str:
+    """Return why the model stopped, in the words of the conventions; "" where nothing tells.
+
+    Args:
+        span: The span of a model call.
+        logs: The log records in its context.
+    """
+    reasons = finish_reasons(span)
+    if reasons:
+        return reasons[0]
+    for record in logs:
+        if reason := _reason_in(record.body) or _reason_in(record.attributes):
+            return normal_finish_reason(reason)
+    for event in span.events:
+        if reason := _reason_in(event.attributes):
+            return normal_finish_reason(reason)
+    for key in semconv.OUTPUT:
+        value = span.attributes.get(key)
+        if value is not None and (reason := _reason_in(value)):
+            return normal_finish_reason(reason)
+    return ""
+
+
+def _reason_in(value: Any, depth: int = 0) -> str:
+    """Return the first reason in a recorded answer, as it was written, or ""."""
+    if isinstance(value, str):
+        # Most texts hold none, and parsing them would take as long as reading the span did.
+        if value[:1] not in ("{", "[") or not any(name in value for name in _NAMES):
+            return ""
+        value = parse(value).value
+    if depth > _DEEPEST:
+        return ""
+    if isinstance(value, list):
+        return next((reason for item in value if (reason := _reason_in(item, depth + 1))), "")
+    if not isinstance(value, Mapping):
+        return ""
+    for name in _NAMES:
+        recorded = value.get(name)
+        if isinstance(recorded, str) and recorded:
+            return recorded
+    inner = (value[name] for name in _CONTAINERS if name in value)
+    return next((reason for item in inner if (reason := _reason_in(item, depth + 1))), "")

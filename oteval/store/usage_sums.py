@@ -1,0 +1,41 @@
+"""Sums of the tokens of runs in SQL, for the cost of many runs at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..model import Usage
+
+__all__ = ["TOKEN_COLUMNS", "TOKEN_SUMS", "all_input", "usage_of"]
+
+TOKEN_COLUMNS = (
+    *("input_tokens", "output_tokens", "cached_tokens", "cache_write_tokens"),
+    *("reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
+)
+"""The columns of tokens; those that newer versions added are NULL in older rows."""
+
+
+def all_input(row: str) -> str:
+    """Return the expression for all input tokens of a row of ``trajectories``.
+
+    Runs that older versions stored may have cached tokens beside the input; see `Price.cost`.
+
+    Args:
+        row: The table or its alias, with a dot, or "".
+    """
+    written = f"coalesce({row}cache_write_tokens, 0)"
+    return f"greatest({row}input_tokens::HUGEINT, {row}cached_tokens::HUGEINT + {written})"
+
+
+TOKEN_SUMS = ", ".join(
+    f"coalesce(sum({all_input('') if name == 'input_tokens' else name}), 0)::HUGEINT AS {name}"
+    for name in TOKEN_COLUMNS
+)
+"""The sums of all columns of tokens, under their names."""
+
+
+def usage_of(row: Mapping[str, Any], prefix: str = "") -> Usage:
+    """Return the usage that the columns of a row have; a missing number is 0."""
+    numbers = {name: int(row.get(f"{prefix}{name}") or 0) for name in TOKEN_COLUMNS}
+    return Usage(**numbers, model_calls=int(row.get("model_calls") or 0))

@@ -35,7 +35,7 @@ _CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
 # The fields that a condition may name, besides ``attributes.KEY``.
 FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
-    "agent": lambda t: t.agent,
+    "agent": lambda t: t.agents or t.agent,
     "service": lambda t: t.service,
     "conversation": lambda t: t.conversation_id,
     "model": lambda t: t.models,
@@ -222,7 +222,7 @@ class Selection:
             (not self.ids or t.id.startswith(self.ids))
             and (self.since_ns is None or t.start_ns >= self.since_ns)
             and (self.until_ns is None or t.start_ns < self.until_ns)
-            and (not self.agents or t.agent in self.agents)
+            and (not self.agents or bool(set(self.agents) & {*(t.agents or (t.agent,))}))
             and (not self.services or t.service in self.services)
             and (not self.conversations or t.conversation_id in self.conversations)
             and (not self.models or bool(set(self.models) & set(t.models)))

@@ -12,6 +12,7 @@ from typing import Any
 __all__ = [
     "AGENT_NAME",
     "CALL_ID",
+    "COMPACTED",
     "CONVERSATION_ID",
     "EVENT_NAME",
     "FINISH_REASONS",
@@ -19,6 +20,7 @@ __all__ = [
     "INVOCATION_ID",
     "OPERATION",
     "OUTPUT",
+    "OWN_CONVERSATION_ID",
     "PROVIDER",
     "REQUEST_MODEL",
     "RESPONSE_MODEL",
@@ -43,7 +45,11 @@ OPERATION = (
     "mlflow.spanType",
 )
 AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "ai.telemetry.functionId")
+COMPACTED = "gen_ai.conversation.compacted"
+OWN_CONVERSATION_ID = "oteval.conversation.id"
+"""A copy of the attribute that the user named for the conversation, made when a span is stored."""
 CONVERSATION_ID = (
+    OWN_CONVERSATION_ID,
     "gen_ai.conversation.id",
     "session.id",
     "langwatch.thread.id",
@@ -60,6 +66,14 @@ CONVERSATION_ID = (
     "ai.settings.context.sessionId",
     "genkit:sessionId",
     "genkit/sessionId",
+    "langfuse.session.id",
+    "traceloop.association.properties.conversation_id",
+    "traceloop.association.properties.chat_id",
+    # Not `thread.id`, nor `thread_id`: to OpenTelemetry, that is a thread of the operating system.
+    "conversation.id",
+    "conversation_id",
+    "chat.id",
+    "chat_id",
 )
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)

@@ -14,6 +14,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
+from oteval import identities
 from oteval.store import Store
 
 from .commands import oteval
@@ -110,3 +111,12 @@ def store() -> Iterator[Store]:
     """Return an empty store in memory."""
     with Store() as opened:
         yield opened
+
+
+@pytest.fixture
+def own_attribute_unset(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Leave the application's attribute for the conversation unset, before and after."""
+    monkeypatch.setattr(identities, "_own", "")
+    monkeypatch.setattr(identities, "_is_fixed", False)
+    monkeypatch.setenv(identities.CONVERSATION_VARIABLE, "")
+    monkeypatch.delenv(identities.CONVERSATION_VARIABLE)

@@ -66,7 +66,7 @@ def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
             assert load_tokens(tokens)
         else:
             config = parse_config(text)
-            assert config.evaluators or config.monitors or config.tools
+            assert config.evaluators or config.monitors or config.tools or config.conversation
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

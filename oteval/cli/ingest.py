@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
+from ..identities import CONVERSATION_VARIABLE, name_conversation_attribute
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
@@ -18,9 +20,18 @@ __all__ = ["ingest"]
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
+@click.option(
+    "--conversation-attribute",
+    metavar="NAME",
+    envvar=CONVERSATION_VARIABLE,
+    show_envvar=True,
+    help="The attribute with the conversation's id; also 'conversation' in oteval.yaml.",
+)
 @db_option
 @json_option
-def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
+def ingest(
+    paths: tuple[str, ...], conversation_attribute: str | None, db: str, as_json: bool
+) -> int:
     """Load files with traces and logs; "-" is standard input.
 
     \b
@@ -35,6 +46,12 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool) -> int:
     already are not stored again. Bad lines and rows are reported and skipped. The exit status is 2
     if a file could not be read at all.
     """  # noqa: D301  \b makes click keep the line breaks
+    if conversation_attribute:
+        name_conversation_attribute(conversation_attribute)
+    elif Path("oteval.yaml").is_file():
+        from ..config import load_config  # takes 100 ms, and most loads have no such file
+
+        load_config("oteval.yaml")
     with store_in_turn(db) as store, store.loading():
         if store.server is not None:
             warn(f"{db}: {store.server.program} has it open; the traces are loaded through it")

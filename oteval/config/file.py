@@ -10,6 +10,7 @@ import yaml
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
 from ..errors import ConfigError
+from ..identities import name_conversation_attribute
 from .base import Strict
 from .error_text import explain_error, line_of
 from .evaluators import EvaluatorEntry
@@ -51,12 +52,24 @@ class Gate(Strict):
     max_errors: int | None = Field(None, ge=0, description="The most evaluations that may fail.")
 
 
+class ConversationNames(Strict):
+    """Where the application writes which conversation a span belongs to."""
+
+    attribute: str = Field(
+        min_length=1,
+        description="The application's attribute with the conversation's id, such as my.thread. "
+        "It counts before those that oteval knows.",
+    )
+
+
 class Config(Strict):
     """The whole file."""
 
     model_config = ConfigDict(
         json_schema_extra={
-            "anyOf": [{"required": [key]} for key in ("evaluators", "monitors", "tools")]
+            "anyOf": [
+                {"required": [key]} for key in ("evaluators", "monitors", "tools", "conversation")
+            ]
         }
     )
 
@@ -97,6 +110,9 @@ class Config(Strict):
     notify: dict[str, NotifyDestination] = Field(
         default_factory=dict, description="Destinations of notifications, by name."
     )
+    conversation: ConversationNames | None = Field(
+        None, description="The application's attribute for the conversation's id."
+    )
     tools: dict[str, str] = Field(
         default_factory=dict,
         description="Replays: the functions that run the agent's tools, as module:function, where "
@@ -111,13 +127,15 @@ class Config(Strict):
 
 
 def load_config(path: str | Path) -> Config:
-    """Return the configuration of a file.
+    """Return the configuration of a file, and use its name of the conversation's attribute.
 
     Raises:
         ConfigError: The file is missing, or wrong; the text has the line.
     """
     config = parse_config(read_config(path), str(path))
     config._path = str(Path(path).resolve())
+    if config.conversation is not None:
+        name_conversation_attribute(config.conversation.attribute, is_default=True)
     return config
 
 
@@ -154,7 +172,7 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         raise ConfigError(explain_error(error, root, source, Config, value)) from error
-    if not config.evaluators and not config.monitors and not config.tools:
+    if not (config.evaluators or config.monitors or config.tools or config.conversation):
         raise ConfigError(f"{source}:1: 'evaluators' is missing in the file")
     _check_names(config, root, source)
     return config

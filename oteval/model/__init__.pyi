@@ -117,6 +117,9 @@ from .telemetry import (
 from .telemetry import (
     Span as Span,
 )
+from .telemetry import (
+    is_completed_by as is_completed_by,
+)
 from .trajectory import (
     CONTENT_GAPS as CONTENT_GAPS,
 )
@@ -125,6 +128,9 @@ from .trajectory import (
 )
 from .trajectory import (
     FAILURE_GAPS as FAILURE_GAPS,
+)
+from .trajectory import (
+    FOLLOWS_ANSWER as FOLLOWS_ANSWER,
 )
 from .trajectory import (
     PROVIDER as PROVIDER,

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
-__all__ = ["Attributes", "Event", "Link", "LogRecord", "Span"]
+__all__ = ["Attributes", "Event", "Link", "LogRecord", "Span", "is_completed_by"]
 
 Attributes = Mapping[str, Any]
 _Class = TypeVar("_Class")
@@ -118,6 +118,22 @@ class Span:
     def is_error(self) -> bool:
         """Whether the span's status is an error."""
         return self.status_code == 2
+
+
+def is_completed_by(span: Span, again: Span) -> bool:
+    """Return whether a span was exported again when more of it was known.
+
+    Some emitters export a span while it is in progress, and once more when it has ended.
+
+    Args:
+        span: The span.
+        again: A span with the same ids.
+    """
+    has_ended, again_has_ended = (one.end_ns > one.start_ns for one in (span, again))
+    if has_ended != again_has_ended:
+        return again_has_ended
+    extents = [(one.end_ns, len(one.attributes), len(one.events)) for one in (span, again)]
+    return extents[1] > extents[0] and span.attributes.keys() <= again.attributes.keys()
 
 
 @_telemetry

@@ -16,6 +16,7 @@ __all__ = [
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
     "FAILURE_GAPS",
+    "FOLLOWS_ANSWER",
     "PROVIDER",
     "Gap",
     "Message",
@@ -31,6 +32,8 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 
 PROVIDER = "provider"
 """The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
+FOLLOWS_ANSWER = "response "
+"""How `Trajectory.follows` begins where it names an answer; that one's call key comes after it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -254,7 +257,8 @@ class Trajectory:
         history: The previous run of the same conversation, or None.
         conversation_id: The id of the conversation, or "".
         turn: The number of the run in its conversation, from 1.
-        agent: The name of the agent, or "".
+        agent: The name of the agent, or ""; of a run that was handed over, the first one's.
+        agents: The names of all agents of a run that was handed over; otherwise empty.
         service: The name of the service that emitted the spans.
         parent_id: For a sub-agent, the id of the trajectory that called it; otherwise "".
         parent_call_id: For a sub-agent called as a tool, the id of that call; otherwise "".
@@ -273,7 +277,8 @@ class Trajectory:
         attributes: Short attributes of the resource and the root span, for filters.
         chain: A hash of all messages up to the run's last answer, by which a later run without a
             conversation id finds its predecessor.
-        follows: The `chain` of the previous run in the history, or "".
+        follows: The `chain` of the previous run in the history; or `FOLLOWS_ANSWER` with the call
+            key of its last answer, where the provider keeps the history; or "".
         call_keys: Hashes of the model calls, by which recordings of the same calls by several
             instrumentations are recognised.
         rev: The revision. Spans that arrive late cause a new revision.
@@ -307,6 +312,7 @@ class Trajectory:
     follows: str = ""
     call_keys: tuple[int, ...] = ()
     rev: int = 1
+    agents: tuple[str, ...] = ()
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -351,6 +357,7 @@ class Trajectory:
             "root_span": {"trace_id": self.root_span.trace_id, "span_id": self.root_span.span_id},
             "conversation_id": self.conversation_id or None,
             "agent": self.agent or None,
+            **({"agents": list(self.agents)} if self.agents else {}),
             "parent_id": self.parent_id or None,
             "turn": self.turn,
             "new_from": self.new_from,

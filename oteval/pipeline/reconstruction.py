@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from ..errors import NotFound, TooLarge
 from ..machine import infrequent_gc
-from ..model import LogRecord, Span, Trajectory
+from ..model import FOLLOWS_ANSWER, LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, SpanAccount, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
-from ..store import ONE_THREAD_ROW, LooseRun, Range, ReadLimit, Store, merge_ranges
+from ..store import EVERYWHERE, ONE_THREAD_ROW, LooseRun, Range, ReadLimit, Store, merge_ranges
 from ..text import listed
 
 __all__ = [
@@ -412,6 +412,12 @@ def _related_by_messages(
         for one in trajectories
         if not one.conversation_id and (one.chain or one.follows)
     ]
+    if store.related.any_follow_answers():
+        runs += [
+            LooseRun(one.service, f"{FOLLOWS_ANSWER}{key}", "", one.start_ns)
+            for one in trajectories
+            for key in one.call_keys
+        ]
     return set(store.related.by_messages(runs, loaded.trace_ids, loaded.times))
 
 
@@ -434,4 +440,11 @@ def _related_by_calls(
         [Range(one.start_ns - _TOOL_WAIT_NS, one.end_ns + _TOOL_WAIT_NS) for one in trajectories],
         max_ranges=max_ranges,
     )
-    return set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))
+    found = set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))
+    # A user may take any time until the next question.
+    answers = {
+        int(one.follows.removeprefix(FOLLOWS_ANSWER))
+        for one in trajectories
+        if one.follows.startswith(FOLLOWS_ANSWER)
+    }
+    return found.union(store.related.by_calls((), sorted(answers), [EVERYWHERE]))

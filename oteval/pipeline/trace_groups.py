@@ -14,9 +14,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from struct import Struct
 from typing import Final, NamedTuple
 
-from .. import semconv
-from ..jsontext import dumps
-from ..model import LogRecord, Span, Trajectory
+from ..identities import conversation_id
+from ..model import FOLLOWS_ANSWER, LogRecord, Span, Trajectory
 
 __all__ = [
     "GroupKey",
@@ -128,9 +127,8 @@ class TraceGroups:
         """
         for span in spans:
             group = self._of(("trace", span.trace_id), piece)
-            found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
-            if found is not None:
-                name = found if found.__class__ is str else dumps(found)
+            name = conversation_id(span.attributes)
+            if name:
                 group = self._joined(group, ("conversation", name))
             group.add(span, piece)
         for record in logs:
@@ -180,6 +178,9 @@ def keys_of_run(run: Trajectory, number: int) -> Iterator[GroupKey]:
             if text:
                 value = _hashed("messages", run.service, text)
                 yield GroupKey(value, number, role, *_ALWAYS)
+    if run.follows.startswith(FOLLOWS_ANSWER):
+        key = int(run.follows.removeprefix(FOLLOWS_ANSWER))
+        yield GroupKey(key & (1 << 64) - 1, number, _WANTS, *_ALWAYS)
     role = _OFFERS if run.agent else _ANY
     first, last = run.start_ns - _WAIT_NS, run.end_ns + _WAIT_NS
     for key in run.call_keys:

@@ -2,18 +2,22 @@
 
 Runs of one conversation share a `Thread`. Conversations are known by service and id. A run
 continues the run whose messages its first input begins with, or else the last run of the
-conversation; without an id, only the messages decide. Model calls below no agent that only bring
-tool results back belong to the run that asked for them.
+conversation; without an id, only the messages decide. Runs that are parts of one turn (`turns`) are
+one trajectory, whose messages name their agents if there are several.
 """
 
 from __future__ import annotations
 
 import hashlib
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
+from .. import semconv
+from ..identities import identity
 from ..model import (
+    FOLLOWS_ANSWER,
     Gap,
     Message,
     Span,
@@ -23,14 +27,23 @@ from ..model import (
     trajectory_id,
 )
 from .detached_tools import lone_keys
-from .duplicates import call_keys
+from .duplicates import answer_key, call_keys
 from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
-from .message_thread import Thread, answered, chain_of, with_dropped_calls
+from .message_thread import Thread, chain_of, with_dropped_calls
 from .plain_runs import plain_builder
 from .prompts import prompts_of
 from .runs import TracedRun, children_of, steps_of
-from .trajectory_builder import TrajectoryBuilder, agent_name, choose, fill, known_before
+from .trajectory_builder import (
+    TrajectoryBuilder,
+    agent_name,
+    choose,
+    fill,
+    join,
+    known_before,
+    take_results,
+)
+from .turns import goes_on_with, is_handed_over, previous_answer, takes_calls_of
 
 __all__ = ["TracedTrajectory", "trajectories_of"]
 
@@ -77,15 +90,32 @@ class _ConversationStitcher:
         self.by_run: dict[int, TrajectoryBuilder] = {}
         self.last: dict[tuple[str, str], TrajectoryBuilder] = {}
         self.by_chain: dict[tuple[str, str, str], TrajectoryBuilder] = {}
+        self.beside: dict[tuple[str, int], TrajectoryBuilder] = {}
+        self.by_answer: dict[tuple[str, str], TrajectoryBuilder] = {}
 
     def take(self, run: TracedRun) -> None:
-        builder = plain_builder(run) if self._begins(run) else None
+        handing = [other for other in self._beside(run) if is_handed_over(other, run)]
+        previous = previous_answer(run) if run.parent is None else ""
+        answered = self._answered_before(run, previous)
+        begins = self._begins(run) and not handing and answered is None
+        builder = plain_builder(run) if begins else None
         if builder is None:
-            builder = self._filled(run)
+            builder = self._filled(run, handing, answered)
         else:
             self.builders.append(builder)
+        if previous and not (run.conversation_id or builder.follows):
+            builder.follows = f"{FOLLOWS_ANSWER}{_int64(answer_key(previous))}"
         self.by_run[id(run)] = builder
+        self.beside[run.root.span.trace_id, id(run.parent)] = builder
         self._register(builder)
+
+    def _beside(self, run: TracedRun) -> list[TrajectoryBuilder]:
+        """Return the trajectories of the run before it in its trace, and of the one around it."""
+        if run.parent_tool is not None:
+            return []
+        before = self.beside.get((run.root.span.trace_id, id(run.parent)))
+        around = self.by_run.get(id(run.parent)) if run.parent is not None else None
+        return [other for other in (before, around) if other is not None]
 
     def _begins(self, run: TracedRun) -> bool:
         """Return whether only a run's messages may show that it continues another."""
@@ -93,8 +123,33 @@ class _ConversationStitcher:
         is_first = (run.root.span.service, conversation) not in self.last
         return run.parent is not None or not conversation or is_first
 
-    def _filled(self, run: TracedRun) -> TrajectoryBuilder:
-        """Return the builder of a run's trajectory, which may have been that of an earlier run."""
+    def _answered_before(self, run: TracedRun, previous: str) -> TrajectoryBuilder | None:
+        """Return the trajectory with the answer that a run names as the one it goes on from.
+
+        Some frameworks write the id of the last answer as that of the conversation.
+        """
+        if run.parent is not None:
+            return None
+        service, conversation = run.root.span.service, run.conversation_id
+        before = self.by_answer.get((service, previous))
+        named = self.by_answer.get((service, conversation))
+        if named is not None and named.root.conversation_id != conversation:
+            run.conversation_id = named.root.conversation_id
+        return before or named
+
+    def _filled(
+        self,
+        run: TracedRun,
+        handing: Sequence[TrajectoryBuilder],
+        answered_before: TrajectoryBuilder | None,
+    ) -> TrajectoryBuilder:
+        """Return the builder of a run's trajectory, which may have been that of an earlier run.
+
+        Args:
+            run: The run.
+            handing: The trajectories whose agent handed over to it.
+            answered_before: The trajectory with the answer that it goes on from, if it names that.
+        """
         # One after another: all at once, they would take as much memory as all that was sent.
         inputs = (
             Sent(call.input, call.asked_by, call.span.start_ns, by_ids=call.calls_by_id)
@@ -108,9 +163,11 @@ class _ConversationStitcher:
         first: Sequence[Entry] = begun[-1] if begun else []
         chain = chain_of(first) if run.parent is None else ""
         before = self._predecessor(run, chain) if run.parent is None else None
-        if before is not None and _only_brings_results(before, run, first):
-            builder = before
-            builder.runs.append(run)
+        before = answered_before or before
+        candidates = ([before] if before else []) + self._beside(run)
+        builder = _earlier_part(candidates, handing, run, first)
+        if builder is not None:
+            join(builder, run, first)
         else:
             builder = _begin(run, before, first)
             builder.follows = "" if run.conversation_id else chain
@@ -128,6 +185,9 @@ class _ConversationStitcher:
 
     def _register(self, builder: TrajectoryBuilder) -> None:
         run = builder.root
+        for call in builder.runs[-1].model_calls:
+            if identity(call.response_id):
+                self.by_answer[run.root.span.service, call.response_id] = builder
         if run.parent is not None:
             builder.chain = ""
             return
@@ -153,6 +213,8 @@ def _begin(
         found = thread.overlap(first)
         goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
         if goes_on and (found.known or not _is_before(run, thread)):
+            if thread is before.thread:
+                take_results(before, first[found.known :])
             return TrajectoryBuilder([run], thread, len(thread.entries), before)
         if found.kept < min(len(first), len(thread.spoken)):
             lost = len(thread.spoken) - found.kept
@@ -166,14 +228,21 @@ def _is_before(run: TracedRun, thread: Thread) -> bool:
     return asked < thread.entries[-1].time_ns if thread.entries else False
 
 
-def _only_brings_results(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
-    """Return whether a run below no agent only brings results back to the run before it."""
-    if run.agent is not None or before.root.agent is not None or not run.model_calls:
-        return False
-    found, last = before.thread.overlap(first), answered(first)
-    goes_on = found.kept == len(before.thread.spoken) and found.known >= last > 0
-    results = first[last:]
-    return goes_on and bool(results) and all(e.message.role == "tool" for e in results)
+def _earlier_part(
+    candidates: Sequence[TrajectoryBuilder],
+    handing: Sequence[TrajectoryBuilder],
+    run: TracedRun,
+    first: Sequence[Entry],
+) -> TrajectoryBuilder | None:
+    """Return the trajectory whose turn a run goes on with, or None."""
+    for before in candidates:
+        if before.end < len(before.thread.entries):
+            continue  # another run continued it already
+        if goes_on_with(before, run, first) or before in handing:
+            return before
+        if not first and takes_calls_of(before, run):
+            return before
+    return None
 
 
 def _finished(
@@ -198,16 +267,17 @@ def _finished(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
         trace_ids=_trace_ids(runs),
-        tail=tuple([e.message for e in builder.thread.entries[builder.start : builder.end]]),
+        tail=_named(builder),
         new_from=builder.new_from,
         history=builder.history.trajectory if builder.history else None,
         conversation_id=root.conversation_id,
         turn=builder.turn,
         agent=agent_name(root),
+        agents=_agents(runs),
         service=span.service,
         parent_id=_id(parent.root) if parent else "",
         parent_call_id=_parent_call_id(parent, root) if parent else "",
-        steps=steps_of(root, children),
+        steps=steps_of(runs, children),
         tools=_tools(runs),
         models=tuple(dict.fromkeys([call.model for call in calls if call.model])),
         dialects=tuple(dict.fromkeys([name for run in runs for name in run.dialects])),
@@ -224,6 +294,30 @@ def _finished(
         call_keys=_call_keys(runs),
     )
     return builder.trajectory
+
+
+def _agents(runs: Sequence[TracedRun]) -> tuple[str, ...]:
+    """Return the agents of a turn in order, if there are several."""
+    if len(runs) == 1:
+        return ()
+    names = tuple(dict.fromkeys(agent_name(run) for run in runs))
+    return names if len(names) > 1 else ()
+
+
+def _named(builder: TrajectoryBuilder) -> tuple[Message, ...]:
+    """Return a trajectory's messages; where several agents took part, answers name theirs."""
+    messages = tuple([e.message for e in builder.thread.entries[builder.start : builder.end]])
+    if not _agents(builder.runs):
+        return messages
+    by_span = {span.span_id: agent_name(run) for run in builder.runs for span in run.spans}
+    return tuple(
+        [
+            replace(message, name=by_span.get(message.span_id, ""))
+            if message.role == "assistant" and not message.name
+            else message
+            for message in messages
+        ]
+    )
 
 
 def _trace_ids(runs: Sequence[TracedRun]) -> tuple[str, ...]:
@@ -269,11 +363,24 @@ def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
 
 def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
     found = [gap for run in builder.runs for gap in run.gaps]
-    found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder)]
+    found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder), *_compacted(builder)]
     if len(found) > 1 and sum(one.code == "missing_parent" for one in found) > 1:
         parents = {span.span_id: span.parent_id for run in builder.runs for span in run.spans}
         found = with_one_missing_parent(found, parents, builder.root.root.span.span_id)
     return tuple(dict.fromkeys(found))
+
+
+def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
+    """Yield the gaps of history that the framework says it compacted: by a span, or by a part."""
+    for run in builder.runs:
+        for span in run.spans:
+            attributes = span.attributes
+            if semconv.COMPACTED in attributes and attributes[semconv.COMPACTED] in (True, "true"):
+                yield gap("history_compacted", span.span_id)
+    for entry in builder.thread.entries[builder.start : builder.end]:
+        parts = entry.message.parts
+        if parts and any(part.get("type") == "compaction" for part in parts):
+            yield gap("history_compacted", entry.message.span_id)
 
 
 def _left_out(builder: TrajectoryBuilder) -> list[Gap]:

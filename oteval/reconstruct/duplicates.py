@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from ..identities import identity
 from ..jsontext import canonical
 from ..model import Gap, Message, Span
 from .entries import key_of, keys_of
@@ -21,7 +22,7 @@ from .operations import ModelCall, ToolRun
 from .runs import TracedRun
 from .tree import order
 
-__all__ = ["call_keys", "fold_nested", "join_streams", "without_duplicates"]
+__all__ = ["answer_key", "call_keys", "fold_nested", "join_streams", "without_duplicates"]
 
 # The replacement of each call, by the id of its object; None removes it.
 _Changes = dict[int, ModelCall | None]
@@ -29,13 +30,18 @@ _Changes = dict[int, ModelCall | None]
 
 def call_keys(call: ModelCall) -> Iterator[str]:
     """Yield the keys that two recordings of one model call share while their times overlap."""
-    if call.response_id:
-        yield f"response {call.response_id}"
+    if identity(call.response_id):
+        yield answer_key(call.response_id)
     asked = next(iter([m.tool_calls[0].id for m in call.output if m.tool_calls]), "")
-    if asked:
+    if identity(asked):
         yield f"asked {asked}"
     elif call.output and call.input and call.output[-1].content:
         yield f"said {_digest(call.input[-1])}{_digest(call.output[-1])}"
+
+
+def answer_key(response_id: str) -> str:
+    """Return the key of the model call that a provider gave this id."""
+    return f"response {response_id}"
 
 
 def _digest(message: Message) -> str:
@@ -44,7 +50,7 @@ def _digest(message: Message) -> str:
 
 
 def _tool_keys(run: ToolRun) -> Iterator[str]:
-    if run.call_id:
+    if identity(run.call_id):
         yield f"ran {run.call_id}"
     if run.arguments is not None:
         yield f"said {run.name} {canonical(run.arguments)}"

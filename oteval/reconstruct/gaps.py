@@ -33,6 +33,13 @@ CODES: dict[str, str] = {
     "content_unreadable": "{key} could not be read: {reason}",
     "cyclic_parents": "the span's parents form a circle; the span was taken as a root",
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
+    "handoff_summarized": (
+        "the agent {agent} was handed a summary in place of the messages before it, which are shown"
+    ),
+    "history_compacted": (
+        "the framework compacted the conversation before this; earlier messages may be missing or "
+        "summarized"
+    ),
     "history_missing": (
         "the conversation begins with a tool's result; load the trace before it, unless the "
         "provider keeps the history"

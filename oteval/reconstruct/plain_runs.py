@@ -20,7 +20,7 @@ from .message_thread import Thread
 from .operations import ModelCall
 from .runs import TracedRun
 from .tool_results import complete
-from .trajectory_builder import TrajectoryBuilder
+from .trajectory_builder import TrajectoryBuilder, agent_name
 
 __all__ = ["plain_builder"]
 
@@ -43,11 +43,14 @@ def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
     if found is None:
         return None
     prompts, spoken = found
+    if spoken[-1].message.tool_calls and agent is not None and agent.transcript:
+        return None  # the transcript may hold the results
     done = complete([*prompts, *spoken], run.tool_runs)
     builder = TrajectoryBuilder([run], Thread())
     thread = builder.thread
     thread.extend(done.entries)
     builder.system = [entry.message.content for entry in prompts]
+    builder.system_of = agent_name(run)
     builder.settled = thread.changed = done.settled
     builder.settled_gaps = done.gaps
     builder.tool_gaps = [*done.gaps, *done.open_gaps]

@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .. import semconv
+from ..identities import conversation_attribute, conversation_id
 from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
 from .duplicates import fold_nested, join_streams
@@ -163,12 +164,13 @@ def _conversation_of(run: TracedRun) -> str:
     An id that other spans have as well is a conversation's, even if it is that of an answer: some
     agents name a conversation by its first answer.
     """
+    own = conversation_attribute()
     for span in (run.root.span, *run.spans):
-        if span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
+        if own not in span.attributes and span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
             continue
-        found = semconv.first(span.attributes, semconv.CONVERSATION_ID)
-        if found is not None and str(found) != str(span.attributes.get("gen_ai.response.id")):
-            return str(found)
+        found = conversation_id(span.attributes)
+        if found and found != str(span.attributes.get("gen_ai.response.id")):
+            return found
     return run.parent.conversation_id if run.parent else ""
 
 

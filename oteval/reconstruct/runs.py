@@ -98,15 +98,24 @@ def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
 
 
 def steps_of(
-    run: TracedRun, children: Mapping[int, Sequence[TracedRun]]
+    runs: Sequence[TracedRun], children: Mapping[int, Sequence[TracedRun]]
 ) -> tuple[tuple[str, ...], ...]:
-    """Return the steps of one run: the nodes of its one turn, or nothing without any name.
+    """Return the steps of a turn: the nodes that ran, or the agents; nothing without any name.
 
     Args:
-        run: The run.
+        runs: The runs of the turn, in order.
         children: The runs that were started in others, as `children_of` gives them.
     """
-    below = children.get(id(run), ())
+    steps: list[str] = []
+    for run in runs:
+        below = [child for child in children.get(id(run), ()) if child not in runs]
+        own = _steps_of_run(run, below)
+        steps += own[1:] if steps and own[:1] == (START,) else own
+    return (tuple(steps),) if steps else ()
+
+
+def _steps_of_run(run: TracedRun, below: Sequence[TracedRun]) -> tuple[str, ...]:
+    """Return the steps of one run, with those of the sub-agents below it."""
     own = [(order(visit.span), visit.node) for visit in run.visits]
     name = run.agent.name if run.agent else ""
     if not own and not name:
@@ -117,7 +126,7 @@ def steps_of(
         found += _inside(child, child.node or name)
     found.sort(key=lambda step: step[0])
     nodes = [node for _, node in found]
-    return ((START, *nodes),) if own else (tuple(nodes),)
+    return (START, *nodes) if own else tuple(nodes)
 
 
 def _inside(child: TracedRun, parent: str) -> list[tuple[tuple[int, int, str], str]]:

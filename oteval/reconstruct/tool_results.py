@@ -1,15 +1,18 @@
 """Tool runs complete the story: the result, error and timing of each call, and calls not captured.
 
-A tool run belongs to the call with its id; without ids, to the first call of that name with equal
-arguments, in order of start. Ids may repeat within a session, so each is used once, in order; where
-calls share one, their arguments tell them apart.
+A result, and a tool run, belong to the call with their id, wherever that stands, and never to
+another one. Ids may repeat within a session, even among parallel calls: of the calls with one id,
+the arguments decide, then the order. Without an id, a tool run belongs to the first call of that
+name with equal arguments, in order of start. An id that no call has may be one of the emitter's
+own; such a result is paired as if it had none, unless the call's id is of the same kind.
 """
 
 from __future__ import annotations
 
+import re
 from bisect import bisect_right
 from collections import defaultdict, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
@@ -24,6 +27,11 @@ from .operations import ToolRun
 from .tool_spans import result_message
 
 __all__ = ["Completed", "complete"]
+
+# How many calls are considered for one tool run with an id that none of them has.
+_MAX_CANDIDATES = 64
+# The prefix of an id (``call_1``, ``toolu-2``, ``c3``); random letters and digits have none.
+_ID_KIND = re.compile(r"([A-Za-z]+)(?:[_\-:.]|\d+$)")
 
 
 @dataclass(slots=True)
@@ -51,7 +59,7 @@ class Completed(NamedTuple):
         entries: The messages.
         gaps: The gaps of those before `settled`.
         open_gaps: The gaps of the others, and of tool runs that no call asked for.
-        settled: Where the last message with calls is, whose results may still come.
+        settled: Where the first message with calls is, whose results may still come.
     """
 
     entries: list[Entry]
@@ -60,15 +68,22 @@ class Completed(NamedTuple):
     settled: int
 
 
-def complete(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
+def complete(
+    entries: Sequence[Entry],
+    runs: Sequence[ToolRun],
+    *,
+    earlier_ids: Collection[str] = (),
+) -> Completed:
     """Return a run's messages with the content of its tool runs.
 
     Args:
         entries: The run's own messages.
         runs: Its tool runs, in order of start.
+        earlier_ids: The ids of the calls in the messages before these. A tool run with one of them
+            was asked for there, unless the run's own messages hold a call with that id as well.
     """
     paired = _paired_by_ids(entries, runs)
-    done = _paired(entries, runs) if paired is None else paired
+    done = _paired(entries, runs, earlier_ids) if paired is None else paired
     return done._replace(entries=[_decided(entry) for entry in done.entries])
 
 
@@ -80,22 +95,30 @@ def _decided(entry: Entry) -> Entry:
     return entry if message is entry.message else replace(entry, message=message)
 
 
-def _paired(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed:
+def _paired(
+    entries: Sequence[Entry], runs: Sequence[ToolRun], earlier_ids: Collection[str]
+) -> Completed:
     """Return the result of `complete` for any messages, still without the outcomes of calls."""
     if not any(entry.message.tool_calls or entry.is_open for entry in entries):
-        return Completed([*entries], [], [found for run in runs for found in _unasked(run)], 0)
+        unasked = [run for run in runs if run.call_id not in earlier_ids]
+        return Completed([*entries], [], [found for run in unasked for found in _unasked(run)], 0)
     exchanges = _exchanges(entries)
-    for exchange in exchanges:
-        _pair_results(exchange)
-    left = _match_runs([a for exchange in exchanges for a in exchange.answers], runs)
+    answers = [answer for exchange in exchanges for answer in exchange.answers]
+    _pair_results(exchanges)
+    own_ids = {"", *(answer.call.id for answer in answers)}
+    asked_earlier = {run.call_id for run in runs if run.call_id in earlier_ids} - own_ids
+    left = _match_runs(answers, [run for run in runs if run.call_id not in asked_earlier])
     unmatched = _place_left(exchanges, left)
     done: list[Entry] = []
     gaps: list[Gap] = []
     settled, count = 0, 0
+    answered = {id(answer.result): answer for answer in answers if answer.result}
+    is_waiting = False
     for exchange in exchanges:
-        if exchange.answers:
+        if exchange.answers and not is_waiting:
             settled, count = len(done), len(gaps)
-        done.extend(_render(exchange, gaps))
+            is_waiting = any(a.result is None and a.run is None for a in exchange.answers)
+        done.extend(_render(exchange, answered, gaps))
         for answer in exchange.answers:
             gaps.extend(_unfilled(answer))
     return Completed(done, gaps[:count], [*unmatched, *gaps[count:]], settled)
@@ -180,40 +203,85 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
     return found
 
 
-def _pair_results(exchange: _Exchange) -> None:
-    """Pair the results after a message with its calls: by id, and the rest by order."""
-    by_id: dict[str, deque[_CallState]] = defaultdict(deque)
-    for answer in exchange.answers:
-        if answer.call.id:
-            by_id[answer.call.id].append(answer)
-    unpaired = []
-    for entry in exchange.results:
-        waiting = by_id.get(entry.message.tool_call_id)
-        if waiting:
-            waiting.popleft().result = entry
-        else:
-            unpaired.append(entry)
-    # Of the tools that the provider runs, many have no result; so the others come first.
-    free = [answer for answer in exchange.answers if answer.result is None]
-    free.sort(key=lambda answer: bool(answer.call.executed_by))
-    for entry, answer in zip(unpaired, free, strict=False):
-        answer.result = entry
+def _pair_results(exchanges: Sequence[_Exchange]) -> None:
+    """Pair results with calls: by id, and those without one by their order after their message.
+
+    A person's approval, or another agent's messages, may stand between a call and its result.
+    """
+    waiting: dict[str, deque[_CallState]] = defaultdict(deque)
+    for exchange in exchanges:
+        for answer in exchange.answers:
+            if answer.call.id:
+                waiting[answer.call.id].append(answer)
+        unpaired = []
+        is_result = exchange.entry.message.role == "tool"
+        for entry in [exchange.entry] if is_result else exchange.results:
+            same_id = waiting.get(entry.message.tool_call_id)
+            if same_id:
+                same_id.popleft().result = entry
+            elif not exchange.answers or entry.message.tool_call_id not in waiting:
+                unpaired.append(entry)
+        # Of the tools that the provider runs, many have no result; so the others come first.
+        free = [answer for answer in exchange.answers if answer.result is None]
+        free.sort(key=lambda answer: bool(answer.call.executed_by))
+        for entry in unpaired:
+            mine = (a for a in free if _may_belong(entry.message.tool_call_id, a.call.id))
+            if answer_of := next(mine, None):
+                answer_of.result = entry
+                free.remove(answer_of)
+
+
+def _may_belong(result_id: str, call_id: str) -> bool:
+    """Return whether a result may be a call's though their ids differ.
+
+    OpenAI's Responses API has two ids for a call, and some frameworks number executions on their
+    own; those are of different kinds (``fc_1``, ``call_1``). Two ids of one kind are two calls.
+    """
+    return not result_id or not call_id or _kind_of(result_id) != _kind_of(call_id)
+
+
+def _kind_of(identifier: str) -> str:
+    """Return the prefix that ids of one origin share, or ""."""
+    match = _ID_KIND.match(identifier)
+    return match[1] if match else ""
 
 
 def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each call its run, and return the runs that no call asked for."""
-    left = list(runs)
-    for run_key, call_key in (
-        # Found once already, when a later model call brings results back to the same run.
-        (_run_span, _call_span),
-        *(((_run_id_and_signature, _call_id_and_signature),) if _share_ids(answers) else ()),
-        (_run_id, _call_id),
-        (_run_signature, _call_signature),
-        # Frameworks fill in defaults and rename fields: then the name and the order are left.
-        (_run_name, _call_name),
-    ):
+    # By span: found once already, when a later model call brings results back to the same run.
+    left = _take(list(runs), answers, _run_span, _call_span)
+    left = _take_by_id(left, answers)
+    # Frameworks fill in defaults and rename fields: then the name and the order are left.
+    for run_key, call_key in ((_run_signature, _call_signature), (_run_name, _call_name)):
         left = _take(left, answers, run_key, call_key)
     return left
+
+
+def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[ToolRun]:
+    """Give each run to the call with its id, and return the runs whose id no call has."""
+    by_id: dict[str, list[_CallState]] = defaultdict(list)
+    for answer in answers:
+        if answer.call.id:
+            by_id[answer.call.id].append(answer)
+    same_id: dict[str, list[ToolRun]] = defaultdict(list)
+    for run in runs:
+        if run.call_id in by_id:
+            same_id[run.call_id].append(run)
+    for call_id, group in same_id.items():
+        calls = by_id[call_id]
+        for run_key, call_key in _WITHIN_ONE_ID:
+            group = _take(group, calls, run_key, call_key)
+        for run in group:
+            _take_again(run, calls)
+    return [run for run in runs if run.call_id not in by_id]
+
+
+def _take_again(run: ToolRun, calls: Sequence[_CallState]) -> None:
+    """Give a call its run once more: a tool that is tried again ends with its last run."""
+    same_call = (a for a in calls if a.run is not None and a.run.name == run.name)
+    answer = next(same_call, None)
+    if answer is not None:
+        answer.run = run
 
 
 def _run_span(run: ToolRun) -> str:
@@ -222,22 +290,6 @@ def _run_span(run: ToolRun) -> str:
 
 def _call_span(call: ToolCall) -> str:
     return call.span_id
-
-
-def _share_ids(answers: Sequence[_CallState]) -> bool:
-    """Return whether calls have the same id, such as parallel ones of some model servers."""
-    ids = [answer.call.id for answer in answers if answer.call.id]
-    return len(set(ids)) < len(ids)
-
-
-def _run_id_and_signature(run: ToolRun) -> str:
-    signature = _run_signature(run)
-    return f"{run.call_id}\0{signature}" if run.call_id and signature else ""
-
-
-def _call_id_and_signature(call: ToolCall) -> str:
-    signature = _call_signature(call)
-    return f"{call.id}\0{signature}" if call.id and signature else ""
 
 
 def _run_id(run: ToolRun) -> str:
@@ -264,6 +316,14 @@ def _call_name(call: ToolCall) -> str:
     return call.name
 
 
+# Ids may repeat: then the arguments tell which call a run belongs to, then the order.
+_WITHIN_ONE_ID = (
+    (_run_signature, _call_signature),
+    (_run_name, _call_name),
+    (_run_id, _call_id),
+)
+
+
 def _take(
     runs: Sequence[ToolRun],
     answers: Sequence[_CallState],
@@ -271,20 +331,29 @@ def _take(
     call_key: Callable[[ToolCall], str],
 ) -> list[ToolRun]:
     """Give each run to the first free call with the same key, and return the runs left over."""
-    waiting: dict[str, deque[_CallState]] = defaultdict(deque)
-    for answer in answers:
+    waiting: dict[str, list[_CallState]] = defaultdict(list)
+    for answer in reversed(answers):
         if answer.run is None:
             waiting[call_key(answer.call)].append(answer)
-    if not waiting:
-        return list(runs)
     left = []
-    for run in runs:
+    for run in runs if waiting else ():
         key = run_key(run)
-        if key and waiting.get(key):
-            waiting[key].popleft().run = run
+        same_key = waiting.get(key) if key else None
+        at = _last_that_may_belong(run, same_key) if same_key else -1
+        if same_key and at >= 0:
+            same_key.pop(at).run = run
         else:
             left.append(run)
-    return left
+    return left if waiting else list(runs)
+
+
+def _last_that_may_belong(run: ToolRun, answers: Sequence[_CallState]) -> int:
+    """Return the place of the last call that a run may belong to, or -1."""
+    for at in reversed(range(max(0, len(answers) - _MAX_CANDIDATES), len(answers))):
+        call_id = answers[at].call.id
+        if call_id == run.call_id or _may_belong(run.call_id, call_id):
+            return at
+    return -1
 
 
 def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap]:
@@ -308,25 +377,23 @@ def _unasked(run: ToolRun) -> list[Gap]:
     return [gap("unmatched_tool_span", run.span.span_id, tool=run.name), *run.gaps]
 
 
-def _render(exchange: _Exchange, gaps: list[Gap]) -> list[Entry]:
-    """Return a message with its calls and results, from messages or tool spans."""
-    if not exchange.answers:
-        return [exchange.entry, *exchange.results]
-    entry = exchange.entry
-    calls = tuple(_call(answer) for answer in exchange.answers)
-    message, key = entry.message, entry.key
-    if calls != message.tool_calls:
-        is_by_words = key == key_of(message)
-        message = replace(message, tool_calls=calls)
-        # A message of which only the role was known can still be completed by a later input; one
-        # that is known by its calls' ids keeps them.
-        key = key_of(message) if is_by_words else key
-        entry = replace(entry, message=message, key=key)
-    rendered = [entry]
-    paired = {id(answer.result): answer for answer in exchange.answers if answer.result}
-    for result in exchange.results:
-        answer = paired.get(id(result))
-        rendered.append(_result(result, answer) if answer else result)
+def _render(
+    exchange: _Exchange, answered: Mapping[int, _CallState], gaps: list[Gap]
+) -> list[Entry]:
+    """Return a message with its calls and results, from messages or tool spans.
+
+    Args:
+        exchange: The message and the results after it.
+        answered: The calls that results belong to, by the id of the result's object.
+        gaps: Gains a gap for each call without a result.
+    """
+    rendered = [_asking(exchange), *exchange.results]
+    for at, entry in enumerate(rendered):
+        answer = answered.get(id(entry))
+        if answer is not None:
+            rendered[at] = _result(entry, answer)
+    message = rendered[0].message
+    calls = message.tool_calls if exchange.answers else ()
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
             made = result_message(answer.run, call_id=call.id)
@@ -349,6 +416,20 @@ def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
         return ()
     missing, switch = f"content of the result of {tool}", "instrument the tool"
     return [gap("content_not_captured", span_id, missing=missing, switch=switch)]
+
+
+def _asking(exchange: _Exchange) -> Entry:
+    """Return a message with its calls as they were run."""
+    entry = exchange.entry
+    calls = tuple(_call(answer) for answer in exchange.answers)
+    message, key = entry.message, entry.key
+    if calls == message.tool_calls:
+        return entry
+    # A message of which only the role was known can still be completed by a later input; one that
+    # is known by its calls' ids keeps them.
+    is_by_words = key == key_of(message)
+    message = replace(message, tool_calls=calls)
+    return replace(entry, message=message, key=key_of(message) if is_by_words else key)
 
 
 def _call(answer: _CallState) -> ToolCall:

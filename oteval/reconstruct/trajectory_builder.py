@@ -7,11 +7,13 @@ run's first input, and `new_from` is where the run's own messages begin.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
 
+from ..identities import identity
 from ..jsontext import canonical
 from ..messages.forms import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory
@@ -23,7 +25,15 @@ from .runs import TracedRun
 from .tool_results import complete
 from .tool_spans import result_message
 
-__all__ = ["TrajectoryBuilder", "agent_name", "choose", "fill", "known_before"]
+__all__ = [
+    "TrajectoryBuilder",
+    "agent_name",
+    "choose",
+    "fill",
+    "join",
+    "known_before",
+    "take_results",
+]
 
 
 @dataclass(eq=False)
@@ -31,13 +41,16 @@ class TrajectoryBuilder:
     """A trajectory that is being built.
 
     Attributes:
-        runs: The run, and those that only bring results back to it.
+        runs: The run, and those that go on with its turn.
         thread: The conversation.
         start: The thread's entry after those of `history`.
         history: The run before it, or None.
         known: How many spoken messages the run's first input holds from before it, without
             `history`.
         follows: The chain of the earlier runs, as the first input shows them, or "".
+        part_at: The entry at which the last of the runs begins.
+        summary: The summary that an agent was handed: the keys of the first messages of its inputs,
+            and the number of the thread's messages that they replace.
         end: The thread's entry after this run's last.
         new_from: The entry at which the run's own messages begin.
         turn: The run's number in its conversation.
@@ -48,7 +61,8 @@ class TrajectoryBuilder:
         waiting: The tool runs without a call before `settled`.
         rewrites: History that later calls replaced, and answers that no later call continued.
         choices: The rewrite with the other choices of the last answer, or None.
-        system: The system prompts shown.
+        system: The system prompts shown last.
+        system_of: The name of the agent that they are of.
         prompt_changed: Whether a different system prompt was sent later.
         chain: The chain up to the run's last answer.
         trajectory: The finished trajectory, or None.
@@ -60,6 +74,8 @@ class TrajectoryBuilder:
     history: TrajectoryBuilder | None = None
     known: int = 0
     follows: str = ""
+    part_at: int = 0
+    summary: tuple[tuple[str, ...], int] = ((), 0)
     end: int = 0
     new_from: int = 0
     turn: int = 1
@@ -71,6 +87,7 @@ class TrajectoryBuilder:
     rewrites: list[Rewrite] = field(default_factory=list)
     choices: Rewrite | None = None
     system: list[str | None] = field(default_factory=list)
+    system_of: str = ""
     prompt_changed: bool = False
     chain: str = ""
     trajectory: Trajectory | None = None
@@ -110,9 +127,59 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     if run.agent is not None and run.agent.transcript_new_from is not None:
         return run.agent.transcript_new_from
     known = answered(sent)
+    ran = {tool.call_id for tool in run.tool_runs if tool.call_id}
+    if ran and any(
+        call.id in ran for call in (sent[known - 1].message.tool_calls if known else ())
+    ):
+        return known - 1  # a run that was interrupted: the tools of its last answer run here
     while known and known < len(sent) and sent[known].message.role == "tool":
         known += 1
     return known
+
+
+def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> None:
+    """Add a run to the trajectory whose turn it goes on with; `fill` then adds its messages.
+
+    Args:
+        builder: The trajectory.
+        run: The run.
+        first: The first input of its model calls.
+    """
+    builder.runs.append(run)
+    builder.part_at = len(builder.thread.entries)
+    builder.summary = ((), 0)
+    choose(builder, first)
+    thread = builder.thread
+    found = thread.overlap(first) if first else None
+    if found is None or run.model_calls[0].is_delta:
+        return
+    if found.known and found.kept == len(thread.spoken):
+        return
+    size = answered(first)
+    if size == 0 or any(entry.message.role == "user" for entry in first[size:]):
+        size = len(first)
+    builder.summary = (tuple(entry.key for entry in first[:size]), len(thread.spoken))
+    span_id = run.model_calls[0].span.span_id
+    builder.gaps.append(gap("handoff_summarized", span_id, agent=agent_name(run)))
+
+
+def take_results(builder: TrajectoryBuilder, first: Sequence[Entry]) -> None:
+    """Add the results that the next turn brings to a trajectory's last calls.
+
+    An output tool ends a turn; only the input of the next turn has its result.
+
+    Args:
+        builder: The trajectory, which no other run continued.
+        first: The new messages of the next turn's first input.
+    """
+    last = builder.thread.entries[-1:]
+    asked = {call.id for entry in last for call in entry.message.tool_calls if call.id}
+    results = list(itertools.takewhile(lambda entry: entry.message.tool_call_id in asked, first))
+    if not results or len(results) == len(first) or first[len(results)].message.role != "user":
+        return
+    builder.thread.extend(results)
+    _complete(builder)
+    builder.end = len(builder.thread.entries)
 
 
 def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> None:
@@ -120,12 +187,15 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> 
 
     Args:
         builder: The trajectory.
-        run: The run.
+        run: The run, the last one of the trajectory.
         inputs: The input of each of its model calls.
     """
+    if len(builder.runs) == 1:
+        builder.part_at = builder.start
     for call, sent in zip(run.model_calls, inputs, strict=True):
-        _show_system(builder, run, call, sent)
+        prompts = _show_system(builder, run, call, sent)
         _add_input(builder, call, sent)
+        builder.thread.extend(prompts)
         _add_inner(builder, run, call)
         _add_output(builder, call)
     _use_agent(builder, run)
@@ -141,10 +211,12 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> 
 
 def _turn(builder: TrajectoryBuilder) -> int:
     """Return a run's number in its conversation; bringing results back does not begin a turn."""
+    first = next((entry for entry in builder.own if entry.is_spoken), None)
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
-        return 1 + sum(1 for entry in before if entry.message.role == "user")
-    first = next((entry for entry in builder.own if entry.is_spoken), None)
+        questions = sum(1 for entry in before if entry.message.role == "user")
+        is_question = first is not None and first.message.role == "user"
+        return questions + 1 if is_question else max(1, questions)
     transcript = first is not None and first.message.role != "user"
     # Where the run's first message is not known, a result before it waits for an answer.
     goes_on = transcript and ((first is not None and first.key != "") or _waits(builder))
@@ -160,6 +232,9 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
         return
     choose(builder, sent)
     thread = builder.thread
+    summary, size = builder.summary
+    if summary and summary == tuple(entry.key for entry in sent[: len(summary)]):
+        sent = [*(thread.entries[at] for at in thread.spoken[:size]), *sent[len(summary) :]]
     sent = thread.with_inner(with_dropped_calls(thread, sent))
     if call.whole and len(sent) < len(thread.spoken):
         _drop_guess(builder, before_ns=call.span.start_ns)  # the same question again
@@ -208,24 +283,34 @@ def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     builder.rewrites[place] = builder.choices = changed
 
 
-def _show_system(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall, sent: Sent) -> None:
-    """Show a system prompt once: at the beginning, and when another agent takes over."""
+def _show_system(
+    builder: TrajectoryBuilder, run: TracedRun, call: ModelCall, sent: Sent
+) -> Sequence[Entry]:
+    """Show a system prompt once: at the beginning, and when another agent takes over.
+
+    Returns:
+        The prompts to show after the input, of an agent that goes on with the turn.
+    """
     prompts = sent.prompts
     texts = [message.content for message in prompts]
     if not prompts or texts == builder.system:
-        return
+        return ()
     if builder.system:
+        if agent_name(run) != builder.system_of:
+            builder.system, builder.system_of = texts, agent_name(run)
+            return sent.shown_prompts()
         _note_changed_prompt(builder, call)
-        return
+        return ()
     history = builder.history
-    same_agent = history is not None and agent_name(history.root) == agent_name(run)
+    same_agent = history is not None and agent_name(history.runs[-1]) == agent_name(run)
     if history is not None and (history.system == texts or same_agent):
         if history.system and history.system != texts:
             _note_changed_prompt(builder, call)
-        builder.system = history.system or texts
-        return
-    builder.system = texts
+        builder.system, builder.system_of = history.system or texts, agent_name(run)
+        return ()
+    builder.system, builder.system_of = texts, agent_name(run)
     builder.thread.put(builder.start, [*sent.shown_prompts(), *builder.tail])
+    return ()
 
 
 def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
@@ -343,12 +428,13 @@ def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
         _use_transcript(builder, agent)
     elif agent is not None:
         _use_input_and_output(builder, agent)
+        _use_results(builder, agent)
 
 
 def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Take the agent's own account in place of calls whose content is missing."""
     thread, time_ns = builder.thread, agent.span.start_ns
-    thread.cut(builder.start)
+    thread.cut(builder.part_at)
     transcript = Sent(agent.transcript, agent.span, time_ns)
     size = len(thread.spoken)
     found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(transcript)
@@ -381,16 +467,28 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     _put_changed(builder.thread, builder.start, tail)
 
 
+def _use_results(builder: TrajectoryBuilder, agent: AgentRun) -> None:
+    """Add the results of the last calls, which no later model call brings, as of output tools."""
+    entries = builder.thread.entries
+    if not agent.transcript or not entries or not entries[-1].message.tool_calls:
+        return
+    asked = {call.id for call in entries[-1].message.tool_calls if call.id}
+    last = itertools.takewhile(lambda message: message.role == "tool", reversed(agent.transcript))
+    results = [message for message in last if message.tool_call_id in asked]
+    builder.thread.extend(Entry(m, key_of(m), agent.span.end_ns) for m in reversed(results))
+
+
 def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
     """Show the tool runs of a run without model spans; those that overlap were one message."""
     tail = builder.tail
+    asked = {call.id for entry in tail for call in entry.message.tool_calls if call.id}
     made = []
-    for group in _at_once(runs):
+    for group in _at_once([run for run in runs if run.call_id not in asked]):
         span = group[0].span
         message = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
         made.append(Entry(message, "", span.start_ns, is_open=True))
     place = len(tail)
-    if tail and tail[-1].message.role == "assistant":
+    if tail and tail[-1].message.role == "assistant" and not tail[-1].message.tool_calls:
         place -= 1
     builder.thread.put(builder.start, [*tail[:place], *made, *tail[place:]])
 
@@ -431,7 +529,15 @@ def _complete(builder: TrajectoryBuilder) -> None:
             thread.put(builder.start, [*before.entries, *builder.own])
             known = (*before.gaps, *before.open_gaps)
             builder.settled_gaps = [lost for lost in known if lost.code in CONTENT_GAPS]
-    done = complete(thread.entries[start:], tool_runs)
+    entries = thread.entries[start:]
+    ids = {call.id for entry in entries for call in entry.message.tool_calls}
+    earlier_ids: set[str] = set()
+    if any(tool.call_id and tool.call_id not in ids for tool in tool_runs):
+        earlier = itertools.islice(thread.entries, start)
+        earlier_ids = {
+            c.id for entry in earlier for c in entry.message.tool_calls if identity(c.id)
+        }
+    done = complete(entries, tool_runs, earlier_ids=earlier_ids)
     _put_changed(thread, start, done.entries)
     builder.settled = thread.changed = start + done.settled
     builder.settled_gaps += done.gaps

@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from ..model import Gap, Span
+from ..model import Gap, Span, is_completed_by
 from .gaps import gap
 
 __all__ = ["Node", "build"]
@@ -105,12 +105,14 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     for span in sorted(spans, key=order):
         known = nodes.get(span.span_id)
-        if known is not None:
+        if known is None:
+            nodes[span.span_id] = Node(span)
+        elif is_completed_by(known.span, span):
+            known.span = span
+        elif not is_completed_by(span, known.span):
             known.gaps.append(gap("duplicate_span", span.span_id))
             if order(span) == order(known.span):
                 known.span = max(known.span, span, key=_fullest)
-        else:
-            nodes[span.span_id] = Node(span)
     for node in nodes.values():
         if node.span.end_ns and node.span.end_ns < node.span.start_ns:
             node.gaps.append(gap("negative_duration", node.span.span_id))

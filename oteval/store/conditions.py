@@ -13,15 +13,17 @@ from typing import Any, NamedTuple
 from ..jsontext import encodable
 from ..selection import Condition
 
-__all__ = ["FAILURES", "PAIRED", "SqlCondition", "sql_condition"]
+__all__ = ["AGENTS", "FAILURES", "PAIRED", "SqlCondition", "sql_condition"]
 
 _TEXTS = {
-    "agent": "agent",
     "service": "service",
     "conversation": "conversation_id",
     "parent": "parent_id",
 }
+# A run that was handed over is each of its agents'. Python compares str(None).
+AGENTS = "list_transform(coalesce(agents, [agent]), lambda a: coalesce(a, 'None'))"
 _LISTS = {
+    "agent": AGENTS,
     "model": "models",
     "dialect": "dialects",
     "gap": "gap_codes",

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from ..errors import StoreError
 from ..selection import Selection
-from .conditions import sql_condition
+from .conditions import AGENTS, sql_condition
 
 __all__ = [
     "condition_of",
@@ -190,12 +190,13 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
     if selection.until_ns is not None:
         add("start_ns < ?", selection.until_ns)
     for column, accepted in (
-        ("agent", selection.agents),
         ("service", selection.services),
         ("conversation_id", selection.conversations),
     ):
         if accepted:
             add(f"list_contains(?::VARCHAR[], {column})", list(accepted))
+    if selection.agents:
+        add(f"list_has_any({AGENTS}, ?::VARCHAR[])", list(selection.agents))
     if selection.models:
         add("list_has_any(models, ?::VARCHAR[])", list(selection.models))
     for condition in selection.conditions:

@@ -21,6 +21,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
+from ..model import FOLLOWS_ANSWER
 from .arrow_rows import table_of
 from .query import registered, wanted
 from .ranges import EVERYWHERE, Range, current_in
@@ -197,6 +198,14 @@ class RelatedTraces:
                 """  # noqa: S608
             ).fetchall()
         return [trace_id for (trace_id,) in found]
+
+    def any_follow_answers(self) -> bool:
+        """Return whether any stored run follows another by the id of its answer."""
+        # Hashes of messages are hexadecimal, so that DuckDB need not read those.
+        rows = self._connection.execute(
+            "SELECT 1 FROM trajectories WHERE follows >= ? LIMIT 1", [FOLLOWS_ANSWER]
+        ).fetchall()
+        return bool(rows)
 
     def by_messages(
         self, runs: Sequence[LooseRun], trace_ids: Sequence[str], times: Sequence[Range]

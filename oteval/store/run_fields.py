@@ -317,6 +317,11 @@ def _calls(text: str) -> Mapping[str, Any]:
     return {"tail": (Message("assistant", None, calls),)}
 
 
+def _agents(text: str) -> Mapping[str, Any]:
+    names = restore(text)
+    return {"agent": names[0], "agents": tuple(names) if len(names) > 1 else ()}
+
+
 def _time(text: str) -> Mapping[str, Any]:
     start, end = restore(text)
     return {"start_ns": start, "end_ns": end}
@@ -334,7 +339,7 @@ _USAGE = _Field(
 _TIME = _Field("to_json([start_ns, end_ns])::VARCHAR", _time)
 _FIELDS: Mapping[str, _Field] = {
     "id": _Field("trajectory_id", lambda name: {"id": name}),
-    "agent": _Field("agent", lambda name: {"agent": name}),
+    "agent": _Field("to_json(coalesce(agents, [agent]))::VARCHAR", _agents),
     "service": _Field("service", lambda name: {"service": name}),
     "conversation": _Field("conversation_id", lambda name: {"conversation_id": name}),
     "parent": _Field("parent_id", lambda name: {"parent_id": name}),

@@ -13,7 +13,7 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from ..model import LogRecord, Span, WriteResult
+from ..model import LogRecord, Span, WriteResult, is_completed_by
 from ..model.write_result import MAX_CONFLICTS
 from .archive.reader import ArchiveReader
 from .connection import ROW_GROUP_ROWS
@@ -32,6 +32,7 @@ from .ranges import Range, values_in
 from .telemetry_rows import (
     LOG_SCHEMA,
     SPAN_COLUMNS,
+    SPAN_SCHEMA,
     log_of,
     log_table,
     span_table,
@@ -58,15 +59,19 @@ def _same_time(incoming: pa.Table) -> str:
 class SpanBatch:
     """Spans to insert, held as columns. Of several with the same ids only the first is inserted.
 
+    The others are compared with it afterwards: one that was exported again when it was complete
+    takes its place.
+
     Attributes:
-        repeated: Up to 1,000 repeated spans, whose content is compared with the first.
+        repeated: Repeated spans: those that may be more complete, and up to 1,000 others.
         repeated_tables: Repeated spans that were added as tables.
         written: Counts the repeated spans as duplicates.
     """
 
     def __init__(self, next_seq: Callable[[int], int]) -> None:
         self._next_seq = next_seq
-        self._seen: set[tuple[str, str]] = set()
+        # The end and the number of attributes of the most complete span with these ids.
+        self._seen: dict[tuple[str, str], tuple[int, int]] = {}
         self._tables: list[pa.Table] = []
         # The first table, while its ids are not in `_seen`: it is often the only one.
         self._first: pa.Table | None = None
@@ -93,13 +98,16 @@ class SpanBatch:
         self._see_first()
         new = []
         for span in spans:
-            key = (span.trace_id, span.span_id)
-            if key not in self._seen:
-                self._seen.add(key)
+            key, extent = (span.trace_id, span.span_id), (span.end_ns, len(span.attributes))
+            seen = self._seen.get(key)
+            if seen is None:
+                self._seen[key] = extent
                 new.append(span)
                 continue
             self.written.duplicate += 1
-            if len(self.repeated) < _MAX_REPEATED:
+            if extent > seen:
+                self._seen[key] = extent
+            if extent > seen or len(self.repeated) < _MAX_REPEATED:
                 self.repeated.append(span)
         if new:
             self._tables.append(span_table(new, self._next_seq(len(new))))
@@ -114,7 +122,7 @@ class SpanBatch:
         is_new = []
         for key in _ids(table):
             is_new.append(key not in self._seen)
-            self._seen.add(key)
+            self._seen.setdefault(key, (0, 0))
         count = sum(is_new)
         if count < table.num_rows:
             self.written.duplicate += table.num_rows - count
@@ -124,7 +132,7 @@ class SpanBatch:
 
     def _see_first(self) -> None:
         if self._first is not None:
-            self._seen.update(_ids(self._first))
+            self._seen.update(dict.fromkeys(_ids(self._first), (0, 0)))
             self._first = None
 
     def table(self) -> pa.Table:
@@ -168,7 +176,7 @@ class Spans:
         """Store those spans and log records that are new.
 
         Args:
-            spans: Spans. Of several with the same trace and span id, the first is stored.
+            spans: Spans. Of several with the same trace and span id, the most complete is stored.
             logs: Log records. Of several equal ones, one is stored.
         """
         written = WriteResult()
@@ -219,29 +227,59 @@ class Spans:
         total = WriteResult(stored, table.num_rows - stored)
         total.add(batch.written)
         if stored < table.num_rows:
-            total.conflicts += self._conflicts(table)
-        if batch.repeated:
-            total.conflicts += self._conflicts(span_table(batch.repeated, 0))
-        for repeated in batch.repeated_tables:
-            total.conflicts += self._conflicts(repeated)
+            self._settle(table, total)
+        for repeated in (span_table(batch.repeated, 0), *batch.repeated_tables):
+            if repeated.num_rows:
+                self._settle(repeated, total)
         del total.conflicts[MAX_CONFLICTS:]
         return total
 
-    def _conflicts(self, table: pa.Table) -> list[str]:
-        """Return the ids of those spans of a table that are stored with other content."""
+    def _settle(self, table: pa.Table, written: WriteResult) -> None:
+        """Compare spans with stored ones of the same ids, and keep the more complete of each.
+
+        Args:
+            table: The spans.
+            written: Gains the spans that took the place of others, and the conflicts.
+        """
         with registered(self._connection, "incoming", table):
-            rows = self._connection.execute(
+            ids = self._connection.sql(
                 f"""
-                SELECT DISTINCT trace_id || '/' || span_id FROM (
-                    SELECT * EXCLUDE (seq) FROM incoming
+                SELECT DISTINCT trace_id, span_id FROM (
+                    SELECT * EXCLUDE (seq) FROM incoming SEMI JOIN (
+                        SELECT trace_id, span_id FROM spans WHERE {_same_time(table)}
+                    ) USING (trace_id, span_id)
                     EXCEPT
                     SELECT * EXCLUDE (seq) FROM spans SEMI JOIN incoming USING (trace_id, span_id)
                     WHERE {_same_time(table)}
                 )
-                ORDER BY ALL LIMIT {MAX_CONFLICTS}
                 """  # noqa: S608
-            ).fetchall()
-        return [name for (name,) in rows]
+            ).to_arrow_table()
+            if not ids.num_rows:
+                return
+            with registered(self._connection, "differing", ids):
+                again, stored = (
+                    self._connection.sql(
+                        f"SELECT * FROM {name} SEMI JOIN differing USING (trace_id, span_id) "  # noqa: S608
+                        f"WHERE {_same_time(table)}"
+                    ).to_arrow_table()
+                    for name in ("incoming", "spans")
+                )
+        places, conflicts = _more_complete(again, stored)
+        written.conflicts += conflicts
+        if places:
+            self._replace(again.take(pa.array(places)).cast(SPAN_SCHEMA))
+            written.add(WriteResult(len(places), -len(places)))
+
+    def _replace(self, table: pa.Table) -> None:
+        """Store spans in the place of those with the same ids, with new numbers."""
+        numbered = _renumbered(table, self._next(table.num_rows))
+        with registered(self._connection, "incoming", numbered):
+            self._connection.execute(
+                "DELETE FROM spans USING incoming i "  # noqa: S608
+                "WHERE spans.trace_id = i.trace_id AND spans.span_id = i.span_id "
+                f"AND spans.{_same_time(table)}"
+            )
+            self._connection.execute("INSERT INTO spans BY NAME SELECT * FROM incoming")
 
     def insert_log_table(self, table: pa.Table) -> WriteResult:
         """Insert log records that are rows of ``logs`` already; their numbers are replaced."""
@@ -376,8 +414,12 @@ class Spans:
             batches = [*archived_spans.to_batches(), *archived_logs.to_batches()]
             limit.take(batches, lambda batch: int(batch.nbytes))
         found = spans_of(archived_spans.select(SPAN_COLUMNS.split(", ")))
-        known = {(span.trace_id, span.span_id) for span in found}
-        found += [s for s in spans_of_rows(spans) if (s.trace_id, s.span_id) not in known]
+        known = {(span.trace_id, span.span_id): span for span in found}
+        for span in spans_of_rows(spans):
+            archived_span = known.get((span.trace_id, span.span_id))
+            if archived_span is None or is_completed_by(archived_span, span):
+                known[span.trace_id, span.span_id] = span
+        found = list(known.values())
         archived_rows = list(rows_of(archived_logs))
         fingerprints = {row["fingerprint"] for row in archived_rows}
         stored_rows = (dict(zip(LOG_SCHEMA.names, row, strict=True)) for row in logs)
@@ -454,6 +496,29 @@ class Spans:
         yield from stored
         for batch in self._archive.batches(kind):
             yield from pa.Table.from_batches([batch]).cast(stored.schema).to_batches()
+
+
+def _more_complete(again: pa.Table, stored: pa.Table) -> tuple[list[int], list[str]]:
+    """Compare spans that were exported again with those that are stored.
+
+    Returns:
+        The rows of `again` that take a stored one's place, and the ids (``TRACE/SPAN``) of those
+        that differ, though neither is more complete.
+    """
+    kept = {(span.trace_id, span.span_id): span for span in _spans_of_table(stored)}
+    places: dict[tuple[str, str], int] = {}
+    conflicts: dict[str, None] = {}
+    for place, span in enumerate(_spans_of_table(again)):
+        key = (span.trace_id, span.span_id)
+        if is_completed_by(kept[key], span):
+            kept[key], places[key] = span, place
+        elif not is_completed_by(span, kept[key]):
+            conflicts[f"{span.trace_id}/{span.span_id}"] = None
+    return list(places.values()), sorted(conflicts)
+
+
+def _spans_of_table(table: pa.Table) -> list[Span]:
+    return spans_of(table.select(SPAN_COLUMNS.split(", ")))
 
 
 def _ids(table: pa.Table) -> Iterator[tuple[str, str]]:

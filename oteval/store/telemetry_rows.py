@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
+from ..identities import conversation_attribute, conversation_id, identity, own_conversation
 from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
 from .arrow_rows import table_of
@@ -34,6 +35,7 @@ __all__ = [
     "span_table",
     "spans_of",
     "spans_of_rows",
+    "with_conversations",
 ]
 
 _TEXT, _BIG = pa.string(), pa.int64()
@@ -115,7 +117,46 @@ def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
     """
     cache = _JsonCache()
     rows = [_span_row(span, seq + index, cache) for index, span in enumerate(spans)]
-    return table_of(rows, SPAN_SCHEMA)
+    return with_conversations(table_of(rows, SPAN_SCHEMA))
+
+
+def with_conversations(table: pa.Table) -> pa.Table:
+    """Return rows of ``spans`` whose conversation is an id, and not a placeholder for one.
+
+    The attribute that the user named for the conversation (`identities`) is copied to one that is
+    always read, so that all programs that open the store agree on it.
+
+    Args:
+        table: Rows of ``spans``, with the first value of `semconv.CONVERSATION_ID` as conversation.
+    """
+    names = table["conversation_id"].unique().to_pylist()
+    placeholders = [name for name in names if name is not None and not identity(name)]
+    own = conversation_attribute()
+    if not placeholders and not own:
+        return table
+    import pyarrow.compute as pc  # takes a tenth of a second, and few loads need it
+
+    is_changed = pc.is_in(table["conversation_id"], pa.array(placeholders, pa.string()))
+    if own:
+        has_own = pc.match_substring(table["attributes"], f"{dumps(own)}:")
+        is_changed = pc.or_(is_changed, has_own)
+    attributes = [restore(text) for text in table["attributes"].filter(is_changed).to_pylist()]
+    for one in attributes:
+        if found := own_conversation(one):
+            one[semconv.OWN_CONVERSATION_ID] = found
+    columns = {
+        "conversation_id": [conversation_id(one) or None for one in attributes],
+        "attributes": [dumps(one) for one in attributes],
+    }
+    for name, values in columns.items():
+        place = table.schema.get_field_index(name)
+        changed = pc.replace_with_mask(
+            table.column(place).combine_chunks(),
+            is_changed.combine_chunks(),
+            pa.array(values, pa.string()),
+        )
+        table = table.set_column(place, table.schema.field(place), changed)
+    return table
 
 
 def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:

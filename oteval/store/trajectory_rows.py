@@ -75,6 +75,7 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("overlapping", pa.bool_()),
         ("call_keys", pa.list_(_BIG)),
         ("history_ns", _BIG),
+        ("agents", _TEXTS),
         ("seq", _BIG),
     ]
 )
@@ -179,6 +180,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "overlapping": signature.overlapping,
         "call_keys": list(trajectory.call_keys),
         "history_ns": history.start_ns if history else None,
+        "agents": list(trajectory.agents) or [trajectory.agent],
     }
     return {**row, "fingerprint": _fingerprint(row)}
 
@@ -211,6 +213,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         conversation_id=row["conversation_id"],
         turn=row["turn"],
         agent=row["agent"],
+        agents=tuple(row["agents"] or ()) if len(row["agents"] or ()) > 1 else (),
         service=row["service"],
         parent_id=row["parent_id"],
         parent_call_id=row["parent_call_id"],

@@ -8,10 +8,12 @@ from types import SimpleNamespace
 
 import pytest
 
+from oteval.identities import name_conversation_attribute
 from oteval.store import Store
 
 from ..ingest.containers import jaeger, lines, log_row, parquet, trace_row
 from ..make import capture
+from ..reconstruct.builders import said, user
 from .conftest import Run
 
 
@@ -261,3 +263,57 @@ def test_a_file_of_only_bad_parts_is_not_read(oteval: Run, tmp_path: Path):
         assert done.status == 2
         assert "TraceId '?' is not a valid id in hex" in done.err
         assert done.err.count("\n") == 1
+
+
+@pytest.mark.usefixtures("own_attribute_unset")
+@pytest.mark.parametrize("way", ["option", "environment", "file", "option over file"])
+def test_the_applications_attribute_names_the_conversation(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+):
+    """An option, the environment or oteval.yaml names it, and later commands know the result."""
+    spans = []
+    for number in (1, 2):
+        attributes = {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.input.messages": json.dumps([user(f"q{number}")]),
+            "gen_ai.output.messages": json.dumps([said("a")]),
+            "my.thread": "t-1",
+            "other": f"o-{number}",
+        }
+        spans.append(
+            {
+                "traceId": f"{number:032x}",
+                "spanId": f"{number:016x}",
+                "startTimeUnixNano": str(number * 100),
+                "endTimeUnixNano": str(number * 100 + 50),
+                "attributes": [
+                    {"key": key, "value": {"stringValue": value}}
+                    for key, value in attributes.items()
+                ],
+            }
+        )
+    document = {"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}
+    (tmp_path / "two.json").write_text(json.dumps(document))
+    if "file" in way:
+        named = "other" if "option" in way else "my.thread"
+        (tmp_path / "oteval.yaml").write_text(f"conversation:\n  attribute: {named}\n")
+    if way == "environment":
+        monkeypatch.setenv("OTEVAL_CONVERSATION_ATTRIBUTE", "my.thread")
+    options = ("--conversation-attribute", "my.thread") if "option" in way else ()
+
+    assert oteval("ingest", "two.json", *options).status == 0
+
+    name_conversation_attribute("")
+    runs = oteval("trajectories", "--json").rows
+    assert [(run["conversation_id"], run["turn"]) for run in runs] == [("t-1", 1), ("t-1", 2)]
+
+
+def test_an_empty_name_of_the_conversations_attribute_is_refused(oteval: Run, tmp_path: Path):
+    """The error names the line and the key."""
+    (tmp_path / "oteval.yaml").write_text("conversation:\n  attribute: ''\n")
+
+    done = oteval("config", "check")
+
+    assert done.status == 2
+    assert "oteval.yaml:2: " in done.err
+    assert "conversation.attribute" in done.err

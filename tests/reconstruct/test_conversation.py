@@ -1,8 +1,11 @@
 from __future__ import annotations
 
+import json
 from typing import Any
 
-from oteval.model import Span, Trajectory
+import pytest
+
+from oteval.model import FOLLOWS_ANSWER, Span, Trajectory
 from oteval.reconstruct import reconstruct
 
 from .builders import agent, asks, brief, chat, codes, gives, said, system, texts, tool, user
@@ -217,10 +220,10 @@ def test_tools_keep_their_spans_when_later_results_join_a_run():
     assert one.gaps == ()
 
 
-def test_a_hand_off_goes_on_in_the_next_agents_run():
+def test_a_hand_off_is_one_turn_of_one_trajectory():
     """A sibling agent that answers the first one's call is the same turn, without a gap."""
     trace, give = "f" * 32, asks(("transfer", {}, "k"))
-    one, two = reconstruct(
+    (handed,) = reconstruct(
         [
             agent("top", 1, of="flow", trace=trace, session="s", end=99),
             agent("a", 2, of="desk", parent="top", trace=trace, end=20),
@@ -237,14 +240,16 @@ def test_a_hand_off_goes_on_in_the_next_agents_run():
         ]
     )
 
-    assert (one.agent, two.agent) == ("desk", "expert")
-    assert (two.history, two.turn, two.parent_id) == (one, 1, "")
-    assert brief(two.own_messages) == [
-        ("system", "expert"),
-        ("tool", "ok"),
-        ("assistant", "a1"),
+    assert (handed.agent, handed.turn, handed.gaps) == ("desk", 1, ())
+    assert handed.steps == (("desk", "expert"),)
+    assert [(m.role, m.name) for m in handed.messages] == [
+        ("system", ""),
+        ("user", ""),
+        ("assistant", "desk"),
+        ("tool", ""),
+        ("system", ""),
+        ("assistant", "expert"),
     ]
-    assert (one.gaps, two.gaps) == ((), ())
 
 
 def test_a_call_that_the_next_turn_does_not_answer_stays_a_gap():
@@ -336,3 +341,218 @@ def test_runs_at_the_same_time_are_told_in_one_order():
 
     assert there == back
     assert [(r.span_id, r.trace_id[0]) for r in there] == [("a", "1"), ("a", "2"), ("b", "2")]
+
+
+def responses_turn(number: int, previous: str, **attributes: Any) -> list[Span]:
+    """Return a run that sends only its question, and names the answer that it goes on from."""
+    named = {"llm.invocation_parameters": json.dumps({"previous_response_id": previous})}
+    return [
+        chat(
+            f"c{number}",
+            10**12 * number,
+            [user(f"q{number}")],
+            said(f"a{number}"),
+            trace=f"{number:032x}",
+            attributes={
+                "gen_ai.response.id": f"resp_{number}",
+                **(named if previous else {}),
+                **attributes,
+            },
+        )
+    ]
+
+
+@pytest.mark.parametrize("conversation", [None, "previous", "own"])
+def test_a_run_that_names_an_earlier_answer_is_the_next_turn(conversation: str | None):
+    """The previous answer's id joins turns, also where it stands as the conversation's id."""
+    spans = []
+    for number in (1, 2, 3):
+        previous = f"resp_{number - 1}" if number > 1 else ""
+        id_ = {"previous": previous, "own": f"resp_{number}"}.get(conversation or "", "")
+        attributes = {"gen_ai.conversation.id": id_} if id_ else {}
+        spans += responses_turn(number, previous, **attributes)
+
+    found = reconstruct(spans)
+
+    assert by_turn(found) == [
+        (1, 0, ["q1", "a1"]),
+        (2, 2, ["q1", "a1", "q2", "a2"]),
+        (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"]),
+    ]
+    assert {t.conversation_id for t in found} == {""}
+
+
+def test_another_conversations_answer_is_not_gone_on_from():
+    """An id that no earlier answer of the service has joins nothing."""
+    one, two = reconstruct([*responses_turn(1, ""), *responses_turn(2, "resp_9")])
+
+    assert (two.history, two.turn) == (None, 1)
+    assert one.follows == ""
+    assert two.follows.startswith(FOLLOWS_ANSWER)
+
+
+@pytest.mark.parametrize("is_part", [True, False])
+def test_a_conversation_that_was_compacted_is_a_gap(is_part: bool):
+    """The span's attribute, or the part that the provider leaves, says that history was cut."""
+    first = {"role": "user", "parts": [{"type": "compaction", "id": "x"}]} if is_part else Q1
+    attributes = {} if is_part else {"gen_ai.conversation.compacted": True}
+
+    (found,) = reconstruct([chat("c", 1, [first, Q2], A2, attributes=attributes)])
+
+    assert codes(found) == ["history_compacted"]
+
+
+def swarm(handed: dict[str, Any], *, parent: str = "top", start: int = 40) -> list[Span]:
+    """Return two agents, the first of which hands over with a text in place of the messages."""
+    give = asks(("handoff_to_agent", {"agent_name": "Weather Desk", "message": "m"}, "k"))
+    answer = asks(("look", {"x": 1}, "k2"))
+    return [
+        agent("top", 1, of="swarm", end=99),
+        agent("a", 2, of="triage", parent="top", end=20),
+        chat("c1", 3, [system("triage"), Q1], give, parent="a"),
+        tool("t1", 5, of="handoff_to_agent", id="k", result="handed", parent="a"),
+        agent("b", start, of="weather_desk", parent=parent, end=90),
+        chat("c2", start + 1, [system("desk"), handed], answer, parent="b"),
+        tool("t2", start + 3, id="k2", args={"x": 1}, result="r", parent="b"),
+        chat("c3", start + 6, [system("desk"), handed, answer, gives("r", "k2")], A1, parent="b"),
+    ]
+
+
+def test_an_agent_that_is_handed_a_summary_goes_on_with_the_turn():
+    """The question stands once, nothing is told twice, and the gap says what is not shown."""
+    (found,) = reconstruct(swarm(user("Handoff Message: m\nUser Request: q1")))
+
+    assert brief(found.messages) == [
+        ("system", "triage"),
+        ("user", "q1"),
+        (
+            "assistant",
+            [("handoff_to_agent", {"agent_name": "Weather Desk", "message": "m"})],
+        ),
+        ("tool", "handed"),
+        ("system", "desk"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "r"),
+        ("assistant", "a1"),
+    ]
+    assert (codes(found), found.agents) == (["handoff_summarized"], ("triage", "weather_desk"))
+
+
+@pytest.mark.parametrize("fields", [{"parent": "t1"}, {"start": 2}])
+def test_an_agent_in_a_tool_or_beside_the_other_is_not_handed_to(fields: dict[str, Any]):
+    """A tool's own agent is a sub-agent, and one that runs at the same time began by itself."""
+    spans = swarm(user("Other question"), **fields)
+
+    found = reconstruct(spans)
+
+    assert [run.agents for run in found] == [()] * len(found)
+    assert len(found) > 1
+
+
+@pytest.mark.parametrize("first", ["c1", "c2"])
+def test_after_an_interrupt_each_result_stays_with_its_call(first: str):
+    """Of two calls, one was declined and one ran in the next trace; neither gets the other's."""
+    asked = asks(("look", {"x": 1}, "c1"), ("look", {"x": 1}, "c2"))
+    other = "c2" if first == "c1" else "c1"
+    one, two = "1" * 32, "2" * 32
+    spans = [
+        agent("a1", 1, trace=one, session="s", end=9),
+        chat("m1", 2, [Q1], asked, parent="a1", trace=one),
+        agent("a2", 100, trace=two, session="s", end=199),
+        tool("t", 101, id=other, args={"x": 1}, result="ran", parent="a2", trace=two),
+        chat(
+            *("m2", 110, [Q1, asked, gives("declined", first), gives("ran", other)], A1),
+            parent="a2",
+            trace=two,
+        ),
+    ]
+
+    (found,) = reconstruct(spans)
+
+    results = {m.tool_call_id: (m.content, m.span_id) for m in found.messages if m.role == "tool"}
+    assert results == {first: ("declined", "m2"), other: ("ran", "t")}
+    assert (found.turn, found.gaps, found.trace_ids) == (1, (), (one, two))
+
+
+def test_a_run_that_was_interrupted_and_arrives_alone_has_its_call():
+    """Without the trace before, the call whose tool ran here is the run's own."""
+    asked = asks(("look", {"x": 1}, "c1"))
+
+    (found,) = reconstruct(
+        [
+            agent("a2", 100, end=199),
+            tool("t", 101, id="c1", args={"x": 1}, result="ran", parent="a2"),
+            chat("m2", 110, [Q1, asked, gives("ran", "c1")], A1, parent="a2"),
+        ]
+    )
+
+    assert (found.turn, found.new_from, found.gaps) == (1, 1, ())
+    assert [call.span_id for call in found.messages[1].tool_calls] == ["t"]
+
+
+def test_tools_that_run_after_an_interrupt_belong_to_their_calls_without_a_model_call():
+    """A run that only executes what was approved adds the results to the turn before."""
+    asked = asks(("look", {"x": 1}, "c1"))
+    (found,) = reconstruct(
+        [
+            *turn(1, [Q1], asked),
+            agent("a2", 300, trace="2" * 32, session="s", end=399),
+            tool("t", 301, id="c1", args={"x": 1}, result="ran", parent="a2", trace="2" * 32),
+        ]
+    )
+
+    assert brief(found.messages) == [
+        ("user", "q1"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "ran"),
+    ]
+    assert "missing_tool_result" not in codes(found)
+
+
+def test_the_result_that_the_next_turn_brings_is_of_the_turn_before():
+    """An output tool's result stands in the next turn's input, before the question."""
+    asked = asks(("final", {"x": 1}, "c1"))
+    one, two = reconstruct(
+        [*turn(1, [Q1], asked), *turn(2, [Q1, asked, gives("done", "c1"), Q2], A2)]
+    )
+
+    assert brief(one.messages)[-1] == ("tool", "done")
+    assert (one.gaps, two.gaps) == ((), ())
+    assert (two.turn, brief(two.own_messages)) == (2, [("user", "q2"), ("assistant", "a2")])
+
+
+def test_an_agent_may_say_a_word_after_it_handed_over():
+    """The call that names the next agent decides, also if the agent answered after it."""
+    spans = swarm(user("Handoff Message: m\nUser Request: q1"))
+    give = asks(("handoff_to_agent", {"agent_name": "Weather Desk", "message": "m"}, "k"))
+    spans.append(
+        chat("c9", 8, [system("triage"), Q1, give, gives("handed", "k")], said("Over"), parent="a")
+    )
+
+    (found,) = reconstruct(spans)
+
+    assert found.agents == ("triage", "weather_desk")
+    assert [m.content for m in found.messages if m.role == "assistant"] == [
+        None,
+        "Over",
+        None,
+        "a1",
+    ]
+
+
+def test_an_agent_that_nobody_names_is_not_handed_to():
+    """In a workflow, the next agent gets the answer of the one before; it is a run of its own."""
+    one, two = reconstruct(
+        [
+            agent("top", 1, of="flow", end=99),
+            agent("a", 2, of="writer", parent="top", end=20),
+            chat("c1", 3, [Q1], asks(("look", {"x": 1}, "k")), parent="a"),
+            tool("t1", 5, id="k", args={"x": 1}, result="r", parent="a"),
+            chat("c2", 8, [Q1, asks(("look", {"x": 1}, "k")), gives("r", "k")], A1, parent="a"),
+            agent("b", 30, of="editor", parent="top", end=50),
+            chat("c3", 31, [user("a1")], A2, parent="b"),
+        ]
+    )
+
+    assert ([m.role for m in two.messages], two.agents) == (["user", "assistant"], ())
+    assert one.agents == ()

@@ -33,14 +33,13 @@ def test_a_graph_shows_its_nodes_in_order(name: str):
 
 @pytest.mark.parametrize("name", ["openai_agents_openinference", "openai_agents_genai_plus_llm"])
 def test_without_a_graph_agents_are_the_steps(name: str):
-    """Each run shows its agent, and the agents that it calls as ``parent:child``."""
+    """Each run shows its agents, and those that they call as tools as ``parent:child``."""
     steps = [t.steps for t in reconstruct(*capture(name))]
 
     assert steps == [
         (("support_agent",),),
         (("support_agent",),),
-        (("support_agent",),),
-        (("weather_agent",),),
+        (("support_agent", "weather_agent"),),
         (("manager", "manager:sub_weather"),),
         (("sub_weather",),),
     ]

@@ -7,6 +7,7 @@ import pytest
 
 from oteval.model import Event, LogRecord
 from oteval.store import Store
+from oteval.store.telemetry_rows import span_table
 
 from ..make import capture, span
 
@@ -52,12 +53,9 @@ def test_the_first_of_a_batch_counts(store: Store):
     [
         {"name": "other"},
         {"attributes": {"a": 2}},
-        {"attributes": {"a": 1, "input.value": "x"}},
         {"status_message": "other"},
-        {"events": (Event("e"),)},
         {"resource": {"service.name": "t"}},
         {"parent_id": "f" * 16},
-        {"end_ns": 99},
         {"flags": 1},
     ],
 )
@@ -78,6 +76,40 @@ def test_duplicates_with_other_content_are_named(
     assert written.conflicts == [f"{one.trace_id}/{one.span_id}"]
     spans, _ = store.spans.of_traces([one.trace_id])
     assert [replace(item, seq=0) for item in spans if item.span_id == one.span_id] == [one]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"attributes": {"a": 1, "input.value": "x"}},
+        {"events": (Event("e"),)},
+        {"end_ns": 99, "status_code": 2},
+    ],
+)
+@pytest.mark.parametrize("is_unfinished", [True, False])
+@pytest.mark.parametrize("loads", [1, 2])
+@pytest.mark.parametrize("as_table", [True, False])
+def test_of_a_span_exported_twice_the_complete_one_counts(
+    store: Store, change: dict[str, object], is_unfinished: bool, loads: int, as_table: bool
+):
+    """What was known later counts, whichever version came first, in one batch and in two."""
+    whole = replace(span(1, 1, attributes={"a": 1}, name="n"), **change)
+    early = span(1, 1, attributes={"a": 1}, name="n")
+    if is_unfinished:
+        early = replace(early, end_ns=0)
+    for number, versions in enumerate([[early, whole], [whole, early]], 1):
+        versions = [replace(one, trace_id=f"{number:032x}") for one in versions]
+        for part in [versions] if loads == 1 else [[one] for one in versions]:
+            batch = store.spans.batch()
+            if as_table:
+                batch.add_table(span_table(part, 1))
+            else:
+                batch.add(part)
+            assert store.spans.insert(batch).conflicts == []
+
+        spans, _ = store.spans.of_traces([f"{number:032x}"])
+        assert [replace(one, seq=0, trace_id=whole.trace_id) for one in spans] == [whole]
+    assert store.spans.count() == (2, 0)
 
 
 def test_no_more_than_twenty_conflicts_are_named(store: Store):

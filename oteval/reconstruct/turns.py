@@ -1,0 +1,158 @@
+"""Which run goes on with the turn of another one, so that the two are one trajectory.
+
+A turn lasts from the user's question to the answer. Three kinds of runs go on with it: one that
+resumes it after an interrupt, such as a person's approval, perhaps in a later trace; one that
+another agent handed it to; and model calls below no agent that bring results back. A sub-agent that
+is called as a tool begins a turn with its own question.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ..identities import identity
+from ..model import Message, ToolCall
+from .entries import Entry
+from .message_thread import answered
+from .runs import TracedRun
+from .trajectory_builder import TrajectoryBuilder, agent_name
+
+__all__ = ["goes_on_with", "is_handed_over", "previous_answer", "takes_calls_of"]
+
+_PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
+_PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
+
+_BETWEEN_WORDS = re.compile(r"[\W_]+")
+
+
+def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
+    """Return whether a run's first input is the turn of another run so far, and results of tools.
+
+    Args:
+        before: The trajectory that the run may go on with.
+        run: The run.
+        first: The first input that its model calls hold, without system prompts.
+    """
+    if not _may_share_turn(before, run) or not run.model_calls:
+        return False
+    last = answered(first)
+    results = [entry.message for entry in first[last:]]
+    if not results or any(message.role != "tool" for message in results):
+        return False
+    if not last:  # the provider keeps the history
+        waiting = {call.id for call in _waiting_calls(before)}
+        return all(message.tool_call_id in waiting for message in results)
+    found = before.thread.overlap(first)
+    return found.kept == len(before.thread.spoken) and found.known >= last
+
+
+def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
+    """Return whether a run begins with the tools that another one asked for and did not run.
+
+    Args:
+        before: The trajectory that the run may go on with.
+        run: A run whose model calls do not show the messages before it.
+    """
+    if not _may_share_turn(before, run) or not run.tool_runs:
+        return False
+    first_asked = min((call.span.start_ns for call in run.model_calls), default=None)
+    begun = [t for t in run.tool_runs if first_asked is None or t.span.start_ns < first_asked]
+    waiting = {call.id for call in _waiting_calls(before)}
+    return bool(begun) and all(tool.call_id in waiting for tool in begun)
+
+
+def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
+    """Return whether a call of another agent names the agent of a run that begins after it.
+
+    Some agents still say a word after they handed over. Where the arguments of the last calls were
+    not captured, it is enough that the agent ended with them and the next one began beside it.
+    """
+    agent, last = agent_name(run), before.runs[-1]
+    if not agent or agent_name(last) == agent or not _is_sibling(before, run):
+        return False
+    if run.parent is last.parent and any(c.arguments is None for c in _last_calls(before)):
+        return True
+    part, name = before.thread.entries[before.part_at :], _plain(agent)
+    return any(_names(call, name) for entry in part for call in entry.message.tool_calls)
+
+
+def previous_answer(run: TracedRun) -> str:
+    """Return the provider's id of the answer that a run's first model call goes on from, or "".
+
+    The conventions have an attribute for it that few emitters write. Most write it among the
+    parameters of the call, or in the whole request, in one attribute or another.
+    """
+    if not run.model_calls:
+        return ""
+    for key, value in run.model_calls[0].span.attributes.items():
+        if not isinstance(value, str):
+            continue
+        if key.endswith(_PREVIOUS_KEYS):
+            return identity(value)
+        if "previous_response_id" in value and (match := _PREVIOUS.search(value)):
+            return identity(match[1])
+    return ""
+
+
+def _may_share_turn(before: TrajectoryBuilder, run: TracedRun) -> bool:
+    """Return whether two runs may be parts of one turn: of one agent, or one after the other."""
+    is_same_agent = any(agent_name(part) == agent_name(run) for part in before.runs)
+    return (is_same_agent and run.parent is None) or _is_sibling(before, run)
+
+
+def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
+    """Return whether a run was started beside another one, or in it, but not by a tool."""
+    last = before.runs[-1]
+    if run.parent_tool is not None or last.root.span.trace_id != run.root.span.trace_id:
+        return False
+    return run.parent in (last.parent, last) and not _overlap(last, run)
+
+
+def _overlap(last: TracedRun, run: TracedRun) -> bool:
+    """Return whether a run's models were asked while another's still answered.
+
+    The span of a call may last as long as the agent that it hands over to.
+    """
+    begins = min((c.span.start_ns for c in run.model_calls), default=run.root.span.start_ns)
+    unended = {call.span.span_id for call in last.model_calls if call.span.end_ns > begins}
+    if not unended:
+        return False
+    return not unended <= {node.span.span_id for node in run.root.ancestors()}
+
+
+def _last_calls(before: TrajectoryBuilder) -> tuple[ToolCall, ...]:
+    """Return the calls of a trajectory's last answer, unless the agent went on after them."""
+    for entry in reversed(before.thread.entries[before.start :]):
+        if entry.message.role == "assistant":
+            return entry.message.tool_calls
+        if entry.message.role != "tool":
+            break
+    return ()
+
+
+def _waiting_calls(before: TrajectoryBuilder) -> list[ToolCall]:
+    """Return the calls of a trajectory's last answer that have an id and no result."""
+    given = {message.tool_call_id for message in _last_results(before)}
+    return [c for c in _last_calls(before) if identity(c.id) and c.id not in given]
+
+
+def _last_results(before: TrajectoryBuilder) -> list[Message]:
+    results = []
+    for entry in reversed(before.thread.entries[before.start :]):
+        if entry.message.role != "tool":
+            break
+        results.append(entry.message)
+    return results
+
+
+def _names(call: ToolCall, agent: str) -> bool:
+    """Return whether a call names an agent: in the tool's name, or as one of the arguments."""
+    arguments = call.arguments
+    values = arguments.values() if isinstance(arguments, dict) else [arguments]
+    named = {_plain(value) for value in values if isinstance(value, str)}
+    return agent in named or f"_{agent}_" in f"_{_plain(call.name)}_"
+
+
+def _plain(name: str) -> str:
+    return _BETWEEN_WORDS.sub("_", name.lower()).strip("_")

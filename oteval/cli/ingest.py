@@ -82,11 +82,11 @@ def ingest(
 
 
 def _agentless_line(traces: Sequence[str]) -> str:
-    """Return a line about traces that recorded only requests, database calls and the like."""
+    """Return a line about traces without a run, such as those of requests and MCP servers."""
     holds = "holds" if len(traces) == 1 else "hold"
     return (
-        f"{counted(len(traces), 'trace')} without an agent: {holds} only HTTP requests, database "
-        f"calls and the like (oteval explain {traces[0]})"
+        f"{counted(len(traces), 'trace')} without a run: {holds} neither an agent's span nor a "
+        f"model call (oteval explain {traces[0]})"
     )
 
 

@@ -83,7 +83,7 @@ class RefreshResult(NamedTuple):
         trace_ids: All of the traces.
         times: The times (ns) in which their spans begin.
         changed: The ids of new trajectories and of those with a new revision.
-        without_agent: The traces without any agent: nothing but requests and database calls.
+        without_agent: The traces without a run: they hold neither an agent nor a model call.
         read_bytes: The bytes of the rows that were read.
         read_rows: How many these were.
         rows: The rows of the new and changed trajectories; None if they were not kept.
@@ -138,8 +138,8 @@ def refresh(
     Args:
         store: The store.
         on_progress: Called with the number of traces done and the number of all.
-        on_without_agent: Called for each page with the traces of nothing but requests and database
-            calls, which give no trajectory.
+        on_without_agent: Called for each page with the traces without a run, which give no
+            trajectory.
 
     Returns:
         The number of trajectories that are new or changed.

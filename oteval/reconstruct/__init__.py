@@ -29,7 +29,6 @@ from .run_detection import runs_of
 from .runs import TracedRun
 from .span_reader import attach_logs
 from .tree import order
-from .unread_spans import is_infrastructure
 
 __all__ = [
     "CODES",
@@ -56,9 +55,9 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
             in a store, the order given counts.
 
     Returns:
-        One trajectory per agent run, in order of start. A trace without any gives one trajectory
-        without messages, whose gaps say why; a trace of nothing but requests and database calls
-        gives none.
+        One trajectory per agent run, in order of start. A trace without an agent and without a
+        model call gives none; if it has spans that look like those of models, it gives one without
+        messages, whose gaps say why.
     """
     return [found.trajectory for found in reconstruct_with_runs(spans, logs)]
 
@@ -114,12 +113,11 @@ class _TracesById:
 
 
 def _runs(traces: _TracesById) -> list[TracedRun]:
-    runs: list[TracedRun] = []
-    for trace_id, members in traces.spans.items():
-        logs = traces.logs_of(trace_id)
-        if not is_infrastructure(members, logs):
-            runs.extend(runs_of(members, logs))
-    return runs
+    return [
+        run
+        for trace_id, members in traces.spans.items()
+        for run in runs_of(members, traces.logs_of(trace_id))
+    ]
 
 
 def failed_trajectory(

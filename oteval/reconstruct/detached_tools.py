@@ -38,7 +38,7 @@ def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
     Args:
         runs: The runs of several traces; they are changed.
     """
-    lone = [run for run in runs if _is_lone(run)]
+    lone = [run for run in runs if run.is_lone_tool]
     if not lone or len(lone) == len(runs):
         return runs
     asked = _asked(runs)
@@ -60,7 +60,7 @@ def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
     """
     has_lone = False
     for run in runs:
-        if _is_lone(run):
+        if run.is_lone_tool:
             has_lone = True
             yield from (_key(tool) for tool in run.tool_runs)
         elif run.agent is not None and not run.model_calls:
@@ -90,12 +90,6 @@ def _signature(name: str, arguments: Any) -> str:
         arguments = next(iter(arguments.values()))
     shown = arguments if isinstance(arguments, str) else canonical(arguments)
     return f"called {name}\0{shown}"
-
-
-def _is_lone(run: TracedRun) -> bool:
-    """Return whether a run is a single tool run and nothing else."""
-    nothing = not (run.agent or run.parent or run.model_calls or run.visits or run.has_children)
-    return nothing and len(run.tool_runs) == 1 and run.tool_runs[0].span is run.root.span
 
 
 def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:

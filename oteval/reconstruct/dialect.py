@@ -41,6 +41,9 @@ class Dialect:
         span_names: Names of its spans.
         events: Names of span events or log records that hold its content.
         claims: Returns whether it reads a span that has one of the marks; None if each is its own.
+        is_added: Returns whether a backend may have added the marks to a span as it stored it; None
+            if only the emitter writes them. Then any other dialect that claims the span reads it:
+            attributes of the framework tell more than their translation by a backend.
         attach_logs: Returns the log records, each with the span that it belongs to; None if the
             emitter writes them with the right span. Called once for all spans of the traces.
         switch: The remedy in the gap ``content_not_captured``: the setting that makes the emitter
@@ -57,5 +60,6 @@ class Dialect:
     span_names: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
     claims: Callable[[Span, Logs], bool] | None = None
+    is_added: Callable[[Span], bool] | None = None
     attach_logs: Callable[[Sequence[Span], Logs], Logs] | None = None
     switch: str = ""

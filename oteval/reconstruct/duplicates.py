@@ -1,7 +1,8 @@
 """Calls that two instrumentations recorded are counted once.
 
 A framework's instrumentation and its model client's may both write a span for the same call: one
-inside the other, or, where the framework's span is not the current one, in a separate trace. Two
+inside the other, or, where the framework's span is not the current one, in a separate trace. One
+instrumentation may write a streamed call as two spans, its request and its answer. Two
 spans are the same call when one's time lies within the other's and they share the answer's
 id, a tool call's id, or the words. Two spans of one instrumentation are two calls, and so are calls
 of agents in different traces.
@@ -10,12 +11,12 @@ of agents in different traces.
 from __future__ import annotations
 
 import hashlib
-from collections import defaultdict
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from ..identities import identity
-from ..jsontext import canonical
+from ..jsontext import canonical, dumps
 from ..model import Gap, Message, Span
 from .entries import key_of, keys_of
 from .operations import ModelCall, ToolRun
@@ -24,12 +25,16 @@ from .tree import order
 
 __all__ = ["answer_key", "call_keys", "fold_nested", "join_streams", "without_duplicates"]
 
+# Keys that are the ids of a model's answer and of its calls.
+_ID_KEYS = ("response ", "asked ")
 # The replacement of each call, by the id of its object; None removes it.
 _Changes = dict[int, ModelCall | None]
 
 
 def call_keys(call: ModelCall) -> Iterator[str]:
     """Yield the keys that two recordings of one model call share while their times overlap."""
+    if call.input and (_waits_for_stream(call) or _is_instant(call)):
+        yield f"streamed {call.span.scope}\0{_digest(call.input[-1])}"
     if identity(call.response_id):
         yield answer_key(call.response_id)
     asked = next(iter([m.tool_calls[0].id for m in call.output if m.tool_calls]), "")
@@ -157,10 +162,10 @@ def join_streams(run: TracedRun) -> None:
     waiting: list[tuple[ModelCall, list[str]]] = []
     changes: _Changes = {}
     for call in run.model_calls:
-        if call.input and not call.output and not call.span.is_error:
+        if _waits_for_stream(call):
             waiting.append((call, keys_of(call.input)))
             continue
-        if call.span.end_ns > call.span.start_ns or not waiting:
+        if not _is_instant(call) or not waiting:
             continue
         sent = keys_of(call.input)
         place = next((i for i, (w, keys) in enumerate(waiting) if _asks(w, keys, call, sent)), -1)
@@ -170,6 +175,59 @@ def join_streams(run: TracedRun) -> None:
             changes[id(call)] = None
     if changes:
         _change(run, changes)
+
+
+def _waits_for_stream(call: ModelCall) -> bool:
+    """Return whether a span holds a request, and the answer may be in another span."""
+    return bool(call.input) and not call.output and not call.span.is_error
+
+
+def _is_instant(call: ModelCall) -> bool:
+    """Return whether a span has no duration, as one that is written when a stream has ended."""
+    return call.span.end_ns <= call.span.start_ns
+
+
+def _with_detached_answers(runs: list[TracedRun]) -> list[TracedRun]:
+    """Return the runs with streamed answers in separate traces moved to their requests.
+
+    Without a span of the application around them, both spans are roots.
+
+    Args:
+        runs: The runs of several traces; they are changed.
+    """
+    loose = [run for run in runs if _is_instant_answer(run)]
+    if not loose:
+        return runs
+    waiting: dict[tuple[str, ...], deque[tuple[TracedRun, ModelCall]]] = defaultdict(deque)
+    requested = [(run, c) for run in runs for c in run.model_calls if _waits_for_stream(c)]
+    for run, call in sorted(requested, key=lambda request: order(request[1].span)):
+        waiting[_sent_by(call)].append((run, call))
+    gone: set[int] = set()
+    for run in sorted(loose, key=lambda run: order(run.root.span)):
+        answer = run.model_calls[0]
+        requests = waiting.get(_sent_by(answer))
+        if requests and requests[0][1].span.start_ns <= answer.span.start_ns:
+            holder, request = requests.popleft()
+            _change(holder, {id(request): _answered_by(request, answer)})
+            holder.spans.extend(run.spans)
+            _keep_trace(holder, answer)
+            gone.add(id(run))
+    return [run for run in runs if id(run) not in gone]
+
+
+def _is_instant_answer(run: TracedRun) -> bool:
+    """Return whether a run is nothing but an instant span with a request and its answer."""
+    calls = run.model_calls
+    if run.agent or run.parent or run.tool_runs or len(calls) != 1:
+        return False
+    call = calls[0]
+    return call.span is run.root.span and _is_instant(call) and bool(call.input and call.output)
+
+
+def _sent_by(call: ModelCall) -> tuple[str, ...]:
+    """Return the messages of a request, and which process sent it by which instrumentation."""
+    span = call.span
+    return (span.scope, dumps(span.resource), call.model, *keys_of(call.input))
 
 
 def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str]) -> bool:
@@ -222,9 +280,11 @@ def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
     Args:
         runs: The runs of several traces; they are changed.
     """
+    runs = _with_detached_answers(runs)
     calls = [_Recording(run, call) for run in runs for call in run.model_calls]
     tools = [_Recording(run, tool) for run in runs for tool in run.tool_runs]
-    if len({member.call.span.scope for member in (*calls, *tools)}) < 2:
+    scopes = {member.call.span.scope for member in (*calls, *tools)}
+    if len(scopes) < 2 and "" not in scopes:
         return runs  # nobody records the same call twice
     _find(calls, lambda call: call_keys(call) if isinstance(call, ModelCall) else ())
     _find_silent(calls)
@@ -242,9 +302,9 @@ def _find(
     for member in members:
         for key in keys_of(member.call):
             by_key[f"{key} {member.call.span.service}"].append(member)
-    for group in by_key.values():
+    for key, group in by_key.items():
         if len(group) > 1:
-            _link(group)
+            _link(group, is_id=key.startswith(_ID_KEYS))
 
 
 def _find_silent(members: Sequence[_Recording]) -> None:
@@ -297,14 +357,21 @@ def _is_around(outer: Span, inner: Span) -> bool:
     return outer.end_ns >= inner.end_ns and outer.scope != inner.scope
 
 
-def _link(group: list[_Recording]) -> None:
+def _link(group: list[_Recording], *, is_id: bool) -> None:
+    """Link recordings with equal keys that lie within each other's time.
+
+    Args:
+        group: The recordings.
+        is_id: Whether the key is an id of the provider's. Two calls never share one, so that it is
+            enough where a backend has not stored by which instrumentation a span was written.
+    """
     group.sort(key=lambda m: (m.call.span.start_ns, -m.call.span.end_ns, order(m.call.span)))
     outer = group[0]
     for member in group[1:]:
         span, around = member.call.span, outer.call.span
         if span.end_ns > around.end_ns:
             outer = member
-        elif span.scope != around.scope:
+        elif span.scope != around.scope or (is_id and not span.scope):
             kept, double = sorted((member.kept, outer.kept), key=_Recording.preference)
             if kept is not double and _may_be_same(kept, double):
                 double.same = kept

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from dataclasses import dataclass
 from typing import Any
 
@@ -20,6 +20,7 @@ from .unread_spans import infrastructure_of
 
 __all__ = ["Explanation", "SpanAccount", "account_for", "accounts_of_some", "in_order"]
 
+NO_RUN = "no run: neither an agent's span nor a model call is around it or below it"
 _KINDS = {AgentRun: "agent", ModelCall: "model call", ToolRun: "tool"}
 
 
@@ -122,10 +123,11 @@ def account_for(
         logs: Its log records by span id.
         runs: The runs of all traces that belong together with it.
     """
+    of_runs = {span.span_id for run in runs for span in run.spans}
     kept = with_lone_tools(without_duplicates(runs))
     reconstructed = [one.trajectory for one in trajectories_of(kept)]
     trajectories = [one for one in reconstructed if trace_id in one.trace_ids]
-    book = _SpanIndex(trace_id, kept, trajectories)
+    book = _SpanIndex(trace_id, kept, trajectories, of_runs)
     accounts = []
     for root in build(spans):
         depths = {id(root): 0}
@@ -213,12 +215,24 @@ def _account_of_one(
 
 
 class _SpanIndex:
-    """The messages, gaps and trajectory of each span of a trace."""
+    """The messages, gaps and trajectory of each span of a trace.
+
+    Args:
+        trace_id: The trace.
+        runs: The runs that are left.
+        found: Their trajectories.
+        of_runs: The spans of all runs, before calls that were recorded twice were taken out.
+    """
 
     def __init__(
-        self, trace_id: str, runs: Sequence[TracedRun], found: Sequence[Trajectory]
+        self,
+        trace_id: str,
+        runs: Sequence[TracedRun],
+        found: Sequence[Trajectory],
+        of_runs: Set[str],
     ) -> None:
         self.trace_id = trace_id
+        self.of_runs = of_runs
         self.used: set[str] = set()
         for run in runs:
             self.used.update(call.span.span_id for call in run.model_calls)
@@ -262,6 +276,8 @@ class _SpanIndex:
         span = node.span
         if not dialect:
             return _other(span)
+        if span.span_id not in self.of_runs:
+            return NO_RUN
         if isinstance(operation, AgentRun):
             return "" if span.span_id in self.roots else "it only surrounds other agents"
         if isinstance(operation, (ModelCall, ToolRun)):

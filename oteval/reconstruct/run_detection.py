@@ -2,7 +2,8 @@
 
 A run is an agent span with the model calls and tool runs whose nearest agent it is. Model calls
 below no agent form a run of their tree's root; those inside a tool without an agent form a run of
-that tool.
+that tool. Nothing else makes a run (`TracedRun.is_turn`): requests, builds of workflows,
+an MCP server's side of a call.
 
 Two repairs come with it. A sampled or lost span leaves its children without a parent: if the time
 of exactly one agent covers them, they are attached below that agent. An agent span that only holds
@@ -69,7 +70,7 @@ class _Place(NamedTuple):
 
 
 def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> list[TracedRun]:
-    """Return the agent runs of one trace, in order of start; there is at least one.
+    """Return the agent runs of one trace, in order of start.
 
     Args:
         spans: The trace's spans.
@@ -80,7 +81,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
     found = [run for root in roots for run in _runs_of_tree(root, exchanges)]
     found.sort(key=_order_of_run)
     _drop_repeated(found, exchanges)
-    runs = _without_empty(found)
+    runs = _only_turns(found)
     for run in runs:
         join_streams(run)
         fold_nested(run)
@@ -92,21 +93,27 @@ def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
     return order(run.root.span)
 
 
-def _without_empty(found: list[TracedRun]) -> list[TracedRun]:
-    """Return the runs without empty ones; if all are empty, the first stays with their gaps."""
-    if len(found) == 1:
-        return found
-    first = next((run for run in found if not run.is_empty), found[0])
-    kept = []
-    for run in found:
-        if run is first or not run.is_empty or (not first.is_empty and _marks(run)):
-            kept.append(run)
-            continue
-        first.gaps.extend(run.gaps)
-        if first.is_empty:
-            first.spans.extend(run.spans)
-            first.unread.extend(run.unread)
+def _only_turns(found: Sequence[TracedRun]) -> list[TracedRun]:
+    """Return the runs that are turns of an agent, or may be; the gaps of the others go to one.
+
+    Where no run is a turn, spans that look like those of models keep their trace in sight.
+    """
+    kept = [run for run in found if run.is_turn or _marks(run)]
+    first = next((run for run in kept if run.is_turn), None)
+    if first is None:
+        return _in_one(kept)
+    if len(kept) < len(found):
+        first.gaps.extend(lost for run in found if run not in kept for lost in run.gaps)
     return kept
+
+
+def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
+    """Return the first of some runs whose spans no dialect reads, with the spans of all."""
+    for run in unread[1:]:
+        unread[0].gaps.extend(run.gaps)
+        unread[0].spans.extend(run.spans)
+        unread[0].unread.extend(run.unread)
+    return list(unread[:1])
 
 
 def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
@@ -130,12 +137,17 @@ def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
     top = TracedRun(root)
     found = [top]
     places: dict[int, _Place] = {}
+    graph_nodes: dict[int, str] = {}
     nodes = list(root.walk())
     for node in nodes:
         above = places[id(node.parent)] if node is not root else _Place(top)
         dialect, operation = read_span(node.span, exchanges.logs_of(node.span.span_id, above.call))
         if isinstance(operation, ModelCall) and dialect == EXCHANGE_DIALECT:
             exchanges.calls.add(id(operation))
+        if isinstance(operation, Wrapper) and operation.node and node is not root:
+            above = _within_graph(node, operation.node, above, found, graph_nodes)
+            places[id(node.parent)] = above
+            graph_nodes[id(node)] = operation.node
         place = places[id(node)] = _place(node, operation, above, found)
         run = place.run
         run.spans.append(node.span)
@@ -152,6 +164,38 @@ def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
         run.model_calls.sort(key=_order_of)
         run.tool_runs.sort(key=_order_of)
     return without_wrappers(found) if len(found) > 1 else found
+
+
+def _within_graph(
+    node: Node, name: str, above: _Place, found: list[TracedRun], graph_nodes: Mapping[int, str]
+) -> _Place:
+    """Return the place above a graph's node, which is inside of a new run if a sub-graph begins.
+
+    A graph that runs inside of a node has a span between the two nodes, which only its
+    place tells from the other steps of the node. Graphs that a node fans out to run at once: each
+    is a sub-agent, and not a part of the run around them.
+
+    Args:
+        node: The node.
+        name: The name of the graph's node that it is.
+        above: The place of its parent.
+        found: The runs so far.
+        graph_nodes: The names of the graph nodes so far, by the ids of their objects.
+    """
+    graph = node.parent
+    if graph is None or graph is above.run.root or not above.node:
+        return above
+    around = graph_nodes.get(id(graph))
+    is_same_name = graph.parent is not None and graph_nodes.get(id(graph.parent)) == around
+    if (around is not None and not is_same_name) or around == name:
+        return above
+    spans = above.run.spans
+    run = _start(graph, above, found)
+    run.agent = AgentRun(graph.span, name=graph.span.name)
+    # It was placed just before, so that it is near the end.
+    at = next(i for i in reversed(range(len(spans))) if spans[i] is graph.span)
+    run.spans.append(spans.pop(at))
+    return _Place(run)
 
 
 def _order_of(operation: ModelCall | ToolRun) -> tuple[int, int, str]:

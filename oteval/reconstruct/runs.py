@@ -14,6 +14,7 @@ from typing import NamedTuple
 from ..model import Gap, Span
 from .operations import AgentRun, ModelCall, ToolRun
 from .tree import Node, order
+from .unread_spans import is_transport
 
 __all__ = ["TracedRun", "Visit", "children_of", "steps_of"]
 
@@ -80,9 +81,22 @@ class TracedRun:
         return self.has_children and not (self.model_calls or self.tool_runs or self.visits)
 
     @property
-    def is_empty(self) -> bool:
-        """Whether it shows no agent at all."""
-        return not (self.agent or self.model_calls or self.tool_runs or self.has_children)
+    def is_turn(self) -> bool:
+        """Whether it shows an agent: its span, a model call, or a tool run that waits for its run.
+
+        Tools alone do not make a turn: nobody asked a model. Only a tool run without anything
+        around it may belong to a run in another trace (see `detached_tools`).
+        """
+        return bool(self.agent or self.model_calls or self.has_children) or self.is_lone_tool
+
+    @property
+    def is_lone_tool(self) -> bool:
+        """Whether it is a single run of a tool on the side of the agent, and nothing else."""
+        nothing = not (self.agent or self.parent or self.model_calls or self.has_children)
+        if not nothing or self.visits or len(self.tool_runs) != 1:
+            return False
+        span = self.tool_runs[0].span
+        return span is self.root.span and not is_transport(span)
 
 
 START = "__start__"

@@ -27,7 +27,7 @@ from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from .readers.flat_lists import named
 from .readers.spans import missing_side, was_cut
 
-__all__ = ["attach_logs", "dialect_of", "read_span"]
+__all__ = ["attach_logs", "dialect_of", "is_pending", "read_span"]
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
@@ -58,16 +58,29 @@ def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
     return dialect.name, operation
 
 
+def is_pending(span: Span) -> bool:
+    """Return whether a span only says that another one has begun, as Logfire's do.
+
+    The other one comes when it has ended, with another id.
+    """
+    return span.attributes.get("logfire.span_type") == "pending_span"
+
+
 def dialect_of(span: Span, logs: Logs) -> Dialect | None:
     """Return the dialect that reads a span, or None."""
+    if is_pending(span):
+        return None
     marks = _MARKS.of(span, logs)
+    of_backend = None
     while marks:
         lowest = marks & -marks
         dialect = DIALECTS[lowest.bit_length() - 1]
         if dialect.claims is None or dialect.claims(span, logs):
-            return dialect
+            if dialect.is_added is None or not dialect.is_added(span):
+                return dialect
+            of_backend = of_backend or dialect
         marks ^= lowest
-    return None
+    return of_backend
 
 
 class _Marks:

@@ -112,7 +112,12 @@ def _paired(
     done: list[Entry] = []
     gaps: list[Gap] = []
     settled, count = 0, 0
-    answered = {id(answer.result): answer for answer in answers if answer.result}
+    answered = {
+        id(answer.result): answer
+        for exchange in exchanges
+        for answer in exchange.answers
+        if answer.result
+    }
     is_waiting = False
     for exchange in exchanges:
         if exchange.answers and not is_waiting:
@@ -357,19 +362,62 @@ def _last_that_may_belong(run: ToolRun, answers: Sequence[_CallState]) -> int:
 
 
 def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap]:
-    """Add the calls that no message shows, where an answer was not wholly captured."""
-    gaps = []
+    """Add the calls that no message shows, where an answer was not wholly captured.
+
+    Of parallel calls, some emitters write only one into the message: a tool run that begins after a
+    message with calls, and before the next, is one of these calls.
+    """
+    if not left:
+        return []
+    gaps: list[Gap] = []
     opened = sorted((e.entry.time_ns, i) for i, e in enumerate(exchanges) if e.entry.is_open)
     latest = list(accumulate((i for _, i in opened), max))
+    answers = _AnswersByTime(exchanges)
     for run in left:
         place = bisect_right(opened, run.span.start_ns, key=itemgetter(0))
-        exchange = exchanges[latest[place - 1]] if place else None
+        exchange = exchanges[latest[place - 1]] if place else answers.asking(run)
         if exchange is None:
             gaps.extend(_unasked(run))
         else:
             call = ToolCall(run.name, run.arguments, run.call_id)
-            exchange.answers.append(_CallState(call, run=run))
+            exchange.answers.append(_CallState(call, _loose_result(exchange, run), run))
     return gaps
+
+
+class _AnswersByTime:
+    """The assistant's messages of a run, by when they were there and by results without a call."""
+
+    def __init__(self, exchanges: Sequence[_Exchange]) -> None:
+        self._answers = [e for e in exchanges if e.entry.message.role == "assistant"]
+        self._answers.sort(key=lambda exchange: exchange.entry.time_ns)
+        self._by_result = {
+            entry.message.tool_call_id: exchange
+            for exchange in self._answers
+            if len(exchange.results) > len(exchange.answers) > 0
+            for entry in exchange.results
+            if entry.message.tool_call_id
+        }
+
+    def asking(self, run: ToolRun) -> _Exchange | None:
+        """Return the message with calls that must have asked for a tool run, or None.
+
+        Two instrumentations may write the same call; then their scopes differ.
+        """
+        if run.call_id in self._by_result:
+            return self._by_result[run.call_id]
+        at = bisect_right(self._answers, run.span.start_ns, key=lambda e: e.entry.time_ns)
+        last = self._answers[at - 1] if at else None
+        first = next((answer.run for answer in last.answers if answer.run), None) if last else None
+        return last if first and first.span.scope == run.span.scope else None
+
+
+def _loose_result(exchange: _Exchange, run: ToolRun) -> Entry | None:
+    """Return the result of a tool run that follows a message, and is that of none of its calls."""
+    if len(exchange.results) <= len(exchange.answers):
+        return None
+    paired = {id(answer.result) for answer in exchange.answers}
+    results = (entry for entry in exchange.results if id(entry) not in paired)
+    return next((entry for entry in results if entry.message.tool_call_id == run.call_id), None)
 
 
 def _unasked(run: ToolRun) -> list[Gap]:

@@ -457,6 +457,10 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
         prompts = [entry for entry in tail if not entry.is_spoken]
         if prompts or builder.history:
             asked = [entry for entry in asked if entry.is_spoken]
+        if builder.history:
+            # The input of a workflow's next agent holds the messages and calls of the one before.
+            before = builder.thread.fork(builder.start)
+            asked = asked[before.overlap(asked).known :]
         tail = [*prompts, *asked, *(entry for entry in tail if entry.is_spoken)]
     answers = [message for message in agent.output if message.content]
     last = tail[-1] if tail else None

@@ -1,18 +1,12 @@
-"""Spans of requests, database calls and the like, beside those of an application's agents.
-
-A trace of nothing else has no agent, and so no trajectory. Web frameworks may
-write their own steps inside the span of a request that they serve; these are of the same kind.
-"""
+"""Spans that no dialect reads: those of requests, database calls and the like, and of models."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from ..model import LogRecord, Span
+from ..model import Span
 from ..semconv import first
-from .span_reader import dialect_of
+from .span_reader import is_pending
 
-__all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_infrastructure"]
+__all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_transport"]
 
 # Attribute prefixes by which model spans that no dialect reads are known.
 FOREIGN = (
@@ -38,14 +32,15 @@ _KINDS = (
     ("an HTTP request", ("http.", "asgi.", "url.")),
     ("a network call", ("dns.", "net.", "network.", "server.address", "tls.")),
 )
+_CLIENT = 3
 _SERVED_KINDS = (2, 5)  # of servers and of consumers
 _PREFIXES = tuple(prefix for _, prefixes in _KINDS for prefix in prefixes)
 
 
 def infrastructure_of(span: Span) -> str:
     """Return a description of a span that no dialect reads, or "" if its kind is unknown."""
-    if _creates_agent(span):
-        return "the creation of an agent"
+    if is_pending(span):
+        return "the beginning of a span, which comes when it has ended"
     if any(key in span.attributes for key in _HTTP):
         where = str(first(span.attributes, _URL) or "").partition("?")[0]
         return f"an HTTP request{where and f' to {where}'}, without content"
@@ -57,32 +52,20 @@ def infrastructure_of(span: Span) -> str:
     return ""
 
 
-def _creates_agent(span: Span) -> bool:
-    return span.attributes.get("gen_ai.operation.name") == "create_agent"
-
-
 def foreign_marks(span: Span) -> set[str]:
     """Return the prefixes by which a span looks like a model span that no dialect reads."""
-    keys = [key for key in span.attributes if key.startswith(FOREIGN)]
+    keys = [key for key in span.attributes if key.startswith(FOREIGN) and not is_pending(span)]
     return {mark for mark in FOREIGN for key in keys if key.startswith(mark)}
 
 
-def is_infrastructure(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> bool:
-    """Return whether a trace holds nothing but requests, database calls and the like.
+def is_transport(span: Span) -> bool:
+    """Return whether a span of a tool is only how its call travels, or the side that serves it.
 
-    Args:
-        spans: The trace's spans.
-        logs: The trace's log records by span id.
+    The MCP SDK's own request spans name no tool. Backends that store no kind leave open which side
+    an MCP span is of; then it does not count as an agent's.
     """
-    servers = {
-        span.scope for span in spans if span.kind in _SERVED_KINDS and infrastructure_of(span)
-    }
-    return all(
-        _creates_agent(span)
-        or (
-            dialect_of(span, logs.get(span.span_id, ())) is None
-            and (infrastructure_of(span) or (span.scope and span.scope in servers))
-            and not foreign_marks(span)
-        )
-        for span in spans
-    )
+    if span.kind in _SERVED_KINDS:
+        return True
+    if "mcp.method.name" not in span.attributes:
+        return False
+    return span.kind != _CLIENT or "gen_ai.tool.name" not in span.attributes

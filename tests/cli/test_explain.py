@@ -33,7 +33,7 @@ def test_http_spans_alone_say_what_to_install(oteval: Run):
     """The summary names a trace with requests only; explain suggests an instrumentation."""
     loaded = oteval("ingest", TRACES / "httpx_only.json")
     summary = " ".join(loaded.out.split())
-    assert "5 traces without an agent: hold only HTTP requests, database calls" in summary
+    assert "5 traces without a run: hold neither an agent's span nor a model call" in summary
     assert oteval("trajectories", "--json").rows == []
 
     trace = summary.partition("(oteval explain ")[2].partition(")")[0]

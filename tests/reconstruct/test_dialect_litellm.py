@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -104,7 +105,7 @@ def test_raw_requests_are_no_calls_whatever_they_hold():
 
     assert (texts(found), found.usage.model_calls) == (["q", "a"], 1)
     assert found.dialects == ("litellm",)
-    assert only(raw).messages == ()
+    assert reconstruct([raw]) == []
 
 
 def test_several_choices_are_told_apart():
@@ -192,10 +193,7 @@ def test_kinds_that_are_model_calls(kind: str):
 )
 def test_kinds_that_are_none(kind: str):
     """Embeddings and their like have no conversation."""
-    found = only(request("a", 1, [user("q")], kind=kind))
-
-    assert (found.messages, found.usage.model_calls) == ((), 0)
-    assert found.dialects == ("litellm",)
+    assert reconstruct([request("a", 1, [user("q")], kind=kind)]) == []
 
 
 @pytest.mark.parametrize("mark", ["litellm.call_id", "metadata.user_api_key_hash"])
@@ -320,45 +318,108 @@ def test_odd_usage_counts_nothing(usage: str):
     assert found.usage.cached_tokens == 0
 
 
-def raw(name: str, start: int, sent: list[Any], received: list[Any], **fields: Any) -> Span:
-    """Return the span of a raw request to Anthropic, whose values are written as Python prints."""
-    attributes = {
-        "llm.anthropic.messages": repr(sent),
-        "llm.anthropic.system": repr([{"type": "text", "text": "Be kind."}]),
-        "llm.anthropic.role": "assistant",
-        "llm.anthropic.id": f"msg_{name}",
-        "llm.anthropic.content": repr(received),
-        "llm.anthropic.usage": repr({"input_tokens": 5, "cache_read_input_tokens": 2}),
+LOOK = {"city": "Paris"}
+QUESTION = {"role": "user", "content": "q"}
+OPENAI_ASKED = {
+    "role": "assistant",
+    "content": None,
+    "tool_calls": [
+        {
+            "id": "k1",
+            "type": "function",
+            "function": {"name": "look", "arguments": '{"city": "Paris"}'},
+        }
+    ],
+}
+# Of each provider's API: the request and the response of two calls, the second with a result.
+RAW_CALLS: dict[str, list[dict[str, Any]]] = {
+    "openai": [
+        {"messages": [QUESTION], "choices": [{"index": 0, "message": OPENAI_ASKED}], "id": "r1"},
+        {
+            "messages": [
+                QUESTION,
+                OPENAI_ASKED,
+                {"role": "tool", "tool_call_id": "k1", "content": "21 C"},
+            ],
+            "choices": [{"index": 0, "message": {"role": "assistant", "content": "a"}}],
+            "id": "r2",
+        },
+    ],
+    "anthropic": [
+        {
+            "messages": [{"role": "user", "content": [{"type": "text", "text": "q"}]}],
+            "role": "assistant",
+            "content": [{"type": "tool_use", "id": "k1", "name": "look", "input": LOOK}],
+        },
+        {
+            "messages": [
+                {"role": "user", "content": [{"type": "text", "text": "q"}]},
+                {
+                    "role": "assistant",
+                    "content": [{"type": "tool_use", "id": "k1", "name": "look", "input": LOOK}],
+                },
+                {
+                    "role": "user",
+                    "content": [{"type": "tool_result", "tool_use_id": "k1", "content": "21 C"}],
+                },
+            ],
+            "role": "assistant",
+            "content": [{"type": "text", "text": "a"}],
+        },
+    ],
+}
+
+
+@pytest.mark.parametrize("provider", RAW_CALLS)
+@pytest.mark.parametrize("write", [repr, json.dumps], ids=["repr", "json"])
+def test_calls_written_over_one_span_are_read_from_the_raw_requests(
+    provider: str, write: Callable[[Any], str]
+):
+    """LiteLLM writes each call on the application's span, over the one before; no call is lost."""
+    last = {
+        "gen_ai.completion.0.function_call.name": "look",
+        "gen_ai.completion.0.function_call.arguments": '{"city": "Paris"}',
+        "litellm.call_id": "2",
     }
-    return span(
-        name, start, title="raw_gen_ai_request", scope="litellm", attributes=attributes, **fields
-    )
-
-
-def test_calls_written_over_one_another_are_read_from_their_raw_requests():
-    """The caller's span has only the last call; the requests below it have each."""
-    question = {"role": "user", "content": [{"type": "text", "text": "q"}]}
-    use = {"type": "tool_use", "id": "k", "name": "look", "input": {"x": 1}}
-    result = {"type": "tool_result", "tool_use_id": "k", "content": "r"}
-    history = [question, {"role": "assistant", "content": [use]}]
-    attributes = {
-        "litellm.call_id": "1",
-        "gen_ai.input.messages": json.dumps([{"role": "user", "content": "q"}]),
-        "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "r"}]),
-    }
-
-    found = only(
-        span("turn", 1, end=20, scope="app", attributes=attributes),
-        raw("a", 2, [question], [use], parent="turn"),
-        raw("b", 6, [*history, {"role": "user", "content": [result]}],
-            [{"type": "text", "text": "done"}], parent="turn"),
-    )  # fmt: skip
-
-    assert brief(found.messages) == [
-        ("system", "Be kind."),
-        ("user", "q"),
-        ("assistant", [("look", {"x": 1})]),
-        ("tool", "r"),
-        ("assistant", "done"),
+    spans = [
+        request("turn", 1, [user("q")], [said("")], scope="app", attributes=last),
+        *(
+            span(
+                f"raw{at}",
+                at,
+                parent="turn",
+                title="raw_gen_ai_request",
+                scope="litellm",
+                attributes={
+                    f"llm.{provider}.{key}": value if isinstance(value, str) else write(value)
+                    for key, value in call.items()
+                },
+            )
+            for at, call in zip((2, 5), RAW_CALLS[provider], strict=True)
+        ),
     ]
-    assert (found.gaps, found.usage.input_tokens, found.usage.cached_tokens) == ((), 14, 4)
+    spans[0] = replace(spans[0], end_ns=9)
+
+    found = only(*spans)
+
+    assert texts(found) == ["q", None, "21 C", "a"]
+    assert [call.arguments for m in found.messages for call in m.tool_calls] == [LOOK]
+    assert (found.usage.model_calls, codes(found)) == (2, [])
+
+
+@pytest.mark.parametrize(
+    ("counts", "tokens"),
+    [
+        ({"input_tokens": 85, "output_tokens": 17, "cache_read_input_tokens": 40}, (125, 17, 40)),
+        ({"prompt_tokens": 85, "prompt_tokens_details": {"cached_tokens": 40}}, (85, 0, 40)),
+        ("none", (0, 0, 0)),
+    ],
+)
+def test_the_tokens_of_a_raw_request_count_cached_ones_once(counts: Any, tokens: tuple[int, ...]):
+    """Anthropic counts cached tokens beside the input, OpenAI within it."""
+    fields = {**RAW_CALLS["openai"][1], "usage": counts}
+    raw = {f"llm.openai.{key}": repr(value) for key, value in fields.items()}
+
+    used = only(span("r", 1, title="raw_gen_ai_request", scope="litellm", attributes=raw)).usage
+
+    assert (used.input_tokens, used.output_tokens, used.cached_tokens) == tokens

@@ -226,10 +226,10 @@ VALUES: list[Any] = [
 
 @pytest.mark.parametrize("kind", ["CHAT_MODEL", "TOOL", "AGENT", "LLM"])
 def test_no_value_makes_it_fail(kind: str):
-    """Whatever an attribute holds, there is one trajectory."""
+    """Whatever an attribute holds, a span is the root of no other trajectory than its own."""
     for key, value in product(KEYS, VALUES):
         attributes = {"mlflow.spanType": f'"{kind}"', f"mlflow.{key}": value}
 
-        found = only(span("c", 1, attributes=attributes))
+        runs = reconstruct([span("c", 1, attributes=attributes)])
 
-        assert found.root_span.span_id == "c", (key, value)
+        assert {t.root_span.span_id for t in runs} <= {"c"}, (key, value)

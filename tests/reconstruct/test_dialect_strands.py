@@ -335,7 +335,8 @@ def test_the_typescript_sdk_is_known_by_its_times():
 
 def test_spans_rewritten_for_openinference_are_left_to_it():
     """Spans that a processor gave OpenInference's attributes are read as such."""
-    rewritten = chat("c", 1, attributes={"openinference.span.kind": "LLM"})
+    moved = {"openinference.span.kind": "LLM", "input.value": "q"}
+    rewritten = chat("c", 1, attributes=moved)
 
     assert only(rewritten).dialects == ("openinference",)
 

@@ -319,3 +319,38 @@ def test_a_recorded_success_survives_as_json():
 
     assert not found.messages[-1].is_error
     assert not to_messages(found.as_dict())[-1].is_error
+
+
+@pytest.mark.parametrize("ids", [("k1", "k2"), ("", "")], ids=["by id", "without ids"])
+@pytest.mark.parametrize("is_history_sent", [True, False])
+def test_a_parallel_call_that_only_its_tool_knows_is_a_call(
+    ids: tuple[str, str], is_history_sent: bool
+):
+    """The message shows one of two calls; the other one's tool ran, and its result was sent."""
+    shown = asks(("look", {"x": 1}, ids[0]))
+    sent = [user("q"), shown, gives("r1", ids[0]), gives("r2", ids[1])]
+    found = run(
+        chat("c1", 2, [user("q")], shown, parent="a"),
+        tool("t1", 3, id=ids[0], args='{"x": 1}', result="r1", parent="a", end=9),
+        tool("t2", 4, of="other", id=ids[1], args='{"y": 2}', result="r2", parent="a", end=8),
+        chat("c2", 20, sent if is_history_sent else None, said("a"), parent="a"),
+    )
+
+    calls = [(c.name, c.arguments) for m in found.own_messages for c in m.tool_calls]
+    assert calls == [("look", {"x": 1}), ("other", {"y": 2})]
+    assert [m.content for m in found.messages if m.role == "tool"] == ["r1", "r2"]
+    assert "unmatched_tool_span" not in codes(found)
+
+
+def test_a_tool_that_another_instrumentation_writes_as_well_is_no_second_call():
+    """Its span has another scope, and perhaps another name: it is named as a gap."""
+    shown = asks(("look", {"x": 1}, "k1"))
+    found = run(
+        chat("c1", 2, [user("q")], shown, parent="a"),
+        tool("t1", 3, id="k1", args='{"x": 1}', result="r1", parent="a", end=9),
+        tool("t2", 4, of="mcp__look", parent="a", end=8, scope="mcp"),
+        chat("c2", 20, [user("q"), shown, gives("r1", "k1")], said("a"), parent="a"),
+    )
+
+    assert [c.name for m in found.messages for c in m.tool_calls] == ["look"]
+    assert "unmatched_tool_span" in codes(found)

@@ -291,17 +291,21 @@ def test_agents_nested_in_tools_are_told_apart_however_deep():
 
 def test_what_a_dialect_reads_is_no_unknown_dialect():
     """A span with a mark of unknown dialects is not one when a dialect reads it."""
-    found = only(span("a", 1, attributes={"langsmith.span.kind": "chain", "gen_ai.prompt": "{}"}))
+    chain = {"langsmith.span.kind": "chain", "gen_ai.prompt": "{}"}
 
-    assert codes(found) == ["no_model_spans"]
+    assert reconstruct([span("a", 1, attributes=chain)]) == []
 
 
-def test_a_trace_without_any_agent_gives_one_trajectory():
-    """Several trees that tell nothing are one empty trajectory that says why."""
-    found = only(span("a", 1), span("b", 2, end=9), span("c", 3, parent="gone"))
+def test_trees_without_any_agent_beside_spans_that_no_dialect_reads_are_one_trajectory():
+    """What looks like a model's spans keeps the trace in sight, once, with the gap that says so."""
+    marked = {"llm.vendor": "x"}
+    found = only(
+        span("a", 1, attributes=marked), span("b", 2, end=9, attributes=marked), span("c", 3)
+    )
 
     assert found.messages == ()
-    assert codes(found) == ["missing_parent", "no_model_spans"]
+    assert codes(found) == ["unknown_dialect"]
+    assert found.gaps[0].detail.startswith("2 spans")
     assert (found.start_ns, found.end_ns) == (1, 9)
 
 

@@ -21,12 +21,19 @@ from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun
 from ..readers.openinference_raw import OUTPUT, answer, request
-from . import openinference
+from . import genai, openinference
 
 __all__ = ["DIALECT"]
 
 SCOPES = ("gcp.vertex.agent", "openinference.instrumentation.google_adk")
 _AGENT = "invoke_agent"
+
+
+def claims(span: Span, logs: Logs) -> bool:
+    """Return whether OpenInference's instrumentation wrote the span, or wrote on ADK's."""
+    if openinference.KIND not in span.attributes:
+        return False
+    return not openinference.is_added(span) or genai.was_translated(span, logs)
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -87,5 +94,5 @@ DIALECT = Dialect(
     precedence=100,
     read=read,
     scopes=SCOPES,
-    claims=openinference.claims,
+    claims=claims,
 )

@@ -52,7 +52,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def _is_native(span: Span) -> bool:
-    return span.scope == NATIVE_SCOPE and EVENT in span.attributes
+    return span.scope in (NATIVE_SCOPE, "") and EVENT in span.attributes
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -190,7 +190,7 @@ DIALECT = Dialect(
     precedence=70,
     read=read,
     scopes=(SCOPE, TELEMETRY, NATIVE_SCOPE),
-    keys=MARKS,
+    keys=(*MARKS, EVENT),
     claims=claims,
     switch=SWITCH,
 )

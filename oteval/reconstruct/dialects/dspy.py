@@ -29,6 +29,7 @@ from . import openinference
 __all__ = ["DIALECT"]
 
 SCOPE = "openinference.instrumentation.dspy"
+_METHODS = (".forward", ".__call__")
 _HEADER = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
 _ELEMENT = re.compile(r"^<(\w+)>\n?(.*?)\n?</\1>[ \t]*$", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,6})")
@@ -180,11 +181,19 @@ def _last_spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Mess
     return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)
 
 
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether DSPy wrote the span; without a scope, its name tells."""
+    if openinference.KIND not in span.attributes:
+        return False
+    return span.scope == SCOPE or (not span.scope and span.name.endswith(_METHODS))
+
+
 DIALECT = Dialect(
     name="dspy",
     title="DSPy",
     precedence=90,
     read=read,
     scopes=(SCOPE,),
-    claims=openinference.claims,
+    keys=(openinference.KIND,),
+    claims=claims,
 )

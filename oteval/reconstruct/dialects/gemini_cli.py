@@ -185,11 +185,19 @@ def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
     return (value if given is None else given), error
 
 
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Gemini CLI wrote the span; without a scope, the agent's name tells."""
+    agent = span.attributes.get("gen_ai.agent.name")
+    return span.scope == SCOPE or (not span.scope and agent == SCOPE)
+
+
 DIALECT = Dialect(
     name="gemini-cli",
     title="Gemini CLI",
     precedence=190,
     read=read,
-    scopes=("gemini-cli",),
+    scopes=(SCOPE,),
+    keys=("gen_ai.agent.name",),
+    claims=claims,
     switch=SWITCH,
 )

@@ -12,7 +12,13 @@ from typing import Any
 
 from ... import semconv
 from ...messages.facts import facts_of
-from ...messages.reader import choices, from_messages, repeated_message, tool_definitions
+from ...messages.reader import (
+    EVENT_ROLES,
+    choices,
+    from_messages,
+    repeated_message,
+    tool_definitions,
+)
 from ...messages.values import hidden, parse, parse_arguments
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
@@ -44,17 +50,40 @@ ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
+OPENINFERENCE_KIND = "openinference.span.kind"
+# Not its output: Phoenix writes the ids of a model's answer there.
+_TRANSLATED = frozenset({"input.value", "llm.input_messages.0.message.role"})
+_CONTENT = frozenset({INPUT, OUTPUT, ARGUMENTS, RESULT})
 _KEYS = frozenset(
     {"gen_ai.operation.name", INPUT, OUTPUT, "gen_ai.provider.name", "gen_ai.tool.name"}
 )
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether the span carries the current conventions' attributes or event."""
+    """Return whether the span carries the current conventions' attributes or event.
+
+    A processor may have moved the content away, into OpenInference's attributes.
+    """
     attributes = span.attributes
+    if was_translated(span, logs):
+        return False
     return not attributes.keys().isdisjoint(_KEYS) or any(
         record.event_name == DETAILS_EVENT for record in logs
     )
+
+
+def was_translated(span: Span, logs: Logs) -> bool:
+    """Return whether only OpenInference's attributes hold the content of a span, and none GenAI's.
+
+    Phoenix leaves GenAI's beside them, processors that translate a framework's own spans do not.
+    """
+    attributes = span.attributes
+    if OPENINFERENCE_KIND not in attributes or attributes.keys().isdisjoint(_TRANSLATED):
+        return False
+    if not attributes.keys().isdisjoint(_CONTENT):
+        return False
+    events = (*(event.name for event in span.events), *(record.event_name for record in logs))
+    return not any(name == DETAILS_EVENT or name in EVENT_ROLES for name in events)
 
 
 def read(span: Span, logs: Logs) -> Operation:

@@ -37,6 +37,7 @@ from .genai import (
     OUTPUT,
     read_agent,
     read_tool,
+    was_translated,
 )
 
 __all__ = [
@@ -146,7 +147,8 @@ def claims(span: Span, logs: Logs) -> bool:
         return True
     if any(event.name in EVENT_ROLES or event.name in _PAIR for event in span.events):
         return True
-    return "gen_ai.system" in span.attributes and "gen_ai.provider.name" not in span.attributes
+    is_known = "gen_ai.system" in span.attributes and "gen_ai.provider.name" not in span.attributes
+    return is_known and not was_translated(span, logs)
 
 
 def read(span: Span, logs: Logs) -> Operation:

@@ -114,12 +114,20 @@ def _agent(span: Span) -> AgentRun | None:
     )
 
 
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether Haystack wrote the span; without a scope, its messages' reprs tell."""
+    if openinference.KIND not in span.attributes or span.scope:
+        return span.scope == SCOPE and openinference.KIND in span.attributes
+    return span.name.endswith(".run") and "ChatMessage(" in str(span.attributes.get(INPUT))
+
+
 DIALECT = Dialect(
     name="haystack-openinference",
     title="Haystack with OpenInference",
     precedence=110,
     read=read,
     scopes=(SCOPE,),
-    claims=openinference.claims,
+    keys=(openinference.KIND,),
+    claims=claims,
     switch=SWITCH,
 )

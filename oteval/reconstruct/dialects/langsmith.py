@@ -45,7 +45,7 @@ INPUT, OUTPUT = "gen_ai.prompt", "gen_ai.completion"
 AGENT, NODE = "langsmith.metadata.lc_agent_name", "langsmith.metadata.langgraph_node"
 TOKENS = "langsmith.metadata.usage_metadata"
 # Its kind may be set beside another dialect's content, by hand.
-_OTHERS = ("gen_ai.input.messages", "gen_ai.prompt.0.role", "openinference.span.kind")
+_OTHERS = ("gen_ai.input.messages", "gen_ai.prompt.0.role")
 _MODEL_KINDS = ("llm", "prompt_llm")
 _REPR = re.compile(r"\w+\((['\"])(?P<text>.*)\1\)", re.DOTALL)
 

@@ -4,20 +4,23 @@ A call is one ``litellm_request`` span, or the proxy's span of the request, with
 that keep OpenAI's ``tool_calls`` and ``tool_call_id`` beside them. The calls an answer asks for
 stand apart, without ids, in ``gen_ai.completion.N.function_call.*``; the ids are known from the
 next call's input. Before version 1.81 the messages are flat (``gen_ai.prompt.N.role``). The child
-``raw_gen_ai_request`` says the same once more and is left out. Read from captures and from
-https://github.com/BerriAI/litellm (``litellm/integrations/opentelemetry.py``).
+``raw_gen_ai_request`` holds the provider's request and response, each field as a Python repr.
+Inside of an application's span, LiteLLM writes each call on that span, over the one before: then
+only the raw spans hold them all. Read from captures and from https://github.com/BerriAI/litellm
+(``litellm/integrations/opentelemetry.py``).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
 from ...messages.provider_calls import answer_of, request_of
+from ...messages.python_reprs import literal_of
 from ...messages.reader import choices, from_messages, tool_definitions
 from ...messages.values import hidden, parse
-from ...model import NO_TOKENS, Gap, LogRecord, Span, Usage, read_tokens
+from ...model import NO_TOKENS, Gap, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
@@ -45,17 +48,8 @@ INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
 OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
 TOOLS = "llm.request.functions."
-# The event by which a span is known whose calls were written over one another.
-_SHARED = "oteval.litellm.shared_span"
-_REQUEST = (
-    "input",
-    "instructions",
-    "messages",
-    "previous_response_id",
-    "prompt",
-    "system",
-    "tools",
-)
+RAW_FIELD = "llm."
+_RAW_REQUEST = frozenset({"messages", "input", "prompt", "prompts", "tools", "system"})
 # The proxy writes on the span that is there, whosever it is.
 _MARKS = frozenset({"litellm.call_id", "metadata.user_api_key_hash"})
 # With a leading "a" where the call is asynchronous.
@@ -72,15 +66,46 @@ _MODEL_KINDS = frozenset(
 )
 
 
-def read(span: Span, logs: Logs) -> Operation:
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return the model call that the span is, if it is one."""
-    if any(record.event_name == _SHARED for record in logs):
-        return _raw_call(span) if span.name == RAW else Wrapper(span)
+    if span.name == RAW:
+        return _raw_call(span)
     kind = str(span.attributes.get(KIND) or "")
     is_model = kind in _MODEL_KINDS or kind.removeprefix("a") in _MODEL_KINDS
-    if span.name == RAW or not (is_model or (not kind and INPUT in span.attributes)):
+    if not (is_model or (not kind and INPUT in span.attributes)):
         return Wrapper(span)
     return _model_call(span, kind)
+
+
+def _raw_call(span: Span) -> Operation:
+    """Return the call that a raw span holds, if both its request and its answer are readable."""
+    fields = {
+        name: _value_of(value)
+        for key, value in span.attributes.items()
+        if key.startswith(RAW_FIELD) and (name := key.removeprefix(RAW_FIELD).partition(".")[2])
+    }
+    asked = request_of(fields, span)
+    answered = answer_of({k: v for k, v in fields.items() if k not in _RAW_REQUEST}, span)
+    if not (asked.messages and answered.messages):
+        return Wrapper(span)
+    return ModelCall(
+        span,
+        input=tuple(asked.messages),
+        output=tuple(answered.messages),
+        choices=answered.choices,
+        tools=asked.tools,
+        model=answered.model,
+        response_id=answered.response_id,
+        usage=read_tokens(fields.get("usage")).usage,
+        is_delta=asked.is_delta,
+    )
+
+
+def _value_of(value: Any) -> Any:
+    """Return the value of a raw field, which is JSON or a Python repr."""
+    found = parse(value).value
+    literal = literal_of(found) if isinstance(found, str) else None
+    return found if literal is None else literal
 
 
 def _model_call(span: Span, kind: str) -> ModelCall:
@@ -101,59 +126,6 @@ def _model_call(span: Span, kind: str) -> ModelCall:
         response_id=str(attributes.get("gen_ai.response.id") or ""),
         usage=_usage(attributes),
         whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
-
-
-def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records, and one for each span of calls that were written over one another.
-
-    LiteLLM writes a call on its caller's span. Of several, that has only the last; then the raw
-    requests below it, each a span, are read.
-
-    Args:
-        spans: All spans.
-        logs: All log records.
-    """
-    raw: dict[tuple[str, str], list[Span]] = {}
-    for span in spans:
-        if span.name == RAW and span.scope == SCOPE and span.parent_id:
-            raw.setdefault((span.trace_id, span.parent_id), []).append(span)
-    shared = [family for family in raw.values() if len(family) > 1]
-    if not shared:
-        return logs
-    above = {(family[0].trace_id, family[0].parent_id) for family in shared}
-    marked = [span for span in spans if (span.trace_id, span.span_id) in above]
-    marked += [span for family in shared for span in family]
-    records = [
-        LogRecord(span.trace_id, span.span_id, span.start_ns, event_name=_SHARED) for span in marked
-    ]
-    return [*logs, *records]
-
-
-def _raw_call(span: Span) -> ModelCall:
-    """Return the call in a raw request, whose attributes have the provider's own fields."""
-    fields = {
-        key.split(".", 2)[2]: parse(value).value
-        for key, value in span.attributes.items()
-        if key.startswith("llm.") and key.count(".") > 1
-    }
-    gaps = model_failure(span)
-    request = request_of({key: fields[key] for key in _REQUEST if key in fields}, span)
-    answer = answer_of({key: fields[key] for key in fields.keys() - set(_REQUEST)}, span)
-    is_answered = bool(answer.messages) or span.is_error
-    gaps += missing_side(span, SWITCH, sent=request.messages, received=is_answered)
-    return ModelCall(
-        span,
-        input=without_placeholders(request.messages, span, SWITCH, gaps),
-        output=without_placeholders(answer.messages, span, SWITCH, gaps),
-        choices=answer.choices,
-        tools=request.tools,
-        model=answer.model or str(fields.get("model") or ""),
-        response_id=answer.response_id,
-        usage=read_tokens(fields.get("usage")).usage,
-        whole=is_whole(gaps),
-        is_delta=request.is_delta,
         gaps=tuple(gaps),
     )
 
@@ -219,7 +191,5 @@ DIALECT = Dialect(
     scopes=(SCOPE,),
     keys=("litellm.call_id", "metadata.user_api_key_hash"),
     span_names=(RAW,),
-    events=(_SHARED,),
-    attach_logs=attach_logs,
     switch=SWITCH,
 )

@@ -37,12 +37,38 @@ SWITCH = (
     "do not turn content off (trace_include_sensitive_data of the Agents SDK, "
     "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT)"
 )
-AGENTS = "logfire.openai_agents"
+OPENAI, AGENTS = "logfire.openai", "logfire.openai_agents"
 ANTHROPIC = "logfire.anthropic"
 REQUEST, RESPONSE, EVENTS = "request_data", "response_data", "events"
 RAW_INPUT, RAW_RESPONSE = "raw_input", "response"
 TEMPLATE = "logfire.msg_template"
+SCOPES = (OPENAI, ANTHROPIC, AGENTS)
+_OF_AGENTS = (
+    "Agent run",
+    "Function",
+    "Responses API",
+    "Chat completion with {gen_ai",
+    "Turn {",
+    "Task",
+)
 _ASKED = frozenset({"messages", "prompt", "system"})
+
+
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether one of Logfire's instrumentations wrote the span."""
+    return _scope_of(span) in SCOPES
+
+
+def _scope_of(span: Span) -> str:
+    """Return a span's scope; where a backend has not stored it, by attributes of Logfire."""
+    attributes = span.attributes
+    if span.scope or "gen_ai.system" not in attributes:
+        return span.scope
+    if str(attributes.get(TEMPLATE) or "").startswith(_OF_AGENTS):
+        return AGENTS
+    if REQUEST not in attributes:
+        return ""
+    return ANTHROPIC if attributes["gen_ai.system"] == "anthropic" else OPENAI
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -50,7 +76,7 @@ def read(span: Span, logs: Logs) -> Operation:
     attributes = span.attributes
     if genai.INPUT in attributes or genai.OUTPUT in attributes:
         return genai.read(span, logs)
-    if span.scope == AGENTS:
+    if _scope_of(span) == AGENTS:
         return _of_agents_sdk(span)
     operation = str(attributes.get("gen_ai.operation.name") or "")
     if operation in genai.MODEL_OPERATIONS or (not operation and _is_asked(span)):
@@ -145,7 +171,7 @@ def _before_answer(items: list[Message]) -> tuple[list[Message], list[Message]]:
 
 
 def _keys(span: Span) -> tuple[str, ...]:
-    if span.scope == AGENTS:
+    if _scope_of(span) == AGENTS:
         return ("input", "output", RAW_INPUT, RAW_RESPONSE, EVENTS)
     return (REQUEST, RESPONSE, EVENTS)
 
@@ -153,7 +179,7 @@ def _keys(span: Span) -> tuple[str, ...]:
 def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str, list[Message]]:
     """Return the messages found by the attribute that holds each side."""
     attributes = span.attributes
-    if span.scope != AGENTS:
+    if _scope_of(span) != AGENTS:
         return {REQUEST: sent, RESPONSE: received}
     is_raw = RAW_INPUT in attributes or RAW_RESPONSE in attributes
     return (
@@ -163,7 +189,7 @@ def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str
 
 def _request(span: Span) -> Any:
     attributes = span.attributes
-    if span.scope != AGENTS:
+    if _scope_of(span) != AGENTS:
         return attributes.get(REQUEST)
     response = mapping_of(attributes.get(RAW_RESPONSE))
     asked = parse(attributes.get(RAW_INPUT, attributes.get("input"))).value
@@ -176,13 +202,13 @@ def _request(span: Span) -> Any:
 
 def _response(span: Span) -> Any:
     attributes = span.attributes
-    if span.scope == AGENTS:
+    if _scope_of(span) == AGENTS:
         return attributes.get(RAW_RESPONSE, attributes.get("output"))
     found = mapping_of(attributes.get(RESPONSE))
     text = found.get("combined_chunk_content")
     if isinstance(text, str) and "message" not in found:
         return text
-    return _unwrapped(found) if span.scope == ANTHROPIC else found
+    return _unwrapped(found) if _scope_of(span) == ANTHROPIC else found
 
 
 def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -206,7 +232,7 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _goes_on(span: Span) -> bool:
     """Return whether the provider keeps the history."""
-    response = mapping_of(span.attributes.get(RAW_RESPONSE)) if span.scope == AGENTS else {}
+    response = mapping_of(span.attributes.get(RAW_RESPONSE)) if _scope_of(span) == AGENTS else {}
     return bool(response.get("previous_response_id") or response.get("conversation"))
 
 
@@ -222,6 +248,8 @@ DIALECT = Dialect(
     title="Logfire (openai, anthropic, OpenAI Agents)",
     precedence=210,
     read=read,
-    scopes=("logfire.openai", ANTHROPIC, AGENTS),
+    scopes=SCOPES,
+    keys=(REQUEST, TEMPLATE),
+    claims=claims,
     switch=SWITCH,
 )

@@ -41,6 +41,11 @@ MODEL, TOOLS, TOKENS = "mlflow.llm.model", "mlflow.chat.tools", "mlflow.chat.tok
 _MODEL_TYPES = ("CHAT_MODEL", "LLM")
 
 
+def is_added(span: Span) -> bool:
+    """Return whether the span may be another instrumentation's: MLflow marks all that it stores."""
+    return not span.scope.startswith("mlflow")
+
+
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return the span's operation, by its type."""
     kind = str(_decoded(span.attributes.get(TYPE))).upper()
@@ -117,8 +122,9 @@ def _agent(span: Span) -> AgentRun:
 DIALECT = Dialect(
     name="mlflow",
     title="MLflow",
-    precedence=50,
+    precedence=310,
     read=read,
     keys=(TYPE, INPUT),
+    is_added=is_added,
     switch=SWITCH,
 )

@@ -50,14 +50,6 @@ PARSED_ONLY = (
     "this span holds only the parsed answer; instrument the model's client as well (for "
     "instance with openinference-instrumentation-openai)"
 )
-# The framework's own content, to which a span processor only added OpenInference's attributes.
-NATIVE = (
-    "gen_ai.input.messages",
-    "gen_ai.output.messages",
-    "gen_ai.tool.call.arguments",
-    "gen_ai.tool.call.result",
-    "pydantic_ai.all_messages",
-)
 OWN_SCOPE = "openinference."
 _CALL_IDS = ("tool_call.id", "tool.call_id", "tool.id", "gen_ai.tool.call.id")
 _TOOL_STATUS = ("gen_ai.tool.status", "tool.status")
@@ -66,13 +58,16 @@ GRAPH = "LangGraph"  # the name of a graph that was given none
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has OpenInference's kind, and no content in its framework's form.
+    """Return whether the span has OpenInference's kind."""
+    return KIND in span.attributes
 
-    Processors that translate a framework's own spans lose some of their content.
+
+def is_added(span: Span) -> bool:
+    """Return whether the span may be another instrumentation's.
+
+    Phoenix, and processors that translate a framework's own spans, lose some of their content.
     """
-    if KIND not in span.attributes:
-        return False
-    return span.scope.startswith(OWN_SCOPE) or not any(key in span.attributes for key in NATIVE)
+    return not span.scope.startswith(OWN_SCOPE)
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
@@ -293,5 +288,6 @@ DIALECT = Dialect(
     read=read,
     keys=(KIND,),
     claims=claims,
+    is_added=is_added,
     switch=SWITCH,
 )

@@ -32,7 +32,7 @@ NO_TOOLS = (
     "OpenLIT omits the calls and results of the Responses API; instrument the client with "
     "opentelemetry-instrumentation-genai-openai"
 )
-SCOPE = "openlit"
+SCOPE, SDK = "openlit", "telemetry.sdk.name"
 LANGGRAPH = "openlit.instrumentation.langgraph"
 _NAMES = {"gen_ai.agent.name", "gen_ai.agent.id"}
 ARGUMENTS = ("gen_ai.tool.args", "gen_ai.tool.input")
@@ -143,11 +143,18 @@ def _tool(span: Span) -> ToolRun:
     return replace(run, arguments=arguments)
 
 
+def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+    """Return whether OpenLIT wrote the span; where a backend has not stored the scope, it says."""
+    return span.scope.startswith(SCOPE) or (not span.scope and span.attributes.get(SDK) == SCOPE)
+
+
 DIALECT = Dialect(
     name="openlit",
     title="OpenLIT",
     precedence=200,
     read=read,
     scopes=(SCOPE, f"{SCOPE}.*"),
+    keys=(SDK,),
+    claims=claims,
     switch=SWITCH,
 )

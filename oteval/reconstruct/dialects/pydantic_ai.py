@@ -141,5 +141,7 @@ DIALECT = Dialect(
     precedence=140,
     read=read,
     scopes=("pydantic-ai",),
+    # By these its spans are known where a backend has not stored the scope.
+    keys=("model_request_parameters", "all_messages_events", "tool_response", "pydantic_ai.*"),
     switch=SWITCH,
 )

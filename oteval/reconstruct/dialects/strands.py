@@ -44,10 +44,10 @@ CHOICE = "gen_ai.choice"
 _STATUS = ("gen_ai.tool.status", "tool.status")
 
 
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
+def claims(span: Span, logs: Logs) -> bool:
     """Return whether Strands wrote the span, and nothing rewrote it for OpenInference."""
     attributes = span.attributes
-    if "openinference.span.kind" in attributes:
+    if genai.was_translated(span, logs):
         return False
     # In TypeScript, scope and provider are the service's name.
     is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes

@@ -6,7 +6,7 @@ A part of an unknown kind stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..messages.genai import write_messages
@@ -15,6 +15,7 @@ from ..messages.source import NO_SOURCE
 
 __all__ = ["convention_messages", "field_of", "is_message", "text_message"]
 
+_USUAL = ("user", "system", "assistant", "developer")
 _LANGCHAIN = frozenset({"human", "ai", "system", "tool"})
 _ITEMS = frozenset(
     {
@@ -62,7 +63,39 @@ def convention_messages(value: Any, role: str = "user") -> list[dict[str, Any]]:
         value: The messages.
         role: The role of plain texts, and of messages that name none.
     """
+    items = value if isinstance(value, (list, tuple)) else [value]
+    written: list[dict[str, Any]] = []
+    unwritten: list[Any] = []
+    for index, item in enumerate(items):
+        # Histories are mostly texts, of which six are written in the time that one takes to read.
+        if _is_text(item) and not _goes_on(items, index):
+            if unwritten:
+                written += _converted(unwritten, role)
+                unwritten = []
+            written.append(text_message(item["role"], item["content"]))
+        else:
+            unwritten.append(item)
+    return written + _converted(unwritten, role)
+
+
+def _converted(items: Sequence[Any], role: str) -> list[dict[str, Any]]:
+    if not items:
+        return []
     collector = MessageCollector(NO_SOURCE, role, is_recorded=False)
-    for item in value if isinstance(value, (list, tuple)) else [value]:
+    for item in items:
         collector.add(item)
     return write_messages(collector.finish())
+
+
+def _is_text(item: Any) -> bool:
+    """Return whether a message is a text of a role that the conventions have."""
+    if type(item) is not dict or len(item) != 2 or item.get("role") not in _USUAL:
+        return False
+    return type(item.get("content")) is str
+
+
+def _goes_on(items: Sequence[Any], index: int) -> bool:
+    """Return whether an answer may go on with the item after it, which names no role."""
+    if items[index]["role"] != "assistant" or index + 1 == len(items):
+        return False
+    return field_of(items[index + 1], "role") is None

@@ -25,38 +25,10 @@ def from_blocks(role: str, value: Any, source: MessageSource) -> list[Message]:
         source: Where they were read.
     """
     blocks = None if hidden(value) else parse(value).value
-    if not isinstance(blocks, list) or not all(isinstance(block, Mapping) for block in blocks):
-        text = text_of(value)
-        return [] if not text else from_messages(text, source, role)
-    parts = [part for part in map(_part, blocks) if part is not None]
-    return from_messages([{"role": role, "parts": parts}], source) if parts else []
-
-
-def _part(block: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    if "text" in block:
-        return {"type": "text", "content": block["text"]}
-    call, result = block.get("toolUse"), block.get("toolResult")
-    if isinstance(call, Mapping):
-        name, arguments = call.get("name"), call.get("input")
-        return {
-            "type": "tool_call",
-            "id": call.get("toolUseId"),
-            "name": name,
-            "arguments": arguments,
-            "builtin": call.get("type") == "server_tool_use",
-        }
-    if isinstance(result, Mapping):
-        return {
-            "type": "tool_call_response",
-            "id": result.get("toolUseId"),
-            "response": result_of(result.get("content")),
-            "status": result.get("status"),
-        }
-    if "reasoningContent" in block:
-        return {"type": "reasoning", **block}
-    if "cachePoint" in block:
-        return None
-    return {"type": next(iter(block), "unknown"), **block}
+    content: Any = text_of(value)
+    if isinstance(blocks, list) and all(isinstance(block, Mapping) for block in blocks):
+        content = [block for block in blocks if block.keys() != {"cachePoint"}]
+    return from_messages([{"role": role, "content": content}], source) if content else []
 
 
 def result_of(value: Any) -> Any:

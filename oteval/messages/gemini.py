@@ -10,8 +10,6 @@ from .values import list_of
 
 __all__ = ["call_part", "definitions", "from_candidate", "from_contents", "result_part"]
 
-_CALLS = ("function_call", "functionCall")
-_RESULTS = ("function_response", "functionResponse")
 _PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "parameters")
 _DECLARATIONS = ("function_declarations", "functionDeclarations")
 
@@ -61,19 +59,11 @@ def _from_content(item: Any) -> Any:
 
 
 def _from_part(part: Mapping[str, Any] | str) -> Any:
-    if isinstance(part, str):
+    """Return a text with its kind, which dialects look at; other parts stay as they are."""
+    if isinstance(part, str) or part.get("text") is None:
         return part
-    if part.get("text") is not None:
-        kind = "reasoning" if part.get("thought") is True else "text"
-        return {"type": kind, "content": part["text"]}
-    call, result = _first(part, _CALLS), _first(part, _RESULTS)
-    if isinstance(call, Mapping):
-        arguments = call.get("args")
-        return call_part(call.get("name"), {} if arguments is None else arguments, call.get("id"))
-    if isinstance(result, Mapping):
-        return result_part(result.get("name"), result.get("response"), result.get("id"))
-    kind = next((key for key, value in part.items() if isinstance(value, Mapping)), "unknown")
-    return part if "type" in part else {"type": kind, **part}
+    kind = "reasoning" if part.get("thought") is True else "text"
+    return {"type": kind, "content": part["text"]}
 
 
 def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

@@ -374,7 +374,8 @@ def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a part that stays as it is, with the kind that its one key names."""
     if _kind(part):
         return part
-    key = next((key for key, value in part.items() if value is not None), "unknown")
+    keys = [key for key, value in part.items() if value is not None]
+    key = next((key for key in keys if isinstance(part[key], dict)), next(iter(keys), "unknown"))
     return {"type": "reasoning" if key == "reasoningContent" else key, **part}
 
 

@@ -160,3 +160,16 @@ def test_matching_sees_the_calls_of_every_form(form: str, case: str):
     calls = [call for message in to_messages(FORMS[form][case]) for call in message.tool_calls]
     assert table.names == [call.name for call in calls]
     assert [table.arguments(index) for index in range(len(calls))] == [c.arguments for c in calls]
+
+
+@pytest.mark.parametrize(("form", "case"), CASES)
+def test_the_short_way_to_write_texts_writes_the_same(
+    form: str, case: str, monkeypatch: pytest.MonkeyPatch
+):
+    """Plain texts that the instrumentation writes unread are those that it would have read."""
+    items = [*FORMS[form][case], ANSWER, NEXT, *FORMS[form][case]]
+
+    short = convention_messages(items)
+    monkeypatch.setattr("oteval.instrumentation.provider_messages._is_text", lambda _: False)
+
+    assert convention_messages(items) == short

@@ -147,14 +147,14 @@ def _gives(status: str, *content: Any) -> dict[str, Any]:
         ([{"text": "a"}, {"text": "b"}], "a\nb"),
         ([{"json": {"x": 1}}], '{"x":1}'),
         ([{"text": "a"}, {"json": [1]}], "a\n[1]"),
-        ([{"text": "a"}, {"image": {}}], '[{"text":"a"},{"image":{}}]'),
+        ([{"text": "a"}, {"image": {}}], "a"),
         ([], "[]"),
         ([5], "[5]"),
         (None, None),
     ],
 )
 def test_results_are_texts_where_they_are_only_that(content: Any, text: str | None):
-    """One text or value stands for itself, several are joined, and anything else stays as it is."""
+    """One text or value stands for itself, several are joined, and an image is a part."""
     result = {"toolResult": {"toolUseId": "k1", "status": "error", "content": content}}
     call = {"toolUse": {"toolUseId": "k1", "name": "look", "input": {"x": 1}}}
 

@@ -141,22 +141,8 @@ def _messages(items: Sequence[Mapping[str, Any]]) -> list[Message]:
 
 
 def _answer_of(fields: Mapping[str, Any]) -> Message:
-    """Return the message of a choice; audio and calls of custom tools become parts and calls."""
-    calls = [_call_fields(call) for call in fields.get("tool_calls") or ()]
-    found = _messages([{**fields, "role": "assistant", "tool_calls": calls}])
-    message = found[0] if found else Message("assistant")
-    audio = fields.get("audio")
-    if isinstance(audio, Mapping):
-        message = replace(message, parts=(*message.parts, {"type": "audio", **audio}))
-    return message
-
-
-def _call_fields(call: Mapping[str, Any]) -> Mapping[str, Any]:
-    custom = call.get("custom")
-    if not isinstance(custom, Mapping):
-        return call
-    function = {"name": custom.get("name"), "arguments": custom.get("input")}
-    return {"id": call.get("id"), "type": "function", "function": function}
+    """Return the message of a choice."""
+    return _messages([{**fields, "role": "assistant"}])[0]
 
 
 def _merge(message: dict[str, Any], delta: Mapping[str, Any]) -> None:

@@ -21,7 +21,8 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from types import CodeType, FrameType, FunctionType, MethodType
+from itertools import chain
+from types import CodeType, CoroutineType, FrameType, FunctionType, MethodType
 from typing import Any
 
 from ..errors import ConfigError
@@ -39,6 +40,7 @@ from .exchanged_code import (
     nested_codes,
     own_code,
 )
+from .live_objects import live_objects
 
 __all__ = ["ToolFunction", "functions_of_tools", "has_function_of", "named_function"]
 
@@ -176,8 +178,9 @@ def functions_of_tools(
             functions.clear()
             if collects:
                 gc.collect()
+            items = live_objects(FunctionType, dict)
             functions = _candidates(
-                frozenset(names), gc.get_objects() if collects else _all_objects()
+                frozenset(names), items if collects else chain(items, _frozen_objects())
             )
             if not collects or all(len(candidates) < 2 for candidates in functions.values()):
                 break
@@ -219,12 +222,11 @@ def _candidates(names: frozenset[str], items: Iterable[Any]) -> dict[str, list[T
     return {name: candidates.of(name) for name in names}
 
 
-def _all_objects() -> Iterator[object]:
-    """Yield all objects, also functions and tables of modules that the collector has forgotten.
+def _frozen_objects() -> Iterator[object]:
+    """Yield functions and tables of modules that the garbage collector has forgotten.
 
     A server may have called ``gc.freeze`` before it forked its workers.
     """
-    yield from gc.get_objects()
     if not gc.get_freeze_count():
         return
     for name, module in list(sys.modules.items()):
@@ -320,9 +322,8 @@ def named_function(path: str) -> ToolFunction:
         raise ConfigError(f"tool {path!r}: is not a function of your own code")
     instances = [
         item
-        for item in gc.get_objects()
-        if type(item) is FunctionType and item.__code__ == function.__code__
-        if not is_copy(item)
+        for item in live_objects(FunctionType)
+        if item.__code__ == function.__code__ and not is_copy(item)
     ]
     return ToolFunction(own_code(function.__code__), instances or [function])
 
@@ -366,8 +367,8 @@ def _running_frames(functions: Collection[FunctionType]) -> Iterator[FrameType]:
             if frame.f_code in codes:
                 yield frame
             frame = frame.f_back
-    for item in gc.get_objects():
-        suspended = getattr(item, "cr_frame", None) if inspect.iscoroutine(item) else None
+    for item in live_objects(CoroutineType):
+        suspended = item.cr_frame
         if suspended is not None and suspended.f_code in codes:
             yield suspended
 

@@ -8,13 +8,13 @@ for each new name. If a name belongs to several tools, all must be answered.
 
 from __future__ import annotations
 
-import gc
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from ...instrumentation.live_objects import live_objects
 from .frameworks import ANTHROPIC_TOOLS, crewai_name, is_from
 from .langchain import returns_command
 from .openai_agents import calls_back
@@ -219,7 +219,7 @@ def _tool_objects(names: frozenset[str]) -> Iterator[tuple[str, _ToolObject]]:
     kinds = [(kind.type, kind) for kind in _KINDS]
     loaded = [(owner, kind) for owner, kind in kinds if owner is not None]
     kind_of: dict[type, ToolKind | None] = {}
-    for one in gc.get_objects():
+    for one in live_objects(*[owner for owner, _ in loaded]):
         owner = type(one)
         if owner not in kind_of:
             bases = owner.__mro__

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..messages import NO_SOURCE
 from ..messages.genai import write_messages
 from ..messages.reader import MessageCollector
-from ..messages.source import NO_SOURCE
 
 __all__ = ["convention_messages", "field_of", "is_message", "text_message"]
 

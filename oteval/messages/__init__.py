@@ -2,5 +2,47 @@
 
 There is one reader for every form, wherever the messages come from: spans, HTTP requests and
 answers, callers of evaluators, files. `reader` reads lists of messages; `forms` knows the forms of
-a message, `parts` those of its parts, and `body` makes messages of the parts.
+a message, `parts` those of its parts, and `body` makes messages of the parts. `direct` reads the
+messages of callers, strictly, and `objects` turns libraries' objects into plain data. `genai`
+writes the form of OpenTelemetry's conventions; `Message.as_dict` writes OpenAI's.
+
+Messages have the ids of their source: the span that holds them, or none.
 """
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from ..model import Message, SpanRef
+
+__all__ = ["NO_SOURCE", "MessageSource", "of_span", "stamped"]
+
+
+class MessageSource(Protocol):
+    """The ids that the messages of a list get: a span's, or those of `NO_SOURCE`."""
+
+    @property
+    def trace_id(self) -> str:
+        """The id of the trace, or ""."""
+
+    @property
+    def span_id(self) -> str:
+        """The id of the span, or ""."""
+
+
+NO_SOURCE = SpanRef("", "")
+"""The source of messages that were not read from a span."""
+
+
+def stamped(messages: Sequence[Message], source: MessageSource) -> tuple[Message, ...]:
+    """Return messages with the ids of their source; an earlier one may hold them."""
+    return tuple([of_span(message, source) for message in messages])
+
+
+def of_span(message: Message, source: MessageSource) -> Message:
+    """Return a message with the ids of its source."""
+    if message.span_id == source.span_id and message.trace_id == source.trace_id:
+        return message
+    return replace(message, span_id=source.span_id, trace_id=source.trace_id)

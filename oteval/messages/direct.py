@@ -12,11 +12,12 @@ from typing import Any
 from ..call_outcome import decided
 from ..errors import InputError
 from ..model import Message
+from . import NO_SOURCE
 from .forms import ROLES, fields_of, forms_of, role_of
+from .kinds import unknown_kind
 from .objects import plain_data
-from .parts import is_explicit, read_call, read_parts, unknown_kind
+from .parts import is_explicit, read_call, read_parts
 from .reader import MessageCollector
-from .source import NO_SOURCE
 
 __all__ = ["read_direct"]
 

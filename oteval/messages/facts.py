@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ..model import Message
 from .forms import ROLES, SYSTEM_ROLES
 from .glued_calls import is_glued
-from .parts import is_missing_text, unknown_kind
+from .kinds import is_missing_text, unknown_kind
 from .read_cache import active
 from .values import hidden
 

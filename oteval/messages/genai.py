@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ..model import Message, ToolCall
-from .parts import is_reasoning, reasoning_text
+from .kinds import is_reasoning, reasoning_text
 
 __all__ = ["write_messages"]
 

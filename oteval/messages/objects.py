@@ -17,7 +17,7 @@ __all__ = ["plain_data"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _OWN = (Message, ToolCall)
-# Deeper than any message: what lies below is a caller's own data, and stays as it is.
+# Deeper than any message: values below are the caller's own data, and stay as they are.
 _MAX_DEPTH = 50
 
 

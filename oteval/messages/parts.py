@@ -3,17 +3,17 @@
 Read are OpenTelemetry's parts, OpenAI's chat and Responses API, Anthropic's blocks, Bedrock's
 blocks, Gemini parts, the AI SDK from version 4 to 7, Pydantic AI, Semantic Kernel and Haystack. A
 part is a text, a call of a tool, a result of one, or a mapping that stays as it is: an image, a
-thought, or a part of an unknown kind, which `unknown_kind` tells apart.
+thought, or a part of an unknown kind, which `kinds.unknown_kind` tells apart.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..call_outcome import recorded_outcome
 from ..model import ToolCall
+from .kinds import TEXTS, TYPES, first_of, is_missing_text, kind_of, plain_name
 from .objects import plain_data
 from .provider_tools import as_parts, executor_of
 from .python_reprs import literal_of
@@ -23,15 +23,9 @@ __all__ = [
     "Part",
     "Result",
     "is_explicit",
-    "is_fragment",
-    "is_missing_text",
-    "is_reasoning",
-    "is_written_by_model",
     "read_call",
     "read_parts",
     "read_result",
-    "reasoning_text",
-    "unknown_kind",
 ]
 
 
@@ -56,8 +50,6 @@ class Result(NamedTuple):
 
 Part = str | ToolCall | Result | Mapping[str, Any]
 
-# Kinds are compared in lower case, without "-" and "_".
-_TEXTS = frozenset({"text", "inputtext", "outputtext"})
 _CALLS = frozenset(
     {
         "chatcompletionmessagefunctiontoolcall",
@@ -86,15 +78,6 @@ _RESULTS = frozenset(
         "toolreturn",
     }
 )
-# Known kinds that a message has no field for: kept as parts.
-_KEPT = (
-    *("additionaltools", "annotation", "approval", "audio", "binary", "blob", "citation"),
-    *("compaction", "configurationupdate", "container", "document", "fallback", "file", "guard"),
-    *("image", "inlinedata"),
-    *("inputjsondelta", "json", "mcp", "media", "memory", "reason", "refusal", "search"),
-    *("servertool", "skill", "source", "stepstart", "think", "tooladdition", "toolremoval"),
-    *("uri", "url", "video"),
-)
 _MEDIA = frozenset(
     {
         *("audio", "document", "file", "image", "imageurl", "inputaudio", "inputfile"),
@@ -103,7 +86,6 @@ _MEDIA = frozenset(
 )
 # The assistant declines to answer; the text is in one of two fields.
 _REFUSAL = "refusal"
-_TYPES = ("type", "$type", "part_kind", "content_type", "block_type", "kind")
 _NAMES = ("name", "toolName", "tool_name", "functionName", "FunctionName", "function_name")
 _ARGUMENTS = ("arguments", "args", "input", "parameters", "Arguments", "tool_kwargs")
 _PLUGINS = ("pluginName", "PluginName")
@@ -127,100 +109,13 @@ _VALUE_KEYS = frozenset(_VALUES)
 DENIED = "Tool execution denied."
 
 
-def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    for key in keys:
-        value = fields.get(key)
-        if value is not None:
-            return value
-    return None
-
-
-# Every part is asked for its kind several times, and there are few kinds.
-@lru_cache(maxsize=1024)
-def _plain(name: str) -> str:
-    return name.lower().replace("-", "").replace("_", "").replace(" ", "")
-
-
-@lru_cache(maxsize=1024)
-def _bare(name: str) -> str:
-    kind = _plain(name)
-    for suffix in ("content", "block", "part", "param"):
-        kind = kind.removesuffix(suffix) or kind
-    return kind
-
-
-def _kind(part: Mapping[str, Any]) -> str:
-    """Return a part's kind, "" where it names none."""
-    named = part.get("type")
-    return _bare(str((_first(part, _TYPES) if named is None else named) or ""))
-
-
-def unknown_kind(part: Mapping[str, Any]) -> str:
-    """Return the kind of a part that no provider known here writes, or "" for a known one."""
-    kind = _kind(part)
-    if kind in _TEXTS or any(word in kind for word in _KEPT):
-        return ""
-    return str(_first(part, _TYPES) or ", ".join(map(str, part)) or "an empty part")
-
-
-def is_missing_text(part: Mapping[str, Any]) -> bool:
-    """Return whether a part says that there is a text, but does not hold it."""
-    if part.get("text") is not None or part.get("content") is not None:
-        return False
-    return _kind(part) in _TEXTS and part.get("value") is None
-
-
-def is_reasoning(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is the model's reasoning."""
-    kind = _kind(part)
-    return "reason" in kind or "think" in kind
-
-
-_REASONING_TEXTS = (
-    *("content", "thinking", "text", "reasoning", "summary"),
-    *("reasoningContent", "reasoningText"),
-)
-
-
-def reasoning_text(part: Mapping[str, Any]) -> str:
-    """Return the text of a reasoning part in any provider's form."""
-    for key in _REASONING_TEXTS:
-        value = part.get(key)
-        if isinstance(value, Mapping):
-            value = reasoning_text(value)
-        if isinstance(value, str) and value:
-            return value
-        if isinstance(value, list):
-            texts = [item.get("text") for item in value if isinstance(item, Mapping)]
-            found = "\n\n".join(text for text in texts if isinstance(text, str))
-            if found:
-                return found
-    return ""
-
-
-def is_written_by_model(part: Mapping[str, Any]) -> bool:
-    """Return whether only a model writes parts of a part's kind."""
-    kind = _kind(part)
-    return (
-        kind == "outputtext"
-        or kind.endswith("call")
-        or kind.startswith("mcp")
-        or is_reasoning(part)
-    )
-
-
-def is_fragment(part: Mapping[str, Any]) -> bool:
-    """Return whether a part is a piece of a streamed call's arguments."""
-    return _kind(part) == "inputjsondelta"
-
-
 def is_explicit(item: Any) -> bool:
     """Return whether an item is marked as a part, and so is not an application's data."""
     if not isinstance(item, dict):
         return False
-    kind = _kind(item)
-    if kind in _TEXTS or (not kind and set(item) == {"text"}):
-        return isinstance(_first(item, ("text", "content")), str)
+    kind = kind_of(item)
+    if kind in TEXTS or (not kind and set(item) == {"text"}):
+        return isinstance(first_of(item, ("text", "content")), str)
     if kind in _CALLS or kind in _RESULTS:
         return True
     return kind in _MEDIA or (not kind and _inner(item) is not None)
@@ -245,8 +140,8 @@ def read_parts(value: Any) -> Sequence[Part]:
 
 
 def _read(part: Mapping[str, Any]) -> Sequence[Part]:
-    kind = _kind(part)
-    if kind in _TEXTS:
+    kind = kind_of(part)
+    if kind in TEXTS:
         text = part.get("content", part.get("text"))
         if type(text) is str and "thought" not in part:
             return (text,)
@@ -331,7 +226,7 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
     for key, value in part.items():
         if not isinstance(value, dict):
             continue
-        name = _plain(str(key))
+        name = plain_name(str(key))
         if name in _PROVIDER_KEYS and (own := as_parts(value, name)) is not None:
             return _of_provider(own)
         if name == "toolinvocation":
@@ -372,7 +267,7 @@ def _block(block: Any) -> Any:
 
 def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a part that stays as it is, with the kind that its one key names."""
-    if _kind(part):
+    if kind_of(part):
         return part
     keys = [key for key, value in part.items() if value is not None]
     key = next((key for key in keys if isinstance(part[key], dict)), next(iter(keys), "unknown"))
@@ -380,12 +275,12 @@ def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _is_call(part: Mapping[str, Any]) -> bool:
-    return _first(part, _NAMES) is not None and _first(part, _ARGUMENTS) is not None
+    return first_of(part, _NAMES) is not None and first_of(part, _ARGUMENTS) is not None
 
 
 def _is_result(part: Mapping[str, Any]) -> bool:
-    has_id = _first(part, _CALL_IDS[:-2]) is not None
-    return has_id and _first(part, _VALUES) is not None
+    has_id = first_of(part, _CALL_IDS[:-2]) is not None
+    return has_id and first_of(part, _VALUES) is not None
 
 
 def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
@@ -396,16 +291,16 @@ def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
 
 def _name(fields: Mapping[str, Any]) -> str:
     name = fields.get("name")
-    name = _first(fields, _NAMES) if name is None else name
+    name = first_of(fields, _NAMES) if name is None else name
     if name and not _PLUGIN_KEYS.isdisjoint(fields):
-        return f"{_first(fields, _PLUGINS)}-{name}"
+        return f"{first_of(fields, _PLUGINS)}-{name}"
     return str(name or "")
 
 
 def _id(fields: Mapping[str, Any]) -> str:
     if _OTHER_IDS.isdisjoint(fields):
         return str(fields.get("id") or "")
-    return str(_first(fields, _CALL_IDS) or "")
+    return str(first_of(fields, _CALL_IDS) or "")
 
 
 def read_call(value: Any) -> ToolCall | None:
@@ -418,14 +313,14 @@ def read_call(value: Any) -> ToolCall | None:
     function = value.get("function", value.get("custom"))
     source = function if isinstance(function, dict) else value
     name = function if isinstance(function, str) else _name(source)
-    if not name and _is_client_call(value, _kind(value)):
-        name = str(_first(value, _TYPES)).removesuffix("_call")
+    if not name and _is_client_call(value, kind_of(value)):
+        name = str(first_of(value, TYPES)).removesuffix("_call")
     if not name:
         return None
     arguments = source.get("arguments")
-    arguments = _first(source, _ARGUMENTS) if arguments is None else arguments
+    arguments = first_of(source, _ARGUMENTS) if arguments is None else arguments
     if arguments is None and source is value:
-        arguments = _first(value, _ACTIONS)
+        arguments = first_of(value, _ACTIONS)
     if isinstance(arguments, dict) and "properties" in arguments and "description" in source:
         return None  # the definition of a tool
     if isinstance(arguments, dict) and len(arguments) == 1:
@@ -482,9 +377,9 @@ def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
     texts: list[str] = []
     rest: list[Mapping[str, Any]] = []
     for block in value:
-        if _kind(block) == "json" and "json" in block:
+        if kind_of(block) == "json" and "json" in block:
             texts.append(text_of(block["json"]) or "")
-        elif _kind(block) in _TEXTS:
+        elif kind_of(block) in TEXTS:
             text = _text(block)
             texts.append(text if isinstance(text, str) else "")
         else:
@@ -496,8 +391,8 @@ def _is_block(item: Any) -> bool:
     """Return whether an item of a result is a block of content, and not the tool's own data."""
     if not isinstance(item, dict) or not isinstance(item.get("type"), str):
         return False
-    kind = _kind(item)
-    if kind in _TEXTS:
+    kind = kind_of(item)
+    if kind in TEXTS:
         return isinstance(item.get("text", item.get("content")), str)
     return kind in _MEDIA or kind in ("json", "resource")
 
@@ -508,7 +403,7 @@ def _of_interface(part: Mapping[str, Any], kind: str) -> Sequence[Part]:
     call = read_call({**part, "name": name, "function": None})
     if call is None:
         return (part,)
-    value = part.get("errorText") or _first(part, ("output", "result"))
+    value = part.get("errorText") or first_of(part, ("output", "result"))
     if value is None:
         return (call,)
     failed = bool(part.get("errorText")) or part.get("state") == "output-error"

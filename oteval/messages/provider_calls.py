@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from ..model import Message
+from . import MessageSource
 from .langchain import generations, messages
 from .reader import from_messages, tool_definitions
-from .source import MessageSource
 from .values import Parsed, hidden, parse
 
 __all__ = ["ModelAnswer", "ModelRequest", "answer_of", "last_message_of", "request_of"]

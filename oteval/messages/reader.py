@@ -13,19 +13,13 @@ from dataclasses import replace
 from typing import Any
 
 from ..model import Message, ToolCall
+from . import MessageSource
 from .body import MessageBody, as_list, distinct, may_spell_parts, result_message
 from .forms import forms_of, is_usual
+from .kinds import is_reasoning, is_written_by_model, unknown_kind
 from .objects import plain_data
-from .parts import (
-    Result,
-    is_reasoning,
-    is_written_by_model,
-    read_parts,
-    read_result,
-    unknown_kind,
-)
+from .parts import Result, read_parts, read_result
 from .read_cache import active
-from .source import MessageSource
 from .values import parse
 
 __all__ = [
@@ -72,6 +66,8 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
     if isinstance(value, str):
         value = [value] if value.strip() else []
     items = value if isinstance(value, list) else [value]
+    if len(items) == 1 and is_usual(items[0]):
+        return from_form(items[0], source)  # there is nothing to join
     cache = active() if len(items) >= _LEAST_REPEATED else None
     if cache is None:
         collector = MessageCollector(source, role)

@@ -13,10 +13,10 @@ from functools import partial
 from typing import Any, NamedTuple, overload
 
 from ..jsontext import canonical, dumps
+from ..messages import of_span, stamped
 from ..messages.facts import FEW_MESSAGES
 from ..messages.forms import SYSTEM_ROLES
 from ..messages.read_cache import active
-from ..messages.source import of_span, stamped
 from ..messages.values import parse
 from ..model import Message, Span
 

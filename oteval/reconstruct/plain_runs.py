@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..jsontext import canonical
+from ..messages import of_span
 from ..messages.forms import SYSTEM_ROLES
-from ..messages.source import of_span
 from ..model import Message, ToolCall
 from .entries import Entry, key_of
 from .message_thread import Thread

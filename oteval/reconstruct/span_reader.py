@@ -13,11 +13,11 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ..messages import stamped
 from ..messages.facts import facts_of, is_without_content
 from ..messages.forms import ROLES, SYSTEM_ROLES
 from ..messages.glued_calls import is_glued, separated
-from ..messages.parts import is_missing_text, unknown_kind
-from ..messages.source import stamped
+from ..messages.kinds import is_missing_text, unknown_kind
 from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS

@@ -13,7 +13,7 @@ from operator import is_
 from typing import NamedTuple
 
 from ..jsontext import canonical
-from ..messages.parts import is_reasoning
+from ..messages.kinds import is_reasoning
 from ..messages.values import parse
 from ..model import Message, ToolCall
 from ..patterns import Pattern

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from oteval.messages.parts import is_reasoning, reasoning_text
+from oteval.messages.kinds import is_reasoning, reasoning_text
 from oteval.model import Message
 
 Items = list[Any]

@@ -12,8 +12,8 @@ import pytest
 from oteval.evaluators import to_messages
 from oteval.evaluators.calls import read as read_calls
 from oteval.instrumentation.provider_messages import convention_messages
+from oteval.messages import NO_SOURCE
 from oteval.messages.reader import from_messages
-from oteval.messages.source import NO_SOURCE
 from oteval.model import Message
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.apis import api_named
@@ -173,3 +173,34 @@ def test_the_short_way_to_write_texts_writes_the_same(
     monkeypatch.setattr("oteval.instrumentation.provider_messages._is_text", lambda _: False)
 
     assert convention_messages(items) == short
+
+
+def _response(form: str, items: Items) -> dict[str, Any]:
+    """Return an answer of the API that has a form, with the last items of a conversation."""
+    if form == "responses":
+        return {"output": items[1:]}
+    if form == "anthropic":
+        return items[-1]
+    if form == "gemini":
+        return {"candidates": [{"content": items[-1]}]}
+    if form == "bedrock":
+        return {"output": {"message": items[-1]}}
+    return {"choices": [{"message": items[-1]}]}
+
+
+_ANSWERS = ("text", "call", "text and call", "reasoning", "refusal")
+
+
+@pytest.mark.parametrize(
+    ("form", "case"),
+    [(form, case) for form, case in CASES if form in REQUESTS and case in _ANSWERS],
+)
+def test_an_answer_in_a_replay_means_the_same(form: str, case: str):
+    """The message of an answer of a model's API is that of the same items anywhere else."""
+    api = api_named(REQUESTS[form][0])
+    assert api is not None
+
+    answer = api.parse_response(json.dumps(_response(form, FORMS[form][case])).encode())
+
+    assert answer.message is not None
+    assert brief(answer.message) == EXPECTED[case][-1]

@@ -13,7 +13,8 @@ from typing import Annotated, Any, get_args, get_origin, get_type_hints
 import pytest
 
 from oteval import create_budget_evaluator, create_forbidden_tools_evaluator
-from oteval.messages.parts import Result, is_reasoning, read_parts, unknown_kind
+from oteval.messages.kinds import is_reasoning, unknown_kind
+from oteval.messages.parts import Result, read_parts
 from oteval.model import PROVIDER, Message, ToolCall
 from oteval.reconstruct import reconstruct
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
+from oteval.messages import NO_SOURCE
 from oteval.messages.reader import from_messages
-from oteval.messages.source import NO_SOURCE
 from oteval.model import Message, Recording, ToolCall
 from oteval.patterns import compile_pattern
 from oteval.reconstruct.apis import api_of

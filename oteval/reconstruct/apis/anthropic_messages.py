@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...jsontext import dumps, dumps_exact, loads
-from ...messages.parts import is_reasoning, reasoning_text
+from ...messages import NO_SOURCE
+from ...messages.kinds import is_reasoning, reasoning_text
 from ...messages.reader import from_messages
-from ...messages.source import NO_SOURCE
 from ...model import Message, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import event

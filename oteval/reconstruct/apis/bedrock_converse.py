@@ -12,9 +12,9 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from ...jsontext import dumps, dumps_exact, loads
+from ...messages import NO_SOURCE
 from ...messages.bedrock import from_blocks
-from ...messages.parts import is_reasoning, reasoning_text
-from ...messages.source import NO_SOURCE
+from ...messages.kinds import is_reasoning, reasoning_text
 from ...model import Message, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .aws_event_stream import encoded, is_aws_event_stream, read_messages

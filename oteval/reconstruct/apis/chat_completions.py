@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...jsontext import dumps, dumps_exact
-from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.kinds import is_reasoning, reasoning_text
 from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import DONE, event

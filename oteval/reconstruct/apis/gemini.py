@@ -13,10 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 from ...errors import InputError
 from ...jsontext import dumps, loads
+from ...messages import NO_SOURCE
 from ...messages.gemini import definitions, from_candidate, from_contents
-from ...messages.parts import is_reasoning, reasoning_text
+from ...messages.kinds import is_reasoning, reasoning_text
 from ...messages.reader import from_messages
-from ...messages.source import NO_SOURCE
 from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import event

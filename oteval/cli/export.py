@@ -13,6 +13,7 @@ from .. import __version__
 from ..errors import ConfigError, InputError
 from ..files import open_private
 from ..pipeline import export_jsonl, export_parquet
+from ..pipeline.conversation_files import Verdicts, export_atif, export_sft
 from ..selection import Selection
 from ..store import Store
 from ..text import counted, shown_url
@@ -37,6 +38,21 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
     "--parquet", metavar="DIR", help="Write all spans, log records, trajectories and scores."
 )
 @click.option(
+    "--sft", metavar="FILE",
+    help='Write examples for fine-tuning, as JSON lines of messages and tools; "-" prints them.',
+)  # fmt: skip
+@click.option(
+    "--atif", metavar="DIR", help="Write a file in the Agent Trajectory Interchange Format a run."
+)
+@click.option(
+    "--passed", metavar="EVALUATOR", multiple=True,
+    help="With --sft and --atif, only runs that pass this evaluator; may be repeated.",
+)  # fmt: skip
+@click.option(
+    "--failed", metavar="EVALUATOR", multiple=True,
+    help="With --sft and --atif, only runs that fail this evaluator; may be repeated.",
+)  # fmt: skip
+@click.option(
     "--otlp", metavar="URL", help="Send spans and their log records to an OTLP/HTTP endpoint."
 )
 @click.option(
@@ -59,6 +75,10 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
 def export(
     jsonl: str | None,
     parquet: str | None,
+    sft: str | None,
+    atif: str | None,
+    passed: tuple[str, ...],
+    failed: tuple[str, ...],
     otlp: str | None,
     headers: tuple[str, ...],
     scores: str,
@@ -69,13 +89,17 @@ def export(
     db: tuple[str, ...],
     **given: Any,
 ) -> int:
-    """Export the database; the filters apply to --jsonl and --otlp.
+    """Export the database; the filters apply to all but --parquet.
 
-    With --otlp, filters select runs and send their whole traces. The exit status is 2 if not
-    everything arrived.
+    --sft leaves out runs with content that was not captured, cut or redacted. With --otlp, filters
+    select runs and send their whole traces. The exit status is 2 if not everything arrived.
     """
-    if not jsonl and not parquet and not otlp:
-        raise click.UsageError("give --jsonl FILE, --parquet DIR or --otlp URL")
+    if not (jsonl or parquet or sft or atif or otlp):
+        raise click.UsageError(
+            "give --jsonl FILE, --parquet DIR, --sft FILE, --atif DIR or --otlp URL"
+        )
+    if (passed or failed) and not (sft or atif):
+        raise click.UsageError("--passed and --failed choose runs of --sft and --atif; add one")
     if no_spans and scores not in ("events", "both"):
         raise click.UsageError("--no-spans sends nothing; add --scores events")
     selection = select(**given)
@@ -85,6 +109,11 @@ def export(
         if jsonl:
             with store.reduced_memory(_MEMORY_LIMIT):
                 _jsonl(store, jsonl, selection)
+        verdicts = Verdicts(passed, failed)
+        if sft:
+            _sft(store, sft, selection, verdicts)
+        if atif:
+            _atif(store, atif, selection, verdicts)
         if parquet:
             with store.reduced_memory(_PARQUET_MEMORY):
                 written = export_parquet(store, Path(parquet))
@@ -142,6 +171,29 @@ def _jsonl(store: Store, path: str, selection: Selection) -> None:
     except OSError as error:
         raise InputError(f"{path}: cannot be written: {error.strerror}") from error
     warn(f"{path}: {counted(count, 'trajectory')}")
+
+
+def _sft(store: Store, path: str, selection: Selection, verdicts: Verdicts) -> None:
+    if path == "-":
+        count = export_sft(store, sys.stdout, selection, verdicts)
+    else:
+        try:
+            with open_private(Path(path), "w", encoding="utf-8") as file:
+                count = export_sft(store, file, selection, verdicts)
+        except OSError as error:
+            raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    warn(f"{path}: {counted(count.written, 'example')}")
+    if count.incomplete:
+        left_out = counted(count.incomplete, "run")
+        warn(f"{left_out} left out: the trace lacks content of them (oteval explain says which)")
+
+
+def _atif(store: Store, path: str, selection: Selection, verdicts: Verdicts) -> None:
+    try:
+        count = export_atif(store, Path(path), selection, verdicts)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be written: {error.strerror}") from error
+    warn(f"{path}: {counted(count.written, 'trajectory')}")
 
 
 def _url(text: str) -> str:

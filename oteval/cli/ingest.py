@@ -32,7 +32,7 @@ __all__ = ["ingest"]
 def ingest(
     paths: tuple[str, ...], conversation_attribute: str | None, db: str, as_json: bool
 ) -> int:
-    """Load files with traces and logs; "-" is standard input.
+    """Load files with traces and conversations, and folders of them; "-" is standard input.
 
     \b
     OTLP        JSON or protobuf, such as files of the Collector's file exporter
@@ -41,10 +41,13 @@ def ingest(
     ClickHouse  otel_traces and otel_logs: Parquet, JSONEachRow
     Python SDK  the output of ConsoleSpanExporter and ConsoleLogRecordExporter
     oteval      files of oteval export: Parquet; JSON lines, which are runs without spans
+    messages    lists of messages in any form: JSON, JSON lines; LangSmith's datasets, ShareGPT
+    benchmarks  results of tau2-bench, ATIF trajectories, logs of Inspect (.eval, .json)
+    sessions    of Claude Code (~/.claude/projects) and Codex (~/.codex/sessions)
 
-    Files may be plain, gzip or zstd; their content tells the format. Spans that the database has
-    already are not stored again. Bad lines and rows are reported and skipped. The exit status is 2
-    if a file could not be read at all.
+    Files may be plain, gzip or zstd; their content tells the format. Spans and runs that the
+    database has already are not stored again; a session that went on gets the rest. Bad lines and
+    rows are reported and skipped. The exit status is 2 if a file could not be read at all.
     """  # noqa: D301  \b makes click keep the line breaks
     if conversation_attribute:
         name_conversation_attribute(conversation_attribute)

@@ -17,7 +17,7 @@ _SHOWN = 10
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
-    """Load files with a progress bar, and report unreadable parts on standard error."""
+    """Load files and folders with a progress bar, and report unreadable parts on standard error."""
     # Large files are scored without a store.
     from ..pipeline import load
 
@@ -46,4 +46,4 @@ def _report_problems(file: FileReport) -> None:
     if file.error:
         warn(file.error)
     elif not (file.spans or file.logs or file.runs or file.problem_count):
-        warn(f"{file.path}: contains no spans and no log records")
+        warn(f"{file.path}: contains no spans, log records or conversations")

@@ -14,3 +14,4 @@ from .trace_files import Batch as Batch
 from .trace_files import Problem as Problem
 from .trace_files import file_size as file_size
 from .trace_files import read as read
+from .trace_folders import files_of as files_of

@@ -45,6 +45,8 @@ _SCOPE = frozenset({"scope", "instrumentationLibrary", "instrumentation_library"
 _RECORDS = frozenset({"spans", "logRecords", "log_records", "logs"})
 # Keys that only a top-level document has. A member of a document may itself be a Jaeger trace or a
 # row, whose keys are therefore allowed deeper inside.
+# Lists of conversations, of tau2-bench and Inspect. The members before them describe them.
+_CONVERSATIONS = frozenset({"simulations", "samples"})
 _DOCUMENT_KEYS = _ROOTS | {"data", "result", "processes"}
 _MEMBER_KEYS = _DOCUMENT_KEYS | {"traceID", "TraceId"}
 # The beginning of a ClickHouse row, which is parsed whole.
@@ -245,6 +247,9 @@ class _DocumentReader:
                     yield from self._document(depth + 1)
             elif key in WRAPPERS and char == "{":
                 yield from self._document(depth + 1)
+            elif key in _CONVERSATIONS and char == "[":
+                for _ in cursor.elements():
+                    yield self._part({**others, key: [cursor.value(_DOCUMENT_KEYS)]})
             elif key == "spans" and char == "[":
                 for batch in self._batches():
                     waiting.add(batch)

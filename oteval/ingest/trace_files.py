@@ -1,8 +1,8 @@
 """Read files of traces and logs in batches of spans and log records.
 
 The format follows from the first bytes of a file, not from its name: JSON (one document, several,
-or one per line), OTLP protobuf (a message or a stream of messages) or Parquet; plain, gzip or zstd.
-Memory does not grow with the file.
+or one per line), OTLP protobuf (a message or a stream of messages), Parquet, or a zip archive of
+JSON; plain, gzip or zstd. Memory does not grow with the file.
 
 A part that cannot be read becomes a `Problem` of its batch, and reading goes on. If nothing in a
 file can be read, `InputError` is raised, after any batches with its earlier problems.
@@ -17,15 +17,16 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from oteval.errors import InputError
 from oteval.model import LogRecord, ScoredRun, Span
 
-from . import json_documents, parquet, protobuf_stream
+from . import json_documents, parquet, protobuf_stream, zip_documents
 from .byte_stream import ByteStream
 from .compression import Readable, Source
 from .containers import decode
+from .conversations import ConversationFile
 from .otlp import Decoded
 
 __all__ = ["Batch", "Problem", "file_size", "read", "read_stream"]
@@ -38,7 +39,8 @@ _BATCH_PROBLEMS = 1000
 _SUPPORTED = (
     "supported are OTLP/JSON (documents or lines), OTLP protobuf, Jaeger's JSON, ClickHouse's "
     "otel_traces and otel_logs as JSON lines or Parquet, the output of the Python SDK's console "
-    "exporters, and lines of oteval export --jsonl; plain, gzip or zstd"
+    "exporters, lines of oteval export --jsonl, and conversations (lists of messages, tau2, ATIF, "
+    "Inspect, Claude Code, Codex); plain, gzip or zstd"
 )
 _BOM = b"\xef\xbb\xbf"
 _SPACE = b" \t\r\n"
@@ -202,6 +204,8 @@ def _items(
         raise InputError(f"{name}: the file {'contains only white space' if head else 'is empty'}")
     if head.startswith(parquet.MAGIC) and not _is_json(head):
         yield from _parquet_items(source, stream, name, tables)
+    elif head.startswith(zip_documents.MAGIC) and not _is_json(head):
+        yield from _zip_items(source, stream, name)
     elif protobuf_stream.is_stream(head):
         yield from _protobuf_items(protobuf_stream.read_stream(stream), name)
     elif protobuf_stream.is_message(head) and not text.startswith((b"{", b"[")):
@@ -223,9 +227,7 @@ def _parquet_items(
         try:
             for found, fraction in parquet.read_rows(file, tables):
                 source.set_progress(fraction, size)
-                yield found
-                for problem in found.problems:
-                    yield Problem(name, None, problem)
+                yield from _with_problems(found, name, None)
         except InputError as error:
             raise InputError(f"{name}: {error}; {_SUPPORTED}") from None
 
@@ -251,28 +253,59 @@ def _is_json(head: bytes) -> bool:
 
 
 def _json_items(stream: ByteStream, name: str) -> Iterator[Decoded | Problem]:
+    conversations = ConversationFile()
     for item in json_documents.documents(stream):
         if isinstance(item, json_documents.UnreadablePart):
             yield Problem(name, item.line, item.reason)
-            continue
+        else:
+            yield from _decoded(item.value, conversations, name, item.line)
+    yield from _ended(conversations, name)
+
+
+def _zip_items(source: Source, stream: ByteStream, name: str) -> Iterator[Decoded | Problem]:
+    conversations = ConversationFile()
+    with _random_access(source, stream) as file:
         try:
-            decoded = decode(item.value)
+            for member in zip_documents.documents(file):
+                place = f"{name}/{member.name}"
+                if member.problem:
+                    yield Problem(place, None, member.problem)
+                else:
+                    yield from _decoded(member.value, conversations, place, None)
         except InputError as error:
-            yield Problem(name, item.line, str(error))
-            continue
-        yield decoded
-        for problem in decoded.problems:
-            yield Problem(name, item.line, problem)
+            raise InputError(f"{name}: {error}; {_SUPPORTED}") from None
+    yield from _ended(conversations, name)
+
+
+def _decoded(
+    document: Any, conversations: ConversationFile, name: str, line: int | None
+) -> Iterator[Decoded | Problem]:
+    try:
+        decoded = conversations.take(document) or decode(document)
+    except InputError as error:
+        yield Problem(name, line, str(error))
+        return
+    yield from _with_problems(decoded, name, line)
+
+
+def _ended(conversations: ConversationFile, name: str) -> Iterator[Decoded | Problem]:
+    ended = conversations.finish()
+    if ended.runs or ended.problems:
+        yield from _with_problems(ended, name, None)
 
 
 def _protobuf_items(items: Iterator[Decoded | str], name: str) -> Iterator[Decoded | Problem]:
     for item in items:
         if isinstance(item, str):
             yield Problem(name, None, item)
-            continue
-        yield item
-        for problem in item.problems:
-            yield Problem(name, None, problem)
+        else:
+            yield from _with_problems(item, name, None)
+
+
+def _with_problems(decoded: Decoded, name: str, line: int | None) -> Iterator[Decoded | Problem]:
+    yield decoded
+    for problem in decoded.problems:
+        yield Problem(name, line, problem)
 
 
 def _described(head: bytes) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 
 from ..decoder_pool import DecodedPart, decode_parts
 from ..errors import InputError
-from ..ingest import Batch, FilePart, Table, file_size, read, split_file
+from ..ingest import Batch, FilePart, Table, file_size, files_of, read, split_file
 from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
 from ..store import ONE_THREAD_ROW, ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
@@ -53,17 +53,23 @@ def load(
 
     Args:
         store: The store.
-        paths: Files of traces or logs; "-" is standard input.
+        paths: Files of traces, logs or conversations, and folders of them; "-" is standard input.
         on_progress: Called with the bytes read of the current file, and its size if it is known.
     """
     report = LoadReport()
-    for path in paths:
-        file = FileReport(str(path))
-        report.files.append(file)
+    for path in map(str, paths):
         try:
-            _load_file(store, file, on_progress)
+            files = files_of(path)
         except InputError as error:
-            file.error = str(error)
+            report.files.append(FileReport(path, error=str(error)))
+            continue
+        for name in files:
+            file = FileReport(name)
+            report.files.append(file)
+            try:
+                _load_file(store, file, on_progress)
+            except InputError as error:
+                file.error = str(error)
     return report
 
 

@@ -82,6 +82,22 @@ class _Link(NamedTuple):
     history_ns: int | None
 
 
+class _StoredRun(NamedTuple):
+    """The newest revision of a stored trajectory, and its length; see `_length`."""
+
+    rev: int
+    length: int
+
+
+def _length(row: Mapping[str, Any]) -> int:
+    """Return the number of a trajectory's own messages and calls."""
+    return len(row["roles"]) + len(row["call_names"])
+
+
+# No trajectory is longer than this one, so that one that is not stored has not grown.
+_NOT_STORED = _StoredRun(0, 1 << 62)
+
+
 @dataclass
 class ReadPages:
     """How trajectories are read page by page.
@@ -148,21 +164,43 @@ class Trajectories:
         return self._insert(new, superseded)
 
     def add(self, trajectories: Sequence[Trajectory]) -> list[str]:
-        """Store trajectories that were reconstructed elsewhere, except those with a stored id.
+        """Store trajectories that were reconstructed elsewhere, except those that are stored.
 
-        Nothing is superseded, because trajectories from the store's own spans are more complete.
+        One that is longer than the stored one becomes a new revision, as of a session that
+        went on; unless the store has its spans, which know more.
 
         Returns:
-            The ids of the new ones.
+            The ids of those that are new or have grown.
         """
-        with wanted(self._connection, "trajectory_id", [one.id for one in trajectories]):
-            rows = self._connection.execute(
-                "SELECT trajectory_id FROM trajectories SEMI JOIN wanted USING (trajectory_id)"
-            ).fetchall()
-        known = {name for (name,) in rows}
-        new = [{**trajectory_row(one), "rev": 1} for one in trajectories if one.id not in known]
-        self._insert(new, ())
+        stored = self._stored_lengths([each.id for each in trajectories])
+        rows = [trajectory_row(each) for each in trajectories]
+        new = [{**row, "rev": 1} for row in rows if row["trajectory_id"] not in stored]
+        longer = [
+            row
+            for row in rows
+            if _length(row) > stored.get(row["trajectory_id"], _NOT_STORED).length
+        ]
+        with_spans = self._with_spans([row["trace_id"] for row in longer]) if longer else set()
+        grown = [row for row in longer if row["trace_id"] not in with_spans]
+        superseded = [(row["trajectory_id"], stored[row["trajectory_id"]].rev) for row in grown]
+        new += [{**row, "rev": rev + 1} for row, (_, rev) in zip(grown, superseded, strict=True)]
+        self._insert(new, superseded)
         return [row["trajectory_id"] for row in new]
+
+    def _stored_lengths(self, names: Sequence[str]) -> dict[str, _StoredRun]:
+        with wanted(self._connection, "trajectory_id", names):
+            rows = self._connection.execute(
+                "SELECT trajectory_id, max(rev), arg_max(len(roles) + len(call_names), rev) "
+                "FROM trajectories SEMI JOIN wanted USING (trajectory_id) GROUP BY trajectory_id"
+            ).fetchall()
+        return {name: _StoredRun(rev, length) for name, rev, length in rows}
+
+    def _with_spans(self, trace_ids: Sequence[str]) -> set[str]:
+        with wanted(self._connection, "trace_id", trace_ids):
+            rows = self._connection.execute(
+                "SELECT DISTINCT trace_id FROM spans SEMI JOIN wanted USING (trace_id)"
+            ).fetchall()
+        return {name for (name,) in rows}
 
     def _newest_revisions(
         self, trace_ids: Sequence[str], times: Sequence[Range]

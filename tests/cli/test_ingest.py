@@ -96,7 +96,7 @@ def test_a_folder_and_a_missing_file_are_named(oteval: Run, tmp_path: Path):
     done = oteval("ingest", tmp_path, "none.json")
 
     assert done.status == 2
-    assert f"oteval: {tmp_path}: is a directory; name its files" in done.err
+    assert f"oteval: {tmp_path}: no file in it ends in .json, " in done.err
     assert "oteval: none.json: cannot be opened (No such file or directory)" in done.err
 
 
@@ -147,7 +147,10 @@ def test_a_file_without_spans_says_so(oteval: Run, tmp_path: Path):
 
     done = oteval("ingest", "x.json")
 
-    assert (done.status, done.err) == (0, "oteval: x.json: contains no spans and no log records\n")
+    assert (done.status, done.err) == (
+        0,
+        "oteval: x.json: contains no spans, log records or conversations\n",
+    )
 
 
 def test_the_database_is_where_it_was_asked_for(

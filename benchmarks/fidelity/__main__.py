@@ -1,0 +1,114 @@
+"""Run the captures through oteval and its peers, and print the table.
+
+    python -m benchmarks.fidelity [--data FOLDER] [--peer NAME=PYTHON ...] [--faults]
+
+A peer's environment is made with ``uv venv`` and ``uv pip install PACKAGE``; the packages are in `TOOLS`.
+To add a capture, put its OTLP/JSON into the folder, with an entry in ``truth.json``; see
+`benchmarks.capture`, which writes both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .compare import Verdict, compare
+
+HERE = Path(__file__).parent
+DATA = HERE.parent.parent / "tests" / "data" / "frameworks"
+
+
+class Tool(NamedTuple):
+    """A tool that reads traces.
+
+    Attributes:
+        name: Its name.
+        adapter: The module of its adapter.
+        package: The package to install.
+    """
+
+    name: str
+    adapter: str
+    package: str
+
+
+TOOLS = (
+    Tool("oteval", "oteval_runs", "oteval"),
+    Tool("agentevals-cli", "agentevals_turns", "agentevals-cli"),
+    Tool("phoenix", "phoenix_spans", "arize-phoenix"),
+    Tool("strands-evals", "strands_sessions", "strands-agents-evals"),
+    Tool("mlflow", "mlflow_traces", "mlflow"),
+    Tool("inspect-scout", "scout_transcripts", "inspect-scout"),
+)
+
+
+def captures(folder: Path) -> dict[str, list[str]]:
+    """Return the files of each capture of a folder that ``truth.json`` describes."""
+    truth = json.loads((folder / "truth.json").read_text())
+    return {
+        name: [
+            str(path)
+            for suffix in (".json", ".logs.json")
+            if (path := folder / f"{name}{suffix}").exists()
+        ]
+        for name in sorted(truth)
+    }
+
+
+def read_all(tool: Tool, python: str, files: dict[str, list[str]]) -> list[Any]:
+    """Return what a tool reads of each capture, and its figures at the end."""
+    done = subprocess.run(
+        [python, str(HERE / "adapters" / "driver.py"), tool.adapter],
+        input=json.dumps(list(files.values())),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
+    if len(lines) != len(files) + 1:
+        raise SystemExit(f"{tool.name}: {done.stderr[-2000:]}")
+    return lines
+
+
+def main() -> None:
+    """Print a row for each tool that has an environment."""
+    parser = argparse.ArgumentParser(prog="benchmarks.fidelity", description=__doc__)
+    parser.add_argument("--data", type=Path, default=DATA, help="captures and truth.json")
+    parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
+    parser.add_argument("--faults", action="store_true", help="print what is wrong in each capture")
+    options = parser.parse_args()
+    pythons = {"oteval": sys.executable, **dict(peer.split("=", 1) for peer in options.peer)}
+    files = captures(options.data)
+    truth = json.loads((options.data / "truth.json").read_text())
+    print("| tool | strict | lenient | silently wrong | crashes | CPU seconds | memory, MB |")
+    print("|---|---|---|---|---|---|---|")
+    for tool in (tool for tool in TOOLS if tool.name in pythons):
+        *read, figures = read_all(tool, pythons[tool.name], files)
+        verdicts = {
+            name: compare(found, truth[name]) for name, found in zip(files, read, strict=True)
+        }
+        print(_row(tool, list(verdicts.values()), figures), flush=True)
+        if options.faults:
+            for name, verdict in verdicts.items():
+                if verdict.fault or verdict.crash:
+                    print(f"    {name}: {verdict.crash or verdict.fault}", file=sys.stderr)
+
+
+def _row(tool: Tool, verdicts: list[Verdict], figures: dict[str, float]) -> str:
+    counts = (
+        sum(verdict.strict for verdict in verdicts),
+        sum(verdict.lenient for verdict in verdicts),
+        sum(verdict.is_silent for verdict in verdicts),
+        sum(bool(verdict.crash) for verdict in verdicts),
+    )
+    of_all = [f"{count} of {len(verdicts)}" for count in counts]
+    cells = [tool.name, *of_all, f"{figures['cpu']:.1f}", f"{figures['memory'] / 2**20:.0f}"]
+    return f"| {' | '.join(cells)} |"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""oteval: its trajectories and their gaps."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from oteval.ingest import read as read_file
+from oteval.reconstruct import reconstruct
+
+
+def read(paths: list[str]) -> dict[str, Any]:
+    """Return the trajectories and the gaps."""
+    batches = [batch for path in paths for batch in read_file(path)]
+    spans = [span for batch in batches for span in batch.spans]
+    logs = [log for batch in batches for log in batch.logs]
+    runs = reconstruct(spans, logs)
+    notes = [f"{gap.code}: {gap.detail}" for run in runs for gap in run.gaps]
+    return {"runs": [[_message(each) for each in run.messages] for run in runs], "notes": notes}
+
+
+def _message(message: Any) -> dict[str, Any]:
+    calls = [
+        {"id": call.id, "name": call.name, "arguments": call.arguments}
+        for call in message.tool_calls
+    ]
+    return {
+        "role": message.role,
+        "content": message.content,
+        "calls": calls,
+        "call_id": message.tool_call_id,
+        "is_error": message.is_error,
+    }

@@ -1,0 +1,203 @@
+"""Runs of a file that holds messages and no spans."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from ...call_outcome import decided
+from ...errors import InputError
+from ...jsontext import dumps
+from ...messages import NO_SOURCE, stamped
+from ...messages.kinds import unknown_kind
+from ...messages.reader import from_messages
+from ...model import (
+    Attributes,
+    Gap,
+    Message,
+    Score,
+    ScoredRun,
+    SpanRef,
+    Trajectory,
+    Usage,
+    trajectory_id,
+)
+from ..otlp.json_fields import json_kind
+
+__all__ = [
+    "FILE_VERSION",
+    "RecordedRun",
+    "content_digest",
+    "read_messages",
+    "short_attributes",
+    "time_ns",
+]
+
+FILE_VERSION = "file"
+"""The version of scores that a file holds; they were given elsewhere."""
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LONGEST_ATTRIBUTE = 200
+_UNREAD = (
+    "part {kind} of message {number} is of a form that oteval does not know; it is kept as it is"
+)
+
+
+def read_messages(items: Any, place: str) -> tuple[Message, ...]:
+    """Return the messages of a list in any form.
+
+    Args:
+        items: The parsed list.
+        place: The list's name in errors.
+
+    Raises:
+        InputError: The value is not a list, or none of its items is a message.
+    """
+    if not isinstance(items, list):
+        raise InputError(f"{place} is {json_kind(items)} instead of a list of messages")
+    messages = from_messages(items, NO_SOURCE)
+    if items and not messages:
+        raise InputError(f"{place} holds no message in a form that oteval knows")
+    return tuple(map(decided, messages))
+
+
+def content_digest(content: Any) -> str:
+    """Return a hash of a parsed document."""
+    return hashlib.blake2b(dumps(content).encode(), digest_size=16).hexdigest()
+
+
+def time_ns(value: Any) -> int:
+    """Return a time as nanoseconds since 1970; 0 if there is none, or it is not a time.
+
+    Args:
+        value: A text in ISO 8601, without a zone in UTC; or seconds since 1970.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        return max(int(value * 1e9), 0) if abs(value) < 1e10 else 0
+    try:
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else _EPOCH
+    except ValueError:
+        return 0
+    moment = moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    since = moment - _EPOCH
+    return max((since.days * 86_400 + since.seconds) * 10**9 + since.microseconds * 1000, 0)
+
+
+def short_attributes(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the short texts, numbers and flags of an object, for filters."""
+    return {
+        name: value
+        for name, value in fields.items()
+        if isinstance(value, (bool, int, float))
+        or (isinstance(value, str) and 0 < len(value) <= _LONGEST_ATTRIBUTE)
+    }
+
+
+@dataclass(slots=True)
+class RecordedRun:
+    """One run, as a file describes it.
+
+    Attributes:
+        format: The name of the file's format, such as ``atif``.
+        key: Identifies the run among those of its format.
+        messages: The messages after those of `history`.
+        new_from: The index in `messages` of the run's own first message.
+        history: The run before it in the same conversation, or None.
+        conversation_id: The conversation, or "".
+        turn: The number of the run in the conversation, from 1.
+        agent: The agent, or "".
+        parent_id: The id of the trajectory that called it, for a sub-agent.
+        models: The models that answered.
+        tools: The definitions of the tools that were offered.
+        usage: The tokens used.
+        start_ns: The start (ns), or 0.
+        end_ns: The end (ns), or 0.
+        gaps: Content that the file does not hold.
+        attributes: Short attributes, for filters.
+        scores: The verdicts in the file: a name, and the score, whether it is a pass and the
+            reason.
+    """
+
+    format: str
+    key: str
+    messages: Sequence[Message]
+    new_from: int = 0
+    history: Trajectory | None = None
+    conversation_id: str = ""
+    turn: int = 1
+    agent: str = ""
+    parent_id: str = ""
+    models: Sequence[str] = ()
+    tools: Sequence[Mapping[str, Any]] = ()
+    usage: Usage = field(default_factory=Usage)
+    start_ns: int = 0
+    end_ns: int = 0
+    gaps: Sequence[Gap] = ()
+    attributes: Attributes = field(default_factory=dict)
+    scores: Mapping[str, tuple[float | None, bool | None, str]] = field(default_factory=dict)
+
+    @property
+    def root_span(self) -> SpanRef:
+        """The ids that stand for a root span: they follow from the format and the key."""
+        name = f"{self.format}:{self.key}".encode()
+        trace_id = hashlib.blake2b(name, digest_size=16).hexdigest()
+        return SpanRef(trace_id, hashlib.blake2b(name, digest_size=8).hexdigest())
+
+    @property
+    def id(self) -> str:
+        """The id of the run's trajectory."""
+        return trajectory_id(self.root_span.trace_id, self.root_span.span_id)
+
+    def scored(self) -> ScoredRun:
+        """Return the run and its scores as the store takes them."""
+        root = self.root_span
+        before = len(self.history.messages) if self.history else 0
+        run = Trajectory(
+            self.id,
+            root,
+            trace_ids=(root.trace_id,),
+            tail=stamped(self.messages, root),
+            new_from=before + self.new_from,
+            history=self.history,
+            conversation_id=self.conversation_id,
+            turn=self.turn,
+            agent=self.agent,
+            service=self.format,
+            parent_id=self.parent_id,
+            tools=tuple(self.tools),
+            models=tuple(dict.fromkeys(filter(None, self.models))),
+            dialects=(self.format,),
+            usage=self.usage,
+            start_ns=self.start_ns,
+            end_ns=max(self.end_ns, self.start_ns),
+            gaps=(*self.gaps, *_unread_parts(self.messages)),
+            attributes=self.attributes,
+        )
+        return ScoredRun(run, tuple(self._score(run, name) for name in self.scores))
+
+    def _score(self, run: Trajectory, name: str) -> Score:
+        score, passed, comment = self.scores[name]
+        label = "" if passed is None else "pass" if passed else "fail"
+        return Score(
+            run.id,
+            run.root_span.trace_id,
+            run.root_span.span_id,
+            name,
+            FILE_VERSION,
+            score=score,
+            passed=passed,
+            label=label,
+            comment=comment,
+            time_ns=run.end_ns,
+        )
+
+
+def _unread_parts(messages: Sequence[Message]) -> list[Gap]:
+    return [
+        Gap("content_unreadable", _UNREAD.format(kind=kind, number=number))
+        for number, message in enumerate(messages)
+        for part in message.parts
+        if (kind := unknown_kind(part))
+    ]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 __all__ = ["Exchange", "faults"]
 
@@ -21,20 +21,25 @@ class Exchange(TypedDict):
         linked_by: What joins the turns, or "" where nothing does.
         error_told_by: "flag" where the spans flag the failed call, "text" where only its text
             tells.
+        trajectories: How many there are, or the numbers that are right: those of sub-agents count.
+        subagents: The messages of sub-agents, whose questions no user has asked.
     """
 
     turns: list[list[Json]]
     lacks: list[str]
     linked_by: str
     error_told_by: str
+    trajectories: NotRequired[int | list[int]]
+    subagents: NotRequired[list[list[Json]]]
 
 
 def faults(trajectories: Sequence[Json], truth: Exchange) -> list[str]:
     """Return in words how trajectories, as `Trajectory.as_dict` has them, differ from the truth."""
     questions = [turn[0]["content"] for turn in truth["turns"]]
     found = []
-    if len(trajectories) != len(questions):
-        found.append(f"{len(trajectories)} trajectories of {len(questions)} turns")
+    right = truth.get("trajectories", len(questions))
+    if len(trajectories) not in (right if isinstance(right, list) else [right]):
+        found.append(f"{len(trajectories)} trajectories, and should be {right}")
     homes = []
     for number, messages in enumerate(truth["turns"]):
         segments = [
@@ -52,9 +57,33 @@ def faults(trajectories: Sequence[Json], truth: Exchange) -> list[str]:
             asked = [m for m in trajectory["messages"] if _asks(m, question)]
             if len(asked) > 1:
                 found.append(f"{question!r} stands {len(asked)} times in one trajectory")
-    if truth["linked_by"] and all(homes) and not _linked(homes):
-        found.append(f"the turns are not one conversation (linked by {truth['linked_by']})")
+    if truth["linked_by"] and all(homes):
+        if not _linked(homes):
+            found.append(f"the turns are not one conversation (linked by {truth['linked_by']})")
+        found += _misnumbered(homes, questions)
+    found += _unasked(trajectories, truth)
     return list(dict.fromkeys(found))
+
+
+def _misnumbered(homes: Sequence[Sequence[Json]], questions: Sequence[str]) -> Iterator[str]:
+    """Yield the turns whose trajectory has another number."""
+    for number, home in enumerate(homes):
+        for trajectory in home:
+            own = trajectory["messages"][trajectory["new_from"] :]
+            is_turn = not trajectory["parent_id"] and any(_asks(m, questions[number]) for m in own)
+            if is_turn and trajectory["turn"] != number + 1:
+                yield f"turn {number + 1} is numbered {trajectory['turn']}"
+
+
+def _unasked(trajectories: Sequence[Json], truth: Exchange) -> Iterator[str]:
+    """Yield the messages of users that nobody sent."""
+    sent = [m["content"] for turn in truth["turns"] for m in turn if m.get("content")]
+    sent += [messages[0]["content"] for messages in truth.get("subagents", [])]
+    known = list(map(_plain, sent))
+    for message in (m for t in trajectories for m in t["messages"] if m["role"] == "user"):
+        text = _plain(_text(message))
+        if not any(each in text or text in each for each in known):
+            yield f"a user message that nobody sent: {text[:80]!r}"
 
 
 def _linked(homes: Sequence[Sequence[Json]]) -> bool:
@@ -95,7 +124,8 @@ def _turn(segment: Sequence[Json], wanted: Sequence[Json], truth: Exchange) -> I
     if "results" not in lacks:
         yield from _results(segment, wanted, told_by_text=truth["error_told_by"] == "text")
     if "final" not in lacks:
-        yield from _answer(segment, wanted[-1])
+        answers = [message for message in wanted if message["role"] == "assistant"]
+        yield from _answer(segment, answers[-1])
 
 
 def _results(
@@ -112,8 +142,9 @@ def _results(
         if not own:
             yield f"the result {result['content']!r} of {result['name']} is not with its call"
             continue
-        others = [r for r in results if r is not result and _holds(own[0], r)]
-        if others and _raw(result) != _raw(others[0]):
+        texts = {_raw(other) for other in results} - {_raw(result), str(result.get("raised")), ""}
+        shown = _plain(_text(own[0]))
+        if not result["name"].startswith("final") and any(_plain(text) in shown for text in texts):
             yield f"the result of {result['name']} holds another call's result too"
         flagged = any(m.get("is_error") for m in own)
         if result.get("is_error") and not flagged and not told_by_text:
@@ -139,12 +170,12 @@ def _answering(segment: Sequence[Json], wanted: Sequence[Json], result: Json) ->
 
 
 def _raw(result: Json) -> str:
-    return str(result.get("raw") or result.get("raised") or result["content"])
+    return str(result.get("raw") or result.get("raised") or "")
 
 
 def _holds(message: Json, result: Json) -> bool:
     text = _plain(_text(message))
-    return _plain(result["content"]) in text or _plain(_raw(result)) in text
+    return _plain(result["content"]) in text or _plain(_raw(result) or result["content"]) in text
 
 
 def _answer(segment: Sequence[Json], last: Json) -> Iterator[str]:
@@ -154,7 +185,8 @@ def _answer(segment: Sequence[Json], last: Json) -> Iterator[str]:
     if wanted is None and not last.get("tool_calls"):
         wanted = last.get("content")
     said = next((m for m in reversed(segment) if m["role"] == "assistant"), {"content": ""})
-    text = _text(said) + json.dumps([arguments for _, _, arguments in _calls(said)])
+    arguments = [arguments for _, _, arguments in _calls(said)]
+    text = _text(said) + json.dumps(arguments, ensure_ascii=False)
     if wanted and _plain(wanted) not in _plain(text):
         yield f"the answer is {text[:80]!r}, not {wanted[:80]!r}"
 
@@ -183,7 +215,9 @@ def _text(message: Json) -> str:
             else str(part)
             for part in content
         )
-    return content if isinstance(content, str) else json.dumps(content) if content else ""
+    if isinstance(content, str):
+        return content
+    return json.dumps(content, ensure_ascii=False) if content else ""
 
 
 def _plain(value: object) -> str:

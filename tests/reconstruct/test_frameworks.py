@@ -1,7 +1,8 @@
 """Captures of today's frameworks, compared with the messages that were truly exchanged.
 
-Each capture has two turns: two parallel calls, and a call that fails. `truth.json` holds what the
-model server and the tools exchanged, and what the spans do not hold.
+Each capture has two turns: two parallel calls, and a call that fails; some have images, thinking,
+retries, hand-offs, sub-agents or an approval that interrupts them as well. `truth.json` holds what
+the model server and the tools exchanged, and what the spans do not hold.
 """
 
 from __future__ import annotations

@@ -19,7 +19,7 @@ __all__ = ["live_objects"]
 def live_objects(*types: type) -> list[Any]:
     """Return the objects of these types, and of types derived from them.
 
-    Only types are looked at: no object runs code of its own for it.
+    Only types are looked at. No object runs code for it.
 
     Args:
         types: The types, which must be known to the garbage collector.

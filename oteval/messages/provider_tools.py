@@ -200,7 +200,7 @@ def _call(call_id: Any, name: Any, arguments: Any) -> Mapping[str, Any]:
 
 def _result(call_id: Any, name: Any, value: Any, *, is_error: bool) -> Mapping[str, Any]:
     fields = {"type": "tool_call_response", "id": call_id, "name": name}
-    # A provider reports what went wrong; that nothing did is not recorded.
+    # A provider reports failures only.
     return {**fields, "result": value, **({"is_error": True} if is_error else {})}
 
 

@@ -27,6 +27,7 @@ from . import test_dialect_adk_openinference as adk_openinference
 from . import test_dialect_any_agent as any_agent
 from . import test_dialect_claude_code as claude_code
 from . import test_dialect_gemini_cli as gemini_cli
+from . import test_dialect_langwatch as langwatch
 from . import test_exchange_calls as exchange_calls
 from .builders import DATA, capture
 
@@ -86,6 +87,19 @@ def of_adk_openinference(result: str) -> Recorded:
     return [overwritten, adk_openinference.used({"result": result})], []
 
 
+def of_langwatch(result: str) -> Recorded:
+    call = {"id": "k", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
+    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    spoke, typed = langwatch.spoke, langwatch.typed
+    return [
+        spoke("helper", 1, "agent", typed("text", "q"), typed("text", "a"), end=20),
+        spoke("c", 2, "llm", typed("chat_messages", [langwatch.QUESTION]),
+              typed("chat_messages", [asked]), parent="helper"),
+        spoke("look", 4, "tool", typed("json", {"x": 1}), typed("text", result), parent="helper"),
+        spoke("d", 6, "llm", "[]", typed("text", "a"), parent="helper"),
+    ], []  # fmt: skip
+
+
 def of_http(result: str) -> Recorded:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x":1}'}}
     received = {"role": "tool", "tool_call_id": "c1", "content": result}
@@ -120,6 +134,7 @@ CASES: dict[str, str | Callable[[str], Recorded]] = {
     "http": of_http,
     "langfuse": "traces/langfuse_sdk",
     "langsmith": "traces/langgraph_langsmith",
+    "langwatch": of_langwatch,
     "litellm": "traces/litellm_otel",
     "llamaindex": "frameworks/llamaindex_functionagent_traceloop",
     "logfire": "frameworks/logfire_agents_chat",

@@ -46,6 +46,20 @@ TOOLS = (
 )
 
 
+COLUMNS = (
+    "tool",
+    "strict",
+    "lenient",
+    "failures flagged",
+    "wrong, with a note",
+    "silently wrong",
+    "crashes",
+    "right, with a note",
+    "CPU",
+    "memory",
+)
+
+
 def captures(folder: Path) -> dict[str, list[str]]:
     """Return the files of each capture of a folder that ``truth.json`` describes."""
     truth = json.loads((folder / "truth.json").read_text())
@@ -59,10 +73,10 @@ def captures(folder: Path) -> dict[str, list[str]]:
     }
 
 
-def read_all(tool: Tool, python: str, files: dict[str, list[str]]) -> list[Any]:
+def read_all(tool: Tool, python: str, files: dict[str, list[str]]) -> list[dict[str, Any]]:
     """Return what a tool reads of each capture, and its figures at the end."""
     done = subprocess.run(
-        [python, str(HERE / "adapters" / "driver.py"), tool.adapter],
+        [python, str(HERE / "adapters" / "driver.py"), tool.adapter, tool.package],
         input=json.dumps(list(files.values())),
         capture_output=True,
         text=True,
@@ -79,34 +93,44 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.fidelity", description=__doc__)
     parser.add_argument("--data", type=Path, default=DATA, help="captures and truth.json")
     parser.add_argument("--peer", action="append", default=[], metavar="NAME=PYTHON")
-    parser.add_argument("--faults", action="store_true", help="print what is wrong in each capture")
+    parser.add_argument(
+        "--faults", action="store_true", help="print the differences of each capture"
+    )
     options = parser.parse_args()
     pythons = {"oteval": sys.executable, **dict(peer.split("=", 1) for peer in options.peer)}
     files = captures(options.data)
     truth = json.loads((options.data / "truth.json").read_text())
-    print("| tool | strict | lenient | silently wrong | crashes | CPU seconds | memory, MB |")
-    print("|---|---|---|---|---|---|---|")
+    print(f"| {' | '.join(COLUMNS)} |\n|{'---|' * len(COLUMNS)}")
     for tool in (tool for tool in TOOLS if tool.name in pythons):
-        *read, figures = read_all(tool, pythons[tool.name], files)
+        *readings, figures = read_all(tool, pythons[tool.name], files)
         verdicts = {
-            name: compare(found, truth[name]) for name, found in zip(files, read, strict=True)
+            name: compare(reading, truth[name])
+            for name, reading in zip(files, readings, strict=True)
         }
-        print(_row(tool, list(verdicts.values()), figures), flush=True)
-        if options.faults:
-            for name, verdict in verdicts.items():
-                if verdict.fault or verdict.crash:
-                    print(f"    {name}: {verdict.crash or verdict.fault}", file=sys.stderr)
+        print(row(tool, list(verdicts.values()), figures), flush=True)
+        for name, verdict in verdicts.items() if options.faults else ():
+            text = f"crash: {verdict.crash}" if verdict.crash else verdict.fault
+            text += ", and a failure is not flagged" if verdict.failures is False else ""
+            if text:
+                print(f"    {name}{' (noted)' if verdict.notes else ''}: {text}", file=sys.stderr)
 
 
-def _row(tool: Tool, verdicts: list[Verdict], figures: dict[str, float]) -> str:
-    counts = (
-        sum(verdict.strict for verdict in verdicts),
-        sum(verdict.lenient for verdict in verdicts),
-        sum(verdict.is_silent for verdict in verdicts),
-        sum(bool(verdict.crash) for verdict in verdicts),
+def row(tool: Tool, verdicts: list[Verdict], figures: dict[str, Any]) -> str:
+    """Return a tool's row of the table."""
+    wrong = [verdict for verdict in verdicts if not verdict.strict and not verdict.crash]
+    asked = [verdict for verdict in verdicts if verdict.failures is not None]
+    cells = (
+        f"{tool.name} {figures['version']}",
+        f"{sum(verdict.strict for verdict in verdicts)} of {len(verdicts)}",
+        f"{sum(verdict.lenient for verdict in verdicts)} of {len(verdicts)}",
+        f"{sum(bool(verdict.failures) for verdict in asked)} of {len(asked)}",
+        str(sum(verdict.notes for verdict in wrong)),
+        str(sum(not verdict.notes for verdict in wrong)),
+        str(sum(bool(verdict.crash) for verdict in verdicts)),
+        str(sum(verdict.strict and verdict.notes for verdict in verdicts)),
+        f"{figures['cpu']:.1f} s",
+        f"{figures['memory'] / 2**20:.0f} MB",
     )
-    of_all = [f"{count} of {len(verdicts)}" for count in counts]
-    cells = [tool.name, *of_all, f"{figures['cpu']:.1f}", f"{figures['memory'] / 2**20:.0f}"]
     return f"| {' | '.join(cells)} |"
 
 

@@ -1,9 +1,29 @@
-"""What a tool shows of a capture, held against what was exchanged.
+"""Compares the runs that a tool shows of a capture with the messages that were exchanged.
 
-The same rules hold for every tool. **Strict**: each turn's question, its calls with names and
-arguments and no others, each call's own result, the flag of a failed call where the spans flag it,
-and the answer. **Lenient**: the calls' names and arguments are somewhere in what the tool shows, and
-so are the answers. What the spans lack (`lacks` in ``truth.json``) is not asked for.
+The same rules hold for every tool:
+
+- **Views.** A tool may show a turn in several ways, as the messages of a model span and as tool spans
+  below an agent. Its adapter returns each view as a run, and the view that is right counts. Where a
+  tool's user has to choose (a mapper, an importer), each choice is a reading, and the best counts.
+- **A turn** is the part of a run from the message with the question to the one with a later
+  question. Whether a run is a turn, a trace or a conversation is up to the tool.
+- **Strict**: each turn has its question once, its calls with names and arguments and no others, each
+  call's own result and no other call's, and the answer after the last result. A result belongs to the
+  call whose id it names; one that names none, to the first call before it without a result.
+- **Lenient**: names and arguments of the calls are somewhere in a message of any run, as text, and so
+  are the answers.
+- **Failures**: the failed calls, and no others, are flagged in one of the runs. This is a column
+  beside strict, because tools that show a model's messages only have nowhere to put the flag; it is
+  asked for only in captures whose spans flag a failure. A failure that only a text mentions is not
+  flagged.
+- **Texts** are equal without quotes, escapes, white space and case, because tools show the same
+  result as text, as JSON and as JSON in JSON. Arguments are equal as values, after JSON is parsed.
+- **Names**: ``execute_tool search``, ``search.tool`` and ``search`` name the same tool: the name has
+  to be one of the words.
+- **Missing spans**: the truth's ``lacks`` names facts that the spans do not contain; they are not
+  asked for.
+- **Notes** are gaps and warnings, also those logged while reading. A tool that is wrong in strict
+  without a note is silently wrong. A tool that ends with an exception crashes.
 """
 
 from __future__ import annotations
@@ -15,148 +35,244 @@ from typing import Any, NamedTuple
 
 __all__ = ["Verdict", "compare"]
 
-_NOISE = re.compile(r"[\\\"'\s]|\\n")
+_NOISE = re.compile(r"\\+n|[\\\"'\s]")
+_ESCAPE = re.compile(r"(?:\\+u[0-9a-fA-F]{4})+")
+_WORDS = re.compile(r"[\s.:/]+")
+
+Message = Mapping[str, Any]
 
 
 class Verdict(NamedTuple):
     """How faithfully a tool read one capture.
 
     Attributes:
-        strict: Whether everything is right.
+        strict: Whether the messages, calls, results and answers are right.
         lenient: Whether the calls and answers are somewhere.
-        is_silent: Whether something is wrong and the tool says nothing is missing.
+        failures: Whether the failed calls are flagged, and no others; None if no span flags one.
+        notes: Whether the tool says that something is missing or approximate.
         crash: The error that ended the reading, or "".
-        fault: The first thing that is wrong, or "".
+        fault: The first difference, or "".
     """
 
     strict: bool
     lenient: bool
-    is_silent: bool = False
+    failures: bool | None = None
+    notes: bool = False
     crash: str = ""
     fault: str = ""
 
 
-def compare(read: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
-    """Return the verdict on what a tool read of a capture.
+class _Call(NamedTuple):
+    name: str
+    arguments: Any
+    result: Mapping[str, Any] | None = None
+
+
+def compare(reading: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
+    """Return the verdict on a tool's best reading of a capture.
 
     Args:
-        read: The tool's runs and notes; see `benchmarks.fidelity.adapters`.
+        reading: The tool's readings and notes; see `benchmarks.fidelity.adapters`.
         truth: The capture's entry in ``truth.json``.
     """
-    if "crash" in read:
-        return Verdict(strict=False, lenient=False, crash=read["crash"])
-    runs: list[list[Mapping[str, Any]]] = read["runs"]
-    fault = next((text for text in _faults(runs, truth) if text), "")
-    return Verdict(
-        strict=not fault,
-        lenient=_is_lenient(runs, truth),
-        is_silent=bool(fault) and not read["notes"],
-        fault=fault,
+    has_flag = truth["error_told_by"] == "flag" and any(
+        call.result and call.result.get("is_error") for call in _true_calls(truth)
     )
+    if "crash" in reading:
+        failures = False if has_flag else None
+        return Verdict(strict=False, lenient=False, failures=failures, crash=reading["crash"])
+    verdicts = [
+        Verdict(
+            strict=not (fault := next(_faults(runs, truth), "")),
+            lenient=_is_lenient(runs, truth),
+            failures=_flags_failures(runs, truth) if has_flag else None,
+            notes=bool(reading["notes"]),
+            fault=fault,
+        )
+        for runs in reading["readings"] or [[]]
+    ]
+    return max(verdicts, key=lambda verdict: (verdict.strict, verdict.lenient, verdict.failures))
 
 
-def _faults(runs: Sequence[Sequence[Mapping[str, Any]]], truth: Mapping[str, Any]) -> Iterator[str]:
+def _faults(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> Iterator[str]:
     questions = [_plain(turn[0]["content"]) for turn in truth["turns"]]
     for number, turn in enumerate(truth["turns"]):
-        candidates = [part for run in runs if (part := _turn(run, number, questions))]
-        if not candidates:
-            if "user" not in truth["lacks"]:
-                yield f"turn {number + 1}: the question is nowhere"
-            continue
-        yield min((_turn_fault(part, turn, truth) for part in candidates), key=len)
+        views = [view for run in runs if (view := _turn_view(run, number, questions))]
+        if not views and "user" not in truth["lacks"]:
+            yield f"turn {number + 1}: no run has the question"
+        faults = [_view_fault(view, turn, truth["lacks"]) for view in views]
+        if fault := min(faults, key=len, default=""):
+            yield f"turn {number + 1}: {fault}"
 
 
-def _turn(
-    run: Sequence[Mapping[str, Any]], number: int, questions: Sequence[str]
-) -> Sequence[Mapping[str, Any]]:
-    """Return the messages of a turn: from its question to the next one's."""
-    own = [place for place, each in enumerate(run) if _asks(each, questions[number])]
-    if not own:
+def _turn_view(run: Sequence[Message], number: int, questions: Sequence[str]) -> Sequence[Message]:
+    """Return the messages of a run from a turn's question to a later turn's."""
+    start = next((at for at, each in enumerate(run) if _asks(each, questions[number])), None)
+    if start is None:
         return ()
-    later = [
-        place
-        for place, each in enumerate(run)
-        if place > own[0] and any(_asks(each, question) for question in questions[number + 1 :])
-    ]
-    return run[own[0] : later[0] if later else len(run)]
+    later = questions[number + 1 :]
+    end = next(
+        (
+            at
+            for at in range(start + 1, len(run))
+            if any(_asks(run[at], question) for question in later)
+        ),
+        len(run),
+    )
+    return run[start:end]
 
 
-def _asks(message: Mapping[str, Any], question: str) -> bool:
-    return message.get("role") in ("user", "human") and question in _plain(message.get("content"))
+def _asks(message: Message, question: str) -> bool:
+    is_user = message.get("role") in ("user", "human")
+    return is_user and question in _plain(message.get("content"))
 
 
-def _turn_fault(
-    shown: Sequence[Mapping[str, Any]], turn: Sequence[Mapping[str, Any]], truth: Mapping[str, Any]
-) -> str:
-    lacks = set(truth["lacks"])
-    calls = [call for message in shown for call in message.get("calls") or ()]
-    expected = sorted(_key(call["name"], call["args"]) for call in _true_calls([turn]))
-    if not {"calls", "args"} & lacks and sorted(map(_shown_key, calls)) != expected:
-        return f"calls are {sorted(map(_shown_key, calls))}, and should be {expected}"
-    if "results" not in lacks:
-        for result in (each for each in turn if each["role"] == "tool" and each["content"]):
-            if fault := _result_fault(result, shown, turn, truth):
-                return fault
-    answer = turn[-1].get("content") if turn[-1]["role"] == "assistant" else None
-    said = "".join(_plain(each.get("content")) for each in shown if each["role"] == "assistant")
-    if answer and "final" not in lacks and _plain(answer) not in said:
-        return f"the answer is not {answer[:40]!r}"
-    return ""
+def _view_fault(view: Sequence[Message], turn: Sequence[Message], lacks: Sequence[str]) -> str:
+    if sum(_asks(message, _plain(turn[0]["content"])) for message in view) > 1:
+        return "the question is repeated"
+    return _calls_fault(view, turn, lacks) or _answer_fault(view, turn, lacks)
 
 
-def _result_fault(
-    result: Mapping[str, Any],
-    shown: Sequence[Mapping[str, Any]],
-    turn: Sequence[Mapping[str, Any]],
-    truth: Mapping[str, Any],
-) -> str:
-    call = next((each for each in _true_calls([turn]) if each["id"] == result["id"]), None)
-    if call is None:
+def _calls_fault(view: Sequence[Message], turn: Sequence[Message], lacks: Sequence[str]) -> str:
+    if {"calls", "args"} & set(lacks):
         return ""
-    wanted = _key(call["name"], call["args"])
-    calls = (each for message in shown for each in message.get("calls") or ())
-    names = {each.get("id") for each in calls if _shown_key(each) == wanted}
-    own = [each for each in shown if each["role"] == "tool" and each.get("call_id") in names]
-    texts = {_plain(result.get(key)) for key in ("content", "raw", "raised") if result.get(key)}
-    right = [each for each in own if any(text in _plain(each.get("content")) for text in texts)]
-    if not right:
-        return f"the result of {wanted} is missing or another's"
-    is_flagged = truth["error_told_by"] == "flag" and result.get("is_error")
-    if is_flagged and not any(each.get("is_error") for each in right):
-        return f"the failure of {wanted} is not flagged"
-    return ""
+    expected, actual = list(_turn_calls(turn)), list(_view_calls(view))
+    texts = {text for call in expected for text in _result_texts(call.result)}
+    # Calls with a result choose first: of two equal calls, one may have an empty result.
+    for call in sorted(expected, key=lambda call: not _result_texts(call.result)):
+        same = [each for each in actual if _is_same(each, call)]
+        if not same:
+            return f"{_shown(call)} is missing among {', '.join(map(_shown, actual)) or 'no calls'}"
+        own = _result_texts(call.result)
+        if "results" in lacks or not own:
+            actual.remove(same[0])
+            continue
+        others = {text for text in texts if not any(text in each for each in own)}
+        right = [each for each in same if _has_result(each, own=own, others=others)]
+        if not right:
+            return f"the result of {_shown(call)} is missing, or another call's"
+        actual.remove(right[0])
+    return f"{_shown(actual[0])} was never called" if actual else ""
 
 
-def _is_lenient(runs: Sequence[Sequence[Mapping[str, Any]]], truth: Mapping[str, Any]) -> bool:
+def _has_result(call: _Call, *, own: set[str], others: set[str]) -> bool:
+    content = _plain((call.result or {}).get("content"))
+    return any(text in content for text in own) and not any(text in content for text in others)
+
+
+def _answer_fault(view: Sequence[Message], turn: Sequence[Message], lacks: Sequence[str]) -> str:
+    answer = _answer(turn)
+    if not answer or "final" in lacks:
+        return ""
+    last = max((at for at, each in enumerate(view) if each["role"] != "assistant"), default=0)
+    said = "".join(_plain(message.get("content")) for message in view[last:])
+    return "" if _plain(answer) in said else f"the answer is not {answer[:40]!r}"
+
+
+def _answer(turn: Sequence[Message]) -> str:
+    """Return the text that ends a turn; "" where an output tool or nothing does."""
+    return (turn[-1]["role"] == "assistant" and turn[-1].get("content")) or ""
+
+
+def _flags_failures(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> bool:
+    expected = [call for call in _true_calls(truth) if (call.result or {}).get("is_error")]
+    for run in runs:
+        flagged = [call for call in _view_calls(run) if (call.result or {}).get("is_error")]
+        if not all(any(_is_same(call, each) for each in expected) for call in flagged):
+            return False
+        expected = [each for each in expected if not any(_is_same(call, each) for call in flagged)]
+    return not expected
+
+
+def _is_lenient(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> bool:
     messages = [message for run in runs for message in run]
-    calls = {_shown_key(call) for message in messages for call in message.get("calls") or ()}
-    said = "".join(_plain(each.get("content")) for each in messages)
-    expected = {_key(call["name"], call["args"]) for call in _true_calls(truth["turns"])}
-    answers = [turn[-1].get("content") for turn in truth["turns"] if "final" not in truth["lacks"]]
-    has_calls = bool({"calls", "args"} & set(truth["lacks"])) or expected <= calls
-    return has_calls and all(_plain(answer) in said for answer in answers if answer)
+    texts = [_plain(each) for message in messages for each in message.get("calls") or ()]
+    texts += [_plain(message.get("content")) for message in messages]
+    needed = [[_plain(text)] for turn in truth["turns"] if (text := _answer(turn))]
+    needed = [] if "final" in truth["lacks"] else needed
+    if not {"calls", "args"} & set(truth["lacks"]):
+        needed += [[_plain(c.name), *_leaves(c.arguments)] for c in _true_calls(truth)]
+    return all(any(all(part in text for part in parts) for text in texts) for parts in needed)
 
 
-def _true_calls(turns: Sequence[Sequence[Mapping[str, Any]]]) -> Iterator[Mapping[str, Any]]:
-    for turn in turns:
-        for message in turn:
-            yield from message.get("tool_calls", ())
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the keys and values of arguments as plain texts."""
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield _plain(key)
+            yield from _leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from _leaves(item)
+    else:
+        yield _plain(value)
 
 
-def _shown_key(call: Mapping[str, Any]) -> str:
-    arguments = call.get("arguments")
-    if isinstance(arguments, str):
+def _true_calls(truth: Mapping[str, Any]) -> Iterator[_Call]:
+    for turn in truth["turns"]:
+        yield from _turn_calls(turn)
+
+
+def _turn_calls(turn: Sequence[Message]) -> Iterator[_Call]:
+    renamed = [
+        {
+            "calls": [{**call, "arguments": call["args"]} for call in each.get("tool_calls", ())],
+            "call_id": each.get("id"),
+            **each,
+        }
+        for each in turn
+    ]
+    yield from _view_calls(renamed)
+
+
+def _view_calls(view: Sequence[Message]) -> Iterator[_Call]:
+    """Yield the calls of messages, each with its result."""
+    calls = [call for message in view for call in message.get("calls") or ()]
+    results: dict[int, Message] = {}
+    for message in (message for message in view if message["role"] == "tool"):
+        call_id = message.get("call_id")
+        fits = [
+            at for at, call in enumerate(calls) if at not in results and call.get("id") == call_id
+        ]
+        fits = fits or [] if call_id else [at for at in range(len(calls)) if at not in results]
+        if fits:
+            results[fits[0]] = message
+    for at, call in enumerate(calls):
+        yield _Call(str(call.get("name")), _parsed(call.get("arguments")), results.get(at))
+
+
+def _result_texts(result: Mapping[str, Any] | None) -> set[str]:
+    """Return the forms of a true result that spans may hold: sent, returned or raised."""
+    if not result or not result["content"]:
+        return set()
+    return {_plain(result[key]) for key in ("content", "raw", "raised") if result.get(key)}
+
+
+def _is_same(call: _Call, expected: _Call) -> bool:
+    names = {call.name, *_WORDS.split(call.name)}
+    return expected.name in names and call.arguments == expected.arguments
+
+
+def _parsed(arguments: Any) -> Any:
+    """Return arguments as values: JSON text is parsed, also JSON in JSON; none are empty."""
+    while isinstance(arguments, str):
         try:
             arguments = json.loads(arguments) if arguments else {}
         except ValueError:
-            pass
-    return _key(str(call.get("name")), arguments)
+            return arguments
+    return {} if arguments is None else arguments
 
 
-def _key(name: str, arguments: Any) -> str:
-    return f"{name}({json.dumps(arguments, sort_keys=True, default=str)})"
+def _shown(call: _Call) -> str:
+    return f"{call.name}({json.dumps(call.arguments, sort_keys=True, default=str)})"
 
 
 def _plain(value: Any) -> str:
+    """Return a value as text without quotes, escapes, white space and case."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
-    return _NOISE.sub("", "" if value is None else text).lower()
+    return _NOISE.sub("", "" if value is None else _ESCAPE.sub(_unescaped, text)).lower()
+
+
+def _unescaped(match: re.Match[str]) -> str:
+    units = re.findall(r"[0-9a-fA-F]{4}", match[0].replace("u", " "))
+    return b"".join(bytes.fromhex(unit) for unit in units).decode("utf-16-be", "replace")

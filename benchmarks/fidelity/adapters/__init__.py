@@ -1,6 +1,8 @@
 """Adapters of `benchmarks.fidelity`: each runs in the environment of its tool.
 
-A module has ``read(paths)``, which returns ``{"runs": [messages, ...], "notes": [text, ...]}``: the
-runs that the tool shows, as messages with ``role``, ``content``, ``calls`` (``id``, ``name``,
-``arguments``), ``call_id`` and ``is_error``; and each thing that it says is missing. `driver` calls it.
+A module has ``read(paths)``, which returns ``{"readings": [runs, ...], "notes": [text, ...]}``. Where
+the tool's user has to choose a mapper or an importer, each choice is a reading; most tools have one.
+A run is a list of messages with ``role``, ``content``, ``calls`` (``id``, ``name``, ``arguments``),
+``call_id`` and ``is_error``. Notes are the gaps that the tool names. An adapter reads nothing but the
+objects that its tool makes of the spans. `driver` calls it, and adds warnings that the tool logs.
 """

@@ -1,43 +1,54 @@
-"""agentevals-cli: its loader and the turns that it extracts from traces."""
+"""agentevals-cli: the conversation that it extracts from the traces and logs of a file."""
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
-from agentevals.genai.extract import extract_turns
-from agentevals.genai.messages import text_of
-from agentevals.loader.auto import load_telemetry
-from otlp_spans import requests
+from agentevals.genai.extract import extract_conversation
+from agentevals.genai.messages import text_of, tool_calls_of, tool_responses_of
+from agentevals.loader.auto import load_telemetry_text
+from otlp_spans import tool_messages
 
 
 def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each turn, with its warnings."""
-    runs, notes = [], []
-    for path in (path for path in paths if any(requests([path]))):
-        loaded = load_telemetry(path)
-        notes += list(map(str, loaded.warnings))
-        for turn in (turn for trace in loaded.traces for turn in extract_turns(trace)):
-            notes += [f"{gap.code}: {gap.reason}" for gap in turn.warnings]
-            runs.append(_messages(turn))
-    return {"runs": runs, "notes": notes}
+    """Return a run for each turn, and for each of its model calls, with the warnings."""
+    lines = [json.dumps(json.loads(Path(path).read_text("utf-8"))) for path in paths]
+    loaded = load_telemetry_text("\n".join(lines))
+    turns = extract_conversation(loaded.traces).turns
+    notes = [*map(str, loaded.warnings)]
+    notes += [f"{gap.code}: {gap.reason}" for turn in turns for gap in turn.warnings]
+    runs = [run for turn in turns for run in (_turn(turn), *map(_model_call, turn.llm_calls))]
+    return {"readings": [runs], "notes": notes}
 
 
-def _messages(turn: Any) -> list[dict[str, Any]]:
+def _turn(turn: Any) -> list[dict[str, Any]]:
     calls = [
-        {"id": call.call_id, "name": call.name, "arguments": call.arguments}
-        for call in turn.tool_calls
-    ]
-    results = [
-        {
-            "role": "tool",
-            "content": call.result,
-            "call_id": call.call_id,
-            "is_error": call.is_error,
-        }
-        for call in turn.tool_calls
+        tool_messages(
+            str(at),
+            name=call.name,
+            arguments=call.arguments,
+            content=call.result,
+            is_error=call.is_error,
+        )
+        for at, call in enumerate(turn.tool_calls)
     ]
     return [
         {"role": "user", "content": text_of(turn.user_input)},
-        *([{"role": "assistant", "content": None, "calls": calls}, *results] if calls else []),
+        *(message for pair in calls for message in pair),
         {"role": "assistant", "content": text_of(turn.final_output)},
     ]
+
+
+def _model_call(call: Any) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = []
+    for message in (*call.input_messages, *call.output_messages):
+        calls, text = tool_calls_of([message]), text_of([message])
+        if calls or text:
+            messages.append({"role": message.get("role"), "content": text, "calls": calls})
+        messages += [
+            {"role": "tool", "content": each["response"], "call_id": each["id"]}
+            for each in tool_responses_of([message])
+        ]
+    return messages

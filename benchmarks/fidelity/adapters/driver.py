@@ -1,33 +1,54 @@
 """Reads captures by one adapter: its lines on standard output are what `benchmarks.fidelity` reads.
 
-``python driver.py NAME < captures.json``, where the input is a list of lists of paths.
+``python driver.py ADAPTER PACKAGE < captures.json``, where the input is a list of lists of paths.
 """
 
 from __future__ import annotations
 
 import importlib
 import json
+import logging
 import os
 import resource
 import sys
+import warnings
+from importlib.metadata import version
 from pathlib import Path
+
+
+class _Notes(logging.Handler):
+    """Keeps the texts of warnings and errors that a tool logs."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep a record's text."""
+        self.texts.append(f"{record.name}: {record.getMessage()}"[:300])
 
 
 def main() -> None:
     """Read each capture, and print one JSON object for it and one for the whole."""
     sys.path.insert(0, str(Path(__file__).parent))
-    results, sys.stdout = sys.stdout, sys.stderr  # some peers print what they do
+    results, sys.stdout = sys.stdout, sys.stderr  # some tools print their progress
     adapter = importlib.import_module(sys.argv[1])
+    notes = _Notes()
+    logging.getLogger().addHandler(notes)
+    warnings.simplefilter("ignore")
     began = sum(os.times()[:4])
     for paths in json.load(sys.stdin):
+        notes.texts = []
         try:
-            found = adapter.read(paths)
+            reading = adapter.read(paths)
+            reading["notes"] += notes.texts
         except Exception as error:  # a crash is a result
-            found = {"crash": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(found, default=str), file=results, flush=True)
+            reading = {"crash": f"{type(error).__name__}: {error}"[:300]}
+        print(json.dumps(reading, default=str), file=results, flush=True)
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {
         "cpu": sum(os.times()[:4]) - began,
+        "version": version(sys.argv[2]),
         "memory": max(each.ru_maxrss for each in usage) * 1024,
     }
     print(json.dumps(figures), file=results)

@@ -13,9 +13,10 @@ def read(paths: list[str]) -> dict[str, Any]:
     batches = [batch for path in paths for batch in read_file(path)]
     spans = [span for batch in batches for span in batch.spans]
     logs = [log for batch in batches for log in batch.logs]
-    runs = reconstruct(spans, logs)
-    notes = [f"{gap.code}: {gap.detail}" for run in runs for gap in run.gaps]
-    return {"runs": [[_message(each) for each in run.messages] for run in runs], "notes": notes}
+    trajectories = reconstruct(spans, logs)
+    notes = [f"{gap.code}: {gap.detail}" for each in trajectories for gap in each.gaps]
+    runs = [[_message(message) for message in each.messages] for each in trajectories]
+    return {"readings": [runs], "notes": notes}
 
 
 def _message(message: Any) -> dict[str, Any]:

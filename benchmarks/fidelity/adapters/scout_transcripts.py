@@ -1,6 +1,7 @@
-"""Inspect Scout: the transcript that its importer of Phoenix or Logfire makes of the spans.
+"""Inspect Scout: the transcripts that its importers make of spans stored in Phoenix and Logfire.
 
-Which of the two fits a trace its user knows; here the one that finds more messages counts.
+Phoenix derives attributes when it stores spans, and the importer relies on them, so Phoenix is in
+this tool's environment as well.
 """
 
 from __future__ import annotations
@@ -9,51 +10,45 @@ import asyncio
 from typing import Any
 
 from inspect_scout.sources import _logfire, _phoenix
-from otlp_spans import spans
+from otlp_spans import tool_messages
+from scout_clients import logfire_client, phoenix_client
 
 
 def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each trace."""
-    traces: dict[str, list[dict[str, Any]]] = {}
-    for span in spans(paths):
-        traces.setdefault(span["trace_id"], []).append(span)
-    return {"runs": [asyncio.run(_transcript(trace)) for trace in traces.values()], "notes": []}
+    """Return a reading for each importer."""
+    return {"readings": asyncio.run(_readings(paths)), "notes": []}
 
 
-async def _transcript(trace: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    name = trace[0]["trace_id"]
-    phoenix = await _phoenix._build_transcript(list(map(_of_phoenix, trace)), "p", name, None)
-
-    async def rows(_client: Any, _trace: str) -> list[dict[str, Any]]:
-        return list(map(_of_logfire, trace))
-
-    _logfire._query_trace_spans = rows
-    logfire = await _logfire._trace_to_transcript(None, name, None)
-    found = [transcript.messages for transcript in (phoenix, logfire) if transcript]
-    return [_message(message) for message in max(found, key=len, default=[])]
+async def _readings(paths: list[str]) -> list[list[list[dict[str, Any]]]]:
+    phoenix = _phoenix._from_project(phoenix_client(paths), "project", *[None] * 8)
+    logfire = _logfire._from_project(logfire_client(paths), *[None] * 5)
+    return [[run async for each in source for run in _runs(each)] for source in (phoenix, logfire)]
 
 
-def _of_phoenix(span: dict[str, Any]) -> dict[str, Any]:
-    context = {"trace_id": span["trace_id"], "span_id": span["span_id"]}
-    kind = span["attributes"].get("openinference.span.kind", "UNKNOWN")
-    facts = {"context": context, "parent_id": span["parent_span_id"], "span_kind": kind}
-    return {**span, **facts, "status_code": span["status"]["code"]}
+def _runs(transcript: Any) -> list[list[dict[str, Any]]]:
+    """Return a transcript's messages, those of its model events, and those with its tool events."""
+    runs, tools = [_messages(transcript.messages)], []
+    for event in transcript.events:
+        if event.event == "model":
+            runs.append(_messages([*event.input, *filter(None, [event.output.message])]))
+        if event.event == "tool":
+            facts = {"name": event.function, "arguments": event.arguments, "content": event.result}
+            tools += tool_messages(event.id, **facts, is_error=event.error is not None)
+    asked = [each for each in runs[0] if each["role"] == "user"]
+    return [*runs, [*asked[-1:], *tools, *runs[0][-1:]]]
 
 
-def _of_logfire(span: dict[str, Any]) -> dict[str, Any]:
-    times = {"start_timestamp": span["start_time"], "end_timestamp": span["end_time"]}
-    return {**span, **times, "span_name": span["name"], "otel_scope_name": span["scope"]["name"]}
-
-
-def _message(message: Any) -> dict[str, Any]:
-    calls = [
-        {"id": call.id, "name": call.function, "arguments": call.arguments}
-        for call in getattr(message, "tool_calls", None) or []
+def _messages(messages: list[Any]) -> list[dict[str, Any]]:
+    return [
+        {
+            "role": message.role,
+            "content": message.text,
+            "calls": [
+                {"id": call.id, "name": call.function, "arguments": call.arguments}
+                for call in getattr(message, "tool_calls", None) or []
+            ],
+            "call_id": getattr(message, "tool_call_id", "") or "",
+            "is_error": bool(getattr(message, "error", None)),
+        }
+        for message in messages
     ]
-    return {
-        "role": message.role,
-        "content": message.text,
-        "calls": calls,
-        "call_id": getattr(message, "tool_call_id", "") or "",
-        "is_error": bool(getattr(message, "error", None)),
-    }

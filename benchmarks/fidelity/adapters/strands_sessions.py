@@ -1,62 +1,75 @@
-"""Strands evals: the mapper that it chooses for the spans, and the sessions that it makes."""
+"""Strands evals: the sessions that its mappers make of the spans of OpenTelemetry's SDK."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
 from typing import Any
 
-from otlp_spans import spans
-from strands_evals.mappers import StrandsInMemorySessionMapper
-from strands_evals.mappers.utils import detect_otel_mapper
-from strands_evals.types.trace import AgentInvocationSpan, InferenceSpan, ToolExecutionSpan
+from otlp_spans import sdk_spans, tool_messages
+from strands_evals import mappers
+from strands_evals.mappers.utils import detect_otel_mapper, readable_spans_to_dicts
 
-_SESSIONS = ("session.id", "gen_ai.conversation.id")
+_MAPPERS = ("StrandsInMemory", "OpenInference", "GenericGenAI", "LangChainOtel", "ADKOtel")
 
 
 def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each trace of each session that the spans name."""
-    found = list(spans(paths))
-    named = {span["attributes"].get(key) for span in found for key in _SESSIONS} - {None}
-    mapper = detect_otel_mapper(found)
-    in_memory = isinstance(mapper, StrandsInMemorySessionMapper)
-    data: list[Any] = list(map(_object, found)) if in_memory else found
-    traces = [
-        trace for name in named or {"x"} for trace in mapper.map_to_session(data, name).traces
+    """Return a reading for the mapper that it detects, and for each that a user may choose."""
+    spans = list(sdk_spans(paths))
+    chosen = [getattr(mappers, f"{name}SessionMapper")() for name in _MAPPERS]
+    readings = [_runs(detect_otel_mapper(readable_spans_to_dicts(spans)), spans)]
+    for mapper in chosen:
+        try:
+            readings.append(_runs(mapper, spans))
+        except Exception:  # noqa: BLE001  a mapper that its user would not choose
+            continue
+    return {"readings": readings, "notes": []}
+
+
+def _runs(mapper: Any, spans: list[Any]) -> list[list[dict[str, Any]]]:
+    keys = ("gen_ai.conversation.id", "session.id")
+    sessions = {
+        str(span.attributes[key]) for span in spans for key in keys if key in span.attributes
+    }
+    is_in_memory = isinstance(mapper, mappers.StrandsInMemorySessionMapper)
+    data = spans if is_in_memory else readable_spans_to_dicts(spans)
+    sessions = sessions or {"session"}
+    traces = [trace for name in sessions for trace in mapper.map_to_session(data, name).traces]
+    return [
+        run for trace in traces for run in map(_run, [trace.spans] * len(trace.spans), trace.spans)
     ]
-    return {"runs": [_messages(trace.spans) for trace in traces], "notes": []}
 
 
-def _object(value: Any) -> Any:
-    """Return a span as the object of the SDK that this mapper expects."""
-    names = ("trace_id", "span_id")
-    context = SimpleNamespace(**{name: int(value[name], 16) for name in names})
-    parent = SimpleNamespace(span_id=int(value["parent_span_id"] or "0", 16))
-    events = [SimpleNamespace(**event) for event in value["events"]]
-    known = {key: value[key] for key in ("name", "attributes", "start_time", "end_time")}
-    scope = SimpleNamespace(**value["scope"])
-    status = SimpleNamespace(status_code=SimpleNamespace(name=value["status"]["code"]))
-    facts = {"context": context, "parent": parent if value["parent_span_id"] else None}
-    return SimpleNamespace(
-        **known, **facts, events=events, instrumentation_scope=scope, status=status,
-        get_span_context=lambda: context,
-    )  # fmt: skip
+def _run(parts: list[Any], part: Any) -> list[dict[str, Any]]:
+    """Return the messages of a model span, or of an agent span and its tool spans."""
+    if hasattr(part, "messages"):
+        return [each for message in part.messages for each in _messages(message)]
+    if not hasattr(part, "user_prompt"):
+        return []
+    run = [{"role": "user", "content": part.user_prompt}]
+    for tool in parts:
+        if getattr(tool, "agent_span_id", "") in (part.span_info.span_id, None):
+            call, result = tool.tool_call, tool.tool_result
+            run += tool_messages(
+                tool.span_info.span_id, name=call.name, arguments=call.arguments,
+                content=result.content or result.error, is_error=bool(result.error),
+            )  # fmt: skip
+    return [*run, {"role": "assistant", "content": part.agent_response}]
 
 
-def _messages(parts: list[Any]) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = []
-    for tool in (part for part in parts if isinstance(part, ToolExecutionSpan)):
-        call, result = tool.tool_call, tool.tool_result
-        calls = [{"id": call.tool_call_id, "name": call.name, "arguments": call.arguments}]
-        shown = {"role": "tool", "content": result.content, "call_id": call.tool_call_id}
-        messages += [{"role": "assistant", "calls": calls}, {**shown, "is_error": result.error}]
-    for agent in [part for part in parts if isinstance(part, AgentInvocationSpan)][:1]:
-        question = {"role": "user", "content": agent.user_prompt}
-        return [question, *messages, {"role": "assistant", "content": agent.agent_response}]
-    models = [part for part in parts if isinstance(part, InferenceSpan)]
-    said = [_text(message) for model in models[-1:] for message in model.messages]
-    return [*said[:-1], *messages, *said[-1:]]
-
-
-def _text(message: Any) -> dict[str, Any]:
-    text = "".join(getattr(part, "text", "") for part in message.content)
-    return {"role": message.role.value, "content": text}
+def _messages(message: Any) -> list[dict[str, Any]]:
+    role, parts = message.role.value, message.content
+    text = "".join(getattr(part, "text", "") for part in parts)
+    calls = [part for part in parts if part.content_type == "tool_use"]
+    shown = [{"id": c.tool_call_id, "name": c.name, "arguments": c.arguments} for c in calls]
+    results = [part for part in parts if part.content_type == "tool_result"]
+    return [
+        *([{"role": role, "content": text, "calls": shown}] if text or shown else []),
+        *(
+            {
+                "role": "tool",
+                "content": r.content,
+                "call_id": r.tool_call_id,
+                "is_error": bool(r.error),
+            }
+            for r in results
+        ),
+    ]

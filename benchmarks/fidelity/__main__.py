@@ -2,8 +2,7 @@
 
     python -m benchmarks.fidelity [--data FOLDER] [--peer NAME=PYTHON ...] [--faults]
 
-A peer's environment is made with ``uv venv`` and ``uv pip install PACKAGE``; the packages are in `TOOLS`.
-To add a capture, put its OTLP/JSON into the folder, with an entry in ``truth.json``; see
+``make bench-fidelity`` makes the environments of the peers first. To add a capture, put its OTLP/JSON into the folder, with an entry in ``truth.json``; see
 `benchmarks.capture`, which writes both.
 """
 
@@ -29,20 +28,22 @@ class Tool(NamedTuple):
         name: Its name.
         adapter: The module of its adapter.
         package: The package to install.
+        module: The module whose warnings count as notes.
     """
 
     name: str
     adapter: str
     package: str
+    module: str
 
 
 TOOLS = (
-    Tool("oteval", "oteval_runs", "oteval"),
-    Tool("agentevals-cli", "agentevals_turns", "agentevals-cli"),
-    Tool("phoenix", "phoenix_spans", "arize-phoenix"),
-    Tool("strands-evals", "strands_sessions", "strands-agents-evals"),
-    Tool("mlflow", "mlflow_traces", "mlflow"),
-    Tool("inspect-scout", "scout_transcripts", "inspect-scout"),
+    Tool("oteval", "oteval_runs", "oteval", "oteval"),
+    Tool("agentevals-cli", "agentevals_turns", "agentevals-cli", "agentevals"),
+    Tool("phoenix", "phoenix_spans", "arize-phoenix", "phoenix"),
+    Tool("strands-evals", "strands_sessions", "strands-agents-evals", "strands_evals"),
+    Tool("mlflow", "mlflow_traces", "mlflow", "mlflow"),
+    Tool("inspect-scout", "scout_transcripts", "inspect-scout", "inspect_scout"),
 )
 
 
@@ -76,7 +77,7 @@ def captures(folder: Path) -> dict[str, list[str]]:
 def read_all(tool: Tool, python: str, files: dict[str, list[str]]) -> list[dict[str, Any]]:
     """Return what a tool reads of each capture, and its figures at the end."""
     done = subprocess.run(
-        [python, str(HERE / "adapters" / "driver.py"), tool.adapter, tool.package],
+        [python, str(HERE / "adapters" / "driver.py"), tool.adapter, tool.package, tool.module],
         input=json.dumps(list(files.values())),
         capture_output=True,
         text=True,

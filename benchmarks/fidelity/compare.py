@@ -68,29 +68,30 @@ class _Call(NamedTuple):
     result: Mapping[str, Any] | None = None
 
 
-def compare(reading: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
+def compare(capture: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
     """Return the verdict on a tool's best reading of a capture.
 
     Args:
-        reading: The tool's readings and notes; see `benchmarks.fidelity.adapters`.
+        capture: The tool's readings, or the crash that ended them; see `benchmarks.fidelity.adapters`.
         truth: The capture's entry in ``truth.json``.
     """
     has_flag = truth["error_told_by"] == "flag" and any(
         call.result and call.result.get("is_error") for call in _true_calls(truth)
     )
-    if "crash" in reading:
-        failures = False if has_flag else None
-        return Verdict(strict=False, lenient=False, failures=failures, crash=reading["crash"])
     verdicts = [
         Verdict(
-            strict=not (fault := next(_faults(runs, truth), "")),
-            lenient=_is_lenient(runs, truth),
-            failures=_flags_failures(runs, truth) if has_flag else None,
+            strict=not (fault := next(_faults(reading["runs"], truth), "")),
+            lenient=_is_lenient(reading["runs"], truth),
+            failures=_flags_failures(reading["runs"], truth) if has_flag else None,
             notes=bool(reading["notes"]),
             fault=fault,
         )
-        for runs in reading["readings"] or [[]]
+        for reading in capture["readings"]
     ]
+    if not verdicts:
+        failures = False if has_flag else None
+        crash = capture["crash"] or "no reading"
+        return Verdict(strict=False, lenient=False, failures=failures, crash=crash)
     return max(verdicts, key=lambda verdict: (verdict.strict, verdict.lenient, verdict.failures))
 
 
@@ -175,13 +176,21 @@ def _answer(turn: Sequence[Message]) -> str:
 
 
 def _flags_failures(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> bool:
-    expected = [call for call in _true_calls(truth) if (call.result or {}).get("is_error")]
+    failed = [call for call in _true_calls(truth) if (call.result or {}).get("is_error")]
+    expected = failed
     for run in runs:
         flagged = [call for call in _view_calls(run) if (call.result or {}).get("is_error")]
-        if not all(any(_is_same(call, each) for each in expected) for call in flagged):
+        if not all(any(_is_flag_of(call, each) for each in failed) for call in flagged):
             return False
-        expected = [each for each in expected if not any(_is_same(call, each) for call in flagged)]
+        expected = [
+            each for each in expected if not any(_is_flag_of(call, each) for call in flagged)
+        ]
     return not expected
+
+
+def _is_flag_of(call: _Call, failed: _Call) -> bool:
+    """Return whether a flagged call is a failed one; a flag on a call without arguments counts."""
+    return _is_same(call if call.arguments else call._replace(arguments=failed.arguments), failed)
 
 
 def _is_lenient(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> bool:

@@ -3,24 +3,25 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from agentevals.genai.extract import extract_conversation
 from agentevals.genai.messages import text_of, tool_calls_of, tool_responses_of
 from agentevals.loader.auto import load_telemetry_text
-from otlp_spans import tool_messages
+from tool_runs import tool_messages
 
 
-def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each turn, and for each of its model calls, with the warnings."""
+def read(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a run for each turn, and for each of its model calls, with the warnings."""
     lines = [json.dumps(json.loads(Path(path).read_text("utf-8"))) for path in paths]
     loaded = load_telemetry_text("\n".join(lines))
     turns = extract_conversation(loaded.traces).turns
     notes = [*map(str, loaded.warnings)]
     notes += [f"{gap.code}: {gap.reason}" for turn in turns for gap in turn.warnings]
     runs = [run for turn in turns for run in (_turn(turn), *map(_model_call, turn.llm_calls))]
-    return {"readings": [runs], "notes": notes}
+    yield {"runs": runs, "notes": notes}
 
 
 def _turn(turn: Any) -> list[dict[str, Any]]:

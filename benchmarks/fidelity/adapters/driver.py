@@ -1,6 +1,6 @@
 """Reads captures by one adapter: its lines on standard output are what `benchmarks.fidelity` reads.
 
-``python driver.py ADAPTER PACKAGE < captures.json``, where the input is a list of lists of paths.
+``python driver.py ADAPTER PACKAGE MODULE < captures.json``, where the input is a list of lists of paths.
 """
 
 from __future__ import annotations
@@ -14,18 +14,20 @@ import sys
 import warnings
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 
 class _Notes(logging.Handler):
-    """Keeps the texts of warnings and errors that a tool logs."""
+    """Keeps the texts of warnings and errors that a tool's module logs."""
 
-    def __init__(self) -> None:
+    def __init__(self, module: str) -> None:
         super().__init__(logging.WARNING)
-        self.texts: list[str] = []
+        self.module, self.texts = module, list[str]()
 
     def emit(self, record: logging.LogRecord) -> None:
         """Keep a record's text."""
-        self.texts.append(f"{record.name}: {record.getMessage()}"[:300])
+        if record.name.partition(".")[0] == self.module:
+            self.texts.append(f"{record.name}: {record.getMessage()}"[:300])
 
 
 def main() -> None:
@@ -33,18 +35,20 @@ def main() -> None:
     sys.path.insert(0, str(Path(__file__).parent))
     results, sys.stdout = sys.stdout, sys.stderr  # some tools print their progress
     adapter = importlib.import_module(sys.argv[1])
-    notes = _Notes()
+    notes = _Notes(sys.argv[3])
     logging.getLogger().addHandler(notes)
     warnings.simplefilter("ignore")
     began = sum(os.times()[:4])
     for paths in json.load(sys.stdin):
-        notes.texts = []
+        capture: dict[str, Any] = {"readings": [], "crash": ""}
         try:
-            reading = adapter.read(paths)
-            reading["notes"] += notes.texts
+            for reading in adapter.read(paths):
+                reading["notes"] += notes.texts
+                notes.texts = []
+                capture["readings"].append(reading)
         except Exception as error:  # a crash is a result
-            reading = {"crash": f"{type(error).__name__}: {error}"[:300]}
-        print(json.dumps(reading, default=str), file=results, flush=True)
+            capture["crash"] = f"{type(error).__name__}: {error}"[:300]
+        print(json.dumps(capture, default=str), file=results, flush=True)
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
     figures = {
         "cpu": sum(os.times()[:4]) - began,

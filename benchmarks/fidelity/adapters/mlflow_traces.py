@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
+from chat_forms import chat
 from mlflow.entities import Trace, TraceData, TraceInfo, TraceLocation, TraceState
 from mlflow.entities.span import Span
 from mlflow.genai.utils.trace_utils import (
@@ -12,49 +14,37 @@ from mlflow.genai.utils.trace_utils import (
     extract_tools_called_from_trace,
 )
 from mlflow.tracing.otel.translation import translate_loaded_span, translate_span_when_storing
-from otlp_spans import protobuf_spans, tool_messages
+from otlp_spans import protobuf_spans
+from tool_runs import tool_messages, tool_run
 
 
-def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each trace, and for each of its model spans."""
+def read(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a run for each trace, and for each of its model spans."""
     traces: dict[str, list[Span]] = {}
     for message in protobuf_spans(paths):
         stored = translate_span_when_storing(Span.from_otel_proto(message))
         span = Span.from_dict(translate_loaded_span(stored))
         traces.setdefault(span.trace_id, []).append(span)
-    runs = [run for spans in traces.values() for run in (_trace(spans), *map(_chat, spans))]
-    return {"readings": [runs], "notes": []}
+    yield {"runs": [run for spans in traces.values() for run in _runs(spans)], "notes": []}
 
 
-def _trace(spans: list[Span]) -> list[dict[str, Any]]:
+def _runs(spans: list[Span]) -> list[list[dict[str, Any]]]:
+    spans.sort(key=lambda span: span.start_time_ns)
     location = TraceLocation.from_experiment_id("0")
     info = TraceInfo(spans[0].trace_id, location, request_time=0, state=TraceState.OK)
     trace = Trace(info=info, data=TraceData(spans=spans))
-    messages = [{"role": "user", "content": extract_request_from_trace(trace)}]
+    failed = [span.status.status_code == "ERROR" for span in trace.search_spans(span_type="TOOL")]
+    tools = []
     for at, call in enumerate(extract_tools_called_from_trace(trace)):
-        messages += tool_messages(
+        tools += tool_messages(
             str(at),
             name=call.name,
             arguments=call.arguments,
             content=[call.outputs, call.exception],
-            is_error=call.exception is not None,
+            is_error=call.exception is not None or failed[at],
         )
-    return [*messages, {"role": "assistant", "content": extract_response_from_trace(trace)}]
-
-
-def _chat(span: Span) -> list[dict[str, Any]]:
-    sides = []
-    for value, key in ((span.inputs, "messages"), (span.outputs, "choices")):
-        items = value.get(key) if isinstance(value, dict) else value
-        items = items if isinstance(items, list) else []
-        sides += [each.get("message", each) for each in items if isinstance(each, dict)]
-    return [_message(each) for each in sides if "role" in each]
-
-
-def _message(message: dict[str, Any]) -> dict[str, Any]:
-    calls = [{"id": c.get("id"), **c.get("function", {})} for c in message.get("tool_calls") or []]
-    content = message.get("content") or message.get("parts")
-    return {
-        "role": message["role"], "content": content, "calls": calls,
-        "call_id": message.get("tool_call_id"),
-    }  # fmt: skip
+    chats = [list(chat([span.inputs, span.outputs])) for span in spans]
+    asked, answer = (
+        part(trace) for part in (extract_request_from_trace, extract_response_from_trace)
+    )
+    return [*chats, tool_run(asked, tools, answer, chats), tool_run(None, tools, None, chats)]

@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from oteval.ingest import read as read_file
 from oteval.reconstruct import reconstruct
 
 
-def read(paths: list[str]) -> dict[str, Any]:
-    """Return the trajectories and the gaps."""
+def read(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield the trajectories and the gaps."""
     batches = [batch for path in paths for batch in read_file(path)]
     spans = [span for batch in batches for span in batch.spans]
     logs = [log for batch in batches for log in batch.logs]
     trajectories = reconstruct(spans, logs)
     notes = [f"{gap.code}: {gap.detail}" for each in trajectories for gap in each.gaps]
     runs = [[_message(message) for message in each.messages] for each in trajectories]
-    return {"readings": [runs], "notes": notes}
+    yield {"runs": runs, "notes": notes}
 
 
 def _message(message: Any) -> dict[str, Any]:

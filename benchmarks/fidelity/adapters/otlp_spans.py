@@ -70,17 +70,6 @@ def sdk_spans(paths: list[str]) -> Iterator[Any]:
         )
 
 
-def tool_messages(
-    call_id: str, *, name: str, arguments: Any, content: Any, is_error: bool
-) -> list[dict[str, Any]]:
-    """Return the messages of a tool span: the call, and its result."""
-    call = {"id": call_id, "name": name, "arguments": arguments}
-    return [
-        {"role": "assistant", "content": None, "calls": [call]},
-        {"role": "tool", "content": content, "call_id": call_id, "is_error": is_error},
-    ]
-
-
 def _raw_spans(paths: list[str]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     for path in paths:
         document = json.loads(Path(path).read_text("utf-8"))

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from otlp_spans import protobuf_spans, tool_messages
+from otlp_spans import protobuf_spans
 from phoenix.trace.otel import decode_otlp_span
+from tool_runs import tool_messages, tool_run
 
 
-def read(paths: list[str]) -> dict[str, Any]:
-    """Return a run for each model span, and for each span with an input and the tools below it."""
+def read(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a run for each model span, and for each agent's span with the tools of its trace."""
     traces: dict[str, list[Any]] = {}
     for message in protobuf_spans(paths):
         span = decode_otlp_span(message)
@@ -17,27 +19,24 @@ def read(paths: list[str]) -> dict[str, Any]:
     runs = []
     for spans in traces.values():
         spans.sort(key=lambda span: span.start_time)
-        runs += [_chat(span) for span in spans if span.span_kind.value == "LLM"]
-        tops = [span for span in spans if not span.parent_id] or spans[:1]
-        agents = [span for span in spans if span.span_kind.value == "AGENT"]
-        runs += [_agent(top, spans) for top in (*tops, *agents)]
-    return {"readings": [runs], "notes": []}
+        chats = [_chat(span) for span in spans if span.span_kind.value == "LLM"]
+        tools = [each for span in spans if span.span_kind.value == "TOOL" for each in _tool(span)]
+        tops = [s for s in spans if not s.parent_id or s.span_kind.value == "AGENT"] or spans[:1]
+        sides = [(_value(top, "input"), _value(top, "output")) for top in tops]
+        runs += [*chats, *(tool_run(side[0], tools, side[1], chats) for side in sides)]
+        runs.append(tool_run(None, tools, None, chats))
+    yield {"runs": runs, "notes": []}
 
 
-def _agent(top: Any, spans: list[Any]) -> list[dict[str, Any]]:
-    below, messages = {top.context.span_id}, [{"role": "user", "content": _value(top, "input")}]
-    for span in spans:
-        if span.parent_id in below:
-            below.add(span.context.span_id)
-        if span.parent_id in below and span.span_kind.value == "TOOL":
-            messages += tool_messages(
-                span.context.span_id,
-                name=span.attributes.get("tool", {}).get("name") or span.name,
-                arguments=_value(span, "input"),
-                content=_value(span, "output"),
-                is_error=span.status_code.value == "ERROR",
-            )
-    return [*messages, {"role": "assistant", "content": _value(top, "output")}]
+def _tool(span: Any) -> list[dict[str, Any]]:
+    facts = span.attributes.get("tool", {})
+    return tool_messages(
+        facts.get("id") or span.context.span_id,
+        name=facts.get("name") or span.name,
+        arguments=_value(span, "input"),
+        content=_value(span, "output") or span.status_message,
+        is_error=span.status_code.value == "ERROR",
+    )
 
 
 def _chat(span: Any) -> list[dict[str, Any]]:
@@ -56,7 +55,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
         each.get("message_content", {}).get("text", "") for each in message.get("contents", [])
     ]
     return {
-        "role": message.get("role"),
+        "role": "tool" if message.get("tool_call_id") else message.get("role"),
         "content": message.get("content") or "".join(parts),
         "calls": [{"id": call.get("id"), **call.get("function", {})} for call in calls],
         "call_id": message.get("tool_call_id"),

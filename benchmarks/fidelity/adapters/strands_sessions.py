@@ -2,74 +2,65 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
-from otlp_spans import sdk_spans, tool_messages
+from otlp_spans import sdk_spans
 from strands_evals import mappers
 from strands_evals.mappers.utils import detect_otel_mapper, readable_spans_to_dicts
+from tool_runs import tool_messages, tool_run
 
 _MAPPERS = ("StrandsInMemory", "OpenInference", "GenericGenAI", "LangChainOtel", "ADKOtel")
+_SESSION = ("gen_ai.conversation.id", "session.id")
 
 
-def read(paths: list[str]) -> dict[str, Any]:
-    """Return a reading for the mapper that it detects, and for each that a user may choose."""
+def read(paths: list[str]) -> Iterator[dict[str, Any]]:
+    """Yield a reading for the mapper that it detects, and for each that a user may choose."""
     spans = list(sdk_spans(paths))
     chosen = [getattr(mappers, f"{name}SessionMapper")() for name in _MAPPERS]
-    readings = [_runs(detect_otel_mapper(readable_spans_to_dicts(spans)), spans)]
-    for mapper in chosen:
-        try:
-            readings.append(_runs(mapper, spans))
-        except Exception:  # noqa: BLE001  a mapper that its user would not choose
-            continue
-    return {"readings": readings, "notes": []}
-
-
-def _runs(mapper: Any, spans: list[Any]) -> list[list[dict[str, Any]]]:
-    keys = ("gen_ai.conversation.id", "session.id")
-    sessions = {
-        str(span.attributes[key]) for span in spans for key in keys if key in span.attributes
+    detected = detect_otel_mapper(readable_spans_to_dicts(spans))
+    names = {
+        str(span.attributes[key]) for span in spans for key in _SESSION if key in span.attributes
     }
-    is_in_memory = isinstance(mapper, mappers.StrandsInMemorySessionMapper)
-    data = spans if is_in_memory else readable_spans_to_dicts(spans)
-    sessions = sessions or {"session"}
-    traces = [trace for name in sessions for trace in mapper.map_to_session(data, name).traces]
-    return [
-        run for trace in traces for run in map(_run, [trace.spans] * len(trace.spans), trace.spans)
-    ]
+    for mapper in (detected, *chosen):
+        is_in_memory = isinstance(mapper, mappers.StrandsInMemorySessionMapper)
+        data = spans if is_in_memory else readable_spans_to_dicts(spans)
+        sessions = [mapper.map_to_session(data, name) for name in sorted(names) or ["session"]]
+        traces = [trace.spans for session in sessions for trace in session.traces]
+        yield {"runs": [run for parts in traces for run in _runs(parts)], "notes": []}
 
 
-def _run(parts: list[Any], part: Any) -> list[dict[str, Any]]:
-    """Return the messages of a model span, or of an agent span and its tool spans."""
-    if hasattr(part, "messages"):
-        return [each for message in part.messages for each in _messages(message)]
-    if not hasattr(part, "user_prompt"):
-        return []
-    run = [{"role": "user", "content": part.user_prompt}]
-    for tool in parts:
-        if getattr(tool, "agent_span_id", "") in (part.span_info.span_id, None):
-            call, result = tool.tool_call, tool.tool_result
-            run += tool_messages(
-                tool.span_info.span_id, name=call.name, arguments=call.arguments,
-                content=result.content or result.error, is_error=bool(result.error),
-            )  # fmt: skip
-    return [*run, {"role": "assistant", "content": part.agent_response}]
+def _runs(parts: list[Any]) -> list[list[dict[str, Any]]]:
+    """Return the messages of each model span, and of each agent span with its tool spans."""
+    models = [part.messages for part in parts if hasattr(part, "messages")]
+    chats = [[each for message in model for each in _messages(message)] for model in models]
+    runs = [*chats]
+    for agent in (part for part in parts if hasattr(part, "user_prompt")):
+        own = [
+            p for p in parts if getattr(p, "agent_span_id", "") in (agent.span_info.span_id, None)
+        ]
+        tools = [message for part in own for message in _tool(part)]
+        runs.append(tool_run(agent.user_prompt, tools, agent.agent_response, chats))
+    tools = [message for part in parts if hasattr(part, "tool_call") for message in _tool(part)]
+    return [*runs, tool_run(None, tools, None, chats)]
+
+
+def _tool(part: Any) -> list[dict[str, Any]]:
+    call, result = part.tool_call, part.tool_result
+    call_id, content = call.tool_call_id or part.span_info.span_id, result.content or result.error
+    facts = {"name": call.name, "arguments": call.arguments, "content": content}
+    return tool_messages(call_id, **facts, is_error=bool(result.error))
 
 
 def _messages(message: Any) -> list[dict[str, Any]]:
-    role, parts = message.role.value, message.content
-    text = "".join(getattr(part, "text", "") for part in parts)
-    calls = [part for part in parts if part.content_type == "tool_use"]
-    shown = [{"id": c.tool_call_id, "name": c.name, "arguments": c.arguments} for c in calls]
-    results = [part for part in parts if part.content_type == "tool_result"]
-    return [
-        *([{"role": role, "content": text, "calls": shown}] if text or shown else []),
-        *(
-            {
-                "role": "tool",
-                "content": r.content,
-                "call_id": r.tool_call_id,
-                "is_error": bool(r.error),
-            }
-            for r in results
-        ),
-    ]
+    role, messages, calls, texts = message.role.value, [], [], []
+    for part in message.content:
+        if part.content_type == "tool_use":
+            calls.append({"id": part.tool_call_id, "name": part.name, "arguments": part.arguments})
+        elif part.content_type == "tool_result":
+            facts = {"content": part.content, "call_id": part.tool_call_id}
+            messages.append({"role": "tool", **facts, "is_error": bool(part.error)})
+        else:
+            texts.append(part.text)
+    spoken = {"role": role, "content": "".join(texts), "calls": calls}
+    return [*messages, *([spoken] if texts or calls else [])]

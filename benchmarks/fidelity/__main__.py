@@ -2,8 +2,8 @@
 
     python -m benchmarks.fidelity [--data FOLDER] [--peer NAME=PYTHON ...] [--faults]
 
-``make bench-fidelity`` makes the environments of the peers first. To add a capture, put its OTLP/JSON into the folder, with an entry in ``truth.json``; see
-`benchmarks.capture`, which writes both.
+``make bench-fidelity`` makes the environments of the peers first. To add a capture, put its
+OTLP/JSON into the folder, with an entry in ``truth.json``; `benchmarks.capture` writes both.
 """
 
 from __future__ import annotations

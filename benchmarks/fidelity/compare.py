@@ -2,28 +2,31 @@
 
 The same rules hold for every tool:
 
-- **Views.** A tool may show a turn in several ways, as the messages of a model span and as tool spans
-  below an agent. Its adapter returns each view as a run, and the view that is right counts. Where a
-  tool's user has to choose (a mapper, an importer), each choice is a reading, and the best counts.
+- **Views.** A tool may show a turn in several ways, as the messages of a model span and as tool
+  spans below an agent. Its adapter returns each view as a run, and the view that is right counts.
+  Where a tool's user has to choose (a mapper, an importer), each choice is a reading, and the best
+  counts. A run that is wrong beside one that is right costs nothing.
 - **A turn** is the part of a run from the message with the question to the one with a later
   question. Whether a run is a turn, a trace or a conversation is up to the tool.
-- **Strict**: each turn has its question once, its calls with names and arguments and no others, each
-  call's own result and no other call's, and the answer after the last result. A result belongs to the
-  call whose id it names; one that names none, to the first call before it without a result.
-- **Lenient**: names and arguments of the calls are somewhere in a message of any run, as text, and so
-  are the answers.
-- **Failures**: the failed calls, and no others, are flagged in one of the runs. This is a column
-  beside strict, because tools that show a model's messages only have nowhere to put the flag; it is
-  asked for only in captures whose spans flag a failure. A failure that only a text mentions is not
+- **Strict**: each turn has its question once, its calls with names and arguments and no others,
+  each call's own result and no other call's, and the answer after the last result. A result belongs
+  to the call whose id it names; one that names none, to the first call without a result. Results
+  that no tool returned, as of an output tool or a hand-off, are not asked for.
+- **Lenient**: the calls' names and arguments, and the answers, are somewhere in a message of any
+  run, as text.
+- **Failures**: the failed calls, and no others, are flagged in the runs. This is a column beside
+  strict, because tools that show only a model's messages have nowhere to put the flag. It is asked
+  for only in captures whose spans flag a failure. A failure that only a text mentions is not
   flagged.
 - **Texts** are equal without quotes, escapes, white space and case, because tools show the same
   result as text, as JSON and as JSON in JSON. Arguments are equal as values, after JSON is parsed.
-- **Names**: ``execute_tool search``, ``search.tool`` and ``search`` name the same tool: the name has
-  to be one of the words.
-- **Missing spans**: the truth's ``lacks`` names facts that the spans do not contain; they are not
-  asked for.
-- **Notes** are gaps and warnings, also those logged while reading. A tool that is wrong in strict
-  without a note is silently wrong. A tool that ends with an exception crashes.
+- **Names**: ``execute_tool search``, ``search.tool`` and ``search`` name the same tool: the name
+  has to be one of the words.
+- **Missing from the spans**: facts that the truth's ``lacks`` names are not asked for.
+- **Notes** are gaps that a tool names, and warnings that it logs while it reads. A tool that is
+  wrong in strict without a note is silently wrong. A tool that ends with an exception crashes.
+  Notes on captures that are right are counted as well, because a tool that always warns says
+  nothing.
 """
 
 from __future__ import annotations
@@ -72,7 +75,7 @@ def compare(capture: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
     """Return the verdict on a tool's best reading of a capture.
 
     Args:
-        capture: The tool's readings, or the crash that ended them; see `benchmarks.fidelity.adapters`.
+        capture: The tool's readings (see `benchmarks.fidelity.adapters`), and its crash or "".
         truth: The capture's entry in ``truth.json``.
     """
     has_flag = truth["error_told_by"] == "flag" and any(
@@ -251,8 +254,11 @@ def _view_calls(view: Sequence[Message]) -> Iterator[_Call]:
 
 
 def _result_texts(result: Mapping[str, Any] | None) -> set[str]:
-    """Return the forms of a true result that spans may hold: sent, returned or raised."""
-    if not result or not result["content"]:
+    """Return the forms of a true result that spans may hold: sent, returned or raised.
+
+    A result that no tool returned, as of an output tool or a hand-off, is the framework's filler.
+    """
+    if not result or not (result.get("raw") or result.get("raised")):
         return set()
     return {_plain(result[key]) for key in ("content", "raw", "raised") if result.get(key)}
 

@@ -10,7 +10,7 @@ from typing import Any
 from agentevals.genai.extract import extract_conversation
 from agentevals.genai.messages import text_of, tool_calls_of, tool_responses_of
 from agentevals.loader.auto import load_telemetry_text
-from tool_runs import tool_messages
+from tool_runs import tool_messages, tool_run
 
 
 def read(paths: list[str]) -> Iterator[dict[str, Any]]:
@@ -20,26 +20,18 @@ def read(paths: list[str]) -> Iterator[dict[str, Any]]:
     turns = extract_conversation(loaded.traces).turns
     notes = [*map(str, loaded.warnings)]
     notes += [f"{gap.code}: {gap.reason}" for turn in turns for gap in turn.warnings]
-    runs = [run for turn in turns for run in (_turn(turn), *map(_model_call, turn.llm_calls))]
+    runs = [run for turn in turns for run in _runs(turn)]
     yield {"runs": runs, "notes": notes}
 
 
-def _turn(turn: Any) -> list[dict[str, Any]]:
-    calls = [
-        tool_messages(
-            str(at),
-            name=call.name,
-            arguments=call.arguments,
-            content=call.result,
-            is_error=call.is_error,
-        )
-        for at, call in enumerate(turn.tool_calls)
-    ]
-    return [
-        {"role": "user", "content": text_of(turn.user_input)},
-        *(message for pair in calls for message in pair),
-        {"role": "assistant", "content": text_of(turn.final_output)},
-    ]
+def _runs(turn: Any) -> list[list[dict[str, Any]]]:
+    tools = []
+    for at, call in enumerate(turn.tool_calls):
+        facts = {"name": call.name, "arguments": call.arguments, "content": call.result}
+        tools += tool_messages(call.call_id or str(at), **facts, is_error=call.is_error)
+    chats = list(map(_model_call, turn.llm_calls))
+    question, answer = text_of(turn.user_input), text_of(turn.final_output)
+    return [tool_run(question, tools, answer, []), tool_run(None, tools, None, chats), *chats]
 
 
 def _model_call(call: Any) -> list[dict[str, Any]]:

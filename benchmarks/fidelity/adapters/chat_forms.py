@@ -1,6 +1,6 @@
-"""Messages in the forms that a page with chats shows: OpenAI, GenAI parts, content blocks, LangChain.
+"""Messages in the forms that a page with chats shows: OpenAI, GenAI, Anthropic, LangChain.
 
-MLflow stores a model span's request and answer as they are, and its page shows these forms as a chat.
+MLflow stores a model span's request and answer as they are, and its page shows them as a chat.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Reads captures by one adapter: its lines on standard output are what `benchmarks.fidelity` reads.
+"""Reads captures by one adapter, and prints a line of JSON for each to `benchmarks.fidelity`.
 
-``python driver.py ADAPTER PACKAGE MODULE < captures.json``, where the input is a list of lists of paths.
+``python driver.py ADAPTER PACKAGE MODULE < captures.json``: the input is a list of lists of paths.
 """
 
 from __future__ import annotations

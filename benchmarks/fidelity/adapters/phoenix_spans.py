@@ -18,13 +18,12 @@ def read(paths: list[str]) -> Iterator[dict[str, Any]]:
         traces.setdefault(span.context.trace_id, []).append(span)
     runs = []
     for spans in traces.values():
-        spans.sort(key=lambda span: span.start_time)
+        spans.sort(key=lambda each: each.start_time)
         chats = [_chat(span) for span in spans if span.span_kind.value == "LLM"]
         tools = [each for span in spans if span.span_kind.value == "TOOL" for each in _tool(span)]
-        tops = [s for s in spans if not s.parent_id or s.span_kind.value == "AGENT"] or spans[:1]
-        sides = [(_value(top, "input"), _value(top, "output")) for top in tops]
-        runs += [*chats, *(tool_run(side[0], tools, side[1], chats) for side in sides)]
-        runs.append(tool_run(None, tools, None, chats))
+        runs += [*chats, tool_run(None, tools, None, chats)]
+        for top in (s for s in spans if not s.parent_id or s.span_kind.value == "AGENT"):
+            runs.append(tool_run(_value(top, "input"), tools, _value(top, "output"), chats))
     yield {"runs": runs, "notes": []}
 
 
@@ -56,7 +55,7 @@ def _message(message: dict[str, Any]) -> dict[str, Any]:
     ]
     return {
         "role": "tool" if message.get("tool_call_id") else message.get("role"),
-        "content": message.get("content") or "".join(parts),
+        "content": message.get("content") or "".join(part.get("text", "") for part in parts),
         "calls": [{"id": call.get("id"), **call.get("function", {})} for call in calls],
         "call_id": message.get("tool_call_id"),
     }

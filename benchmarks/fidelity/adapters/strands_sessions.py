@@ -17,12 +17,10 @@ _SESSION = ("gen_ai.conversation.id", "session.id")
 def read(paths: list[str]) -> Iterator[dict[str, Any]]:
     """Yield a reading for the mapper that it detects, and for each that a user may choose."""
     spans = list(sdk_spans(paths))
-    chosen = [getattr(mappers, f"{name}SessionMapper")() for name in _MAPPERS]
-    detected = detect_otel_mapper(readable_spans_to_dicts(spans))
-    names = {
-        str(span.attributes[key]) for span in spans for key in _SESSION if key in span.attributes
-    }
-    for mapper in (detected, *chosen):
+    choices = [getattr(mappers, f"{name}SessionMapper")() for name in _MAPPERS]
+    choices.insert(0, detect_otel_mapper(readable_spans_to_dicts(spans)))
+    names = {str(s.attributes[key]) for s in spans for key in _SESSION if key in s.attributes}
+    for mapper in choices:
         is_in_memory = isinstance(mapper, mappers.StrandsInMemorySessionMapper)
         data = spans if is_in_memory else readable_spans_to_dicts(spans)
         sessions = [mapper.map_to_session(data, name) for name in sorted(names) or ["session"]]
@@ -34,15 +32,13 @@ def _runs(parts: list[Any]) -> list[list[dict[str, Any]]]:
     """Return the messages of each model span, and of each agent span with its tool spans."""
     models = [part.messages for part in parts if hasattr(part, "messages")]
     chats = [[each for message in model for each in _messages(message)] for model in models]
-    runs = [*chats]
+    tools = [part for part in parts if hasattr(part, "tool_call")]
+    runs = [*chats, tool_run(None, [each for tool in tools for each in _tool(tool)], None, chats)]
     for agent in (part for part in parts if hasattr(part, "user_prompt")):
-        own = [
-            p for p in parts if getattr(p, "agent_span_id", "") in (agent.span_info.span_id, None)
-        ]
-        tools = [message for part in own for message in _tool(part)]
-        runs.append(tool_run(agent.user_prompt, tools, agent.agent_response, chats))
-    tools = [message for part in parts if hasattr(part, "tool_call") for message in _tool(part)]
-    return [*runs, tool_run(None, tools, None, chats)]
+        own = [tool for tool in tools if tool.agent_span_id in (agent.span_info.span_id, None)]
+        messages = [message for tool in own for message in _tool(tool)]
+        runs.append(tool_run(agent.user_prompt, messages, agent.agent_response, chats))
+    return runs
 
 
 def _tool(part: Any) -> list[dict[str, Any]]:
@@ -53,14 +49,14 @@ def _tool(part: Any) -> list[dict[str, Any]]:
 
 
 def _messages(message: Any) -> list[dict[str, Any]]:
-    role, messages, calls, texts = message.role.value, [], [], []
+    messages = [{"role": message.role.value, "content": "", "calls": []}]
     for part in message.content:
         if part.content_type == "tool_use":
-            calls.append({"id": part.tool_call_id, "name": part.name, "arguments": part.arguments})
+            facts = {"name": part.name, "arguments": part.arguments}
+            messages[0]["calls"].append({"id": part.tool_call_id, **facts})
         elif part.content_type == "tool_result":
             facts = {"content": part.content, "call_id": part.tool_call_id}
             messages.append({"role": "tool", **facts, "is_error": bool(part.error)})
         else:
-            texts.append(part.text)
-    spoken = {"role": role, "content": "".join(texts), "calls": calls}
-    return [*messages, *([spoken] if texts or calls else [])]
+            messages[0]["content"] += part.text
+    return messages

@@ -32,7 +32,8 @@ def tool_run(question: Any, tools: Run, answer: Any, chats: list[Run]) -> Run:
         chats: The messages of the trace's model spans, in the order of time.
     """
     chats = [chat for chat in chats if chat]
-    first, last = (chats[0], chats[-1]) if chats else ([], [])
+    first = chats[0] if chats else []
+    answers = [answer] if answer else [chat[-1]["content"] for chat in chats]
     asked = [at for at, each in enumerate(first) if _is_question(each)]
     turn = max(chats, key=len)[asked[-1] :] if asked else []
     unused = [call for message in turn for call in message.get("calls") or ()]
@@ -46,7 +47,7 @@ def tool_run(question: Any, tools: Run, answer: Any, chats: list[Run]) -> Run:
     return [
         {"role": "user", "content": question or (first[asked[-1]]["content"] if asked else None)},
         *tools,
-        {"role": "assistant", "content": answer or (last[-1]["content"] if last else None)},
+        *({"role": "assistant", "content": text} for text in answers),
     ]
 
 

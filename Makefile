@@ -28,6 +28,8 @@ OPENLLMETRY := .venv-openllmetry
 OPENLLMETRY_STAMP := $(OPENLLMETRY)/.installed
 FRAMEWORKS := .venv-frameworks
 FRAMEWORKS_STAMP := $(FRAMEWORKS)/.installed
+FIDELITY := .venv-fidelity
+FIDELITY_STAMPS := $(FIDELITY)/agentevals-cli/.installed $(FIDELITY)/strands-evals/.installed $(FIDELITY)/inspect-scout/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
@@ -35,7 +37,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-monitor bench-spark lock screens clean
+.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -172,6 +174,16 @@ bench-spark: $(SPARK_STAMP)
 bench: $(STAMP) $(PEERS_STAMP)
 	$(BIN)/python -m benchmarks --peer $(PEERS)/bin/python
 
+# How faithfully oteval and its peers read the captures of frameworks, each peer in an environment of
+# its own, because their dependencies conflict. Some 5 GB on disk.
+bench-fidelity: $(STAMP) $(FIDELITY_STAMPS) $(BACKENDS_STAMP) $(MLFLOW_STAMP)
+	$(BIN)/python -m benchmarks.fidelity \
+	  --peer agentevals-cli=$(FIDELITY)/agentevals-cli/bin/python \
+	  --peer phoenix=$(BACKENDS)/bin/python \
+	  --peer strands-evals=$(FIDELITY)/strands-evals/bin/python \
+	  --peer mlflow=$(MLFLOW)/bin/python \
+	  --peer inspect-scout=$(FIDELITY)/inspect-scout/bin/python
+
 # The lock names versions and hashes, and neither an index nor a host.
 lock: $(STAMP)
 	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal \
@@ -250,6 +262,16 @@ $(CHDB_STAMP):
 	$(PIP) $(CHDB)/bin/pip install -q 'chdb>=4.4,<5'
 	touch $@
 
+$(FIDELITY)/agentevals-cli/.installed: PACKAGES := 'agentevals-cli>=0.11,<0.12'
+$(FIDELITY)/strands-evals/.installed: PACKAGES := 'strands-agents-evals>=1.7,<1.8'
+# The importer of inspect-scout reads spans as Phoenix stores them.
+$(FIDELITY)/inspect-scout/.installed: PACKAGES := 'inspect-scout>=0.6,<0.7' 'arize-phoenix>=20,<21'
+
+$(FIDELITY_STAMPS): $(FIDELITY)/%/.installed:
+	$(PYTHON) -m venv $(FIDELITY)/$*
+	$(PIP) $(FIDELITY)/$*/bin/pip install -q $(PACKAGES)
+	touch $@
+
 $(AUDIT_STAMP):
 	$(PYTHON) -m venv $(AUDIT)
 	$(PIP) $(AUDIT)/bin/pip install -q 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3'
@@ -261,4 +283,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(FRAMEWORKS) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(FRAMEWORKS) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) $(FIDELITY) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

@@ -11,11 +11,9 @@ fails.
 
 The server is scripted, so its log and the tools' results are the truth. The capture (``NAME.json``
 and ``NAME.logs.json``, OTLP/JSON) and its entry in ``truth.json`` go to the folder of ``--data``.
-Only a person can say which facts the spans lack (``--lacks``), and whether they flag the failed call
-(``--error-told-by``).
+Only a person can say which facts the spans lack (``--lacks``), and whether they flag the failed
+call (``--error-told-by``).
 """
-
-from __future__ import annotations
 
 import argparse
 import base64
@@ -60,19 +58,15 @@ class ScriptedModel:
     def __call__(self, body: Mapping[str, Any], _number: int) -> Reply:
         """Return the reply to a request for a chat completion."""
         messages = body["messages"]
-        asked = [
-            (at, number)
-            for at, message in enumerate(messages)
-            for number, turn in enumerate(self.script)
-            if message["role"] == "user" and turn["question"] in _text(message)
-        ]
+        users = [(at, _text(each)) for at, each in enumerate(messages) if each["role"] == "user"]
+        turns = [(turn["question"], number) for number, turn in enumerate(self.script)]
+        asked = [(at, number) for at, text in users for asks, number in turns if asks in text]
         if not asked:
             return Reply({"error": {"message": "no message asks a question of the script"}}, 400)
         start, number = asked[-1]
         self.sends_history |= any(earlier != number for _, earlier in asked)
-        roles = ("system", "developer")
-        system = (_text(message) for message in messages if message["role"] in roles)
-        self.system = self.system or next(system, "")
+        first = messages[0]
+        self.system = self.system or (_text(first) if first["role"] != "user" else "")
         exchanged = messages[start + 1 :]
         step = sum(message["role"] == "assistant" for message in exchanged)
         replies = self.script[number]["replies"]
@@ -162,16 +156,15 @@ def _completion(message: Message, *, is_stream: bool) -> Reply:
         }
         for at, call in enumerate(message.get("tool_calls", ()))
     ]
-    sent = {"role": "assistant", "content": message["content"], "tool_calls": calls}
-    sent = sent if calls else {key: sent[key] for key in ("role", "content")}
+    sent = {"role": "assistant", "content": message["content"]}
+    sent |= {"tool_calls": calls} if calls else {}
     kind = "chat.completion.chunk" if is_stream else "chat.completion"
     head = {"id": "chatcmpl-1", "object": kind, "created": 1, "model": "scripted"}
     usage = {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120}
-    choice = {"index": 0, "finish_reason": "tool_calls" if calls else "stop"}
-    if is_stream:
-        chunks = ({**choice, "delta": sent, "finish_reason": None}, {**choice, "delta": {}})
-        return Reply(chunks=tuple({**head, "choices": [chunk], "usage": usage} for chunk in chunks))
-    return Reply({**head, "choices": [{**choice, "message": sent}], "usage": usage})
+    choice: Message = {"index": 0, "finish_reason": "tool_calls" if calls else "stop"}
+    choice["delta" if is_stream else "message"] = sent
+    body = {**head, "choices": [choice], "usage": usage}
+    return Reply(chunks=(body,)) if is_stream else Reply(body)
 
 
 def _text(message: Mapping[str, Any]) -> str:
@@ -206,8 +199,7 @@ def _with_hex_ids(value: Any) -> Any:
 
 def _version(package: str, python: str) -> str:
     code = f"from importlib.metadata import version; print(version({package!r}))"
-    command = [python, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    done = subprocess.run([python, "-c", code], capture_output=True, text=True, check=False)
     if done.returncode:
         raise SystemExit(f"--package {package}: {python} does not have it")
     return done.stdout.strip()
@@ -249,9 +241,8 @@ def main() -> None:
             print(path)
     path = options.data / "truth.json"
     truth = json.loads(path.read_text("utf-8")) if path.exists() else {}
-    truth = dict(sorted({**truth, options.name: entry}.items()))
+    truth[options.name] = entry
     path.write_text(json.dumps(truth, indent=1, ensure_ascii=False) + "\n", "utf-8")
-    print(f"{path}: {options.name}")
 
 
 if __name__ == "__main__":

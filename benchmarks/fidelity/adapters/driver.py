@@ -11,10 +11,13 @@ import logging
 import os
 import resource
 import sys
+import traceback
 import warnings
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+
+HERE = Path(__file__).parent
 
 
 class _Notes(logging.Handler):
@@ -32,7 +35,7 @@ class _Notes(logging.Handler):
 
 def main() -> None:
     """Read each capture, and print one JSON object for it and one for the whole."""
-    sys.path.insert(0, str(Path(__file__).parent))
+    sys.path.insert(0, str(HERE))
     results, sys.stdout = sys.stdout, sys.stderr  # some tools print their progress
     adapter = importlib.import_module(sys.argv[1])
     notes = _Notes(sys.argv[3])
@@ -40,13 +43,16 @@ def main() -> None:
     warnings.simplefilter("ignore")
     began = sum(os.times()[:4])
     for paths in json.load(sys.stdin):
+        notes.texts = []
         capture: dict[str, Any] = {"readings": [], "crash": ""}
         try:
             for reading in adapter.read(paths):
                 reading["notes"] += notes.texts
                 notes.texts = []
                 capture["readings"].append(reading)
-        except Exception as error:  # a crash is a result
+        except Exception as error:  # a crash is a result, unless the adapter is at fault
+            if Path(traceback.extract_tb(error.__traceback__)[-1].filename).parent == HERE:
+                raise
             capture["crash"] = f"{type(error).__name__}: {error}"[:300]
         print(json.dumps(capture, default=str), file=results, flush=True)
     usage = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

@@ -84,6 +84,7 @@ def _attributes(items: list[dict[str, Any]]) -> dict[str, Any]:
 
 
 def _value(value: dict[str, Any]) -> Any:
+    content: Any
     kind, content = next(iter(value.items()), ("", None))
     if kind == "intValue":
         return int(content)

@@ -27,7 +27,7 @@ def read(paths: list[str]) -> Iterator[dict[str, Any]]:
     yield {"runs": runs, "notes": []}
 
 
-def _tool(span: Any) -> list[dict[str, Any]]:
+def _tool(span: Any) -> Any:
     facts = span.attributes.get("tool", {})
     return tool_messages(
         facts.get("id") or span.context.span_id,
@@ -50,9 +50,7 @@ def _value(span: Any, side: str) -> Any:
 
 def _message(message: dict[str, Any]) -> dict[str, Any]:
     calls = [item.get("tool_call", {}) for item in message.get("tool_calls", [])]
-    parts = [
-        each.get("message_content", {}).get("text", "") for each in message.get("contents", [])
-    ]
+    parts = [item.get("message_content", {}) for item in message.get("contents", [])]
     return {
         "role": "tool" if message.get("tool_call_id") else message.get("role"),
         "content": message.get("content") or "".join(part.get("text", "") for part in parts),

@@ -57,9 +57,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{name}: {error}", file=sys.stderr)
     out = options.out or (None if options.only else RESULTS)
     if out is not None:
+        sections += other_sections(out.read_text("utf-8")) if out.exists() else []
         out.write_text("\n\n".join([*heading(options.quick), *sections]) + "\n", "utf-8")
         print(f"written to {out}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def other_sections(results: str) -> list[str]:
+    """Return the sections of results that no part measures, as that of `benchmarks.fidelity`."""
+    texts = (f"## {text.strip()}" for text in results.split("\n## ")[1:])
+    return [text for text in texts if text.splitlines()[0][3:] not in parts.PARTS]
 
 
 def section(name: str, options: argparse.Namespace) -> str:

@@ -311,6 +311,13 @@ def test_the_runner_writes_a_section_for_each_part(
         assert piece in text
 
 
+def test_the_runner_keeps_sections_that_it_does_not_measure():
+    """The table of the peers' fidelity comes from another command, and stays in the results."""
+    results = "# Results\n\n## imports\n\nold\n\n## fidelity\n\n| tool |\n"
+
+    assert run.other_sections(results) == ["## fidelity\n\n| tool |"]
+
+
 def test_the_runner_measures_in_a_separate_process():
     """The command line of a part prints its figures as JSON."""
     options = argparse.Namespace(quick=True, peer=None, peer_cli=None)

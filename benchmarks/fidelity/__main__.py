@@ -52,7 +52,7 @@ COLUMNS = (
     "strict",
     "lenient",
     "failures flagged",
-    "wrong, with a note",
+    "wrong, and says so",
     "silently wrong",
     "crashes",
     "right, with a note",

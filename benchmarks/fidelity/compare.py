@@ -24,7 +24,8 @@ The same rules hold for every tool:
   has to be one of the words.
 - **Missing from the spans**: facts that the truth's ``lacks`` names are not asked for.
 - **Notes** are gaps that a tool names, and warnings that it logs while it reads. A tool that is
-  wrong in strict without a note is silently wrong. A tool that ends with an exception crashes.
+  wrong in strict without a note is silently wrong, except where it shows nothing at all, which no
+  user takes for a conversation. A tool that ends with an exception crashes.
   Notes on captures that are right are counted as well, because a tool that always warns says
   nothing.
 """
@@ -52,7 +53,7 @@ class Verdict(NamedTuple):
         strict: Whether the messages, calls, results and answers are right.
         lenient: Whether the calls and answers are somewhere.
         failures: Whether the failed calls are flagged, and no others; None if no span flags one.
-        notes: Whether the tool says that something is missing or approximate.
+        notes: Whether the tool says that something is missing, or shows nothing at all.
         crash: The error that ended the reading, or "".
         fault: The first difference, or "".
     """
@@ -86,7 +87,7 @@ def compare(capture: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
             strict=not (fault := next(_faults(reading["runs"], truth), "")),
             lenient=_is_lenient(reading["runs"], truth),
             failures=_flags_failures(reading["runs"], truth) if has_flag else None,
-            notes=bool(reading["notes"]),
+            notes=bool(reading["notes"]) or not _shows_anything(reading["runs"]),
             fault=fault,
         )
         for reading in capture["readings"]
@@ -96,6 +97,10 @@ def compare(capture: Mapping[str, Any], truth: Mapping[str, Any]) -> Verdict:
         crash = capture["crash"] or "no reading"
         return Verdict(strict=False, lenient=False, failures=failures, crash=crash)
     return max(verdicts, key=lambda verdict: (verdict.strict, verdict.lenient, verdict.failures))
+
+
+def _shows_anything(runs: Sequence[Sequence[Message]]) -> bool:
+    return any(message.get("content") or message.get("calls") for run in runs for message in run)
 
 
 def _faults(runs: Sequence[Sequence[Message]], truth: Mapping[str, Any]) -> Iterator[str]:

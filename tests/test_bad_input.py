@@ -101,7 +101,7 @@ def test_a_bad_part_is_reported_and_the_rest_is_stored(
     ("name", "content", "message"),
     [
         ("empty.json", b"", "empty"),
-        ("folder", None, "is a directory"),
+        ("folder", None, "no file in it ends in .json"),
         ("latin.json", b"\xe4\xf6\xfc this is no UTF-8 text \xff\xfe\n" * 3, "latin.json: "),
         ("missing.json", b"-", "missing.json: "),
     ],
@@ -135,7 +135,7 @@ CHAT = {"gen_ai__operation__name": "chat", "gen_ai__provider__name": "x"}
         ([{**span(1, **CHAT), "endTimeUnixNano": "5"}], "negative_duration"),
         ([span(1, name="x", lmnr__span__type="LLM")], "unknown_dialect"),
         ([span(1, 9, **CHAT)], "missing_parent"),
-        ([span(1, name="GET /")], "no_model_spans"),
+        ([span(1, gen_ai__operation__name="invoke_agent")], "no_model_spans"),
     ],
 )
 def test_a_malformed_trace_has_a_gap(

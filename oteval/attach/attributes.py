@@ -9,11 +9,11 @@ from typing import Any
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, ArrayValue, KeyValue
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from ..model import Score
+from ..model import SCORE_ATTRIBUTES, Score
 
 __all__ = ["PREFIX", "as_fields", "as_json", "score_attributes"]
 
-PREFIX = "oteval.score."
+PREFIX = SCORE_ATTRIBUTES
 
 
 def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:

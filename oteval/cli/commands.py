@@ -24,7 +24,11 @@ def commands() -> Sequence[LazyCommand]:
             _demo,
             "Load, reconstruct and score bundled traces, without a server or a key.",
         ),
-        LazyCommand("ingest", _ingest, 'Load files with traces and logs; "-" is standard input.'),
+        LazyCommand(
+            "ingest",
+            _ingest,
+            'Load files with traces and conversations, and folders of them; "-" is standard input.',
+        ),
         LazyCommand(
             "pull",
             _pull,
@@ -78,7 +82,7 @@ def commands() -> Sequence[LazyCommand]:
         LazyCommand(
             "export",
             _export,
-            "Export the database; the filters apply to --jsonl and --otlp.",
+            "Export the database; the filters apply to all but --parquet.",
         ),
         LazyCommand(
             "push",

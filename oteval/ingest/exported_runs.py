@@ -54,7 +54,9 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
         parent_id=read.text("parent_id"),
         steps=tuple(tuple(map(str, step)) for step in read.get("steps", list)),
         models=read.texts("models"),
-        usage=Usage(**{name: usage.integer(name) for name in names}),
+        usage=Usage(**{name: usage.integer(name, missing=0) for name in names}),
+        finish_reasons=read.texts("finish_reasons", missing=[]),
+        prompts=read.texts("prompts", missing=[]),
         start_ns=read.integer("start_ns"),
         end_ns=read.integer("end_ns"),
         gaps=tuple(_gap(one) for one in read.get("gaps", list)),
@@ -86,13 +88,20 @@ class _Fields:
         """Return a string; "" for null and a missing field."""
         return "" if self._document.get(key) is None else str(self.get(key, str))
 
-    def texts(self, key: str) -> tuple[str, ...]:
-        """Return a list of strings."""
-        return tuple(map(str, self.get(key, list)))
+    def texts(self, key: str, *, missing: Sequence[str] | None = None) -> tuple[str, ...]:
+        """Return a list of strings; `missing` where files of earlier versions have none."""
+        is_missing = missing is not None and key not in self._document
+        return tuple(map(str, missing if is_missing else self.get(key, list)))
 
-    def integer(self, key: str) -> int:
-        """Return a whole number that is not negative and fits into 64 bits."""
-        value = int(self.get(key, int))
+    def integer(self, key: str, *, missing: int | None = None) -> int:
+        """Return a whole number that is not negative and fits into 64 bits.
+
+        Args:
+            key: The field.
+            missing: The number where files of earlier versions have none.
+        """
+        is_missing = missing is not None and key not in self._document
+        value = missing if is_missing else int(self.get(key, int))
         if not 0 <= value <= _MAX_INT64:
             raise InputError(
                 f"{self._place}{key} {short_repr(value)} is not a number from 0 to {_MAX_INT64}"

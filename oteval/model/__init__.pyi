@@ -103,6 +103,9 @@ from .span_columns import (
     SpanOrigin as SpanOrigin,
 )
 from .telemetry import (
+    SCORE_ATTRIBUTES as SCORE_ATTRIBUTES,
+)
+from .telemetry import (
     Attributes as Attributes,
 )
 from .telemetry import (

@@ -6,7 +6,18 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, TypeVar, dataclass_transform
 
-__all__ = ["Attributes", "Event", "Link", "LogRecord", "Span", "is_completed_by"]
+__all__ = [
+    "SCORE_ATTRIBUTES",
+    "Attributes",
+    "Event",
+    "Link",
+    "LogRecord",
+    "Span",
+    "is_completed_by",
+]
+
+SCORE_ATTRIBUTES = "oteval.score."
+"""How the names of attributes begin by which oteval adds scores to a span."""
 
 Attributes = Mapping[str, Any]
 _Class = TypeVar("_Class")
@@ -132,8 +143,14 @@ def is_completed_by(span: Span, again: Span) -> bool:
     has_ended, again_has_ended = (one.end_ns > one.start_ns for one in (span, again))
     if has_ended != again_has_ended:
         return again_has_ended
-    extents = [(one.end_ns, len(one.attributes), len(one.events)) for one in (span, again)]
-    return extents[1] > extents[0] and span.attributes.keys() <= again.attributes.keys()
+    names, again_names = (_own_attributes(one) for one in (span, again))
+    extent = (span.end_ns, len(names), len(span.events))
+    return (again.end_ns, len(again_names), len(again.events)) > extent and names <= again_names
+
+
+def _own_attributes(span: Span) -> set[str]:
+    """Return the names of a span's attributes, without the scores that oteval added to it."""
+    return {name for name in span.attributes if not name.startswith(SCORE_ATTRIBUTES)}
 
 
 @_telemetry

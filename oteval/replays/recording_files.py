@@ -21,7 +21,7 @@ from typing import Any
 from ..errors import InputError
 from ..files import make_folder, write_private
 from ..jsontext import dumps_exact, restore
-from ..model import Message, ToolCall
+from ..model import Message, ToolCall, Usage
 from ..model.recording import (
     Chunk,
     Exchange,
@@ -261,8 +261,13 @@ def _model_call(found: Mapping[str, Any], messages: dict[bytes, Message]) -> Rec
         answer=_message,
         exchange=_exchange,
         choices=_each(_message),
+        usage=_usage,
     )
     return RecordedModelCall(**known)
+
+
+def _usage(found: Mapping[str, Any]) -> Usage:
+    return Usage(**_known(Usage, found))
 
 
 def _answer(found: Mapping[str, Any]) -> RecordedAnswer:

@@ -14,7 +14,7 @@ from .conftest import Run
 KEYS = {
     *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent"),
     *("parent_id", "turn", "new_from", "start_ns", "end_ns", "models", "usage", "messages"),
-    *("steps", "gaps"),
+    *("finish_reasons", "prompts", "steps", "gaps"),
 }
 HOSTILE = "[/bold][red]x[/red]\x1b[2J"
 
@@ -318,7 +318,7 @@ def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
 @pytest.mark.parametrize(
     ("arguments", "reason"),
     [
-        ([], "give --jsonl FILE, --parquet DIR or --otlp URL"),
+        ([], "give --jsonl FILE, --parquet DIR, --sft FILE, --atif DIR or --otlp URL"),
         (["--jsonl", "none/x.jsonl"], "none/x.jsonl: cannot be written: No such file or directory"),
         (["--parquet", "oteval.duckdb"], "oteval.duckdb: cannot be written: File exists"),
     ],

@@ -70,6 +70,7 @@ CONTENT_GAPS = frozenset(
         "content_not_captured",
         "content_truncated",
         "content_unreadable",
+        "read_by_shape",
         "redacted",
     }
 )

@@ -59,6 +59,9 @@ CODES: dict[str, str] = {
         "no span of a model call was found; instrument the model client or the agent's framework "
         "(for instance with opentelemetry-instrumentation-genai-openai)"
     ),
+    "read_by_shape": (
+        "no dialect knows the span; it was read by the shape of {keys}, and may hold more"
+    ),
     "redacted": "{key} was replaced by a placeholder; {switch}",
     "several_choices": (
         "the model gave {count} answers; the one that the conversation continued with is shown, "

@@ -22,6 +22,7 @@ from .. import semconv
 from ..identities import conversation_attribute, conversation_id
 from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
+from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
@@ -76,17 +77,37 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         spans: The trace's spans.
         logs: The trace's log records by span id, in order of time.
     """
-    roots = adopted(build(spans), logs)
-    exchanges = ExchangeIndex(roots, logs)
-    found = [run for root in roots for run in _runs_of_tree(root, exchanges)]
-    found.sort(key=_order_of_run)
-    _drop_repeated(found, exchanges)
+    found = _runs_of_trace(spans, logs)
+    if not any(run.model_calls for run in found) and any(run.unread for run in found):
+        by_shape = _runs_of_trace(spans, logs, by_shape=True)
+        if any(BY_SHAPE in run.dialects and run.is_turn for run in by_shape):
+            found = by_shape
     runs = _only_turns(found)
     for run in runs:
         join_streams(run)
         fold_nested(run)
         _note_missing_models(run)
     return runs
+
+
+def _runs_of_trace(
+    spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]], *, by_shape: bool = False
+) -> list[TracedRun]:
+    """Return the runs of all trees of a trace.
+
+    Args:
+        spans: The trace's spans.
+        logs: The trace's log records by span id.
+        by_shape: Whether spans that no dialect knows are read by their shape. A trace that shows a
+            model call otherwise is complete without: what its application's own spans hold
+            would be told twice.
+    """
+    roots = adopted(build(spans), logs)
+    exchanges = ExchangeIndex(roots, logs)
+    found = [run for root in roots for run in _runs_of_tree(root, exchanges, by_shape=by_shape)]
+    found.sort(key=_order_of_run)
+    _drop_repeated(found, exchanges)
+    return found
 
 
 def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
@@ -133,7 +154,9 @@ def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
             run.gaps = [found for found in run.gaps if found not in lost]
 
 
-def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
+def _runs_of_tree(
+    root: Node, exchanges: ExchangeIndex, *, by_shape: bool = False
+) -> list[TracedRun]:
     top = TracedRun(root)
     found = [top]
     places: dict[int, _Place] = {}
@@ -141,7 +164,10 @@ def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
     nodes = list(root.walk())
     for node in nodes:
         above = places[id(node.parent)] if node is not root else _Place(top)
-        dialect, operation = read_span(node.span, exchanges.logs_of(node.span.span_id, above.call))
+        logs = exchanges.logs_of(node.span.span_id, above.call)
+        dialect, operation = read_span(node.span, logs, by_shape=by_shape)
+        if dialect == BY_SHAPE and isinstance(operation, ModelCall) and _is_around(node):
+            dialect, operation = "", Wrapper(node.span)
         if isinstance(operation, ModelCall) and dialect == EXCHANGE_DIALECT:
             exchanges.calls.add(id(operation))
         if isinstance(operation, Wrapper) and operation.node and node is not root:
@@ -164,6 +190,14 @@ def _runs_of_tree(root: Node, exchanges: ExchangeIndex) -> list[TracedRun]:
         run.model_calls.sort(key=_order_of)
         run.tool_runs.sort(key=_order_of)
     return without_wrappers(found) if len(found) > 1 else found
+
+
+def _is_around(node: Node) -> bool:
+    """Return whether a node surrounds operations that are read by shape, as an agent's span does."""
+    below = (inner for child in node.children for inner in child.walk())
+    return any(
+        not isinstance(read_span(inner.span, (), by_shape=True)[1], Wrapper) for inner in below
+    )
 
 
 def _within_graph(

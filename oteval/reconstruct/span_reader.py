@@ -21,6 +21,7 @@ from ..messages.kinds import is_missing_text, unknown_kind
 from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
+from .dialects.by_shape import DIALECT as SHAPES
 from .finish_reasons import finish_reason_of
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -38,24 +39,31 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     return logs
 
 
-def read_span(span: Span, logs: Logs) -> tuple[str, Operation]:
+def read_span(span: Span, logs: Logs, *, by_shape: bool = False) -> tuple[str, Operation]:
     """Return the operation that a span records, and the name of the dialect that read it.
 
     Args:
         span: The span.
         logs: The log records in its context, in order of time.
+        by_shape: Whether a span that no dialect knows is read by its shape; see
+            `dialects.by_shape`.
 
     Returns:
         The dialect's name and the operation; "" and a `Wrapper` for a span that no dialect reads.
     """
     dialect = dialect_of(span, logs)
     if dialect is None:
-        return "", Wrapper(span)
+        return _read_by_shape(span) if by_shape and not is_pending(span) else ("", Wrapper(span))
     operation = _checked(_stamped(dialect.read(span, logs)), dialect.switch)
     if isinstance(operation, ModelCall) and not operation.finish_reason:
         # A new object would take longer than finding the reason.
         object.__setattr__(operation, "finish_reason", finish_reason_of(span, logs))
     return dialect.name, operation
+
+
+def _read_by_shape(span: Span) -> tuple[str, Operation]:
+    operation = _checked(_stamped(SHAPES.read(span, ())), SHAPES.switch)
+    return "" if isinstance(operation, Wrapper) else SHAPES.name, operation
 
 
 def is_pending(span: Span) -> bool:

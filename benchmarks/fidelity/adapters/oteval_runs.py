@@ -14,10 +14,15 @@ def read(paths: list[str]) -> Iterator[dict[str, Any]]:
     batches = [batch for path in paths for batch in read_file(path)]
     spans = [span for batch in batches for span in batch.spans]
     logs = [log for batch in batches for log in batch.logs]
+    yield runs_and_notes(spans, logs)
+
+
+def runs_and_notes(spans: list[Any], logs: list[Any]) -> dict[str, Any]:
+    """Return the trajectories and the gaps of spans and log records."""
     trajectories = reconstruct(spans, logs)
     notes = [f"{gap.code}: {gap.detail}" for each in trajectories for gap in each.gaps]
     runs = [[_message(message) for message in each.messages] for each in trajectories]
-    yield {"runs": runs, "notes": notes}
+    return {"runs": runs, "notes": notes}
 
 
 def _message(message: Any) -> dict[str, Any]:

@@ -1,0 +1,448 @@
+"""Spans that no dialect knows, read by their shape: the last resort of a trace.
+
+Two things together tell what an attribute holds: a position in its name (``acme.llm.request``,
+``foo.output``, ``bar.args``) and a value in a form that `oteval.messages` reads completely. What a
+span is must be told as well: by an attribute of its kind, by the name of a tool with arguments or a
+result, or by a model or its tokens beside messages. Whatever is ambiguous, or holds a field that is
+not known, is not read.
+
+`run_detection` asks for it only in traces without any model call of another dialect. Each operation
+has the gap ``read_by_shape``, because the span may hold more than was recognised.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+from ...messages.facts import facts_of
+from ...messages.forms import ROLES, fields_of, role_of
+from ...messages.kinds import unknown_kind
+from ...messages.provider_calls import answer_of, request_of
+from ...messages.reader import MessageCollector, choices, tool_definitions
+from ...messages.values import hidden, parse
+from ...model import Message, Span, Usage, count_of, read_tokens, span_tokens
+from ..dialect import Dialect, Logs
+from ..gaps import gap
+from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..readers.spans import model_failure
+from ..tool_spans import tool_run
+
+__all__ = ["BY_SHAPE", "DIALECT"]
+
+BY_SHAPE = "by-shape"
+_WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
+# First words of attributes whose spans are requests, queries and jobs, whatever else they hold.
+_INFRASTRUCTURE = frozenset(
+    {
+        *("asgi", "aws", "celery", "cloudevents", "code", "db", "faas", "feature", "graphql"),
+        *("http", "log", "messaging", "rpc", "sql", "url"),
+    }
+)
+# Words by which an attribute is a setting, or tells about a value that it does not hold.
+_SETTINGS = frozenset(
+    {
+        *("config", "configuration", "default", "env", "hash", "metadata", "option", "options"),
+        *("setting", "settings", "template", "templates", "version"),
+    }
+)
+_PACKAGING = frozenset({"content", "data", "json", "payload", "raw", "string", "text", "value"})
+_SENT = frozenset({"input", "inputs", "prompt", "prompts", "query", "question", "request"})
+_RECEIVED = frozenset(
+    {
+        *("answer", "completion", "completions", "output", "outputs", "reply", "response"),
+        *("result", "results"),
+    }
+)
+_ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})
+# The last words of names, the longest first, and what the attribute holds.
+_ENDINGS = (
+    (("tool", "call", "id"), "call id"),
+    (("call", "id"), "call id"),
+    (("tool", "name"), "tool name"),
+    (("call", "name"), "tool name"),
+    (("function", "name"), "tool name"),
+    (("agent", "name"), "agent name"),
+    (("model", "name"), "model"),
+    (("model", "id"), "model"),
+    (("operation", "name"), "kind"),
+    (("operation", "id"), "kind"),
+    (("tool", "calls"), "calls"),
+    (("function", "calls"), "calls"),
+    (("tool", "definitions"), "tools"),
+    (("system", "prompt"), "system"),
+    (("system", "instruction"), "system"),
+    (("system", "instructions"), "system"),
+    (("kind",), "kind"),
+    (("type",), "kind"),
+    (("subtype",), "kind"),
+    (("model",), "model"),
+    (("tools",), "tools"),
+)
+_KINDS = {
+    **dict.fromkeys(("agent", "agentrun", "invokeagent"), "agent"),
+    **dict.fromkeys(
+        (
+            *("chat", "chatcompletion", "chatmodel", "completion", "generatecontent"),
+            *("generation", "llm", "llmcall", "llmrequest", "modelcall", "textcompletion"),
+        ),
+        "model",
+    ),
+    **dict.fromkeys(("executetool", "functioncall", "tool", "toolcall", "tooluse"), "tool"),
+    # Known kinds that are none of these three: nothing else on the span outranks them.
+    **dict.fromkeys(
+        (
+            *("chain", "embedding", "embeddings", "evaluator", "event", "guardrail", "retriever"),
+            *("reranker", "retrieval", "step", "task", "workflow"),
+        ),
+        "other",
+    ),
+}
+_TOOL_NAME = re.compile(r"[A-Za-z_][\w.\-/]*")
+
+
+class _Reading(NamedTuple):
+    """Messages that an attribute holds.
+
+    Attributes:
+        messages: The messages.
+        is_text: Whether it is a plain text, which may be anybody's.
+        model: The model that a response names, or "".
+        response_id: The response's id, or "".
+        choices: Other answers to the same request.
+        tools: The tools that a request offers.
+        is_delta: Whether the provider keeps the history of a request.
+    """
+
+    messages: tuple[Message, ...]
+    is_text: bool = False
+    model: str = ""
+    response_id: str = ""
+    choices: tuple[Message, ...] = ()
+    tools: tuple[Mapping[str, Any], ...] = ()
+    is_delta: bool = False
+
+
+def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
+    """Return the operation that a span's shape tells; a `Wrapper` where it is ambiguous."""
+    keys = _keys_by_meaning(span)
+    if not keys:
+        return Wrapper(span)
+    kinds = {kind for key in keys["kind"] if (kind := _kind(span.attributes[key]))}
+    if len(kinds) > 1 or "other" in kinds:
+        return Wrapper(span)
+    kind = next(iter(kinds), "")
+    if kind == "agent":
+        return _agent(span, keys)
+    has_model = bool(keys["model"]) or _usage(span) != Usage()
+    if kind == "tool" or (not kind and keys["tool name"] and not has_model):
+        return _tool(span, keys, is_named=kind == "tool")
+    if kind == "model" or (not kind and not keys["tool name"]):
+        return _model_call(span, keys, is_named=kind == "model")
+    return Wrapper(span)
+
+
+def _keys_by_meaning(span: Span) -> Mapping[str, list[str]]:
+    """Return the attributes of each meaning; nothing for a span without content or of a request."""
+    keys: dict[str, list[str]] = defaultdict(list)
+    for key, value in span.attributes.items():
+        meaning = _meaning(key)
+        if meaning == "infrastructure":
+            return {}
+        if meaning and value not in (None, "", [], {}):
+            keys[meaning].append(key)
+    return keys if keys.keys() & {"sent", "received", "arguments", "calls"} else {}
+
+
+@lru_cache(maxsize=4096)
+def _words(key: str) -> tuple[str, ...]:
+    return tuple(word.lower() for word in _WORD.findall(key))
+
+
+@lru_cache(maxsize=4096)
+def _meaning(key: str) -> str:
+    """Return what an attribute holds by its name, or ""."""
+    words = _words(key)
+    if not words or words[0] in _INFRASTRUCTURE:
+        return "infrastructure" if words else ""
+    if not _SETTINGS.isdisjoint(words):
+        return ""
+    for ending, meaning in _ENDINGS:
+        if words[-len(ending) :] == ending:
+            return meaning
+    while len(words) > 1 and words[-1] in _PACKAGING:
+        words = words[:-1]
+    last, before = words[-1], words[-2] if len(words) > 1 else ""
+    if last in ("message", "messages"):
+        is_side = before in _SENT or before in _RECEIVED
+        if not is_side and (len(words) > 2 or last == "message"):
+            return ""
+        last = before if is_side else "input"
+    if last in _ARGUMENTS:
+        return "arguments"
+    return "sent" if last in _SENT else "received" if last in _RECEIVED else ""
+
+
+def _kind(value: Any) -> str:
+    """Return the kind of operation that a value names, or ""."""
+    value = parse(value).value
+    if not isinstance(value, str) or len(value) > 40:
+        return ""
+    return _KINDS.get("".join(filter(str.isalpha, value.lower())), "")
+
+
+def _text_of(span: Span, keys: Sequence[str]) -> str:
+    """Return the text that some attributes agree on, or ""."""
+    values = [parse(span.attributes[key]).value for key in keys if not hidden(span.attributes[key])]
+    texts = {value for value in values if isinstance(value, str)}
+    return texts.pop() if len(texts) == 1 else ""
+
+
+def _usage(span: Span) -> Usage:
+    """Return the tokens that a span reports, by the last two words of its attributes."""
+    usage = span_tokens(span.attributes).usage
+    if usage != Usage():
+        return usage
+    counts = {
+        "_".join(_words(key)[-2:]): value
+        for key, value in span.attributes.items()
+        if "tokens" in _words(key)[-1:] and count_of(value) is not None
+    }
+    return read_tokens(counts).usage if counts else usage
+
+
+def _model_call(span: Span, keys: Mapping[str, Sequence[str]], *, is_named: bool) -> Operation:
+    """Return a model call, if both of its sides are read and something tells that it is one."""
+    sent = _agreed([_sent(span.attributes[key], span) for key in keys["sent"]])
+    received = _agreed(_received_sides(span, keys))
+    failures = model_failure(span)
+    if sent is None or (received is None and (keys["received"] or not failures)):
+        return Wrapper(span)
+    received = received or _Reading(())
+    usage, model = _usage(span), _text_of(span, keys["model"][-1:]) or received.model
+    is_text = sent.is_text and received.is_text
+    is_told = bool(model) and usage != Usage() if is_text else bool(model) or usage != Usage()
+    if not (is_named or is_told) or not any(m.role in ("user", "tool") for m in sent.messages):
+        return Wrapper(span)
+    messages = sent.messages
+    if keys["system"] and not any(message.role == "system" for message in messages):
+        system = {"role": "system", "content": parse(span.attributes[keys["system"][0]]).value}
+        messages = (*(_collected([system], span, "") or ()), *messages)
+    offered = [tool for key in keys["tools"] for tool in tool_definitions(span.attributes[key])]
+    return ModelCall(
+        span,
+        input=messages,
+        output=received.messages,
+        choices=received.choices,
+        tools=sent.tools or tuple(offered),
+        model=model,
+        response_id=received.response_id,
+        usage=_counted(usage),
+        is_delta=sent.is_delta,
+        gaps=(_gap(span, keys, "sent", "received", "calls", "system"), *failures),
+    )
+
+
+def _counted(usage: Usage) -> Usage:
+    return usage if usage.model_calls else usage + Usage(model_calls=1)
+
+
+def _gap(span: Span, keys: Mapping[str, Sequence[str]], *meanings: str) -> Any:
+    """Return the gap that names the attributes which were read."""
+    named = ", ".join(key for meaning in meanings for key in keys[meaning])
+    return gap("read_by_shape", span.span_id, keys=named)
+
+
+def _agreed(readings: Sequence[_Reading | None]) -> _Reading | None:
+    """Return the messages of several attributes that hold the same; None where they differ."""
+    known = [reading for reading in readings if reading is not None and reading.messages]
+    if not known or any(reading.messages != known[0].messages for reading in known):
+        return None
+    return max(known, key=lambda reading: len(reading.model) + len(reading.tools))
+
+
+def _sent(value: Any, span: Span) -> _Reading | None:
+    """Return the messages of a request, or None where anything in it is not known."""
+    parsed = parse(value)
+    value = parsed.value
+    if parsed.truncated or hidden(value):
+        return None
+    if isinstance(value, str):
+        return _of_text(value, "user", span)
+    if isinstance(value, list):
+        return _checked(_collected(value, span, ""), ROLES)
+    if not isinstance(value, Mapping):
+        return None
+    if isinstance(value.get("contents"), list):
+        system = value.get("systemInstruction", value.get("system_instruction"))
+        value = {**value, "messages": value["contents"], "system": system}
+    listed = next((value[key] for key in ("messages", "input") if value.get(key)), None)
+    listed = parse(listed).value
+    if not isinstance(listed, list) or _collected(listed, span, "") is None:
+        return None
+    request = request_of(value, span)
+    found = _checked(request.messages, ROLES)
+    return found and found._replace(tools=request.tools, is_delta=request.is_delta)
+
+
+def _received_sides(span: Span, keys: Mapping[str, Sequence[str]]) -> list[_Reading | None]:
+    """Return the answers that a span's attributes hold; calls beside a text belong to it."""
+    attributes = span.attributes
+    answers = [_received(attributes[key], span) for key in keys["received"]]
+    if not keys["calls"]:
+        return answers
+    calls = parse(attributes[keys["calls"][0]])
+    if len(keys["calls"]) > 1 or len(answers) > 1 or None in answers or calls.truncated:
+        return []
+    text = answers[0].messages[0].content if answers and answers[0] else None
+    item = {"role": "assistant", "content": text, "tool_calls": calls.value}
+    whole = _checked(_collected([item], span, "assistant"), _ANSWERING)
+    has_calls = whole is not None and whole.messages[0].tool_calls
+    is_all = isinstance(calls.value, list) and has_calls and len(has_calls) == len(calls.value)
+    return [whole] if is_all else []
+
+
+_ANSWERING = frozenset({"assistant"})
+
+
+def _received(value: Any, span: Span) -> _Reading | None:
+    """Return the messages of an answer, or None where anything in it is not known."""
+    parsed = parse(value)
+    value = parsed.value
+    if parsed.truncated or hidden(value):
+        return None
+    if isinstance(value, str):
+        return _of_text(value, "assistant", span)
+    if isinstance(value, list):
+        several = choices(value)[1]
+        return None if several else _checked(_collected(value, span, "assistant"), _ANSWERING)
+    if not isinstance(value, Mapping):
+        return None
+    candidates = value.get("candidates")
+    if isinstance(candidates, list) and len(candidates) == 1:
+        return _checked(_collected(candidates, span, "assistant"), _ANSWERING)
+    is_response = value.get("object") == "response" and isinstance(value.get("output"), list)
+    if not (is_response or _ANSWER_FIELDS.issuperset(value)):
+        return None
+    answer = answer_of(value, span)
+    found = _checked(answer.messages, _ANSWERING)
+    return found and found._replace(
+        model=answer.model, response_id=answer.response_id, choices=answer.choices
+    )
+
+
+def _of_text(text: str, role: str, span: Span) -> _Reading | None:
+    """Return a plain text as a message; text in brackets may be content in a form of its own."""
+    text = text.strip()
+    if not text or text[0] in "{[<(" or text.endswith((")", "]", "}")):
+        return None
+    message = Message(role, text, span_id=span.span_id, trace_id=span.trace_id)  # type: ignore[arg-type]
+    return _Reading((message,), is_text=True)
+
+
+def _collected(items: Sequence[Any], span: Span, role: str) -> list[Message] | None:
+    """Return the messages of a list, or None where an item or a field of one is not known."""
+    if not all(_is_known_item(item) for item in items):
+        return None
+    collector = MessageCollector(span, role)
+    for item in items:
+        collector.add(item)
+    return None if collector.misfits else collector.finish()
+
+
+def _is_known_item(item: Any) -> bool:
+    """Return whether an item is a message or a part without a field that may hold more."""
+    if not isinstance(item, Mapping):
+        return False
+    fields = fields_of(item)
+    if fields is None or fields is not item or "role" not in item:
+        return bool(item.get("type") or fields is not item or "parts" in item or "message" in item)
+    return role_of(item["role"]) in ROLES and _MESSAGE_FIELDS.issuperset(item)
+
+
+_MESSAGE_FIELDS = frozenset(
+    {
+        *("additional_kwargs", "annotations", "audio", "content", "created_at", "finish_reason"),
+        *("function_call", "id", "index", "invalid_tool_calls", "is_error", "model", "name"),
+        *("parsed", "parts", "reasoning", "reasoning_content", "refusal", "response_metadata"),
+        *("role", "status", "stop_reason", "stop_sequence", "timestamp", "toolCalls"),
+        *("toolInvocations", "tool_call_id", "tool_calls", "type", "usage", "usage_metadata"),
+    }
+)
+_ANSWER_FIELDS = _MESSAGE_FIELDS | {
+    *("choices", "created", "generations", "kwargs", "lc", "llm_output", "message", "metrics"),
+    *("object", "output", "output_text", "provider", "provider_specific_fields", "run"),
+    *("ResponseMetadata", "service_tier", "stopReason", "system_fingerprint"),
+    *("container", "cost", "logprobs", "latency", "additionalModelResponseFields"),
+}
+
+
+def _checked(messages: Sequence[Message] | None, roles: frozenset[str]) -> _Reading | None:
+    """Return messages of which everything is known, or None."""
+    if not messages or any(message.role not in roles for message in messages):
+        return None
+    if facts_of(tuple(messages)).has_odd or facts_of(tuple(messages)).has_placeholder:
+        return None
+    if any(unknown_kind(part) for message in messages for part in message.parts):
+        return None
+    if any(m.content is None and not (m.tool_calls or m.parts) for m in messages):
+        return None
+    return _Reading(tuple(messages))
+
+
+def _tool(span: Span, keys: Mapping[str, Sequence[str]], *, is_named: bool) -> Operation:
+    """Return the run of a tool, if its name, arguments and result are each in one attribute."""
+    name = _text_of(span, keys["tool name"])
+    if not name and is_named and not keys["tool name"] and _TOOL_NAME.fullmatch(span.name):
+        name = span.name
+    arguments = keys["arguments"] or keys["sent"]
+    results = keys["received"]
+    values = [_values(span, arguments), _values(span, results)]
+    if not name or not (arguments or results) or any(len(value) > 1 for value in values):
+        return Wrapper(span)
+    given, returned = (value[0] if value else None for value in values)
+    if isinstance(given, str) and not is_named:
+        return Wrapper(span)  # a name and a text are not yet a tool and its arguments
+    side = "arguments" if keys["arguments"] else "sent"
+    return tool_run(
+        span,
+        name=name,
+        call_id=_text_of(span, keys["call id"]),
+        arguments=None if hidden(given) else given,
+        result=returned,
+        gaps=(_gap(span, keys, "tool name", side, "received"),),
+    )
+
+
+def _values(span: Span, keys: Sequence[str]) -> list[Any]:
+    """Return the different values of some attributes."""
+    values: list[Any] = []
+    for key in keys:
+        parsed = parse(span.attributes[key])
+        value = span.attributes[key] if parsed.truncated else parsed.value
+        if value not in values:
+            values.append(value)
+    return values
+
+
+def _agent(span: Span, keys: Mapping[str, Sequence[str]]) -> Operation:
+    """Return the run of an agent, if its question or its answer is read."""
+    sent = _agreed([_sent(span.attributes[key], span) for key in keys["sent"]])
+    received = _agreed([_received(span.attributes[key], span) for key in keys["received"]])
+    asked = [m for m in sent.messages if m.role == "user"][-1:] if sent else []
+    answered = [m for m in received.messages if m.content][-1:] if received else []
+    if not asked and not answered:
+        return Wrapper(span)
+    return AgentRun(
+        span,
+        name=_text_of(span, keys["agent name"]) or span.name,
+        input=tuple(asked),
+        output=tuple(answered),
+        gaps=(_gap(span, keys, "sent", "received"),),
+    )
+
+
+DIALECT = Dialect(name=BY_SHAPE, title="Unknown dialects", precedence=10_000, read=read)

@@ -2,8 +2,8 @@
 
     python -m benchmarks.by_shape [--data FOLDER] [--faults]
 
-A dialect's captures are those with a trajectory that it read. With the dialect switched off, they are
-spans that no dialect, or only another one, knows. A capture holds if the strict comparison of
+A dialect's captures are those with a trajectory that it read. With the dialect switched off, no
+dialect knows their spans, or only another one. A capture holds if the strict comparison of
 `benchmarks.fidelity` finds no fault; it is silently wrong if there is a fault and no gap.
 """
 
@@ -89,7 +89,9 @@ def _row(dialect: str, row: list[tuple[str, Verdict, Verdict]]) -> str:
     before = sum(verdict.strict for _, verdict, _ in row)
     after = sum(verdict.strict for _, _, verdict in row)
     silent = sum(verdict.is_silent for _, verdict, _ in row), sum(v.is_silent for _, _, v in row)
-    return f"| `{dialect}` | {len(row)} | {before} | {after} | {silent[0]} before, {silent[1]} after |"
+    return (
+        f"| `{dialect}` | {len(row)} | {before} | {after} | {silent[0]} before, {silent[1]} after |"
+    )
 
 
 if __name__ == "__main__":

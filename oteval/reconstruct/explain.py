@@ -10,6 +10,7 @@ from typing import Any
 from ..model import Gap, LogRecord, Span, Trajectory, trajectory_id
 from .conversation import trajectories_of
 from .detached_tools import with_lone_tools
+from .dialects.by_shape import BY_SHAPE
 from .duplicates import without_duplicates
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun
@@ -129,6 +130,7 @@ def account_for(
     trajectories = [one for one in reconstructed if trace_id in one.trace_ids]
     book = _SpanIndex(trace_id, kept, trajectories, of_runs)
     accounts = []
+    by_shape = any(BY_SHAPE in run.dialects for run in runs if run.root.span.trace_id == trace_id)
     for root in build(spans):
         depths = {id(root): 0}
         for node in root.walk():
@@ -136,7 +138,7 @@ def account_for(
                 depths[id(node)] = depths[id(node.parent)] + 1
             if node.is_stand_in:
                 continue
-            found = read_span(node.span, logs.get(node.span.span_id, ()))
+            found = read_span(node.span, logs.get(node.span.span_id, ()), by_shape=by_shape)
             accounts.append(book.account(node, depths[id(node)], *found))
     count = sum(len(records) for records in logs.values())
     hints = () if trajectories or not spans else (gap("no_model_spans", accounts[0].span.span_id),)

@@ -193,7 +193,7 @@ def _runs_of_tree(
 
 
 def _is_around(node: Node) -> bool:
-    """Return whether a node surrounds operations that are read by shape, as an agent's span does."""
+    """Return whether a node surrounds operations read by shape, as an agent's span does."""
     below = (inner for child in node.children for inner in child.walk())
     return any(
         not isinstance(read_span(inner.span, (), by_shape=True)[1], Wrapper) for inner in below

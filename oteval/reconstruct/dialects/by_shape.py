@@ -18,17 +18,19 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from ...call_outcome import recorded_outcome
 from ...messages.facts import facts_of
-from ...messages.forms import ROLES, fields_of, role_of
+from ...messages.forms import ROLES, SYSTEM_ROLES, fields_of, role_of
 from ...messages.kinds import unknown_kind
+from ...messages.langchain import tool_message
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import MessageCollector, choices, tool_definitions
 from ...messages.values import hidden, parse
-from ...model import Message, Span, Usage, count_of, read_tokens, span_tokens
+from ...model import Gap, Message, Span, Usage, count_of, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import model_failure
+from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..readers.spans import call_arguments, model_failure
 from ..tool_spans import tool_run
 
 __all__ = ["BY_SHAPE", "DIALECT"]
@@ -87,7 +89,7 @@ _KINDS = {
     **dict.fromkeys(
         (
             *("chat", "chatcompletion", "chatmodel", "completion", "generatecontent"),
-            *("generation", "llm", "llmcall", "llmrequest", "modelcall", "textcompletion"),
+            *("generation", "llm", "llmcall", "llmrequest", "model", "modelcall", "textcompletion"),
         ),
         "model",
     ),
@@ -126,35 +128,93 @@ class _Reading(NamedTuple):
     is_delta: bool = False
 
 
+class _Shape(NamedTuple):
+    """The attributes of a span whose names have a meaning.
+
+    Attributes:
+        span: The span.
+        values: The values by name; a list that is spelled out in indexed names has that before the
+            index.
+        keys: The names of each meaning.
+    """
+
+    span: Span
+    values: Mapping[str, Any]
+    keys: Mapping[str, Sequence[str]]
+
+    def values_of(self, meaning: str) -> list[Any]:
+        """Return the values of the attributes with a meaning."""
+        return [self.values[key] for key in self.keys[meaning]]
+
+
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     """Return the operation that a span's shape tells; a `Wrapper` where it is ambiguous."""
-    keys = _keys_by_meaning(span)
-    if not keys:
+    shape = None if span.dropped_attributes else _shape_of(span)
+    if shape is None:
         return Wrapper(span)
-    kinds = {kind for key in keys["kind"] if (kind := _kind(span.attributes[key]))}
+    keys = shape.keys
+    kinds = {kind for value in shape.values_of("kind") if (kind := _kind(value))}
     if len(kinds) > 1 or "other" in kinds:
         return Wrapper(span)
     kind = next(iter(kinds), "")
     if kind == "agent":
-        return _agent(span, keys)
+        return _agent(shape)
     has_model = bool(keys["model"]) or _usage(span) != Usage()
     if kind == "tool" or (not kind and keys["tool name"] and not has_model):
-        return _tool(span, keys, is_named=kind == "tool")
+        return _tool(shape, is_named=kind == "tool")
     if kind == "model" or (not kind and not keys["tool name"]):
-        return _model_call(span, keys, is_named=kind == "model")
+        return _model_call(shape, is_named=kind == "model")
     return Wrapper(span)
 
 
-def _keys_by_meaning(span: Span) -> Mapping[str, list[str]]:
-    """Return the attributes of each meaning; nothing for a span without content or of a request."""
+def _shape_of(span: Span) -> _Shape | None:
+    """Return the attributes that mean anything; None for a request, or a span without content."""
+    values: dict[str, Any] = {}
     keys: dict[str, list[str]] = defaultdict(list)
+    indexed: dict[str, dict[str, Any]] = defaultdict(dict)
     for key, value in span.attributes.items():
+        match = _INDEXED.match(key)
+        if match:
+            indexed[match[1]][match[2]] = value
+        else:
+            values[key] = value
+    values |= {prefix: _nested(fields) for prefix, fields in indexed.items()}
+    for key, value in values.items():
         meaning = _meaning(key)
         if meaning == "infrastructure":
-            return {}
-        if meaning and value not in (None, "", [], {}):
+            return None
+        if meaning and value and isinstance(value, (str, list, Mapping)):
             keys[meaning].append(key)
-    return keys if keys.keys() & {"sent", "received", "arguments", "calls"} else {}
+    has_content = keys.keys() & {"sent", "received", "arguments", "calls"}
+    return _Shape(span, values, keys) if has_content else None
+
+
+def _nested(fields: Mapping[str, Any]) -> Any:
+    """Return the list that indexed names spell out; None where an item is missing."""
+    items: dict[str, dict[str, Any]] = defaultdict(dict)
+    for path, value in fields.items():
+        first, _, rest = path.partition(".")
+        items[first][rest] = value
+    if all(first.isdigit() for first in items):
+        places = sorted(map(int, items))
+        is_whole = places == list(range(len(places)))
+        return [_nested(items[str(place)]) for place in places] if is_whole else None
+    inner = {first: _nested_field(rests) for first, rests in items.items()}
+    for name, plain in _FLAT_NAMES.items():
+        if name in inner and plain not in inner:
+            inner[plain] = inner.pop(name)
+    wrapped = next(iter(inner.values())) if len(inner) == 1 and _WRAPPED & inner.keys() else None
+    return wrapped if isinstance(wrapped, Mapping) else inner
+
+
+def _nested_field(rests: Mapping[str, Any]) -> Any:
+    return rests[""] if set(rests) == {""} else _nested(rests)
+
+
+_INDEXED = re.compile(r"(.+?)\.(\d+(?:\.[^.]+)+)$")
+# OpenInference's names: each item is in a field of its own, and a list of parts has another name.
+_FLAT_NAMES = {"contents": "content"}
+_WRAPPED = frozenset({"message", "message_content", "tool_call"})
 
 
 @lru_cache(maxsize=4096)
@@ -194,10 +254,10 @@ def _kind(value: Any) -> str:
     return _KINDS.get("".join(filter(str.isalpha, value.lower())), "")
 
 
-def _text_of(span: Span, keys: Sequence[str]) -> str:
-    """Return the text that some attributes agree on, or ""."""
-    values = [parse(span.attributes[key]).value for key in keys if not hidden(span.attributes[key])]
-    texts = {value for value in values if isinstance(value, str)}
+def _text_of(values: Sequence[Any]) -> str:
+    """Return the text that some values agree on, or ""."""
+    parsed = [parse(value).value for value in values if not hidden(value)]
+    texts = {value for value in parsed if isinstance(value, str)}
     return texts.pop() if len(texts) == 1 else ""
 
 
@@ -214,24 +274,25 @@ def _usage(span: Span) -> Usage:
     return read_tokens(counts).usage if counts else usage
 
 
-def _model_call(span: Span, keys: Mapping[str, Sequence[str]], *, is_named: bool) -> Operation:
+def _model_call(shape: _Shape, *, is_named: bool) -> Operation:
     """Return a model call, if both of its sides are read and something tells that it is one."""
-    sent = _agreed([_sent(span.attributes[key], span) for key in keys["sent"]])
-    received = _agreed(_received_sides(span, keys))
+    span, keys = shape.span, shape.keys
+    sent = _agreed([_sent(value, span) for value in shape.values_of("sent")])
+    received = _agreed(_received_sides(shape))
     failures = model_failure(span)
     if sent is None or (received is None and (keys["received"] or not failures)):
         return Wrapper(span)
     received = received or _Reading(())
-    usage, model = _usage(span), _text_of(span, keys["model"][-1:]) or received.model
+    usage, model = _usage(span), _text_of(shape.values_of("model")[-1:]) or received.model
     is_text = sent.is_text and received.is_text
     is_told = bool(model) and usage != Usage() if is_text else bool(model) or usage != Usage()
     if not (is_named or is_told) or not any(m.role in ("user", "tool") for m in sent.messages):
         return Wrapper(span)
     messages = sent.messages
     if keys["system"] and not any(message.role == "system" for message in messages):
-        system = {"role": "system", "content": parse(span.attributes[keys["system"][0]]).value}
+        system = {"role": "system", "content": parse(shape.values_of("system")[0]).value}
         messages = (*(_collected([system], span, "") or ()), *messages)
-    offered = [tool for key in keys["tools"] for tool in tool_definitions(span.attributes[key])]
+    offered = [tool for value in shape.values_of("tools") for tool in tool_definitions(value)]
     return ModelCall(
         span,
         input=messages,
@@ -242,7 +303,7 @@ def _model_call(span: Span, keys: Mapping[str, Sequence[str]], *, is_named: bool
         response_id=received.response_id,
         usage=_counted(usage),
         is_delta=sent.is_delta,
-        gaps=(_gap(span, keys, "sent", "received", "calls", "system"), *failures),
+        gaps=(_gap(shape, "sent", "received", "calls", "system"), *failures),
     )
 
 
@@ -250,18 +311,31 @@ def _counted(usage: Usage) -> Usage:
     return usage if usage.model_calls else usage + Usage(model_calls=1)
 
 
-def _gap(span: Span, keys: Mapping[str, Sequence[str]], *meanings: str) -> Any:
+def _gap(shape: _Shape, *meanings: str) -> Gap:
     """Return the gap that names the attributes which were read."""
-    named = ", ".join(key for meaning in meanings for key in keys[meaning])
-    return gap("read_by_shape", span.span_id, keys=named)
+    named = ", ".join(key for meaning in meanings for key in shape.keys[meaning])
+    return gap("read_by_shape", shape.span.span_id, keys=named)
 
 
 def _agreed(readings: Sequence[_Reading | None]) -> _Reading | None:
-    """Return the messages of several attributes that hold the same; None where they differ."""
+    """Return the messages of several attributes that say the same; None where they differ.
+
+    Forms differ in what they hold beside texts and calls: images, reasoning, system prompts.
+    """
     known = [reading for reading in readings if reading is not None and reading.messages]
-    if not known or any(reading.messages != known[0].messages for reading in known):
+    if not known or any(_said(reading) != _said(known[0]) for reading in known):
         return None
-    return max(known, key=lambda reading: len(reading.model) + len(reading.tools))
+    fullest = max(known, key=lambda reading: (len(reading.messages), bool(reading.model)))
+    tools = next((reading.tools for reading in known if reading.tools), ())
+    return fullest._replace(tools=tools, is_delta=any(reading.is_delta for reading in known))
+
+
+def _said(reading: _Reading) -> list[tuple[object, ...]]:
+    return [
+        (m.role, (m.content or "").strip(), [(c.name, c.arguments) for c in m.tool_calls])
+        for m in reading.messages
+        if m.role not in SYSTEM_ROLES
+    ]
 
 
 def _sent(value: Any, span: Span) -> _Reading | None:
@@ -288,14 +362,14 @@ def _sent(value: Any, span: Span) -> _Reading | None:
     return found and found._replace(tools=request.tools, is_delta=request.is_delta)
 
 
-def _received_sides(span: Span, keys: Mapping[str, Sequence[str]]) -> list[_Reading | None]:
+def _received_sides(shape: _Shape) -> list[_Reading | None]:
     """Return the answers that a span's attributes hold; calls beside a text belong to it."""
-    attributes = span.attributes
-    answers = [_received(attributes[key], span) for key in keys["received"]]
-    if not keys["calls"]:
+    span, listed = shape.span, shape.values_of("calls")
+    answers = [_received(value, span) for value in shape.values_of("received")]
+    if not listed:
         return answers
-    calls = parse(attributes[keys["calls"][0]])
-    if len(keys["calls"]) > 1 or len(answers) > 1 or None in answers or calls.truncated:
+    calls = parse(listed[0])
+    if len(listed) > 1 or len(answers) > 1 or None in answers or calls.truncated:
         return []
     text = answers[0].messages[0].content if answers and answers[0] else None
     item = {"role": "assistant", "content": text, "tool_calls": calls.value}
@@ -334,10 +408,14 @@ def _received(value: Any, span: Span) -> _Reading | None:
     )
 
 
+# How programs write that there is no value, or only a flag.
+_NOTHING = frozenset({"false", "none", "null", "true", "undefined"})
+
+
 def _of_text(text: str, role: str, span: Span) -> _Reading | None:
     """Return a plain text as a message; text in brackets may be content in a form of its own."""
     text = text.strip()
-    if not text or text[0] in "{[<(" or text.endswith((")", "]", "}")):
+    if not text or text[0] in "{[<(" or text[-1] in ")]}" or text.lower() in _NOTHING:
         return None
     message = Message(role, text, span_id=span.span_id, trace_id=span.trace_id)  # type: ignore[arg-type]
     return _Reading((message,), is_text=True)
@@ -393,55 +471,62 @@ def _checked(messages: Sequence[Message] | None, roles: frozenset[str]) -> _Read
     return _Reading(tuple(messages))
 
 
-def _tool(span: Span, keys: Mapping[str, Sequence[str]], *, is_named: bool) -> Operation:
+def _tool(shape: _Shape, *, is_named: bool) -> Operation:
     """Return the run of a tool, if its name, arguments and result are each in one attribute."""
-    name = _text_of(span, keys["tool name"])
+    span, keys = shape.span, shape.keys
+    name = _text_of(shape.values_of("tool name"))
     if not name and is_named and not keys["tool name"] and _TOOL_NAME.fullmatch(span.name):
         name = span.name
-    arguments = keys["arguments"] or keys["sent"]
-    results = keys["received"]
-    values = [_values(span, arguments), _values(span, results)]
-    if not name or not (arguments or results) or any(len(value) > 1 for value in values):
+    side = "arguments" if keys["arguments"] else "sent"
+    values = [_values(shape.values_of(side)), _values(shape.values_of("received"))]
+    if not name or not any(values) or any(len(value) > 1 for value in values):
         return Wrapper(span)
     given, returned = (value[0] if value else None for value in values)
-    if isinstance(given, str) and not is_named:
-        return Wrapper(span)  # a name and a text are not yet a tool and its arguments
-    side = "arguments" if keys["arguments"] else "sent"
+    given = None if hidden(given) else call_arguments(given)
+    said = tool_message(returned) or {}
+    call_id = _text_of(shape.values_of("call id")) or said.get("tool_call_id")
+    if given is not None and not isinstance(given, Mapping):
+        # A text may be an argument without its name, or all that is said to an agent.
+        if not (is_named and call_id):
+            return Wrapper(span)
+        given = None
     return tool_run(
         span,
         name=name,
-        call_id=_text_of(span, keys["call id"]),
-        arguments=None if hidden(given) else given,
-        result=returned,
-        gaps=(_gap(span, keys, "tool name", side, "received"),),
+        call_id=call_id,
+        arguments=given,
+        result=said.get("content") if said else returned,
+        failed=recorded_outcome(said.get),
+        gaps=(_gap(shape, "tool name", side, "received"),),
     )
 
 
-def _values(span: Span, keys: Sequence[str]) -> list[Any]:
+def _values(attributes: Sequence[Any]) -> list[Any]:
     """Return the different values of some attributes."""
     values: list[Any] = []
-    for key in keys:
-        parsed = parse(span.attributes[key])
-        value = span.attributes[key] if parsed.truncated else parsed.value
+    for attribute in attributes:
+        parsed = parse(attribute)
+        value = attribute if parsed.truncated else parsed.value
         if value not in values:
             values.append(value)
     return values
 
 
-def _agent(span: Span, keys: Mapping[str, Sequence[str]]) -> Operation:
+def _agent(shape: _Shape) -> Operation:
     """Return the run of an agent, if its question or its answer is read."""
-    sent = _agreed([_sent(span.attributes[key], span) for key in keys["sent"]])
-    received = _agreed([_received(span.attributes[key], span) for key in keys["received"]])
+    span = shape.span
+    sent = _agreed([_sent(value, span) for value in shape.values_of("sent")])
+    received = _agreed([_received(value, span) for value in shape.values_of("received")])
     asked = [m for m in sent.messages if m.role == "user"][-1:] if sent else []
     answered = [m for m in received.messages if m.content][-1:] if received else []
     if not asked and not answered:
         return Wrapper(span)
     return AgentRun(
         span,
-        name=_text_of(span, keys["agent name"]) or span.name,
+        name=_text_of(shape.values_of("agent name")) or span.name,
         input=tuple(asked),
         output=tuple(answered),
-        gaps=(_gap(span, keys, "sent", "received"),),
+        gaps=(_gap(shape, "sent", "received"),),
     )
 
 

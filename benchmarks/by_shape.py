@@ -4,51 +4,68 @@
 
 A dialect's captures are those with a trajectory that it read. With the dialect switched off, no
 dialect knows their spans, or only another one. A capture holds if the strict comparison of
-`benchmarks.fidelity` finds no fault; it is silently wrong if there is a fault and no gap.
+`benchmarks.fidelity` finds no fault; without ``truth.json`` in the folder, if the messages are
+those that the dialect reads. It is silently wrong if there is a fault and no gap.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 from unittest.mock import patch
 
 from oteval.ingest import read as read_file
-from oteval.model import Span
+from oteval.jsontext import canonical
+from oteval.model import Trajectory
 from oteval.reconstruct import DIALECTS, reconstruct, span_reader
-from oteval.reconstruct.dialect import Logs
 from oteval.reconstruct.dialects.by_shape import BY_SHAPE
-from oteval.reconstruct.operations import Operation, Wrapper
+from oteval.reconstruct.operations import Wrapper
 
-from .fidelity.__main__ import DATA, captures
-from .fidelity.adapters.oteval_runs import runs_and_notes
-from .fidelity.compare import Verdict, compare
+from .fidelity.__main__ import DATA
+from .fidelity.adapters.oteval_runs import shown
+from .fidelity.compare import compare
+
+
+class Reading(NamedTuple):
+    """How a capture was read with a dialect switched off.
+
+    Attributes:
+        holds: Whether everything is right.
+        is_silent: Whether something is wrong, and no gap says so.
+        is_by_shape: Whether any span was read by its shape.
+        fault: What is wrong, or "".
+    """
+
+    holds: bool
+    is_silent: bool
+    is_by_shape: bool
+    fault: str = ""
 
 
 @contextmanager
 def without(*names: str) -> Iterator[None]:
     """Switch dialects off."""
     left = tuple(dialect for dialect in DIALECTS if dialect.name not in names)
-    shapes = _NOTHING if BY_SHAPE in names else span_reader.SHAPES
-    marks = span_reader._Marks(left)
     with (
         patch.object(span_reader, "DIALECTS", left),
-        patch.object(span_reader, "_MARKS", marks),
-        patch.object(span_reader, "SHAPES", shapes),
+        patch.object(span_reader, "_MARKS", span_reader._Marks(left)),
+        patch.object(span_reader, "SHAPES", _Nothing if BY_SHAPE in names else span_reader.SHAPES),
     ):
         yield
 
 
-class _NOTHING:
+class _Nothing:
+    """Stands for the reading by shape, and reads nothing."""
+
     name, switch = BY_SHAPE, ""
 
     @staticmethod
-    def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG004
-        """Return a wrapper: nothing is read."""
+    def read(span: Any, logs: Any) -> Wrapper:  # noqa: ARG004
+        """Return a wrapper."""
         return Wrapper(span)
 
 
@@ -58,40 +75,66 @@ def main() -> None:
     parser.add_argument("--data", type=Path, default=DATA, help="captures and truth.json")
     parser.add_argument("--faults", action="store_true", help="print what is wrong in each capture")
     options = parser.parse_args()
-    truth = json.loads((options.data / "truth.json").read_text())
-    loaded = {name: _load(paths) for name, paths in captures(options.data).items()}
-    rows: dict[str, list[tuple[str, Verdict, Verdict]]] = {}
-    for name, signals in loaded.items():
+    truth = options.data / "truth.json"
+    truths = json.loads(truth.read_text()) if truth.exists() else {}
+    rows: dict[str, dict[str, tuple[Reading, Reading]]] = {}
+    for path in sorted(options.data.glob("*.json")):
+        if path.stem in ("truth", "gold", "expected") or path.stem.endswith(".logs"):
+            continue
+        signals = _load(path)
         runs = reconstruct(*signals)
         for dialect in sorted({dialect for run in runs for dialect in run.dialects}):
-            verdicts = []
+            readings = []
             for off in ((dialect, BY_SHAPE), (dialect,)):
                 with without(*off):
-                    verdicts.append(compare(runs_and_notes(*signals), truth[name]))
-            rows.setdefault(dialect, []).append((name, verdicts[0], verdicts[1]))
-    print("| dialect switched off | captures | hold before | hold by shape | silently wrong |")
+                    readings.append(_reading(reconstruct(*signals), runs, truths.get(path.stem)))
+            rows.setdefault(dialect, {})[path.stem] = readings[0], readings[1]
+    print("| dialect switched off | captures | hold without | hold by shape | read by shape |")
     print("|---|---|---|---|---|")
     for dialect, row in sorted(rows.items()):
-        print(_row(dialect, row))
+        print(_row(f"`{dialect}`", list(row.values())))
         if options.faults:
-            for name, _, verdict in row:
-                print(f"    {name}: {verdict.fault or 'holds'}{' SILENT' * verdict.is_silent}")
-    print(_row("all", [each for row in rows.values() for each in row]))
+            for name, (_, reading) in row.items():
+                print(f"    {name}: {reading.fault or 'holds'}{' SILENT' * reading.is_silent}")
+    print(_row("all", [readings for row in rows.values() for readings in row.values()]))
 
 
-def _load(paths: list[str]) -> Any:
-    batches = [batch for path in paths for batch in read_file(path)]
+def _load(path: Path) -> Any:
+    paths = [path, path.with_suffix(".logs.json")]
+    batches = [batch for each in paths if each.exists() for batch in read_file(str(each))]
     spans = [span for batch in batches for span in batch.spans]
     return spans, [log for batch in batches for log in batch.logs]
 
 
-def _row(dialect: str, row: list[tuple[str, Verdict, Verdict]]) -> str:
-    before = sum(verdict.strict for _, verdict, _ in row)
-    after = sum(verdict.strict for _, _, verdict in row)
-    silent = sum(verdict.is_silent for _, verdict, _ in row), sum(v.is_silent for _, _, v in row)
-    return (
-        f"| `{dialect}` | {len(row)} | {before} | {after} | {silent[0]} before, {silent[1]} after |"
+def _reading(
+    runs: list[Trajectory], reference: list[Trajectory], truth: Mapping[str, Any] | None
+) -> Reading:
+    is_by_shape = any(BY_SHAPE in run.dialects for run in runs)
+    if truth is not None:
+        verdict = compare(shown(runs), truth)
+        return Reading(verdict.strict, verdict.is_silent, is_by_shape, verdict.fault)
+    holds = sorted(map(_said, runs)) == sorted(map(_said, reference))
+    has_gaps = any(run.gaps for run in runs)
+    return Reading(holds, not (holds or has_gaps), is_by_shape, "" if holds else "it differs")
+
+
+def _said(run: Trajectory) -> str:
+    """Return what was said in a run, without ids and names that only some spans have."""
+    return canonical(
+        [
+            (m.role, m.content, m.is_error, [(c.name, c.arguments) for c in m.tool_calls])
+            for m in run.messages
+        ]
     )
+
+
+def _row(title: str, readings: list[tuple[Reading, Reading]]) -> str:
+    before = sum(without.holds for without, _ in readings)
+    after = sum(with_shape.holds for _, with_shape in readings)
+    by_shape = [with_shape for _, with_shape in readings if with_shape.is_by_shape]
+    silent = sum(reading.is_silent for reading in by_shape)
+    told = f"{len(by_shape)}, {silent} silently wrong"
+    return f"| {title} | {len(readings)} | {before} | {after} | {told} |"
 
 
 if __name__ == "__main__":

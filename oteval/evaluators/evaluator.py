@@ -54,7 +54,8 @@ class NotEvaluated(Exception):
 def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     """Refuse a run that may have made calls which the trace does not show.
 
-    Calls may be missing if content is missing and no tool span shows a call.
+    Calls may be missing if content is missing and no tool span shows a call. Where spans were read
+    by their shape, tool spans of another shape may not have been.
 
     Raises:
         NotEvaluated: Calls may be missing.
@@ -62,7 +63,8 @@ def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
     if lost is None:
         return
-    if not any(call.span_id for message in messages for call in message.tool_calls):
+    is_guess = any(gap.code == "read_by_shape" for gap in trajectory.gaps)
+    if is_guess or not any(call.span_id for message in messages for call in message.tool_calls):
         raise NotEvaluated(f"{lost.code}: {lost.detail}")
 
 

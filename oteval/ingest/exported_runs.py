@@ -90,8 +90,9 @@ class _Fields:
 
     def texts(self, key: str, *, missing: Sequence[str] | None = None) -> tuple[str, ...]:
         """Return a list of strings; `missing` where files of earlier versions have none."""
-        is_missing = missing is not None and key not in self._document
-        return tuple(map(str, missing if is_missing else self.get(key, list)))
+        if missing is not None and key not in self._document:
+            return tuple(missing)
+        return tuple(map(str, self.get(key, list)))
 
     def integer(self, key: str, *, missing: int | None = None) -> int:
         """Return a whole number that is not negative and fits into 64 bits.
@@ -100,8 +101,9 @@ class _Fields:
             key: The field.
             missing: The number where files of earlier versions have none.
         """
-        is_missing = missing is not None and key not in self._document
-        value = missing if is_missing else int(self.get(key, int))
+        if missing is not None and key not in self._document:
+            return missing
+        value = int(self.get(key, int))
         if not 0 <= value <= _MAX_INT64:
             raise InputError(
                 f"{self._place}{key} {short_repr(value)} is not a number from 0 to {_MAX_INT64}"

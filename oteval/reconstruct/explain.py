@@ -187,6 +187,7 @@ def accounts_of_some(spans: Sequence[tuple[Span, int]], run: Trajectory) -> list
             run.id,
             tuple(messages.get((span.trace_id, span.span_id), ())),
             is_root=(span.trace_id, span.span_id) == root,
+            by_shape=BY_SHAPE in run.dialects,
             gaps=tuple(gaps[span.span_id]),
         )
         for span, depth in spans
@@ -200,9 +201,10 @@ def _account_of_one(
     messages: tuple[int, ...],
     *,
     is_root: bool,
+    by_shape: bool,
     gaps: tuple[Gap, ...],
 ) -> SpanAccount:
-    dialect, operation = read_span(span, ())
+    dialect, operation = read_span(span, (), by_shape=by_shape)
     return SpanAccount(
         span,
         depth,

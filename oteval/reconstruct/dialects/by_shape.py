@@ -65,8 +65,6 @@ _ENDINGS = (
     (("tool", "call", "id"), "call id"),
     (("call", "id"), "call id"),
     (("tool", "name"), "tool name"),
-    (("call", "name"), "tool name"),
-    (("function", "name"), "tool name"),
     (("agent", "name"), "agent name"),
     (("model", "name"), "model"),
     (("model", "id"), "model"),
@@ -347,7 +345,8 @@ def _sent(value: Any, span: Span) -> _Reading | None:
     if isinstance(value, str):
         return _of_text(value, "user", span)
     if isinstance(value, list):
-        return _checked(_collected(value, span, ""), ROLES)
+        only = value[0] if len(value) == 1 and isinstance(value[0], list) else value
+        return _checked(_collected(only, span, ""), ROLES)
     if not isinstance(value, Mapping):
         return None
     if isinstance(value.get("contents"), list):
@@ -398,8 +397,8 @@ def _received(value: Any, span: Span) -> _Reading | None:
     candidates = value.get("candidates")
     if isinstance(candidates, list) and len(candidates) == 1:
         return _checked(_collected(candidates, span, "assistant"), _ANSWERING)
-    is_response = value.get("object") == "response" and isinstance(value.get("output"), list)
-    if not (is_response or _ANSWER_FIELDS.issuperset(value)):
+    is_named = value.get("object") in ("response", "chat.completion")
+    if not (is_named or _ANSWER_FIELDS.issuperset(value)) or not _has_known_messages(value):
         return None
     answer = answer_of(value, span)
     found = _checked(answer.messages, _ANSWERING)
@@ -408,6 +407,17 @@ def _received(value: Any, span: Span) -> _Reading | None:
     )
 
 
+def _has_known_messages(answer: Mapping[str, Any]) -> bool:
+    """Return whether the messages in a response have no field that may hold more."""
+    listed = answer.get("choices")
+    inner = [each.get("message") for each in listed or () if isinstance(each, Mapping)]
+    output = answer.get("output")
+    inner += [answer.get("message"), output.get("message") if isinstance(output, Mapping) else None]
+    return all(_MESSAGE_FIELDS.issuperset(each) for each in inner if isinstance(each, Mapping))
+
+
+# The beginning of an object as Python prints it, such as ``AIMessage(`` and ``content=``.
+_REPR = re.compile(r"[A-Za-z_][\w.]*[(=]")
 # How programs write that there is no value, or only a flag.
 _NOTHING = frozenset({"false", "none", "null", "true", "undefined"})
 
@@ -415,7 +425,7 @@ _NOTHING = frozenset({"false", "none", "null", "true", "undefined"})
 def _of_text(text: str, role: str, span: Span) -> _Reading | None:
     """Return a plain text as a message; text in brackets may be content in a form of its own."""
     text = text.strip()
-    if not text or text[0] in "{[<(" or text[-1] in ")]}" or text.lower() in _NOTHING:
+    if not text or text[0] in "{[<(" or _REPR.match(text) or text.lower() in _NOTHING:
         return None
     message = Message(role, text, span_id=span.span_id, trace_id=span.trace_id)  # type: ignore[arg-type]
     return _Reading((message,), is_text=True)
@@ -513,13 +523,16 @@ def _values(attributes: Sequence[Any]) -> list[Any]:
 
 
 def _agent(shape: _Shape) -> Operation:
-    """Return the run of an agent, if its question or its answer is read."""
+    """Return the run of an agent, if its question and its answer are read."""
     span = shape.span
     sent = _agreed([_sent(value, span) for value in shape.values_of("sent")])
-    received = _agreed([_received(value, span) for value in shape.values_of("received")])
+    answers = shape.values_of("received")
+    received = _agreed([_received(value, span) for value in answers])
+    if received is None:  # the whole transcript, which ends with the answer
+        received = _agreed([_sent(value, span) for value in answers])
     asked = [m for m in sent.messages if m.role == "user"][-1:] if sent else []
-    answered = [m for m in received.messages if m.content][-1:] if received else []
-    if not asked and not answered:
+    answered = [m for m in received.messages[-1:] if _is_answer(m)] if received else []
+    if not asked or not (answered or span.is_error):
         return Wrapper(span)
     return AgentRun(
         span,
@@ -528,6 +541,10 @@ def _agent(shape: _Shape) -> Operation:
         output=tuple(answered),
         gaps=(_gap(shape, "sent", "received"),),
     )
+
+
+def _is_answer(message: Message) -> bool:
+    return message.role == "assistant" and bool(message.content) and not message.tool_calls
 
 
 DIALECT = Dialect(name=BY_SHAPE, title="Unknown dialects", precedence=10_000, read=read)

@@ -78,7 +78,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         logs: The trace's log records by span id, in order of time.
     """
     found = _runs_of_trace(spans, logs)
-    if not any(run.model_calls for run in found) and any(run.unread for run in found):
+    if not any(run.model_calls for run in found) and any(map(_has_shape, found)):
         by_shape = _runs_of_trace(spans, logs, by_shape=True)
         if any(BY_SHAPE in run.dialects and run.is_turn for run in by_shape):
             found = by_shape
@@ -190,6 +190,11 @@ def _runs_of_tree(
         run.model_calls.sort(key=_order_of)
         run.tool_runs.sort(key=_order_of)
     return without_wrappers(found) if len(found) > 1 else found
+
+
+def _has_shape(run: TracedRun) -> bool:
+    """Return whether any span that no dialect reads can be read by its shape."""
+    return any(read_span(span, (), by_shape=True)[0] for span in run.unread)
 
 
 def _is_around(node: Node) -> bool:

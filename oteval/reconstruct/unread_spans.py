@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ..model import Span
 from ..semconv import first
+from .dialects.by_shape import token_attributes
 from .span_reader import is_pending
 
 __all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_transport"]
@@ -53,9 +54,15 @@ def infrastructure_of(span: Span) -> str:
 
 
 def foreign_marks(span: Span) -> set[str]:
-    """Return the prefixes by which a span looks like a model span that no dialect reads."""
-    keys = [key for key in span.attributes if key.startswith(FOREIGN) and not is_pending(span)]
-    return {mark for mark in FOREIGN for key in keys if key.startswith(mark)}
+    """Return the attributes by which a span looks like a model span that no dialect reads.
+
+    Those with a known prefix are named by that; a span of any other dialect counts tokens.
+    """
+    if is_pending(span):
+        return set()
+    keys = [key for key in span.attributes if key.startswith(FOREIGN)]
+    marks = {mark for mark in FOREIGN for key in keys if key.startswith(mark)}
+    return marks or set(token_attributes(span))
 
 
 def is_transport(span: Span) -> bool:

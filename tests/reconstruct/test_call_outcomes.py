@@ -23,6 +23,7 @@ from oteval.reconstruct.dialects import DIALECTS
 from oteval.reconstruct.operations import ToolRun
 from oteval.reconstruct.span_reader import attach_logs, read_span
 
+from . import builders
 from . import test_dialect_adk_openinference as adk_openinference
 from . import test_dialect_any_agent as any_agent
 from . import test_dialect_claude_code as claude_code
@@ -116,11 +117,36 @@ def of_http(result: str) -> Recorded:
     return [root, *spans.values()], logs
 
 
+def of_shapes(result: str) -> Recorded:
+    asked = {"role": "user", "content": "q"}
+    call = {"id": "k", "type": "function", "function": {"name": "look", "arguments": '{"x":1}'}}
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
+    received = {"role": "tool", "tool_call_id": "k", "content": result}
+    calls = (([asked], json.dumps(calling)), ([asked, calling, received], "done"))
+    model_calls = [
+        builders.span(
+            f"c{start}",
+            start,
+            parent="a",
+            attributes={
+                "acme.llm.model": "m",
+                "acme.llm.request": json.dumps({"messages": sent}),
+                "acme.llm.response": answer,
+            },
+        )
+        for start, (sent, answer) in zip((2, 6), calls, strict=True)
+    ]
+    used = {"acme.tool.name": "look", "acme.tool.args": '{"x": 1}', "acme.tool.result": result}
+    tool = builders.span("t", 4, parent="a", attributes={**used, "acme.tool.call_id": "k"})
+    return [builders.span("a", 1, end=9), *model_calls, tool], []
+
+
 CASES: dict[str, str | Callable[[str], Recorded]] = {
     "adk-openinference": of_adk_openinference,
     "adot": "traces/adot_agentcore_strands",
     "agent-framework": "traces/ms_agent_framework",
     "any-agent": of_any_agent,
+    "by-shape": of_shapes,
     "claude-code": of_claude_code,
     "crewai": "frameworks/crewai_native",
     "dspy": "frameworks/dspy_react_openinference",
@@ -225,7 +251,7 @@ def tool_span(spans: Sequence[Span], logs: Sequence[LogRecord]) -> Span | None:
         by_span[record.span_id].append(record)
     of_results = [m.span_id for m in results(spans, logs) if "Paris" in (m.content or "")]
     for span in sorted(spans, key=lambda span: span.span_id not in of_results):
-        _, operation = read_span(span, by_span[span.span_id])
+        _, operation = read_span(span, by_span[span.span_id], by_shape=True)
         if isinstance(operation, ToolRun) and span.span_id in of_results:
             return span
     return None

@@ -23,9 +23,10 @@ from ...messages.facts import facts_of
 from ...messages.forms import ROLES, SYSTEM_ROLES, fields_of, role_of
 from ...messages.kinds import unknown_kind
 from ...messages.langchain import tool_message
+from ...messages.parts import is_explicit
 from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import MessageCollector, choices, tool_definitions
-from ...messages.values import hidden, parse
+from ...messages.values import hidden, list_of, parse
 from ...model import Gap, Message, Span, Usage, count_of, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -33,7 +34,7 @@ from ..operations import AgentRun, ModelCall, Operation, Wrapper
 from ..readers.spans import call_arguments, model_failure
 from ..tool_spans import tool_run
 
-__all__ = ["BY_SHAPE", "DIALECT"]
+__all__ = ["BY_SHAPE", "DIALECT", "token_attributes"]
 
 BY_SHAPE = "by-shape"
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
@@ -157,7 +158,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     kind = next(iter(kinds), "")
     if kind == "agent":
         return _agent(shape)
-    has_model = bool(keys["model"]) or _usage(span) != Usage()
+    has_model = bool(keys["model"]) or _has_tokens(_usage(span))
     if kind == "tool" or (not kind and keys["tool name"] and not has_model):
         return _tool(shape, is_named=kind == "tool")
     if kind == "model" or (not kind and not keys["tool name"]):
@@ -262,14 +263,31 @@ def _text_of(values: Sequence[Any]) -> str:
 def _usage(span: Span) -> Usage:
     """Return the tokens that a span reports, by the last two words of its attributes."""
     usage = span_tokens(span.attributes).usage
-    if usage != Usage():
+    keys = [] if _has_tokens(usage) else token_attributes(span)
+    if not keys:
         return usage
+    return read_tokens({"_".join(_words(key)[-2:]): span.attributes[key] for key in keys}).usage
+
+
+def _has_tokens(usage: Usage) -> bool:
+    return bool(usage.input_tokens or usage.output_tokens)
+
+
+def token_attributes(span: Span) -> list[str]:
+    """Return the attributes that count the tokens sent to a model and received from it.
+
+    Both are needed: an embedding has only the first.
+    """
     counts = {
-        "_".join(_words(key)[-2:]): value
+        _words(key)[-2]: key
         for key, value in span.attributes.items()
-        if "tokens" in _words(key)[-1:] and count_of(value) is not None
+        if _words(key)[-1:] == ("tokens",) and len(_words(key)) > 1 and count_of(value) is not None
     }
-    return read_tokens(counts).usage if counts else usage
+    sides = [[counts[word] for word in side if word in counts] for side in _TOKENS]
+    return [key for side in sides for key in side] if all(sides) else []
+
+
+_TOKENS = (("input", "prompt"), ("output", "completion"))
 
 
 def _model_call(shape: _Shape, *, is_named: bool) -> Operation:
@@ -283,7 +301,8 @@ def _model_call(shape: _Shape, *, is_named: bool) -> Operation:
     received = received or _Reading(())
     usage, model = _usage(span), _text_of(shape.values_of("model")[-1:]) or received.model
     is_text = sent.is_text and received.is_text
-    is_told = bool(model) and usage != Usage() if is_text else bool(model) or usage != Usage()
+    tells = (bool(model), _has_tokens(usage))
+    is_told = all(tells) if is_text else any(tells)
     if not (is_named or is_told) or not any(m.role in ("user", "tool") for m in sent.messages):
         return Wrapper(span)
     messages = sent.messages
@@ -351,6 +370,7 @@ def _sent(value: Any, span: Span) -> _Reading | None:
         return None
     if isinstance(value.get("contents"), list):
         system = value.get("systemInstruction", value.get("system_instruction"))
+        system = system.get("parts") if isinstance(system, Mapping) else system
         value = {**value, "messages": value["contents"], "system": system}
     listed = next((value[key] for key in ("messages", "input") if value.get(key)), None)
     listed = parse(listed).value
@@ -409,8 +429,8 @@ def _received(value: Any, span: Span) -> _Reading | None:
 
 def _has_known_messages(answer: Mapping[str, Any]) -> bool:
     """Return whether the messages in a response have no field that may hold more."""
-    listed = answer.get("choices")
-    inner = [each.get("message") for each in listed or () if isinstance(each, Mapping)]
+    listed = list_of(answer.get("choices"))
+    inner = [each.get("message") for each in listed if isinstance(each, Mapping)]
     output = answer.get("output")
     inner += [answer.get("message"), output.get("message") if isinstance(output, Mapping) else None]
     return all(_MESSAGE_FIELDS.issuperset(each) for each in inner if isinstance(each, Mapping))
@@ -427,7 +447,7 @@ def _of_text(text: str, role: str, span: Span) -> _Reading | None:
     text = text.strip()
     if not text or text[0] in "{[<(" or _REPR.match(text) or text.lower() in _NOTHING:
         return None
-    message = Message(role, text, span_id=span.span_id, trace_id=span.trace_id)  # type: ignore[arg-type]
+    message = Message(role, text, span_id=span.span_id, trace_id=span.trace_id)
     return _Reading((message,), is_text=True)
 
 
@@ -446,9 +466,22 @@ def _is_known_item(item: Any) -> bool:
     if not isinstance(item, Mapping):
         return False
     fields = fields_of(item)
-    if fields is None or fields is not item or "role" not in item:
-        return bool(item.get("type") or fields is not item or "parts" in item or "message" in item)
+    if fields is None or fields is not item:
+        return True
+    if "role" not in item:
+        inner = item.get("message", item.get("content"))
+        return bool(item.get("type") or "parts" in item or _is_part(item) or _is_envelope(inner))
     return role_of(item["role"]) in ROLES and _MESSAGE_FIELDS.issuperset(item)
+
+
+def _is_envelope(inner: Any) -> bool:
+    """Return whether a choice or a candidate holds a message."""
+    return isinstance(inner, Mapping) and _MESSAGE_FIELDS.issuperset(inner)
+
+
+def _is_part(item: Mapping[str, Any]) -> bool:
+    """Return whether an item is a part that its only field names, as those of Gemini are."""
+    return len(item) == 1 and is_explicit(item)
 
 
 _MESSAGE_FIELDS = frozenset(

@@ -78,17 +78,18 @@ def main() -> None:
     truth = options.data / "truth.json"
     truths = json.loads(truth.read_text()) if truth.exists() else {}
     rows: dict[str, dict[str, tuple[Reading, Reading]]] = {}
+    of_none: list[tuple[Reading, Reading]] = []
+    every = [dialect.name for dialect in DIALECTS if dialect.name != BY_SHAPE]
     for path in sorted(options.data.glob("*.json")):
         if path.stem in ("truth", "gold", "expected") or path.stem.endswith(".logs"):
             continue
         signals = _load(path)
         runs = reconstruct(*signals)
+        truth_of = truths.get(path.stem)
         for dialect in sorted({dialect for run in runs for dialect in run.dialects}):
-            readings = []
-            for off in ((dialect, BY_SHAPE), (dialect,)):
-                with without(*off):
-                    readings.append(_reading(reconstruct(*signals), runs, truths.get(path.stem)))
-            rows.setdefault(dialect, {})[path.stem] = readings[0], readings[1]
+            readings = _readings([dialect], signals, runs, truth_of)
+            rows.setdefault(dialect, {})[path.stem] = readings
+        of_none.append(_readings(every, signals, runs, truth_of))
     print("| dialect switched off | captures | hold without | hold by shape | read by shape |")
     print("|---|---|---|---|---|")
     for dialect, row in sorted(rows.items()):
@@ -96,7 +97,8 @@ def main() -> None:
         if options.faults:
             for name, (_, reading) in row.items():
                 print(f"    {name}: {reading.fault or 'holds'}{' SILENT' * reading.is_silent}")
-    print(_row("all", [readings for row in rows.values() for readings in row.values()]))
+    print(_row("each in turn", [readings for row in rows.values() for readings in row.values()]))
+    print(_row("all at once", of_none))
 
 
 def _load(path: Path) -> Any:
@@ -104,6 +106,16 @@ def _load(path: Path) -> Any:
     batches = [batch for each in paths if each.exists() for batch in read_file(str(each))]
     spans = [span for batch in batches for span in batch.spans]
     return spans, [log for batch in batches for log in batch.logs]
+
+
+def _readings(
+    off: list[str], signals: Any, runs: list[Trajectory], truth: Mapping[str, Any] | None
+) -> tuple[Reading, Reading]:
+    """Return how a capture is read with dialects switched off, without and with its shape."""
+    with without(*off, BY_SHAPE):
+        before = _reading(reconstruct(*signals), runs, truth)
+    with without(*off):
+        return before, _reading(reconstruct(*signals), runs, truth)
 
 
 def _reading(

@@ -237,6 +237,10 @@ ANSWER = json.dumps(completion({"role": "assistant", "content": "Sun."}, "stop")
         pytest.param({"x.kind": "agent", "x.version": "7.1"}, id="monitoring agent"),
         pytest.param({"user.agent.name": "curl", "x.type": "agent", "x.output": "ok"}, id="answer"),
         pytest.param({"x.model": "m", "x.input": MESSAGES}, id="one side"),
+        pytest.param(
+            {"x.kind": "tool", "x.tool.name": "f", "x.parameters": '{"a": {"type": "string"}}'},
+            id="what a tool accepts",
+        ),
         pytest.param({"x.model": "m", "x.input": MESSAGES[:-9], "x.output": ANSWER}, id="cut"),
         pytest.param({"x.model": "m", "x.input": MESSAGES, "x.output": "<REDACTED>"}, id="hidden"),
         pytest.param(

@@ -60,7 +60,8 @@ _RECEIVED = frozenset(
         *("result", "results"),
     }
 )
-_ARGUMENTS = frozenset({"args", "arguments", "parameters", "params"})
+_ARGUMENTS = frozenset({"args", "arguments"})
+_PARAMETERS = frozenset({"parameters", "params"})
 # The last words of names, the longest first, and what the attribute holds.
 _ENDINGS = (
     (("tool", "call", "id"), "call id"),
@@ -184,7 +185,7 @@ def _shape_of(span: Span) -> _Shape | None:
             return None
         if meaning and value and isinstance(value, (str, list, Mapping)):
             keys[meaning].append(key)
-    has_content = keys.keys() & {"sent", "received", "arguments", "calls"}
+    has_content = keys.keys() & {"sent", "received", "arguments", "calls", "parameters"}
     return _Shape(span, values, keys) if has_content else None
 
 
@@ -242,6 +243,8 @@ def _meaning(key: str) -> str:
         last = before if is_side else "input"
     if last in _ARGUMENTS:
         return "arguments"
+    if last in _PARAMETERS:
+        return "parameters"
     return "sent" if last in _SENT else "received" if last in _RECEIVED else ""
 
 
@@ -511,6 +514,8 @@ def _checked(messages: Sequence[Message] | None, roles: frozenset[str]) -> _Read
         return None
     if any(m.content is None and not (m.tool_calls or m.parts) for m in messages):
         return None
+    if not all(_TOOL_NAME.fullmatch(call.name) for m in messages for call in m.tool_calls):
+        return None
     return _Reading(tuple(messages))
 
 
@@ -520,7 +525,7 @@ def _tool(shape: _Shape, *, is_named: bool) -> Operation:
     name = _text_of(shape.values_of("tool name"))
     if not name and is_named and not keys["tool name"] and _TOOL_NAME.fullmatch(span.name):
         name = span.name
-    side = "arguments" if keys["arguments"] else "sent"
+    side = _side_of_arguments(shape)
     values = [_values(shape.values_of(side)), _values(shape.values_of("received"))]
     if not name or not any(values) or any(len(value) > 1 for value in values):
         return Wrapper(span)
@@ -541,6 +546,27 @@ def _tool(shape: _Shape, *, is_named: bool) -> Operation:
         result=said.get("content") if said else returned,
         failed=recorded_outcome(said.get),
         gaps=(_gap(shape, "tool name", side, "received"),),
+    )
+
+
+def _side_of_arguments(shape: _Shape) -> str:
+    """Return the meaning of the attributes that hold a tool's arguments.
+
+    Parameters may also be what the tool accepts; then its input holds the arguments.
+    """
+    if shape.keys["arguments"]:
+        return "arguments"
+    values = [parse(value).value for value in shape.values_of("parameters")]
+    is_given = any(isinstance(value, Mapping) and not _is_schema(value) for value in values)
+    return "parameters" if is_given else "sent"
+
+
+def _is_schema(parameters: Mapping[str, Any]) -> bool:
+    """Return whether parameters describe arguments in place of being some."""
+    if "properties" in parameters:
+        return True
+    return bool(parameters) and all(
+        isinstance(value, Mapping) and "type" in value for value in parameters.values()
     )
 
 

@@ -99,8 +99,8 @@ def _runs_of_trace(
         spans: The trace's spans.
         logs: The trace's log records by span id.
         by_shape: Whether spans that no dialect knows are read by their shape. A trace that shows a
-            model call otherwise is complete without: what its application's own spans hold
-            would be told twice.
+            model call otherwise is complete without: the application's own spans would
+            tell the same twice.
     """
     roots = adopted(build(spans), logs)
     exchanges = ExchangeIndex(roots, logs)

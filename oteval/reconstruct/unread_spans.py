@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..model import Span
 from ..semconv import first
-from .dialects.by_shape import token_attributes
+from .readers.attribute_shapes import token_attributes
 from .span_reader import is_pending
 
 __all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_transport"]

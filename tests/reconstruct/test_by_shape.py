@@ -234,6 +234,10 @@ ANSWER = json.dumps(completion({"role": "assistant", "content": "Sun."}, "stop")
         ),
         pytest.param({"x.kind": "LLM", "y.kind": "tool", "x.input": "a", "x.output": "b"}, id="2"),
         pytest.param({"x.kind": "chain", "x.model": "m", "x.input": MESSAGES, "x.output": ANSWER}),
+        pytest.param({"room.type": "chat", "room.input": "a", "room.output": "b"}, id="a room"),
+        pytest.param(
+            {"ticket.type": "agent", "ticket.question": "a", "ticket.answer": "b"}, id="a ticket"
+        ),
         pytest.param({"x.kind": "agent", "x.version": "7.1"}, id="monitoring agent"),
         pytest.param({"user.agent.name": "curl", "x.type": "agent", "x.output": "ok"}, id="answer"),
         pytest.param({"x.model": "m", "x.input": MESSAGES}, id="one side"),

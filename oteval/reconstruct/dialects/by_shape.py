@@ -1,10 +1,10 @@
 """Spans that no dialect knows, read by their shape: the last resort of a trace.
 
-The content of an attribute is told by two things together: a position in its name (``acme.llm.request``,
-``foo.output``, ``bar.args``) and a value in a form that `oteval.messages` reads completely. The kind
-of the span must be told as well: by an attribute of its kind, by the name of a tool with arguments or a
-result, or by a model or its tokens beside messages. Whatever is ambiguous, or holds a field that is
-not known, is not read.
+The content of an attribute is told by two things together: a position in its name, as in
+``acme.llm.request``, ``foo.output`` and ``bar.args``, and a value in a form that `oteval.messages`
+reads completely. The kind of the span must be told as well: by an attribute of its kind, by the
+name of a tool with arguments or a result, or by a model or its tokens beside messages. Whatever is
+ambiguous, or holds a field that is not known, is not read.
 
 `run_detection` asks for it only in traces without any model call of another dialect. Each operation
 has the gap ``read_by_shape``, because the span may hold more than was recognised.
@@ -66,7 +66,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     if shape is None:
         return Wrapper(span)
     keys = shape.keys
-    kinds = {kind for value in shape.values_of("kind") if (kind := _kind(value))}
+    kinds = {kind for key in keys["kind"] if (kind := _kind(key, shape.values[key]))}
     if len(kinds) > 1 or "other" in kinds:
         return Wrapper(span)
     kind = next(iter(kinds), "")
@@ -80,12 +80,22 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     return Wrapper(span)
 
 
-def _kind(value: Any) -> str:
-    """Return the kind of operation that a value names, or ""."""
+def _kind(key: str, value: Any) -> str:
+    """Return the kind of operation that an attribute names, or "".
+
+    A ``type`` may be that of a ticket or a room: only a span's type counts where its value is a
+    common word.
+    """
     value = parse(value).value
     if not isinstance(value, str) or len(value) > 40:
         return ""
-    return _KINDS.get("".join(filter(str.isalpha, value.lower())), "")
+    word = "".join(filter(str.isalpha, value.lower()))
+    is_of_span = not _SPAN_WORDS.isdisjoint(words_of(key))
+    return _KINDS.get(word, "") if is_of_span or word not in _COMMON_WORDS else ""
+
+
+_SPAN_WORDS = frozenset({"kind", "observation", "operation", "run", "span"})
+_COMMON_WORDS = frozenset({"agent", "chat", "completion", "generation", "model", "tool"})
 
 
 def _text_of(values: Sequence[Any]) -> str:

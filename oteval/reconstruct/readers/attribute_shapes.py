@@ -91,7 +91,7 @@ def shape_of(span: Span) -> Shape | None:
     keys: dict[str, list[str]] = defaultdict(list)
     indexed: dict[str, dict[str, Any]] = defaultdict(dict)
     for key, value in span.attributes.items():
-        match = _INDEXED.match(key)
+        match = _INDEXED.match(key) if len(key) < _LONGEST_NAME else None
         if match:
             indexed[match[1]][match[2]] = value
         else:
@@ -113,10 +113,10 @@ def _nested(fields: Mapping[str, Any]) -> Any:
     for path, value in fields.items():
         first, _, rest = path.partition(".")
         items[first][rest] = value
-    if all(first.isdigit() for first in items):
-        places = sorted(map(int, items))
-        is_whole = places == list(range(len(places)))
-        return [_nested(items[str(place)]) for place in places] if is_whole else None
+    if all(first.isdecimal() for first in items):
+        places = [str(place) for place in range(len(items))]
+        is_whole = items.keys() == set(places)
+        return [_nested_field(items[place]) for place in places] if is_whole else None
     inner = {first: _nested_field(rests) for first, rests in items.items()}
     for name, plain in _FLAT_NAMES.items():
         if name in inner and plain not in inner:
@@ -129,6 +129,7 @@ def _nested_field(rests: Mapping[str, Any]) -> Any:
     return rests[""] if set(rests) == {""} else _nested(rests)
 
 
+_LONGEST_NAME = 500
 _INDEXED = re.compile(r"(.+?)\.(\d+(?:\.[^.]+)+)$")
 # OpenInference's names: each item is wrapped in a field, and a list of parts has another name.
 _FLAT_NAMES = {"contents": "content"}

@@ -19,7 +19,7 @@ from ...call_outcome import recorded_outcome
 from ...messages.langchain import tool_message
 from ...messages.reader import tool_definitions
 from ...messages.values import hidden, parse
-from ...model import Gap, Message, Span, Usage, read_tokens, span_tokens
+from ...model import Gap, Message, Role, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, Wrapper
@@ -228,26 +228,29 @@ def _values(attributes: Sequence[Any]) -> list[Any]:
 def _agent(shape: Shape) -> Operation:
     """Return the run of an agent, if its question and its answer are read."""
     span = shape.span
-    request = agreed([sent(value, span) for value in shape.values_of("sent")])
-    answers = shape.values_of("received")
-    answer = agreed([received(value, span) for value in answers])
-    if answer is None:  # the whole transcript, which ends with the answer
-        answer = agreed([sent(value, span) for value in answers])
-    asked = [m for m in request.messages if m.role == "user"][-1:] if request else []
-    answered = [m for m in answer.messages[-1:] if _is_answer(m)] if answer else []
+    requests = [sent(value, span) for value in shape.values_of("sent")]
+    # An answer, or the whole transcript, which ends with the answer.
+    answers = [received(value, span) or sent(value, span) for value in shape.values_of("received")]
+    asked = _last_of(requests, "user", span)
+    answered = _last_of(answers, "assistant", span)
     if not asked or not (answered or span.is_error):
         return Wrapper(span)
     return AgentRun(
         span,
         name=_text_of(shape.values_of("agent name")) or span.name,
-        input=tuple(asked),
-        output=tuple(answered),
+        input=asked,
+        output=answered,
         gaps=(_gap(shape, "sent", "received"),),
     )
 
 
-def _is_answer(message: Message) -> bool:
-    return message.role == "assistant" and bool(message.content) and not message.tool_calls
+def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tuple[Message, ...]:
+    """Return the last text of a role, if all that is read agrees on it."""
+    said = [[m for m in reading.messages if m.role == role][-1:] for reading in readings if reading]
+    texts = {(m.content or "").strip() for messages in said for m in messages}
+    if len(texts) != 1 or not all(said) or "" in texts:
+        return ()
+    return (Message(role, texts.pop(), span_id=span.span_id, trace_id=span.trace_id),)
 
 
 DIALECT = Dialect(name=BY_SHAPE, title="Unknown dialects", precedence=10_000, read=read)

@@ -242,6 +242,14 @@ ANSWER = json.dumps(completion({"role": "assistant", "content": "Sun."}, "stop")
         pytest.param({"user.agent.name": "curl", "x.type": "agent", "x.output": "ok"}, id="answer"),
         pytest.param({"x.model": "m", "x.input": MESSAGES}, id="one side"),
         pytest.param(
+            {
+                "x.kind": "agent",
+                "x.input": "a",
+                "x.output": json.dumps([{"role": "assistant", "content": "b"}, ASKED]),
+            },
+            id="a transcript without its answer",
+        ),
+        pytest.param(
             {"x.kind": "tool", "x.tool.name": "f", "x.parameters": '{"a": {"type": "string"}}'},
             id="what a tool accepts",
         ),

@@ -123,8 +123,9 @@ def _reading(
 ) -> Reading:
     is_by_shape = any(BY_SHAPE in run.dialects for run in runs)
     if truth is not None:
-        verdict = compare(shown(runs), truth)
-        return Reading(verdict.strict, verdict.is_silent, is_by_shape, verdict.fault)
+        verdict = compare({"readings": [shown(runs)], "crash": ""}, truth)
+        is_silent = not verdict.strict and not verdict.notes
+        return Reading(verdict.strict, is_silent, is_by_shape, verdict.fault)
     holds = sorted(map(_said, runs)) == sorted(map(_said, reference))
     has_gaps = any(run.gaps for run in runs)
     return Reading(holds, not (holds or has_gaps), is_by_shape, "" if holds else "it differs")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from oteval.ingest import read as read_file
@@ -14,12 +14,11 @@ def read(paths: list[str]) -> Iterator[dict[str, Any]]:
     batches = [batch for path in paths for batch in read_file(path)]
     spans = [span for batch in batches for span in batch.spans]
     logs = [log for batch in batches for log in batch.logs]
-    yield runs_and_notes(spans, logs)
+    yield shown(reconstruct(spans, logs))
 
 
-def runs_and_notes(spans: list[Any], logs: list[Any]) -> dict[str, Any]:
-    """Return the trajectories and the gaps of spans and log records."""
-    trajectories = reconstruct(spans, logs)
+def shown(trajectories: Sequence[Any]) -> dict[str, Any]:
+    """Return the messages and the gaps of trajectories."""
     notes = [f"{gap.code}: {gap.detail}" for each in trajectories for gap in each.gaps]
     runs = [[_message(message) for message in each.messages] for each in trajectories]
     return {"runs": runs, "notes": notes}

@@ -58,7 +58,6 @@ _own = os.environ.get(CONVERSATION_VARIABLE, "")
 _is_fixed = bool(_own)
 
 
-@lru_cache(maxsize=4096)
 def identity(text: str) -> str:
     """Return a text that names something, or "" for a placeholder.
 
@@ -66,8 +65,12 @@ def identity(text: str) -> str:
     a template or a mark (``<redacted>``, ``[Scrubbed due to 'session']``, ``{{id}}``, ``***``);
     and it is not made of words that say that an id is missing (``None``, ``anonymous user``).
     """
-    if _USUAL.match(text):
-        return text
+    # An id is seen once or twice, a placeholder again and again.
+    return text if _USUAL.match(text) else _unusual_identity(text)
+
+
+@lru_cache(maxsize=1024)
+def _unusual_identity(text: str) -> str:
     stripped = text.strip().strip("\"'")
     lowered = stripped.casefold()
     alphanumeric = {character for character in lowered if character.isalnum()}

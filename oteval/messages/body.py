@@ -73,11 +73,12 @@ class MessageBody:
         self.source = source
         self.texts: list[str] = []
         self.calls: list[ToolCall] = []
-        self.listed_calls: list[ToolCall] = []
-        self.results: list[Message] = []
         self.parts: list[Mapping[str, Any]] = []
-        self._before: list[Message] = []
-        self._placed: list[ToolCall] = []
+        # Few messages have any of these, and an empty tuple costs nothing.
+        self.listed_calls: tuple[ToolCall, ...] = ()
+        self.results: tuple[Message, ...] = ()
+        self._before: tuple[Message, ...] = ()
+        self._placed: tuple[ToolCall, ...] = ()
 
     @property
     def only_approves(self) -> bool:
@@ -98,7 +99,7 @@ class MessageBody:
             item = (object_of(item) or parse(item).value) if isinstance(item, str) else item
             call = read_call(item)
             if call is not None:
-                self.listed_calls.append(call)
+                self.listed_calls += (call,)
             elif isinstance(item, dict):
                 self.parts.append({**item, "type": "tool_call"})
             else:
@@ -144,39 +145,36 @@ class MessageBody:
 
     def _add_part(self, part: Part) -> None:
         if self.results and self.role == "assistant" and isinstance(part, (str, ToolCall)):
-            self._before += self._rest(self.calls)
-            self.texts, self.calls, self.results, self.parts = [], [], [], []
+            self._before += (*self._rest(self.calls),)
+            self.texts, self.calls, self.results, self.parts = [], [], (), []
         if isinstance(part, str):
             self.texts.append(part)
         elif isinstance(part, ToolCall):
-            self._add_call(part)
+            if self.listed_calls:
+                self._add_listed(part)
+            else:
+                self.calls.append(part)
         elif isinstance(part, Result):
-            self._add_result(part)
+            self.results += (result_message(part, self.source),)
         elif not (self.listed_calls and is_fragment(part)):
             self.parts.append(part)
 
-    def _add_call(self, call: ToolCall) -> None:
+    def _add_listed(self, call: ToolCall) -> None:
         """Add a call of the parts, unless it repeats one of the message's list of calls.
 
         The list is the better source of a call; the parts tell where it stands.
         """
         listed = self.listed_calls
-        if not listed:
-            self.calls.append(call)
-            return
         same = next((other for other in listed if call.id and call.id == other.id), None)
         if same is not None:
             if not any(same is other for other in self._placed):
-                self._placed.append(same)
+                self._placed += (same,)
                 self.calls.append(same)
             return
         has_ids = bool(call.id) and any(other.id for other in listed)
         is_further = call.executed_by != "" or has_ids
         if is_further and not any(_is_same(call, other) for other in listed):
             self.calls.append(call)
-
-    def _add_result(self, result: Result) -> None:
-        self.results.append(result_message(result, self.source))
 
     def add_empty(self) -> None:
         """Note that a message without anything else is empty, and does not lack its content."""
@@ -198,23 +196,23 @@ class MessageBody:
     def take_as_result(self, item: Mapping[str, Any]) -> None:
         """Take the whole message as the result of a tool; without content, it is not known."""
         is_known = bool(self.texts) or item.get("content") is not None
-        self._add_result(read_result(item, "\n".join(self.texts) if is_known else None))
+        result = read_result(item, "\n".join(self.texts) if is_known else None)
+        self.results += (result_message(result, self.source),)
         self.texts = []
 
     def copy(self) -> MessageBody:
         """Return a body with the same content, to which more can be added."""
         other = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
-        other.texts, other.calls = self.texts.copy(), self.calls.copy()
-        other.results, other.parts = self.results.copy(), self.parts.copy()
-        other._before, other.listed_calls = self._before.copy(), self.listed_calls.copy()
-        other._placed = self._placed.copy()
+        other.texts, other.calls, other.parts = self.texts[:], self.calls[:], self.parts[:]
+        other.results, other.listed_calls = self.results, self.listed_calls
+        other._before, other._placed = self._before, self._placed
         return other
 
     def messages(self) -> list[Message]:
         """Return the messages that it holds, in their order."""
         listed, placed = self.listed_calls, self._placed
         if placed:
-            listed = [call for call in listed if not any(call is other for other in placed)]
+            listed = tuple([call for call in listed if not any(call is other for other in placed)])
         rest = self._rest([*self.calls, *listed] if listed else self.calls)
         return [*self._before, *rest] if self._before else rest
 
@@ -225,17 +223,17 @@ class MessageBody:
             calls: The calls that they ask for.
         """
         if self.results and not (self.texts or calls or self.parts):
-            return self.results
-        if self.role == "tool" and self.only_approves and not self.results:
-            return []
+            return [*self.results]
         if self.role == "tool":
+            if self.only_approves and not self.results:
+                return []
             self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
-        if self.role == "tool" and self.results and not (self.texts or calls):
-            # Such as an image beside a tool's result: it belongs to it.
-            last = self.results[-1]
-            return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
+            if self.results and not (self.texts or calls):
+                # Such as an image beside a tool's result: it belongs to it.
+                last = self.results[-1]
+                return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
         texts = self.texts
-        if self.is_recorded and calls:
+        if self.is_recorded and calls and texts:
             texts = [text for text in texts if not _repeats(text, calls)]
         content = "\n".join(texts) if texts else None
         if calls:
@@ -243,11 +241,13 @@ class MessageBody:
         own = Message(
             self.role,
             content,
-            tool_calls=distinct(calls) if self.is_recorded else tuple(calls),
-            name=self.name,
-            parts=tuple(self.parts),
-            span_id=self.source.span_id,
-            trace_id=self.source.trace_id,
+            distinct(calls) if self.is_recorded else tuple(calls),
+            "",
+            self.name,
+            False,
+            tuple(self.parts),
+            self.source.span_id,
+            self.source.trace_id,
         )
         if self.role == "assistant":
             return [own, *self.results]  # of tools that the provider itself ran
@@ -260,16 +260,11 @@ def _is_same(call: ToolCall, other: ToolCall) -> bool:
 
 def result_message(result: Result, source: MessageSource) -> Message:
     """Return a result as the message of a tool."""
+    call_id, content, name, is_error, parts = result
+    span_id, trace_id, is_recorded = source.span_id, source.trace_id, is_error is not None
+    # Names of arguments take a third of the time of the call.
     return Message(
-        "tool",
-        result.content,
-        tool_call_id=result.call_id,
-        name=result.name,
-        is_error=bool(result.is_error),
-        parts=result.parts,
-        span_id=source.span_id,
-        trace_id=source.trace_id,
-        is_outcome_recorded=result.is_error is not None,
+        "tool", content, (), call_id, name, bool(is_error), parts, span_id, trace_id, is_recorded
     )
 
 

@@ -49,13 +49,15 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
     """Return the facts about the messages of a list so far, and further ones."""
     prompts, has_placeholder, has_odd = known or _NONE
     for message in messages:
-        role, parts = message.role, message.parts
+        role, content, parts = message.role, message.content, message.parts
         if role in SYSTEM_ROLES:
             prompts += (message,)
-        has_placeholder = has_placeholder or hidden(message.content)
-        has_odd = has_odd or role not in ROLES or (parts != () and any(map(unknown_kind, parts)))
-        has_odd = has_odd or (message.tool_calls != () and any(map(is_glued, message.tool_calls)))
-        has_odd = has_odd or ((parts != () or not message.content) and is_without_content(message))
+        has_placeholder = has_placeholder or hidden(content)
+        if has_odd or (content and role in ROLES and parts == () == message.tool_calls):
+            continue  # most messages are a text
+        has_odd = role not in ROLES or any(map(unknown_kind, parts))
+        has_odd = has_odd or any(map(is_glued, message.tool_calls))
+        has_odd = has_odd or ((parts != () or not content) and is_without_content(message))
     if known is None and not (prompts or has_placeholder or has_odd):
         return _NONE
     return MessageFacts(prompts, has_placeholder, has_odd)

@@ -63,6 +63,8 @@ def _bare(name: str) -> str:
 def kind_of(part: Mapping[str, Any]) -> str:
     """Return a part's kind, "" where it names none."""
     named = part.get("type")
+    if type(named) is str and named:
+        return _bare(named)
     return _bare(str((first_of(part, TYPES) if named is None else named) or ""))
 
 

@@ -87,6 +87,7 @@ _MEDIA = frozenset(
 # The assistant declines to answer; the text is in one of two fields.
 _REFUSAL = "refusal"
 _NAMES = ("name", "toolName", "tool_name", "functionName", "FunctionName", "function_name")
+_OTHER_NAMES = frozenset(_NAMES) - {"name"}
 _ARGUMENTS = ("arguments", "args", "input", "parameters", "Arguments", "tool_kwargs")
 _PLUGINS = ("pluginName", "PluginName")
 _PLUGIN_KEYS = frozenset(_PLUGINS)
@@ -178,8 +179,8 @@ def _read(part: Mapping[str, Any]) -> Sequence[Part]:
 
 
 # Parts of calls that the agent runs, which need not be compared with those of the provider's.
-_CLIENT_CALLS = ("toolcall", "tooluse")
-_CLIENT_RESULTS = ("toolcallresponse", "toolresult")
+_CLIENT_CALLS = frozenset({"toolcall", "tooluse"})
+_CLIENT_RESULTS = frozenset({"toolcallresponse", "toolresult"})
 
 
 def _of_provider(parts: Sequence[Mapping[str, Any]]) -> Sequence[Part]:
@@ -291,7 +292,10 @@ def _is_client_call(part: Mapping[str, Any], kind: str) -> bool:
 
 def _name(fields: Mapping[str, Any]) -> str:
     name = fields.get("name")
-    name = first_of(fields, _NAMES) if name is None else name
+    if name is None:
+        if _OTHER_NAMES.isdisjoint(fields):
+            return ""
+        name = first_of(fields, _NAMES)
     if name and not _PLUGIN_KEYS.isdisjoint(fields):
         return f"{first_of(fields, _PLUGINS)}-{name}"
     return str(name or "")
@@ -318,17 +322,19 @@ def read_call(value: Any) -> ToolCall | None:
     if not name:
         return None
     arguments = source.get("arguments")
-    arguments = first_of(source, _ARGUMENTS) if arguments is None else arguments
-    if arguments is None and source is value:
-        arguments = first_of(value, _ACTIONS)
-    if isinstance(arguments, dict) and "properties" in arguments and "description" in source:
-        return None  # the definition of a tool
-    if isinstance(arguments, dict) and len(arguments) == 1:
-        arguments = arguments.get("args_dict", arguments.get("args_json", arguments))
+    if arguments is None:
+        arguments = first_of(source, _ARGUMENTS)
+        if arguments is None and source is value:
+            arguments = first_of(value, _ACTIONS)
+    if isinstance(arguments, dict):
+        if "properties" in arguments and "description" in source:
+            return None  # the definition of a tool
+        if len(arguments) == 1:
+            arguments = arguments.get("args_dict", arguments.get("args_json", arguments))
     if not isinstance(arguments, dict):
         arguments = parse_arguments(arguments)
     call_id = _id(value)
-    return ToolCall(str(name), arguments, call_id, executed_by=executor_of(value, call_id))
+    return ToolCall(str(name), arguments, call_id, "", 0, 0, executor_of(value, call_id))
 
 
 def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
@@ -339,11 +345,11 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
         text: The result's text, where it is known already.
     """
     value, failed = _outcome(part) if text is None else (text, False)
-    content, rest = _content(value)
+    content, rest = (value, ()) if type(value) is str else _content(value)
     recorded = True if failed else None
     if not failed and not _FAILURES.isdisjoint(part):
         recorded = recorded_outcome(part.get)
-    return Result(_id(part), content, _name(part), is_error=recorded, parts=rest)
+    return Result(_id(part), content, _name(part), recorded, rest)
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:

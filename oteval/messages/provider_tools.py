@@ -36,6 +36,7 @@ _CLIENT_ITEMS = frozenset(
 )
 _HOSTED = ("container_auto", "container_reference")
 _FLAGS = frozenset({"builtin", "providerExecuted", "provider_executed"})
+_MARKS = _FLAGS | {"executed_by"}
 _TYPES = ("server_tool_use", "mcp_tool_use", "server_tool_call", "builtin-tool-call")
 # A list of tools is not a call, though one instrumentation writes it as one.
 _LISTS = ("mcp_list_tools", "mcp_tool_listing")
@@ -66,7 +67,7 @@ def executor_of(fields: Mapping[str, Any], call_id: str) -> str:
     """
     if call_id.startswith(PROVIDER_IDS) or fields.get("type") in _TYPES:
         return PROVIDER
-    if _FLAGS.isdisjoint(fields) and fields.get("executed_by") != PROVIDER:
+    if _MARKS.isdisjoint(fields):
         return ""
     is_flagged = any(fields.get(flag) is True for flag in _FLAGS)
     return PROVIDER if is_flagged or fields.get("executed_by") == PROVIDER else ""

@@ -7,10 +7,9 @@ before it, or of a new message; it never becomes a role.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 from ..model import Message, ToolCall
 from . import MessageSource
@@ -69,6 +68,8 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
     if len(items) == 1 and is_usual(items[0]):
         return from_form(items[0], source)  # there is nothing to join
     cache = active() if len(items) >= _LEAST_REPEATED else None
+    if cache is None and all(map(is_usual, items)):
+        return join_neighbours([m for item in items for m in from_form(item, source)])
     if cache is None:
         collector = MessageCollector(source, role)
         for item in items:
@@ -290,13 +291,23 @@ def from_form(
     role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
     name = name if isinstance(name, str) else ""
     has_more = not _BESIDE_TEXT.isdisjoint(item)
-    text = None if has_more else _only_text(item, parts)
-    if text is not None:
+    part = None if has_more else _only_part(item, parts)
+    if part is not None:
         # Most messages, which need no body.
-        if role == "tool":
-            return [result_message(read_result(item, text), source)]
-        if not (is_recorded and may_spell_parts(text, role)):
-            return [Message(role, text, (), "", name, False, (), source.span_id, source.trace_id)]
+        if isinstance(part, str):
+            if role == "tool":
+                return [result_message(read_result(item, part), source)]
+            if not (is_recorded and may_spell_parts(part, role)):
+                return [
+                    Message(role, part, (), "", name, False, (), source.span_id, source.trace_id)
+                ]
+        elif isinstance(part, Result):
+            return [result_message(part, source)]
+        elif role != "tool":
+            calls = (part,)
+            return [
+                Message(role, None, calls, "", name, False, (), source.span_id, source.trace_id)
+            ]
     body, content = MessageBody(role, name, source, is_recorded=is_recorded), item.get("content")
     if has_more and item.get("tool_calls"):
         body.add_calls(item["tool_calls"])
@@ -318,17 +329,26 @@ def from_form(
     return body.messages()
 
 
-def _only_text(item: Mapping[str, Any], parts: Any) -> str | None:
-    """Return the text of a message that has nothing else; None for any other message."""
-    text: Any = item.get("content")
-    if parts is not None:
-        if text is not None or type(parts) is not list or len(parts) != 1:
-            return None
-        part = parts[0]
-        if type(part) is not dict or part.get("type") != "text" or len(part) != 2:
-            return None
+def _only_part(item: Mapping[str, Any], parts: Any) -> str | ToolCall | Result | None:
+    """Return the text, call or result of a message that has nothing else; None for any other."""
+    content: Any = item.get("content")
+    if parts is None or content is not None:
+        return content if parts is None and type(content) is str else None
+    if type(parts) is not list or len(parts) != 1:
+        return None
+    part = parts[0]
+    if type(part) is not dict or "parts" in part:
+        return None
+    if len(part) == 2 and part.get("type") == "text":
         text = part.get("content", part.get("text"))
-    return text if type(text) is str else None
+        return text if type(text) is str else None
+    read = read_parts(part)
+    is_alone = len(read) == 1 and type(read[0]) in _ALONE
+    return cast("ToolCall | Result", read[0]) if is_alone else None
+
+
+# Kinds of parts that are all that there is to a message.
+_ALONE = frozenset({ToolCall, Result})
 
 
 def from_event(name: str, body: Any, source: MessageSource) -> list[Message]:
@@ -362,8 +382,12 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
     The Responses API, and clients built on it, write parallel calls as one message each, and the
     reasoning before an answer as a separate item.
     """
-    pairs = itertools.pairwise(messages)
-    if not any(one.role == other.role == "assistant" for one, other in pairs):
+    before = ""
+    for message in messages:
+        if message.role == "assistant" == before:
+            break
+        before = message.role
+    else:
         return messages
     groups: list[list[Message]] = []
     for message in messages:

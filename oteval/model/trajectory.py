@@ -81,6 +81,7 @@ FAILURE_GAPS = frozenset({"internal_error", "too_large"})
 """Codes of gaps of a placeholder for a trace that could not be reconstructed."""
 
 
+@final
 @dataclass(frozen=True, slots=True)
 class ToolCall:
     """A tool call as the model requested it.
@@ -105,6 +106,29 @@ class ToolCall:
     end_ns: int = 0
     executed_by: str = ""
 
+    # See `Message`.
+    def __init__(
+        self,
+        name: str,
+        arguments: Any = None,
+        id: str = "",  # noqa: A002
+        span_id: str = "",
+        start_ns: int = 0,
+        end_ns: int = 0,
+        executed_by: str = "",
+    ) -> None:
+        """Set the fields, while the object is of the class with the same slots that allows it."""
+        object.__setattr__(self, "__class__", _NewToolCall)
+        new = cast("_NewToolCall", self)
+        new.name = name
+        new.arguments = arguments
+        new.id = id
+        new.span_id = span_id
+        new.start_ns = start_ns
+        new.end_ns = end_ns
+        new.executed_by = executed_by
+        new.__class__ = ToolCall  # type: ignore[assignment]
+
     def as_dict(self) -> dict[str, Any]:
         """Return the tool call in OpenAI's format, with its arguments as JSON text."""
         text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
@@ -118,6 +142,20 @@ class ToolCall:
         if self.executed_by:
             call["executed_by"] = self.executed_by
         return call
+
+
+class _NewToolCall:
+    """A call whose fields can still be set."""
+
+    __slots__ = ToolCall.__slots__
+
+    name: str
+    arguments: Any
+    id: str
+    span_id: str
+    start_ns: int
+    end_ns: int
+    executed_by: str
 
 
 @final

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import lru_cache
+from operator import attrgetter
 from typing import Any, Literal, NamedTuple
 
 __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span_tokens"]
@@ -52,20 +53,7 @@ class Usage:
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Return the sum of usages."""
-        rows = [
-            (
-                usage.input_tokens,
-                usage.output_tokens,
-                usage.cached_tokens,
-                usage.model_calls,
-                usage.cache_write_tokens,
-                usage.reasoning_tokens,
-                usage.input_audio_tokens,
-                usage.output_audio_tokens,
-            )
-            for usage in usages
-        ]
-        return cls(*map(sum, zip(*rows, strict=True)))
+        return cls(*map(sum, zip(*map(_counts_in, usages), strict=True)))
 
     def as_dict(self) -> dict[str, int]:
         """Return the JSON form."""
@@ -73,6 +61,7 @@ class Usage:
 
 
 _USAGE_FIELDS = tuple(field.name for field in fields(Usage))
+_counts_in = attrgetter(*_USAGE_FIELDS)
 
 
 class TokenCounts(NamedTuple):
@@ -116,6 +105,8 @@ NO_TOKENS = TokenCounts()
 
 def count_of(value: Any) -> int | None:
     """Return a count of tokens; None for anything that cannot be one."""
+    if type(value) is int:
+        return value if 0 <= value < _MAX_COUNT else None
     if value is None or isinstance(value, bool) or not isinstance(value, (int, float, str)):
         return None
     try:
@@ -234,6 +225,10 @@ def _attribute_meaning(key: str) -> _Count | None:
     return meaning._replace(is_beside=False, is_share=False)
 
 
+# Kinds with nothing to add to a side.
+_SIDES_AND_TOTAL = frozenset({"input", "output", "total"})
+
+
 class _Reported:
     """The counts of one model call, as they were reported."""
 
@@ -289,6 +284,8 @@ class _Reported:
         counts = self.counts
         if not counts:
             return NO_TOKENS
+        if counts.keys() <= _SIDES_AND_TOTAL and not self.extra_input:
+            return TokenCounts(counts.get("input"), counts.get("output"))
         cached, written = counts.get("cached"), counts.get("cache_write")
         sent, received, reasoning = (counts.get(k) for k in ("input", "output", "reasoning"))
         if received is not None:

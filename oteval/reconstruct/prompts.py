@@ -18,6 +18,7 @@ _NAMED = (
     ("langsmith.metadata.lc_hub_repo", "langsmith.metadata.lc_hub_commit_hash"),
 )
 _LINKED = "mlflow.linkedPrompts"
+_KEYS = frozenset([_LINKED, *(key for pair in _NAMED for key in pair)])
 _LONGEST = 200
 
 
@@ -29,6 +30,8 @@ def prompts_of(spans: Iterable[Span]) -> tuple[str, ...]:
     prompts: dict[str, None] = {}
     for span in spans:
         attributes = span.attributes
+        if attributes.keys().isdisjoint(_KEYS):
+            continue
         for name_key, version_key in _NAMED:
             if name_key in attributes or version_key in attributes:
                 prompts[_prompt(attributes.get(name_key), attributes.get(version_key))] = None

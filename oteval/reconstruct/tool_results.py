@@ -84,13 +84,12 @@ def complete(
     """
     paired = _paired_by_ids(entries, runs)
     done = _paired(entries, runs, earlier_ids) if paired is None else paired
-    return done._replace(entries=[_decided(entry) for entry in done.entries])
+    entries = [_decided(e) if e.message.role == "tool" else e for e in done.entries]
+    return Completed(entries, done.gaps, done.open_gaps, done.settled)
 
 
 def _decided(entry: Entry) -> Entry:
-    """Return an entry with whether the call failed, where it is a result."""
-    if entry.message.role != "tool":
-        return entry
+    """Return the entry of a result with whether the call failed."""
     message = decided(entry.message)
     return entry if message is entry.message else replace(entry, message=message)
 

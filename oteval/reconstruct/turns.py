@@ -86,7 +86,7 @@ def previous_answer(run: TracedRun) -> str:
     if not run.model_calls:
         return ""
     for key, value in run.model_calls[0].span.attributes.items():
-        if not isinstance(value, str):
+        if type(value) is not str:
             continue
         if key.endswith(_PREVIOUS_KEYS):
             return identity(value)

@@ -109,7 +109,7 @@ def finish_reasons(span: Span) -> list[str]:
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
         reasons = parse(reasons).value if reasons.startswith("[") else [reasons]
-    if not isinstance(reasons, Sequence) or isinstance(reasons, str):
+    if not isinstance(reasons, (list, tuple)):
         return []
     return [normal_finish_reason(str(reason)) for reason in reasons if reason]
 

@@ -327,8 +327,12 @@ def _short(text: str | None) -> str:
 def _is_written(head: str) -> bool:
     """Return whether a text begins as an error does."""
     start = head[:_FIRST_WORDS].lower()
-    if not start[:1].isdigit() and not any(word in start for word in _WORDS):
-        return False
+    for word in _WORDS:
+        if word in start:
+            break
+    else:
+        if not start[:1].isdigit():
+            return False
     if _BEGINNING.match(head) is not None:
         return True
     named = _CLASS.match(head)

@@ -36,7 +36,8 @@ def may_spell_parts(text: str, role: str) -> bool:
     """Return whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
     if role == "assistant" and (text.startswith("content=") or text.endswith((")", "]"))):
         return True
-    return text.lstrip()[:2] in _LIST_OF_PARTS
+    # Most texts begin with a letter.
+    return not text[:1].isalpha() and text.lstrip()[:2] in _LIST_OF_PARTS
 
 
 class MessageBody:

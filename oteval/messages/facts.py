@@ -35,6 +35,8 @@ class MessageFacts(NamedTuple):
 
 def facts_of(messages: Sequence[Message]) -> MessageFacts:
     """Return the facts about some messages, which are never changed."""
+    if not messages:
+        return _NONE
     cache = active() if len(messages) >= FEW_MESSAGES else None
     return _extended(None, messages) if cache is None else cache.fold(_KIND, messages, _extended)
 

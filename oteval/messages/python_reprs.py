@@ -12,6 +12,7 @@ import ast
 import json
 import re
 import warnings
+from functools import lru_cache
 from types import EllipsisType
 from typing import Any
 
@@ -54,6 +55,8 @@ def printed_fields(text: str, name: str) -> Any:
     return _parsed(f"{name}({_NEXT_FIELD.sub(_with_comma, text)})")
 
 
+# Each call of a model repeats the definitions of its tools.
+@lru_cache(maxsize=16)
 def literal_of(text: str) -> Any:
     """Return the value of the repr of a list, dict or tuple that JSON can hold, else None."""
     if not text.endswith((")", "]", "}")):
@@ -77,7 +80,7 @@ def _parsed(text: str, *, is_whole: bool = False) -> Any:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
             known = text if is_whole and "<" not in text else _TOKEN.sub(_as_literal, text)
-            if is_whole and any(found["opaque"] for found in _TOKEN.finditer(text)):
+            if is_whole and "<" in text and any(found["opaque"] for found in _TOKEN.finditer(text)):
                 return None
             tree = ast.parse(known.strip(), mode="eval")
         return _value(tree.body)
@@ -134,7 +137,7 @@ def _mapping(node: ast.Dict, *, is_field: bool) -> dict[str, Any]:
 
 
 def _key(node: ast.expr) -> str:
-    key = ast.literal_eval(node)
+    key = node.value if isinstance(node, ast.Constant) else ast.literal_eval(node)
     if not isinstance(key, (str, int, float, bool, type(None))):
         raise ValueError("not a key")
     return str(key)

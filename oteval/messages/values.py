@@ -97,6 +97,8 @@ def list_of(value: Any) -> list[Any]:
 # A span's content is asked for twice in a row: for its messages, and for whether it is whole.
 @lru_cache(maxsize=16)
 def _parse_text(text: str) -> Parsed:
+    if _REPR.match(text):
+        return _parse_broken(text, text.strip())
     if text[:1] in _OPENS and "\\u" not in text and text.isascii():
         try:
             return Parsed(loads(text))
@@ -153,6 +155,8 @@ def _encodable(value: Any) -> Any:
 
 _JSON_STARTS = frozenset('{["')
 _OPENS = frozenset("{[")
+# No JSON begins so, but Python's lists and dicts of texts do.
+_REPR = re.compile(r"\s*[\[{][\[{\s]*'")
 
 
 def _parse_broken(value: str, text: str) -> Parsed:

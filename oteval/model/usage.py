@@ -53,7 +53,10 @@ class Usage:
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Return the sum of usages."""
-        return cls(*map(sum, zip(*map(_counts_in, usages), strict=True)))
+        rows = list(map(_counts_in, usages))
+        if not rows:
+            return cls()
+        return cls(*(rows[0] if len(rows) == 1 else map(sum, zip(*rows, strict=True))))
 
     def as_dict(self) -> dict[str, int]:
         """Return the JSON form."""

@@ -97,7 +97,8 @@ class MessageBody:
             calls = parse(value).value
             calls = object_of(value) or value if isinstance(calls, str) else calls
         for item in as_list(calls):
-            item = (object_of(item) or parse(item).value) if isinstance(item, str) else item
+            if isinstance(item, str):
+                item = object_of(item) or parse(item).value
             call = read_call(item)
             if call is not None:
                 self.listed_calls += (call,)
@@ -214,7 +215,7 @@ class MessageBody:
         listed, placed = self.listed_calls, self._placed
         if placed:
             listed = tuple([call for call in listed if not any(call is other for other in placed)])
-        rest = self._rest([*self.calls, *listed] if listed else self.calls)
+        rest = self._rest((*self.calls, *listed) if listed else self.calls)
         return [*self._before, *rest] if self._before else rest
 
     def _rest(self, calls: Sequence[ToolCall]) -> list[Message]:

@@ -145,11 +145,11 @@ class MessageCollector:
         """Add a message; see `join_neighbours`."""
         last = self._last
         may_join = self._is_recorded or is_loose or self._is_last_loose
-        if may_join and message.role == "assistant" and _continues(last, message):
+        if message.role == "assistant" and may_join and _continues(last, message):
             last.append(message)
             return
         if last:
-            self._messages.append(_joined(last))
+            self._messages.append(last[0] if len(last) == 1 else _joined(last))
         self._last = [message]
         self._is_last_loose = is_loose
 
@@ -163,10 +163,13 @@ class MessageCollector:
                 return
             if type(item) is not dict or not _PLAIN.issuperset(map(type, item.values())):
                 item = plain_data(item)
-        if not item and (item is None or item == {} or item == []):
+        if is_usual(item):
+            forms: Sequence[Mapping[str, Any]] = (item,)
+        elif not item and (item is None or item == {} or item == []):
             self.misfits = True
             return
-        forms = (item,) if is_usual(item) else forms_of(item, self._role)
+        else:
+            forms = forms_of(item, self._role)
         if forms:
             if self._loose is not None:
                 self._flush()
@@ -319,8 +322,9 @@ def from_form(
     else:
         body.add_content(content)
     if has_more:
-        for invocation in as_list(item.get("toolInvocations")):
-            body.add({"toolInvocation": invocation})
+        if "toolInvocations" in item:
+            for invocation in as_list(item["toolInvocations"]):
+                body.add({"toolInvocation": invocation})
         body.add_aside(item)
     if role == "assistant" and [] in (content, parts):
         body.add_empty()

@@ -97,7 +97,7 @@ def list_of(value: Any) -> list[Any]:
 # A span's content is asked for twice in a row: for its messages, and for whether it is whole.
 @lru_cache(maxsize=16)
 def _parse_text(text: str) -> Parsed:
-    if _REPR.match(text):
+    if "'" in text[:3] and _REPR.match(text):
         return _parse_broken(text, text.strip())
     if text[:1] in _OPENS and "\\u" not in text and text.isascii():
         try:

@@ -106,7 +106,6 @@ class ToolCall:
     end_ns: int = 0
     executed_by: str = ""
 
-    # See `Message`.
     def __init__(
         self,
         name: str,
@@ -117,7 +116,7 @@ class ToolCall:
         end_ns: int = 0,
         executed_by: str = "",
     ) -> None:
-        """Set the fields, while the object is of the class with the same slots that allows it."""
+        """Set the fields as `Message` does."""
         object.__setattr__(self, "__class__", _NewToolCall)
         new = cast("_NewToolCall", self)
         new.name = name

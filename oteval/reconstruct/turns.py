@@ -23,6 +23,11 @@ __all__ = ["goes_on_with", "is_handed_over", "previous_answer", "takes_calls_of"
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
+# Attributes with messages or tools alone, which hold no parameters and are long to search.
+_MESSAGES = (
+    *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
+    *("gen_ai.tool.definitions", "llm.input_messages.", "llm.output_messages.", "llm.tools."),
+)
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -86,7 +91,7 @@ def previous_answer(run: TracedRun) -> str:
     if not run.model_calls:
         return ""
     for key, value in run.model_calls[0].span.attributes.items():
-        if type(value) is not str:
+        if type(value) is not str or key.startswith(_MESSAGES):
             continue
         if key.endswith(_PREVIOUS_KEYS):
             return identity(value)

@@ -11,10 +11,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
 
 __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span_tokens"]
 
@@ -22,7 +22,16 @@ __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span
 _MAX_COUNT = 1 << 48
 
 
-@dataclass(frozen=True, slots=True)
+_Class = TypeVar("_Class")
+
+
+@dataclass_transform(frozen_default=True)
+def _counts(cls: type[_Class]) -> type[_Class]:
+    """Make a class a dataclass that is frozen for the type checker only; see `Span`."""
+    return dataclass(slots=True, unsafe_hash=True)(cls)
+
+
+@_counts
 class Usage:
     """The token usage that the model calls of a run report.
 
@@ -63,7 +72,7 @@ class Usage:
         return {name: getattr(self, name) for name in _USAGE_FIELDS}
 
 
-_USAGE_FIELDS = tuple(field.name for field in fields(Usage))
+_USAGE_FIELDS = tuple(Usage.__annotations__)
 _counts_in = attrgetter(*_USAGE_FIELDS)
 
 

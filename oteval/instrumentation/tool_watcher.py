@@ -73,11 +73,13 @@ class _AskedCall:
         name: The tool.
         arguments: The arguments.
         id: The provider's call id, or "".
+        exchange: The exchange with the answer, by the id of its object.
     """
 
     name: str
     arguments: Any
     id: str = ""
+    exchange: int = 0
 
 
 class _OpenAnswer:
@@ -157,6 +159,9 @@ class ToolWatcher:
         answer = self._open.pop(id(exchange), None)
         if self._is_closed or exchange.method != "POST" or not 200 <= exchange.status < 300:
             return
+        if exchange.error:  # the agent asks again, and gets other calls
+            self._forget(id(exchange))
+            return
         self._note(answer or _OpenAnswer(exchange), is_whole=True)
 
     def _note(self, answer: _OpenAnswer, *, is_whole: bool) -> None:
@@ -176,6 +181,13 @@ class ToolWatcher:
             calls = [call for call in calls if isinstance(call.arguments, Mapping)]
         new, answer.noted = calls[answer.noted :], max(answer.noted, len(calls))
         self._asked.extend(new)
+
+    def _forget(self, exchange: int) -> None:
+        """Drop the calls of an answer that broke off."""
+        for call in tuple(self._asked):
+            if call.exchange == exchange:
+                with suppress(ValueError):  # another thread has taken it
+                    self._asked.remove(call)
 
     def _imported(self, _module: ModuleType) -> None:
         """Look for functions again, after a module that may have some was imported."""
@@ -269,7 +281,8 @@ def _calls_in(exchange: OpenExchange, body: bytes) -> Iterator[_AskedCall]:
     api = api_of(exchange.method, exchange.url)
     if api is None:
         offered = frozenset(offered_tools(exchange.sent_body()))
-        yield from _calls_of_unknown_api(body, offered)
+        for name, arguments in _calls_of_unknown_api(body, offered):
+            yield _AskedCall(name, arguments, exchange=id(exchange))
         return
     try:
         answer = api.parse_response(body)
@@ -277,10 +290,10 @@ def _calls_in(exchange: OpenExchange, body: bytes) -> Iterator[_AskedCall]:
         return
     for message in (answer.message, *answer.choices):
         for call in message.tool_calls if message is not None else ():
-            yield _AskedCall(call.name, call.arguments, call.id)
+            yield _AskedCall(call.name, call.arguments, call.id, id(exchange))
 
 
-def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[_AskedCall]:
+def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[tuple[str, Any]]:
     try:
         waiting: list[Any] = [loads(body)] if offered else []
     except ValueError:
@@ -292,7 +305,7 @@ def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[_Ask
         elif isinstance(value, Mapping):
             if value.get("name") in offered:
                 arguments = (value[key] for key in _ARGUMENT_KEYS if key in value)
-                yield _AskedCall(str(value["name"]), parse_arguments(next(arguments, None)))
+                yield str(value["name"]), parse_arguments(next(arguments, None))
             waiting.extend(reversed(list(value.values())))
 
 

@@ -308,6 +308,7 @@ class OpenExchange:
         method: The method of the request.
         url: The URL of the request.
         status: The status of the response; 0 if there is none.
+        error: Why it failed, once it has ended; "" if it did not.
     """
 
     def __init__(
@@ -332,6 +333,7 @@ class OpenExchange:
         self._sent = _Body(max_body)
         self._received = _Body(max_body)
         self.status = 0
+        self.error = ""
         self._response_headers: list[tuple[str, str]] = []
         self._is_decoded = False
         self._stream: Any = None
@@ -392,6 +394,7 @@ class OpenExchange:
             if self._is_finished:
                 return
             self._is_finished = True
+        self.error = error
         self._recorder.finished(self)
         if self._recorder.watcher is not None:
             with self._recorder.guarded():

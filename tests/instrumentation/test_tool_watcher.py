@@ -34,6 +34,7 @@ class Exchange:
     method: str = "POST"
     url: str = URL
     status: int = 200
+    error: str = ""
     parts: list[bytes] = field(default_factory=list)
 
     def sent_body(self) -> bytes:
@@ -306,3 +307,20 @@ def test_broken_bodies_are_no_calls(watcher: ToolWatcher, body: bytes) -> None:
     watcher.answered(exchange)
 
     assert not watcher._asked
+
+
+def test_a_call_of_an_answer_that_broke_off_is_not_taken_for_the_repeated_one(
+    run: Capture, watcher: ToolWatcher
+) -> None:
+    """The agent asks again, and the tool runs for the answer to that."""
+    body = offering("sell_order")
+    broken: Any = Exchange(body, asking(("other", {}), ("sell_order", {"order": 1})))
+    broken.error = "RemoteProtocolError: the stream was cut"
+    watcher.requested(broken)
+    watcher.answered(broken)
+    ask(watcher, ("sell_order", {"order": 1}))
+
+    sell_order(1)
+
+    (span,) = tools(run)
+    assert span.attributes["gen_ai.tool.call.id"] == "call-0"

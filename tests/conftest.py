@@ -31,6 +31,9 @@ __all__ = [
     "store",
 ]
 
+# Captures and agents; some are named like tests.
+collect_ignore = ["data"]
+
 # Properties use the same examples in every run, however busy the machine is.
 settings.register_profile(
     "oteval", deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]

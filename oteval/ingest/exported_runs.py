@@ -51,6 +51,7 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
         conversation_id=read.text("conversation_id"),
         turn=read.integer("turn"),
         agent=read.text("agent"),
+        agents=read.texts("agents", missing=[]),
         parent_id=read.text("parent_id"),
         steps=tuple(tuple(map(str, step)) for step in read.get("steps", list)),
         models=read.texts("models"),

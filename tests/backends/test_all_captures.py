@@ -17,11 +17,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from oteval.reconstruct.readers.values import parse
 
 from benchmarks.served import until
 from oteval.attach import span_request
 from oteval.jsontext import canonical
+from oteval.messages.values import parse
 from oteval.model import Span, Trajectory
 from oteval.reconstruct import reconstruct
 from oteval.store import Store

@@ -27,7 +27,7 @@ _Class = TypeVar("_Class")
 
 @dataclass_transform(frozen_default=True)
 def _counts(cls: type[_Class]) -> type[_Class]:
-    """Make a class a dataclass that is frozen for the type checker only; see `Span`."""
+    """Make a class a hashable dataclass that only the type checker takes for frozen."""
     return dataclass(slots=True, unsafe_hash=True)(cls)
 
 

@@ -9,7 +9,7 @@ is called as a tool begins a turn with its own question.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from ..identities import identity
 from ..model import Message, ToolCall
@@ -91,6 +91,10 @@ def previous_answer(run: TracedRun) -> str:
     if not run.model_calls:
         return ""
     for key, value in run.model_calls[0].span.attributes.items():
+        if isinstance(value, Mapping):  # as a backend gives JSON back
+            named = value.get("previous_response_id")
+            if isinstance(named, str) and identity(named):
+                return identity(named)
         if type(value) is not str or key.startswith(_MESSAGES):
             continue
         if key.endswith(_PREVIOUS_KEYS):

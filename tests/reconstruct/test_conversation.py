@@ -362,6 +362,14 @@ def responses_turn(number: int, previous: str, **attributes: Any) -> list[Span]:
     ]
 
 
+def test_parameters_that_a_backend_gives_back_as_values_name_the_answer_too():
+    """MLflow gives JSON back as objects."""
+    named = {"llm.invocation_parameters": {"previous_response_id": "resp_1"}}
+    spans = [*responses_turn(1, ""), *responses_turn(2, "", **named)]
+
+    assert [run.turn for run in reconstruct(spans)] == [1, 2]
+
+
 @pytest.mark.parametrize("conversation", [None, "previous", "own"])
 def test_a_run_that_names_an_earlier_answer_is_the_next_turn(conversation: str | None):
     """The previous answer's id joins turns, also where it stands as the conversation's id."""

@@ -137,7 +137,9 @@ def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
     run = run_agent("plain", tmp_path, "openai=openinference-instrumentation-openai")
 
     assert told(run) == exchanged(run.server)
-    assert {span.scope for span in run.spans} == {"openinference.instrumentation.openai"}
+    # The plain functions of the loop have spans of oteval's.
+    scopes = {span.scope for span in run.spans} - {"oteval"}
+    assert scopes == {"openinference.instrumentation.openai"}
     assert list(run.states) == ["openai"]
 
 

@@ -199,6 +199,8 @@ class ToolGate:
         same = [function for function in candidates if function.path == path]
         if same or not is_asked:
             return same
+        if candidates:  # as of a program in another file: importing the recorded one would run it
+            return candidates
         try:  # its module may be imported only when the tool is called
             return [named_function(path)]
         except ConfigError:

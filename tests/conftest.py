@@ -109,6 +109,20 @@ def _prepared_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]
         yield
 
 
+@pytest.fixture(autouse=True)
+def _modules_of_a_test(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Forget the modules of a test's own folder, or the next test gets them under the same name."""
+    if "tmp_path" not in request.fixturenames:
+        yield
+        return
+    folder = str(request.getfixturevalue("tmp_path"))
+    before = set(sys.modules)
+    yield
+    for name in sys.modules.keys() - before:
+        if str(getattr(sys.modules[name], "__file__", "")).startswith(folder):
+            del sys.modules[name]
+
+
 @pytest.fixture
 def store() -> Iterator[Store]:
     """Return an empty store in memory."""

@@ -115,7 +115,7 @@ class _TracesById:
 def _runs(traces: _TracesById) -> list[TracedRun]:
     return [
         run
-        for trace_id, members in traces.spans.items()
+        for trace_id, members in sorted(traces.spans.items())
         for run in runs_of(members, traces.logs_of(trace_id))
     ]
 

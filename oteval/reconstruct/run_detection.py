@@ -187,8 +187,8 @@ def _runs_of_tree(
         node.children.clear()
     for run in found:
         run.conversation_id = _conversation_of(run)
-        run.model_calls.sort(key=_order_of)
-        run.tool_runs.sort(key=_order_of)
+        run.model_calls.sort(key=_order_of_call)
+        run.tool_runs.sort(key=_order_of_tool)
     return without_wrappers(found) if len(found) > 1 else found
 
 
@@ -237,8 +237,17 @@ def _within_graph(
     return _Place(run)
 
 
-def _order_of(operation: ModelCall | ToolRun) -> tuple[int, int, str]:
-    return order(operation.span)
+def _order_of_tool(tool: ToolRun) -> tuple[int, int, str]:
+    return order(tool.span)
+
+
+def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
+    """Return the key by which model calls are ordered.
+
+    Clocks of milliseconds give several calls one start; the later one ends later, or holds more.
+    """
+    start_ns, seq, span_id = order(call.span)
+    return (start_ns, call.span.end_ns, len(call.input), seq, span_id)
 
 
 def _conversation_of(run: TracedRun) -> str:

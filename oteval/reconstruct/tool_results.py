@@ -284,7 +284,8 @@ def _take_again(run: ToolRun, calls: Sequence[_CallState]) -> None:
     """Give a call its run once more: a tool that is tried again ends with its last run."""
     same_call = (a for a in calls if a.run is not None and a.run.name == run.name)
     answer = next(same_call, None)
-    if answer is not None:
+    before = answer.run if answer is not None else None
+    if answer is not None and before is not None and before.span.start_ns <= run.span.start_ns:
         answer.run = run
 
 

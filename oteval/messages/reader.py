@@ -292,6 +292,8 @@ def from_form(
 ) -> list[Message]:
     """Return the messages of one message that names its role; see `forms.forms_of`."""
     role, name, parts = str(item["role"]), item.get("name"), item.get("parts")
+    if role == "user" and item.get("tool_call_id"):
+        role = "tool"  # Anthropic's results are in the user's messages
     name = name if isinstance(name, str) else ""
     has_more = not _BESIDE_TEXT.isdisjoint(item)
     part = None if has_more else _only_part(item, parts)

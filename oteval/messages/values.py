@@ -25,9 +25,16 @@ __all__ = [
 ]
 
 _PLACEHOLDERS = frozenset(
-    {"__REDACTED__", "<elided>", "<REDACTED>", "[REDACTED]", "redacted-by-litellm"}
+    {
+        *("__REDACTED__", "<elided>", "<REDACTED>", "[Filtered]", "[REDACTED]"),
+        "redacted-by-litellm",
+    }
 )
-_LONGEST = max(map(len, _PLACEHOLDERS))
+# An object that the emitter wrote as text without its content, in JavaScript and in Python.
+_OBJECT = re.compile(
+    r"\[?(?:\[object \w+\],?)+\]?|<[\w.]+ object (?:[\w.<>]+ )?at 0x[0-9A-Fa-f]+>"
+)
+_LONGEST = 120
 # Lists from this length on are looked for among those read before; shorter ones are read sooner.
 _LONG = 4096
 
@@ -46,9 +53,13 @@ class Parsed(NamedTuple):
 
 
 def hidden(value: Any) -> bool:
-    """Return whether a value is a placeholder for content that was not captured."""
+    """Return whether a value only stands for content that was not captured."""
     # Looking up a long text would read all of it.
-    return isinstance(value, str) and len(value) <= _LONGEST and value in _PLACEHOLDERS
+    if not isinstance(value, str) or len(value) > _LONGEST:
+        return False
+    return value in _PLACEHOLDERS or (
+        value[:1] in ("<", "[") and _OBJECT.fullmatch(value) is not None
+    )
 
 
 def parse(value: Any) -> Parsed:

@@ -378,10 +378,24 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
         exchange = exchanges[latest[place - 1]] if place else answers.asking(run)
         if exchange is None:
             gaps.extend(_unasked(run))
-        else:
+        elif not _is_repeated(run, exchange):
             call = ToolCall(run.name, run.arguments, run.call_id)
             exchange.answers.append(_CallState(call, _loose_result(exchange, run), run))
     return gaps
+
+
+def _is_repeated(run: ToolRun, exchange: _Exchange) -> bool:
+    """Return whether a call's tool ran twice, first in vain; the call then has the later run."""
+    signature = _run_signature(run)
+    for answer in reversed(exchange.answers if signature else ()):
+        other = answer.run
+        if other is None or _run_signature(other) != signature or (run.call_id and other.call_id):
+            continue
+        first, last = sorted((other, run), key=lambda one: one.span.start_ns)
+        if first.is_error and first.span.end_ns <= last.span.start_ns:
+            answer.run = last
+            return True
+    return False
 
 
 class _AnswersByTime:

@@ -167,15 +167,22 @@ def _no_content(
     return [] if sent else missing_side(span, switch, sent=sent, received=received)
 
 
+# An emitter's absent list of messages as text.
+_NOTHING = frozenset({"None", "null", "undefined"})
+
+
+def _is_nothing(value: Any) -> bool:
+    """Return whether an attribute for messages holds none."""
+    return value is None or (isinstance(value, str) and value in _NOTHING) or hidden(value)
+
+
 def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
-    if value is None or hidden(value):
-        return []
-    return from_messages(parse(value).value, span, role)
+    return [] if _is_nothing(value) else from_messages(parse(value).value, span, role)
 
 
 def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     """Return a call's answer, and the other choices where there were several."""
-    if value is None or hidden(value):
+    if _is_nothing(value):
         return [], []
     answer, others = choices(parse(value).value, _choice_count(span))
     received = from_messages(answer, span, "assistant")

@@ -64,7 +64,7 @@ def _tried(id_: str, *, is_failed_known_by_arguments: bool) -> list[Span]:
 def test_a_tool_that_failed_and_was_tried_again_is_one_call(
     id_: str, is_failed_known: bool, has_later_call: bool
 ):
-    """The last run of the tool is the call's, and no error is left (pydantic-ai#2813)."""
+    """The last run of the tool is the call's, and no error is left (grasp-agents#167)."""
     spans = _tried(id_, is_failed_known_by_arguments=is_failed_known)
     if has_later_call:
         spans.append(chat("last", 8, HISTORY, said("It is paid."), parent="r"))
@@ -105,7 +105,7 @@ def test_a_repeated_call_of_the_model_is_a_call_of_its_own():
     ],
 )
 def test_an_object_without_its_content_is_not_what_the_model_said(text: str, code: str):
-    """The text stands for messages that were not written (openllmetry#2085, langfuse#4402)."""
+    """The text stands for messages that were not written (openlayer-python#500, langfuse#5204)."""
     call = chat("c", 1, [user("status?")], attributes={"gen_ai.output.messages": text})
 
     run = only(call)

@@ -31,9 +31,7 @@ _PLACEHOLDERS = frozenset(
     }
 )
 # An object that the emitter wrote as text without its content, in JavaScript and in Python.
-_OBJECT = re.compile(
-    r"\[?(?:\[object \w+\],?)+\]?|<[\w.]+ object (?:[\w.<>]+ )?at 0x[0-9A-Fa-f]+>"
-)
+_OBJECT = re.compile(r"\[?(?:\[object \w+\],?)+\]?|<[\w.]+ object (?:[\w.<>]+ )?at 0x[0-9A-Fa-f]+>")
 _LONGEST = 120
 # Lists from this length on are looked for among those read before; shorter ones are read sooner.
 _LONG = 4096

@@ -79,6 +79,28 @@ def test_records_without_a_span_belong_to_the_call_that_was_running():
     assert brief(found.messages)[-2:] == SAID
 
 
+def test_a_span_that_was_exported_twice_is_one_call_for_records_without_a_span():
+    """An exporter that tries again sends equal spans."""
+    assert brief(only(call(), call(), logs=logs()).messages) == SAID
+
+
+@pytest.mark.parametrize(
+    ("value", "code"),
+    [("<REDACTED>", "redacted"), ('[{"role": "user", "par', "content_truncated")],
+)
+def test_hidden_and_cut_content_in_an_event_is_a_gap(value: str, code: str):
+    """Content is read alike in a span's attributes and in its event."""
+    name = "gen_ai.client.inference.operation.details"
+    answer = '[{"role": "assistant", "parts": [{"type": "text", "content": "a"}]}]'
+    content = {"gen_ai.input.messages": value, "gen_ai.output.messages": answer}
+
+    kind = {"gen_ai.operation.name": "chat", "gen_ai.provider.name": "x"}
+    in_event = only(span("c", 1, attributes=kind, events=(Event(name, 2, content),)))
+
+    assert code in codes(in_event)
+    assert codes(in_event) == codes(only(span("c", 1, attributes=kind | content)))
+
+
 def test_records_that_two_calls_may_have_are_left():
     """Of two calls at the same time, neither is told by records without a span."""
     spans = [call("c", 1, end=10, parent="w"), call("d", 1, end=10, parent="w")]

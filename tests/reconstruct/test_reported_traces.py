@@ -126,5 +126,3 @@ def test_a_result_under_the_role_of_the_user_is_no_question():
     run = only(chat("c", 1, sent, {"role": "assistant", "content": "It is paid."}))
 
     assert brief(run.messages) == WHOLE
-
-

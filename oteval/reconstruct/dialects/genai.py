@@ -123,7 +123,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
         switch: The setting that makes the emitter write content, for the gap of a span without any.
     """
     content = content_of(span, logs)
-    gaps = attribute_gaps(span, CONTENT, switch) + model_failure(span)
+    gaps = attribute_gaps(span, CONTENT, switch, content) + model_failure(span)
     sent = _messages(content.get(INPUT, content.get(OLD_PROMPT)), span)
     received, others = _answers(content.get(OUTPUT, content.get(OLD_COMPLETION)), span)
     is_lost = not sent or not received

@@ -317,10 +317,10 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     """
     if not any(record.trace_id and not record.span_id and _is_content(record) for record in logs):
         return logs
-    calls: dict[str, list[Span]] = defaultdict(list)
+    calls: dict[str, dict[str, Span]] = defaultdict(dict)
     for span in spans:
         if str(span.attributes.get("gen_ai.operation.name")) in MODEL_OPERATIONS:
-            calls[span.trace_id].append(span)
+            calls[span.trace_id][span.span_id] = span
     return [_with_span(record, calls) for record in logs]
 
 
@@ -328,11 +328,11 @@ def _is_content(record: LogRecord) -> bool:
     return record.event_name in EVENT_ROLES or record.event_name == DETAILS_EVENT
 
 
-def _with_span(record: LogRecord, calls: Mapping[str, Sequence[Span]]) -> LogRecord:
+def _with_span(record: LogRecord, calls: Mapping[str, Mapping[str, Span]]) -> LogRecord:
     """Return a record on its trace's one model call, or on the only one that was running then."""
     if record.span_id or not _is_content(record):
         return record
-    found = calls.get(record.trace_id, ())
+    found = [*calls.get(record.trace_id, {}).values()]
     time_ns = record.time_ns or record.observed_ns
     running = [span for span in found if span.start_ns <= time_ns <= span.end_ns]
     chosen = found if len(found) == 1 else running

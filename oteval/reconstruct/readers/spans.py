@@ -54,19 +54,23 @@ def usage(attributes: Mapping[str, Any]) -> Usage:
     return span_tokens(attributes).usage
 
 
-def attribute_gaps(span: Span, keys: Sequence[str], switch: str) -> list[Gap]:
+def attribute_gaps(
+    span: Span, keys: Sequence[str], switch: str, content: Mapping[str, Any] | None = None
+) -> list[Gap]:
     """Return the gaps that a span's attributes show by themselves.
 
     Args:
         span: The span.
         keys: The attributes that hold content.
         switch: The setting that makes the emitter write the content.
+        content: The attributes with those of events and log records, where these add to them.
     """
+    content = span.attributes if content is None else content
     gaps = []
     if span.dropped_attributes:
         gaps.append(gap("attributes_dropped", span.span_id, count=span.dropped_attributes))
     for key in keys:
-        value = span.attributes.get(key)
+        value = content.get(key)
         if hidden(value):
             gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
         elif value is not None and parse(value).truncated:

@@ -42,7 +42,9 @@ def _objects_of(types: frozenset[type]) -> list[Any]:
     # keeps the last pair.
     twice = chain.from_iterable(map(repeat, chain(_everything(), (None,)), repeat(2)))
     chosen = list(starmap(others.get, zip(map(type, twice), twice, strict=False)))
-    return [item for item in chosen if not types.isdisjoint(type(item).__mro__)]
+    return [
+        item for item in chosen if item is not None and not types.isdisjoint(type(item).__mro__)
+    ]
 
 
 def _everything() -> Iterator[Any]:

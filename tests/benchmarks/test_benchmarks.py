@@ -409,6 +409,7 @@ def test_pages_are_measured_while_spans_come_in():
     assert len(pages.rows(found)) == 6 * len(found["pages"]) + 2
 
 
+@pytest.mark.slow
 def test_commands_on_a_large_store_are_measured():
     """Each command ends well, also where its pipe is closed; time and memory are measured."""
     found = large_store.measure(runs=2000)

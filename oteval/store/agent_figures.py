@@ -16,6 +16,7 @@ import duckdb
 from ..model import Usage
 from .memory import with_memory
 from .query import first_row, rows_of
+from .scores import NEWEST_FIRST
 from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS, usage_of
 
 __all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
@@ -52,14 +53,16 @@ _KEY = "hash(s.trajectory_id, s.evaluator)"
 _VERDICTS = f"""
     WITH {_RUNS},
     scored AS MATERIALIZED (
-        SELECT s.trajectory_id, s.evaluator, s.seq, s.status, s.passed, s.score, {_KEY} AS key,
-            r.agent, r.service, r.place
+        SELECT s.trajectory_id, s.evaluator, s.rev, s.seq, s.status, s.passed, s.score,
+            {_KEY} AS key, r.agent, r.service, r.place
         FROM scores s JOIN runs r USING (trajectory_id)
     ),
     repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
     replaced AS (
         SELECT seq FROM scored SEMI JOIN repeated USING (key)
-        QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) > 1
+        QUALIFY row_number() OVER (
+            PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}
+        ) > 1
     )
     SELECT agent, service, evaluator, place,
         count(*) FILTER (status = 'ok' AND passed) AS passed,

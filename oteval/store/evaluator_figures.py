@@ -17,7 +17,7 @@ import duckdb
 from ..selection import EVERYTHING, Selection
 from .memory import with_memory
 from .query import condition_of, first_row, rows_of
-from .scores import REPORTED_COST
+from .scores import NEWEST_FIRST, REPORTED_COST
 
 __all__ = ["EvaluatorFigures", "EvaluatorVerdicts", "ScoreBin", "VerdictCounts"]
 
@@ -35,7 +35,7 @@ _RUNS = """
 _MARKED = f"""
     WITH {_RUNS},
     scored AS MATERIALIZED (
-        SELECT s.trajectory_id, s.evaluator, s.version, s.seq, s.status, s.passed, s.time_ns,
+        SELECT s.trajectory_id, s.evaluator, s.version, s.rev, s.seq, s.status, s.passed, s.time_ns,
             CASE WHEN isfinite(s.score) THEN s.score END AS score, {REPORTED_COST} AS cost,
             r.agent, r.service, r.place, hash(s.trajectory_id, s.evaluator) AS key
         FROM scores s JOIN runs r USING (trajectory_id) WHERE {{wanted}}
@@ -43,9 +43,11 @@ _MARKED = f"""
     repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
     ranked AS (
         SELECT seq,
-            row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) AS nth,
             row_number() OVER (
-                PARTITION BY trajectory_id, evaluator, version ORDER BY seq DESC
+                PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}
+            ) AS nth,
+            row_number() OVER (
+                PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}
             ) AS nth_of_version
         FROM scored SEMI JOIN repeated USING (key)
     ),

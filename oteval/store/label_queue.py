@@ -23,7 +23,7 @@ QUEUES: tuple[Queue, ...] = get_args(Queue)
 # The verdicts of the evaluator, and the labels for it.
 _GIVEN = """
     given AS (
-        SELECT trajectory_id, passed, score, seq FROM scores
+        SELECT trajectory_id, passed, score, rev, seq FROM scores
         WHERE evaluator = $evaluator AND passed IS NOT NULL
     ),
     labels AS (
@@ -55,7 +55,7 @@ _QUERIES: dict[Queue, str] = {
             FROM labels GROUP BY trajectory_id
         ),
         judged AS (
-            SELECT trajectory_id, arg_max(passed, seq) AS passed FROM given
+            SELECT trajectory_id, arg_max(passed, (rev::HUGEINT << 64) + seq) AS passed FROM given
             SEMI JOIN labelled USING (trajectory_id) GROUP BY trajectory_id
         ),
         by_label AS (

@@ -22,7 +22,7 @@ from .query import condition_of, is_exact, new_cursor, registered
 from .run_cases import case_column, number_of
 from .run_fields import RunColumn, RunFields, RunFunction, selected
 from .run_groups import RunGroups
-from .scores import REPORTED_COST, score_of
+from .scores import NEWEST_FIRST, REPORTED_COST, score_of
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_SUMS
 
@@ -84,7 +84,7 @@ _KEY = "hash(trajectory_id, evaluator)"
 _REPLACED = f"""
     WITH repeated AS (SELECT {_KEY} AS key FROM scores GROUP BY key HAVING count(*) > 1)
     SELECT seq FROM scores SEMI JOIN repeated ON {_KEY} = key
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY seq DESC) > 1
+    QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}) > 1
 """  # noqa: S608
 _NEWEST = """
     newest AS NOT MATERIALIZED (

@@ -21,6 +21,7 @@ from .memory import fetch, with_memory
 from .query import condition_of, insert, next_number, reader, registered, rows_of, wanted
 
 __all__ = [
+    "NEWEST_FIRST",
     "REPORTED_COST",
     "SCORE_ROWS",
     "HumanLabels",
@@ -49,6 +50,9 @@ SCORE_ROWS = pa.schema(
         ("time_ns", pa.int64()),
     ]
 )
+NEWEST_FIRST = "rev DESC, seq DESC"
+"""The order of an evaluator's scores of a run, of which the first is current. A score of an older
+revision may be written after that of a newer one."""
 _KEY = "hash(trajectory_id, evaluator, version)"
 # The rows of `current_scores`. Only scores that share the hash of their key with others are sorted:
 # few, unless runs were scored again.
@@ -57,19 +61,19 @@ _EXPORTED = f"""
     replaced AS (
         SELECT seq FROM scores SEMI JOIN repeated ON {_KEY} = key
         QUALIFY row_number() OVER (
-            PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC
+            PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}
         ) > 1
     )
     SELECT * FROM scores ANTI JOIN replaced USING (seq)
 """  # noqa: S608
 # The score of a version of an evaluator on each run, beside the newest one of other versions.
-_PAIRS = """
+_PAIRS = f"""
     WITH now AS (SELECT * FROM current_scores WHERE evaluator = ? AND version = ?),
     before AS (
         SELECT * FROM current_scores WHERE evaluator = ? AND version <> ?
-        QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY seq DESC) = 1
+        QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY {NEWEST_FIRST}) = 1
     )
-"""
+"""  # noqa: S608
 _OUTCOME = """row(
     {0}.status, {0}.passed,
     CASE WHEN {0}.passed IS NULL THEN {0}.score END,
@@ -94,7 +98,7 @@ _NUMBERS = f"""
     ),
     replaced AS MATERIALIZED (
         SELECT seq FROM scores SEMI JOIN repeated ON hash({_KEY}) = key
-        QUALIFY row_number() OVER (PARTITION BY {_KEY} ORDER BY rev DESC, seq DESC) > 1
+        QUALIFY row_number() OVER (PARTITION BY {_KEY} ORDER BY {NEWEST_FIRST}) > 1
     )
     SELECT seq FROM (
         SELECT * FROM scores ANTI JOIN replaced USING (seq)
@@ -288,9 +292,9 @@ class Scores:
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             table = self._connection.sql(
-                "SELECT * FROM scores WHERE evaluator = ? AND version = ? "
+                "SELECT * FROM scores WHERE evaluator = ? AND version = ? "  # noqa: S608
                 "AND trajectory_id IN (SELECT trajectory_id FROM wanted) QUALIFY row_number() OVER "
-                "(PARTITION BY trajectory_id ORDER BY rev DESC, seq DESC) = 1",
+                f"(PARTITION BY trajectory_id ORDER BY {NEWEST_FIRST}) = 1",
                 params=[evaluator, version],
             ).to_arrow_table()
         return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
@@ -340,7 +344,7 @@ class Scores:
         Returns:
             The scores by trajectory id, with every id that was asked for.
         """
-        return self._newest("trajectory_id", trajectory_ids, "seq DESC", longest)
+        return self._newest("trajectory_id", trajectory_ids, longest)
 
     def on_traces(self, trace_ids: Sequence[str]) -> dict[str, list[Score]]:
         """Return the newest score of each evaluator on each trajectory, by trace.
@@ -348,10 +352,10 @@ class Scores:
         Returns:
             The scores by the trace id of the span that they are about, with every id asked for.
         """
-        return self._newest("trace_id", trace_ids, "rev DESC, seq DESC")
+        return self._newest("trace_id", trace_ids)
 
     def _newest(
-        self, column: str, ids: Sequence[str], newest_first: str, longest: int | None = None
+        self, column: str, ids: Sequence[str], longest: int | None = None
     ) -> dict[str, list[Score]]:
         found: dict[str, list[Score]] = {one: [] for one in ids}
         columns = "s.*"
@@ -372,7 +376,7 @@ class Scores:
                 self._connection,
                 f"SELECT {columns} FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
                 f"WHERE s.seq BETWEEN {first} AND {last} QUALIFY row_number() OVER ("
-                f"PARTITION BY trajectory_id, evaluator ORDER BY {newest_first}) = 1 "
+                f"PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}) = 1 "
                 "ORDER BY evaluator",
             )
         for row in rows_of(table):
@@ -389,9 +393,9 @@ class Scores:
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             table = self._connection.sql(
-                "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "
+                "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "  # noqa: S608
                 "WHERE list_contains(?::VARCHAR[], version) QUALIFY row_number() OVER ("
-                "PARTITION BY trajectory_id, evaluator, version ORDER BY rev DESC, seq DESC) = 1",
+                f"PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}) = 1",
                 params=[list(versions)],
             ).to_arrow_table()
         found = map(score_of, rows_of(table))

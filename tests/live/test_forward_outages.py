@@ -72,9 +72,9 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
         pids = [served.pid(part) for part in ("listener", "storage", "decoder")]
         held, arrived = memory(pids), len(sink.spans)
         time.sleep(max(0.0, seconds - 5))
+        until(lambda: metric(served, "forward_failing_seconds") >= seconds / 2 - 1, 60)
         state, scores = served.state(), metric(served, SCORES)
         is_ok, bytes_ = metric(served, "forward_ok"), metric(served, "forward_bytes")
-        failing = metric(served, "forward_failing_seconds")
         grown = memory(pids) - held
         count = len(sink.spans)
         wanted = load.stop()
@@ -98,7 +98,6 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
     assert state["left_bytes"] < 1 << 20
     assert scores * RUN > 0.7 * len(wanted)
     assert (is_ok, rest) == (0, 0)
-    assert failing >= seconds / 2 - 1
     assert bytes_ > 100_000
     assert grown < 250 << 20  # most of it DuckDB's, as without an outage
     assert {trace for trace, _ in wanted} == {trace for trace, _ in sink.scored}

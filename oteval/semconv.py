@@ -21,6 +21,7 @@ __all__ = [
     "OPERATION",
     "OUTPUT",
     "OWN_CONVERSATION_ID",
+    "PROCESS",
     "PROVIDER",
     "REQUEST_MODEL",
     "RESPONSE_MODEL",
@@ -34,6 +35,8 @@ __all__ = [
 
 INVOCATION_ID = "oteval.invocation.id"
 """The resource attribute with the id of an `oteval run`, or of a process with `instrument()`."""
+PROCESS = (INVOCATION_ID, "service.instance.id", "process.pid")
+"""The resource attributes that tell a process from others of its service."""
 
 OPERATION = (
     "gen_ai.operation.name",

@@ -88,6 +88,20 @@ def _turn(
         said.append(("assistant", answer))
 
 
+def retried(count: int, chance: random.Random) -> list[Span]:
+    """Return the spans of requests of two processes, each in a trace; half of them failed."""
+    spans = []
+    for number in range(1, count + 1):
+        one = chat(1000 + number, number, [("user", f"question {chance.randrange(2)}")], "so")
+        start = chance.randrange(20 * count) * _SECOND + number
+        process = {**one.resource, "process.pid": str(chance.randrange(2))}
+        if chance.random() < 0.5:
+            asked = {k: v for k, v in one.attributes.items() if k != "gen_ai.output.messages"}
+            one = replace(one, attributes=asked, status_code=2)
+        spans.append(replace(one, start_ns=start, end_ns=start + _SECOND, resource=process))
+    return spans
+
+
 def _parts(role: str, text: str) -> dict[str, Any]:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 

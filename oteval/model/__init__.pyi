@@ -130,6 +130,9 @@ from .trajectory import (
     DAMAGED_CONTENT_GAPS as DAMAGED_CONTENT_GAPS,
 )
 from .trajectory import (
+    FAILED_REQUEST as FAILED_REQUEST,
+)
+from .trajectory import (
     FAILURE_GAPS as FAILURE_GAPS,
 )
 from .trajectory import (
@@ -137,6 +140,9 @@ from .trajectory import (
 )
 from .trajectory import (
     PROVIDER as PROVIDER,
+)
+from .trajectory import (
+    RETRY_WAIT_NS as RETRY_WAIT_NS,
 )
 from .trajectory import (
     Gap as Gap,

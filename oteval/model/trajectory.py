@@ -15,9 +15,11 @@ from .usage import Usage
 __all__ = [
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
+    "FAILED_REQUEST",
     "FAILURE_GAPS",
     "FOLLOWS_ANSWER",
     "PROVIDER",
+    "RETRY_WAIT_NS",
     "Gap",
     "Message",
     "Rewrite",
@@ -34,6 +36,11 @@ PROVIDER = "provider"
 """The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
 FOLLOWS_ANSWER = "response "
 """How `Trajectory.follows` begins where it names an answer; that one's call key comes after it."""
+FAILED_REQUEST = "request "
+"""How `Trajectory.chain` begins where the first request of a run failed, and `Trajectory.follows`
+where a run may retry it; a hash of the request comes after it."""
+RETRY_WAIT_NS = 60 * 10**9
+"""The longest time from a request that failed to its retry."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,9 +321,10 @@ class Trajectory:
         rewrites: History that later calls replaced, and choices that were not used.
         attributes: Short attributes of the resource and the root span, for filters.
         chain: A hash of all messages up to the run's last answer, by which a later run without a
-            conversation id finds its predecessor.
+            conversation id finds its predecessor; or `FAILED_REQUEST` with a hash of the request.
         follows: The `chain` of the previous run in the history; or `FOLLOWS_ANSWER` with the call
-            key of its last answer, where the provider keeps the history; or "".
+            key of its last answer, where the provider keeps the history; or `FAILED_REQUEST` with a
+            hash of the first request; or "".
         call_keys: Hashes of the model calls, by which recordings of the same calls by several
             instrumentations are recognised.
         rev: The revision. Spans that arrive late cause a new revision.

@@ -408,7 +408,7 @@ def _related_by_messages(
 ) -> set[str]:
     """Return the traces with runs that follow or precede those without a conversation id."""
     runs = [
-        LooseRun(one.service, one.chain, one.follows, one.start_ns)
+        LooseRun(one.service, one.chain, one.follows, one.start_ns, end_ns=one.end_ns)
         for one in trajectories
         if not one.conversation_id and (one.chain or one.follows)
     ]

@@ -15,7 +15,7 @@ from struct import Struct
 from typing import Final, NamedTuple
 
 from ..identities import conversation_id
-from ..model import FOLLOWS_ANSWER, LogRecord, Span, Trajectory
+from ..model import FAILED_REQUEST, FOLLOWS_ANSWER, RETRY_WAIT_NS, LogRecord, Span, Trajectory
 
 __all__ = [
     "GroupKey",
@@ -177,7 +177,7 @@ def keys_of_run(run: Trajectory, number: int) -> Iterator[GroupKey]:
         for role, text in ((_OFFERS, run.chain), (_WANTS, run.follows)):
             if text:
                 value = _hashed("messages", run.service, text)
-                yield GroupKey(value, number, role, *_ALWAYS)
+                yield GroupKey(value, number, role, *_times_of(run, text))
     if run.follows.startswith(FOLLOWS_ANSWER):
         key = int(run.follows.removeprefix(FOLLOWS_ANSWER))
         yield GroupKey(key & (1 << 64) - 1, number, _WANTS, *_ALWAYS)
@@ -185,6 +185,14 @@ def keys_of_run(run: Trajectory, number: int) -> Iterator[GroupKey]:
     first, last = run.start_ns - _WAIT_NS, run.end_ns + _WAIT_NS
     for key in run.call_keys:
         yield GroupKey(key & (1 << 64) - 1, number, role, first, last)
+
+
+def _times_of(run: Trajectory, text: str) -> tuple[int, int]:
+    """Return the begin and end of the time in which a run may follow another, or be followed."""
+    if not text.startswith(FAILED_REQUEST):
+        return _ALWAYS
+    is_offer = text == run.chain
+    return run.start_ns, run.end_ns + RETRY_WAIT_NS if is_offer else run.start_ns
 
 
 def _hashed(*texts: str) -> int:

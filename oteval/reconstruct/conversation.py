@@ -43,7 +43,15 @@ from .trajectory_builder import (
     known_before,
     take_results,
 )
-from .turns import goes_on_with, is_handed_over, previous_answer, takes_calls_of
+from .turns import (
+    goes_on_with,
+    has_failed,
+    is_handed_over,
+    is_retry,
+    previous_answer,
+    request_of,
+    takes_calls_of,
+)
 
 __all__ = ["TracedTrajectory", "trajectories_of"]
 
@@ -92,19 +100,28 @@ class _ConversationStitcher:
         self.by_chain: dict[tuple[str, str, str], TrajectoryBuilder] = {}
         self.beside: dict[tuple[str, int], TrajectoryBuilder] = {}
         self.by_answer: dict[tuple[str, str], TrajectoryBuilder] = {}
+        self.failed: dict[str, TrajectoryBuilder] = {}
 
     def take(self, run: TracedRun) -> None:
         handing = [other for other in self._beside(run) if is_handed_over(other, run)]
         previous = previous_answer(run) if run.parent is None else ""
         answered = self._answered_before(run, previous)
-        begins = self._begins(run) and not handing and answered is None
+        request = request_of(run, previous)
+        failed = self.failed.get(request)
+        begins = self._begins(run) and not handing and (answered or failed) is None
         builder = plain_builder(run) if begins else None
         if builder is None:
-            builder = self._filled(run, handing, answered)
+            builder = self._filled(run, handing, answered, failed)
         else:
             self.builders.append(builder)
-        if previous and not (run.conversation_id or builder.follows):
-            builder.follows = f"{FOLLOWS_ANSWER}{_int64(answer_key(previous))}"
+        if not (run.conversation_id or builder.follows):
+            if previous:
+                builder.follows = f"{FOLLOWS_ANSWER}{_int64(answer_key(previous))}"
+            elif builder.root is run:
+                builder.follows = request
+        if request and has_failed(run):
+            self.failed[request] = builder
+            builder.chain = builder.chain or request
         self.by_run[id(run)] = builder
         self.beside[run.root.span.trace_id, id(run.parent)] = builder
         self._register(builder)
@@ -142,6 +159,7 @@ class _ConversationStitcher:
         run: TracedRun,
         handing: Sequence[TrajectoryBuilder],
         answered_before: TrajectoryBuilder | None,
+        failed: TrajectoryBuilder | None,
     ) -> TrajectoryBuilder:
         """Return the builder of a run's trajectory, which may have been that of an earlier run.
 
@@ -149,6 +167,7 @@ class _ConversationStitcher:
             run: The run.
             handing: The trajectories whose agent handed over to it.
             answered_before: The trajectory with the answer that it goes on from, if it names that.
+            failed: The trajectory whose request failed, if it is the one that the run begins with.
         """
         # One after another: all at once, they would take as much memory as all that was sent.
         inputs = (
@@ -164,7 +183,7 @@ class _ConversationStitcher:
         chain = chain_of(first) if run.parent is None else ""
         before = self._predecessor(run, chain) if run.parent is None else None
         before = answered_before or before
-        candidates = ([before] if before else []) + self._beside(run)
+        candidates = [one for one in (failed, before) if one is not None] + self._beside(run)
         builder = _earlier_part(candidates, handing, run, first)
         if builder is not None:
             join(builder, run, first)
@@ -238,7 +257,7 @@ def _earlier_part(
     for before in candidates:
         if before.end < len(before.thread.entries):
             continue  # another run continued it already
-        if goes_on_with(before, run, first) or before in handing:
+        if before in handing or goes_on_with(before, run, first) or is_retry(before, run, first):
             return before
         if not first and takes_calls_of(before, run):
             return before

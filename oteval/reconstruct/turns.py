@@ -1,24 +1,37 @@
 """Which run goes on with the turn of another one, so that the two are one trajectory.
 
-A turn lasts from the user's question to the answer. Three kinds of runs go on with it: one that
+A turn lasts from the user's question to the answer. Four kinds of runs go on with it: one that
 resumes it after an interrupt, such as a person's approval, perhaps in a later trace; one that
-another agent handed it to; and model calls below no agent that bring results back. A sub-agent that
-is called as a tool begins a turn with its own question.
+another agent handed it to; model calls below no agent that bring results back; and the retry of a
+request that failed. A sub-agent that is called as a tool begins a turn with its own
+question.
 """
 
 from __future__ import annotations
 
+import hashlib
 import re
 from collections.abc import Mapping, Sequence
 
 from ..identities import identity
-from ..model import Message, ToolCall
-from .entries import Entry
+from ..jsontext import dumps
+from ..model import FAILED_REQUEST, RETRY_WAIT_NS, Message, ToolCall
+from ..semconv import PROCESS
+from .entries import Entry, keys_of
 from .message_thread import answered
+from .operations import ModelCall
 from .runs import TracedRun
 from .trajectory_builder import TrajectoryBuilder, agent_name
 
-__all__ = ["goes_on_with", "is_handed_over", "previous_answer", "takes_calls_of"]
+__all__ = [
+    "goes_on_with",
+    "has_failed",
+    "is_handed_over",
+    "is_retry",
+    "previous_answer",
+    "request_of",
+    "takes_calls_of",
+]
 
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
@@ -80,6 +93,69 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
         return True
     part, name = before.thread.entries[before.part_at :], _plain(agent)
     return any(_names(call, name) for entry in part for call in entry.message.tool_calls)
+
+
+def request_of(run: TracedRun, previous: str) -> str:
+    """Return the key of the request that a run begins with, or "".
+
+    Runs of one process have the same key when they send the same messages. Where the resource names
+    no process, or a span is around the model calls, nothing tells a retry from another question.
+
+    Args:
+        run: The run.
+        previous: The id of the answer that it goes on from, or "".
+    """
+    process = _process(run) if _is_loose(run) else ""
+    if not process:
+        return ""
+    first = run.model_calls[0]
+    if not first.input or any(message.role == "assistant" for message in first.input):
+        return ""  # the chain of the messages finds it
+    parts = (process, run.conversation_id, previous, *keys_of(first.input))
+    text = "\0".join(parts).encode("utf-8", "surrogatepass")
+    return f"{FAILED_REQUEST}{hashlib.blake2b(text, digest_size=8).hexdigest()}"
+
+
+def has_failed(run: TracedRun) -> bool:
+    """Return whether a run is nothing but requests to a model that failed."""
+    return _is_loose(run) and not run.tool_runs and all(map(_is_failure, run.model_calls))
+
+
+def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
+    """Return whether a run begins with the request that another one failed to get an answer to.
+
+    Args:
+        before: The trajectory that the run may go on with.
+        run: The run.
+        first: The first input that its model calls hold, without system prompts.
+    """
+    last = before.runs[-1]
+    if not (first and _is_loose(run) and has_failed(last)):
+        return False
+    waited = run.root.span.start_ns - last.root.span.end_ns
+    if not (0 <= waited <= RETRY_WAIT_NS and _process(last) == _process(run) != ""):
+        return False
+    found = before.thread.overlap(first)
+    return found.kept == len(before.thread.spoken) and found.known == len(first)
+
+
+def _process(run: TracedRun) -> str:
+    """Return the resource of a run if it names the process, or ""."""
+    resource = run.root.span.resource
+    return dumps(resource) if any(resource.get(name) for name in PROCESS) else ""
+
+
+def _is_loose(run: TracedRun) -> bool:
+    """Return whether no span is around a run's model calls."""
+    return (
+        run.agent is None
+        and run.parent is None
+        and any(call.span is run.root.span for call in run.model_calls)
+    )
+
+
+def _is_failure(call: ModelCall) -> bool:
+    return not call.output and any(found.code == "model_call_failed" for found in call.gaps)
 
 
 def previous_answer(run: TracedRun) -> str:

@@ -5,7 +5,7 @@ instrumentations recorded the same model call in them. Chats without a conversat
 by their messages: the first input of a run repeats all messages of the run that it follows, so the
 `follows` of the later run equals the `chain` of the earlier one. Many chats begin with the same
 messages, so several runs may have the same chain. A run follows only the last of those that began
-before it.
+before it. A request that failed is retried soon, or not at all.
 
 This module writes nothing. It reads the tables ``trajectories`` and ``superseded``, and the views
 ``all_conversations`` and ``noted_conversations``.
@@ -13,7 +13,7 @@ This module writes nothing. It reads the tables ``trajectories`` and ``supersede
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -21,7 +21,7 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ..model import FOLLOWS_ANSWER
+from ..model import FAILED_REQUEST, FOLLOWS_ANSWER, RETRY_WAIT_NS
 from .arrow_rows import table_of
 from .query import registered, wanted
 from .ranges import EVERYWHERE, Range, current_in
@@ -31,7 +31,7 @@ __all__ = ["LooseRun", "RelatedTraces"]
 _CALL_KEYS = pa.schema([("key", pa.int64()), ("is_loose", pa.bool_())])
 _COLUMNS = (
     "trajectory_id, rev, trace_id, trace_ids, service, chain, follows, start_ns, history_id, "
-    "history_ns"
+    "history_ns, end_ns"
 )
 _LOOSE_RUNS = pa.schema(
     [
@@ -41,6 +41,7 @@ _LOOSE_RUNS = pa.schema(
         ("start_ns", pa.int64()),
         ("id", pa.string()),
         ("history_id", pa.string()),
+        ("end_ns", pa.int64()),
         ("after_ns", pa.int64()),
     ]
 )
@@ -51,9 +52,15 @@ _RELATED_BY = {
     "id": "history_id",
     "history_id": "trajectory_id",
 }
+# Whether a run begins so soon after another that it may send its request again.
+_SOON = (
+    f"(NOT starts_with({{earlier}}.chain, '{FAILED_REQUEST}') "
+    f"OR {{later}}.start_ns - {RETRY_WAIT_NS} <= {{earlier}}.end_ns)"
+)
 _FOLLOWING_OR_FOLLOWED = f"""
     WITH earlier AS (
-        SELECT chain, service, start_ns, flatten(list(trace_ids)) AS trace_ids
+        SELECT chain, service, start_ns, max(end_ns) AS end_ns,
+        flatten(list(trace_ids)) AS trace_ids
         FROM stored WHERE chain <> '' GROUP BY ALL
     )
     SELECT DISTINCT unnest(trace_ids) FROM (
@@ -61,12 +68,14 @@ _FOLLOWING_OR_FOLLOWED = f"""
         ON wanted.follows = earlier.chain AND wanted.service = earlier.service
         AND wanted.start_ns >= earlier.start_ns
         WHERE earlier.start_ns >= wanted.after_ns
+        AND {_SOON.format(earlier="earlier", later="wanted")}
         UNION ALL
         SELECT stored.trace_ids FROM stored ASOF JOIN wanted
         ON stored.follows = wanted.chain AND stored.service = wanted.service
         AND stored.start_ns >= wanted.start_ns
         WHERE stored.follows <> ''
         AND coalesce(stored.history_ns, {EVERYWHERE.first}) <= wanted.start_ns
+        AND {_SOON.format(earlier="wanted", later="stored")}
         UNION ALL
         SELECT trace_ids FROM stored SEMI JOIN wanted ON stored.history_id = wanted.id
         UNION ALL
@@ -85,6 +94,7 @@ class LooseRun(NamedTuple):
         start_ns: When it begins.
         id: The id of its trajectory if that is stored, or "".
         history_id: The id of the stored trajectory that it follows, or "".
+        end_ns: When it ends.
     """
 
     service: str
@@ -93,6 +103,7 @@ class LooseRun(NamedTuple):
     start_ns: int
     id: str = ""
     history_id: str = ""
+    end_ns: int = 0
 
 
 class RelatedTraces:
@@ -240,8 +251,8 @@ class RelatedTraces:
             times,
         )
         rows = self._connection.execute(
-            "SELECT service, chain, follows, start_ns, trajectory_id, coalesce(history_id, '') "  # noqa: S608
-            f"FROM ({current}) SEMI JOIN loaded USING (trace_id)"
+            "SELECT service, chain, follows, start_ns, trajectory_id, coalesce(history_id, ''), "  # noqa: S608
+            f"end_ns FROM ({current}) SEMI JOIN loaded USING (trace_id)"
         ).fetchall()
         return [LooseRun(*row) for row in rows]
 
@@ -273,6 +284,6 @@ def _with_bounds(runs: Sequence[LooseRun]) -> list[tuple[object, ...]]:
     rows: list[tuple[object, ...]] = []
     for run in runs:
         known = starts.get((run.service, run.follows), [])
-        before = bisect_right(known, run.start_ns)
+        before = bisect_left(known, run.start_ns)
         rows.append((*run, known[before - 1] if before else EVERYWHERE.first))
     return rows

@@ -27,7 +27,7 @@ from oteval.pipeline import (
 from oteval.selection import EVERYTHING, Selection
 from oteval.store import Store
 
-from ..make import CAPTURES, SOME_SEEDS, TRACES, alike
+from ..make import CAPTURES, SOME_SEEDS, TRACES, alike, retried
 
 _RULES = """
 evaluators:
@@ -98,6 +98,7 @@ def line_of(span: Span) -> str:
         "startTimeUnixNano": str(span.start_ns),
         "endTimeUnixNano": str(span.end_ns),
         "attributes": texts,
+        "status": {"code": span.status_code},
     }
     group = {"resource": {"attributes": resource}, "scopeSpans": [{"spans": [item]}]}
     return json.dumps({"resourceSpans": [group]})
@@ -149,8 +150,7 @@ def mixed(chance: random.Random) -> list[str]:
     """Return requests of captures and of chats without ids, some of them twice or damaged."""
     names = chance.sample(CAPTURES, 6)
     found = [line for name in names for line in lines_of(name)]
-    spans = alike(15, chance)
-    found += map(line_of, spans)
+    found += map(line_of, [*alike(15, chance), *retried(15, chance)])
     found += chance.sample(found, 5)
     distance = chance.choice([1, 10, 200, 10_000])
     order = sorted(range(len(found)), key=lambda at: at + chance.uniform(0, distance))

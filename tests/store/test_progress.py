@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from itertools import pairwise
@@ -13,7 +13,17 @@ from oteval.model import LogRecord, Span
 from oteval.pipeline import refresh
 from oteval.store import LooseRun, Range, Store
 
-from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, span, told
+from ..make import (
+    ALL_WHEN_SLOW,
+    CAPTURES,
+    SOME_SEEDS,
+    alike,
+    capture,
+    chat,
+    retried,
+    span,
+    told,
+)
 from ..reconstruct import builders
 
 INCREMENTAL = [
@@ -93,15 +103,31 @@ def test_the_order_of_captures_does_not_matter():
 
 
 @pytest.mark.parametrize("seed", SOME_SEEDS)
-def test_chats_that_begin_alike_may_arrive_in_any_parts(seed: int):
+@pytest.mark.parametrize("chats", [alike, retried])
+def test_chats_that_begin_alike_may_arrive_in_any_parts(
+    seed: int, chats: Callable[[int, random.Random], list[Span]]
+):
     """Runs with equal messages follow the same runs in any parts and on any pages."""
     chance = random.Random(seed)
-    spans = alike(5, chance)
+    spans = chats(5, chance)
     chance.shuffle(spans)
     whole = all_told([(spans, [])])
 
     assert all_told([(spans[at : at + 2], []) for at in range(0, len(spans), 2)]) == whole
     assert in_small_pages(spans) == whole
+
+
+def test_a_failed_request_is_a_retry_of_a_stored_one():
+    """A run that is one retry and may have another finds the request that is stored before it."""
+    process = {"service.name": "s", "process.pid": "1"}
+    tries = [
+        builders.chat(f"c{at}", at, [builders.user("q")], trace=f"{at:032x}", status_code=2)
+        for at in (1, 2, 3)
+    ]
+
+    found = all_told([([replace(one, resource=process)], []) for one in tries])
+
+    assert [len(plain.trace_ids) for plain, _ in found] == [3]
 
 
 def in_small_pages(spans: Sequence[Span]) -> list[Any]:

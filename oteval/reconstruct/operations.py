@@ -114,6 +114,8 @@ class AgentRun:
         transcript_new_from: How many messages of `transcript` were said before this run, system
             prompts not counted; None where the span does not tell.
         transcript_is_turn: Whether `transcript` leaves out the messages before this run.
+        output_calls: The ids of calls of output tools, which end the run: no tool runs, and the
+            framework's note has no place in `transcript`, as only a later request sends it.
         node: The node of a graph that the agent is, or "".
         tools: Definitions of the tools the agent has.
         gaps: The gaps found in it.
@@ -126,6 +128,7 @@ class AgentRun:
     transcript: tuple[Message, ...] = ()
     transcript_new_from: int | None = None
     transcript_is_turn: bool = False
+    output_calls: tuple[str, ...] = ()
     node: str = ""
     tools: tuple[Mapping[str, Any], ...] = ()
     gaps: tuple[Gap, ...] = ()

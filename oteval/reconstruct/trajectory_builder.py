@@ -203,6 +203,7 @@ def fill(builder: TrajectoryBuilder, run: TracedRun, inputs: Iterable[Sent]) -> 
         _make_calls(builder, run.tool_runs)
     _place_own(builder)
     _complete(builder)
+    _expect_no_results(builder, run.agent)
     _drop_guess(builder)
     builder.end = len(builder.thread.entries)
     builder.chain = builder.thread.chain()
@@ -472,7 +473,7 @@ def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
 
 
 def _use_results(builder: TrajectoryBuilder, agent: AgentRun) -> None:
-    """Add the results of the last calls, which no later model call brings, as of output tools."""
+    """Add the results of the last calls, which no later model call brings."""
     entries = builder.thread.entries
     if not agent.transcript or not entries or not entries[-1].message.tool_calls:
         return
@@ -480,6 +481,16 @@ def _use_results(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     last = itertools.takewhile(lambda message: message.role == "tool", reversed(agent.transcript))
     results = [message for message in last if message.tool_call_id in asked]
     builder.thread.extend(Entry(m, key_of(m), agent.span.end_ns) for m in reversed(results))
+
+
+def _expect_no_results(builder: TrajectoryBuilder, agent: AgentRun | None) -> None:
+    """Take back the gaps of the calls of output tools."""
+    ids = agent.output_calls if agent else ()
+    for entry in builder.own if ids else ():
+        for call in entry.message.tool_calls:
+            lost = gap("missing_tool_result", entry.message.span_id, tool=call.name)
+            if call.id in ids and lost in builder.tool_gaps:
+                builder.tool_gaps.remove(lost)
 
 
 def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:

@@ -65,3 +65,16 @@ def test_the_order_of_arrival_does_not_matter(name: str, seed: int):
     shuffle(logs)
 
     assert reconstruct(spans, logs) == whole
+
+
+@pytest.mark.parametrize("turns", [1, 2])
+def test_the_note_on_an_output_tool_is_a_message_once_it_was_sent(turns: int):
+    """The framework writes it into its history; only the next turn sends it to the model."""
+    spans, logs = capture("pydantic_ai_output_plain", FRAMEWORKS)
+    traces = list(dict.fromkeys(span.trace_id for span in spans))[:turns]
+
+    found = reconstruct([span for span in spans if span.trace_id in traces], logs)
+
+    assert [codes(run) for run in found] == [[]] * turns
+    assert [run.messages[-1].content for run in found] == ["Final result processed.", None][-turns:]
+    assert [call.name for call in found[-1].messages[-1].tool_calls] == ["final_result"]

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from ... import semconv
@@ -33,6 +34,11 @@ from .genai_events import emitted, emitted_in, model_call
 __all__ = ["DIALECT"]
 
 SWITCH = "construct InstrumentationSettings(include_content=True)"
+# What it writes in place of the results of output tools.
+_NOTES = (
+    "Final result processed.",
+    "Output tool not used - a final result was already processed.",
+)
 TRANSCRIPTS = ("pydantic_ai.all_messages", "all_messages_events")
 
 
@@ -57,13 +63,16 @@ def _agent(span: Span) -> AgentRun:
     transcript = _transcript(span, items)
     if transcript and transcript[0].role != "system":
         transcript = genai.read_system(attributes, span) + transcript
+    results = list(takewhile(lambda message: message.role == "tool", reversed(transcript)))[::-1]
+    kept = [message for message in results if message.content not in _NOTES]
     start = attributes.get("pydantic_ai.new_message_index")
     before = _transcript(span, items[: integer(start)]) if isinstance(items, list) else []
     return AgentRun(
         span,
         name=str(semconv.first(attributes, semconv.AGENT_NAME) or ""),
-        transcript=tuple(transcript),
+        transcript=(*transcript[: len(transcript) - len(results)], *kept),
         transcript_new_from=None if start is None else sum(m.role != "system" for m in before),
+        output_calls=tuple([m.tool_call_id for m in results if m.content in _NOTES]),
     )
 
 

@@ -42,6 +42,7 @@ INPUT, OUTPUT = "langfuse.observation.input", "langfuse.observation.output"
 MESSAGE = "langfuse.observation.status_message"
 MODEL, TOKENS = "langfuse.observation.model.name", "langfuse.observation.usage_details"
 NODE = "langfuse.observation.metadata.langgraph_node"
+INTEGRATION = "langfuse.observation.metadata.ls_integration"
 AGENT = "langfuse.observation.metadata.lc_agent_name"
 CALL_ID = "langfuse.observation.metadata.tool_call_id"
 _SCOPE = "langfuse-sdk"
@@ -61,11 +62,16 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
         return _model_call(span)
     if kind == "tool":
         return _tool(span)
-    # The steps of a LangGraph agent are called agents too, by their names.
-    node = span.name if span.attributes.get(NODE) == span.name else ""
-    if (kind == "agent" and not node) or span.attributes.get(AGENT) == span.name:
+    # The steps of a LangGraph agent are called agents too, by their names. From version 5 on,
+    # metadata is JSON.
+    integration, *named = (
+        parse(span.attributes.get(key)).value for key in (INTEGRATION, NODE, AGENT)
+    )
+    node, agent = (name == span.name for name in named)
+    is_graph = integration == "langgraph" and named[0] is None
+    if (kind == "agent" and not node) or agent or is_graph:
         return _agent(span)
-    return Wrapper(span, node=node)
+    return Wrapper(span, node=span.name if node else "")
 
 
 def _is_error(span: Span) -> bool:

@@ -51,6 +51,10 @@ NOT_WRITTEN = (
 _SCOPE = "opentelemetry.instrumentation."
 _AGENTS = "opentelemetry.instrumentation.openai_agents"
 _AGNO = "opentelemetry.instrumentation.agno"
+_LANGCHAIN = "opentelemetry.instrumentation.langchain"
+_RUNS = "gen_ai.workflow.nodes"
+_NODE = "traceloop.association.properties.langgraph_node"
+_AGENT = "traceloop.association.properties.lc_agent_name"
 _RESPONSE = "openai.response"
 
 
@@ -61,7 +65,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
         return True
     if "gen_ai.prompt.0.role" in attributes or "gen_ai.completion.0.role" in attributes:
         return True
-    if span.scope.startswith("traceloop.") or _is_of_agents_sdk(span):
+    if span.scope.startswith("traceloop.") or _is_of_agents_sdk(span) or _is_beside_graph(span):
         return True
     return "gen_ai.is_streaming" in attributes and span.scope.startswith(_SCOPE)
 
@@ -70,10 +74,17 @@ def _is_of_agents_sdk(span: Span) -> bool:
     return span.scope == _AGENTS and span.name == _RESPONSE
 
 
+def _is_beside_graph(span: Span) -> bool:
+    """Return whether a span only says that a graph runs, of which another span holds the steps."""
+    return span.scope == _LANGCHAIN and _RUNS in span.attributes
+
+
 def read(span: Span, logs: Logs) -> Operation:
     """Return the span's operation: a decorated function by its kind, otherwise a model call."""
     attributes = span.attributes
     kind = attributes.get(KIND)
+    if _is_beside_graph(span):
+        return Wrapper(span)
     if kind in ("workflow", "agent"):
         return _agent(span)
     if kind == "tool":
@@ -81,7 +92,7 @@ def read(span: Span, logs: Logs) -> Operation:
     if kind == "task" and TASK in attributes:
         return _crew_task(span)
     if kind is not None:
-        return Wrapper(span)
+        return _task(span)
     has_messages = genai.INPUT in attributes or genai.OUTPUT in attributes
     if has_messages or ("gen_ai.operation.name" in attributes and REQUEST not in attributes):
         return _model_call(span, logs)
@@ -116,6 +127,16 @@ def _agent(span: Span) -> AgentRun:
         input=tuple(_last_spoken("user", only_argument(asked), span)),
         output=tuple(_last_spoken("assistant", answered, span)),
     )
+
+
+def _task(span: Span) -> Operation:
+    """Return a step; one of LangGraph's may be a node of a graph, or an agent."""
+    attributes = span.attributes
+    name = attributes.get(NAME)
+    node = str(name) if name and name == attributes.get(_NODE) else ""
+    if name and name == attributes.get(_AGENT):
+        return replace(_agent(span), node=node)
+    return Wrapper(span, node=node)
 
 
 def _crew_task(span: Span) -> AgentRun:
@@ -247,6 +268,7 @@ DIALECT = Dialect(
         "gen_ai.prompt.0.role",
         "gen_ai.completion.0.role",
         "gen_ai.is_streaming",
+        _RUNS,
     ),
     claims=claims,
     switch=SWITCH,

@@ -230,7 +230,8 @@ def _within_graph(
         return above
     spans = above.run.spans
     run = _start(graph, above, found)
-    run.agent = AgentRun(graph.span, name=graph.span.name)
+    operation = graph.span.attributes.get("gen_ai.operation.name")
+    run.agent = AgentRun(graph.span, name=graph.span.name.removeprefix(f"{operation} "))
     # It was placed just before, so that it is near the end.
     at = next(i for i in reversed(range(len(spans))) if spans[i] is graph.span)
     run.spans.append(spans.pop(at))
@@ -272,7 +273,9 @@ def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRu
         return _place_tool(node, operation, above)
     if isinstance(operation, ModelCall):
         return _place_call(operation, above, found)
-    if operation.node:
+    # A function in a node, which is called an agent, has the node's agent inside.
+    is_in_node = isinstance(operation, AgentRun) and operation.node == above.run.node
+    if operation.node and not is_in_node:
         above = _visit(operation, above)
     if isinstance(operation, AgentRun):
         run = above.run

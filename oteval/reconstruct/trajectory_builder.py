@@ -156,7 +156,10 @@ def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> 
     if found.known and found.kept == len(thread.spoken):
         return
     size = answered(first)
-    if size == 0 or any(entry.message.role == "user" for entry in first[size:]):
+    rest = [entry.message for entry in first[size:]]
+    # The result of a call that only the summary shows belongs to the summary.
+    ids = {"", *(call.id for entry in thread.entries for call in entry.message.tool_calls)}
+    if size == 0 or any(m.role == "user" or m.tool_call_id not in ids for m in rest):
         size = len(first)
     builder.summary = (tuple(entry.key for entry in first[:size]), len(thread.spoken))
     span_id = run.model_calls[0].span.span_id

@@ -89,10 +89,23 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
     agent, last = agent_name(run), before.runs[-1]
     if not agent or agent_name(last) == agent or not _is_sibling(before, run):
         return False
+    if run.parent is last and not last.model_calls:
+        return False  # it only shows what the agents in it said
     if run.parent is last.parent and any(c.arguments is None for c in _last_calls(before)):
         return True
-    part, name = before.thread.entries[before.part_at :], _plain(agent)
-    return any(_names(call, name) for entry in part for call in entry.message.tool_calls)
+    name = _plain(agent)
+    part = [entry.message for entry in before.thread.entries[before.part_at :]]
+    return any(_names(c, name) for m in [*part, *_shown_last(run)] for c in m.tool_calls)
+
+
+def _shown_last(run: TracedRun) -> Sequence[Message]:
+    """Return the last answer in a run's first input, if only results follow it.
+
+    Some frameworks write a call there that hands back to the agent.
+    """
+    sent = run.model_calls[0].input if run.model_calls else ()
+    last = next((message for message in reversed(sent) if message.role != "tool"), None)
+    return [last] if last is not None and last.role == "assistant" else []
 
 
 def request_of(run: TracedRun, previous: str) -> str:

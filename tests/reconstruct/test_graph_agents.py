@@ -126,3 +126,67 @@ def test_a_span_that_only_lists_a_graphs_nodes_is_no_agent():
         ("team", 0, []),
         ("worker", 5, []),
     ]
+
+
+def supervised(step: Any) -> list[Span]:
+    """Return a supervisor's turn that is handed to ``desk`` and back, as langgraph-supervisor's.
+
+    The desk's agent is inside of a function ``call_agent``, which writes the call that hands back.
+    """
+    first = [system("lead"), user("q")]
+    give, gone = asks(("transfer_to_desk", {}, "k1")), gives("transferred", "k1")
+    look, sun = asks(("look", {"x": 1}, "k2")), gives("sun", "k2")
+    back, came = asks(("transfer_back_to_supervisor", {}, "k3")), gives("transferred back", "k3")
+    shown = [*first, give, gone, {**back, "parts": [*said("sun!")["parts"], *back["parts"]]}, came]
+    asked = [system("desk"), user("q"), give, gone]
+    node, lead = in_node("desk"), in_node("supervisor")
+    return [
+        step("g", 1, "team", {"ls_integration": LANGGRAPH}, end=99),
+        step("s", 2, "supervisor", lead, parent="g", end=19),
+        step("s0", 3, "supervisor", lead, parent="s", end=18),
+        step("s1", 4, "agent", in_node("agent"), parent="s0", end=9),
+        chat("c1", 5, first, give, parent="s1"),
+        step("s2", 10, "tools", in_node("tools"), parent="s0", end=15),
+        tool("t1", 11, of="transfer_to_desk", id="k1", result="transferred", parent="s2"),
+        step("d", 20, "desk", node, parent="g", end=59),
+        step("d0", 21, "call_agent", node, parent="d", end=58),
+        step("d1", 22, "desk", in_node("desk", "desk"), parent="d0", end=57),
+        step("d2", 23, "model", in_node("model", "desk"), parent="d1", end=30),
+        chat("c2", 24, asked, look, parent="d2"),
+        step("d3", 31, "tools", in_node("tools", "desk"), parent="d1", end=40),
+        tool("t2", 32, id="k2", result="sun", parent="d3"),
+        step("d4", 41, "model", in_node("model", "desk"), parent="d1", end=50),
+        chat("c3", 42, [*asked, look, sun], said("sun!"), parent="d4"),
+        step("r", 60, "supervisor", lead, parent="g", end=90),
+        step("r0", 61, "supervisor", lead, parent="r", end=89),
+        step("r1", 62, "agent", in_node("agent"), parent="r0", end=80),
+        chat("c4", 63, shown, said("it is sunny"), parent="r1"),
+    ]
+
+
+@pytest.mark.parametrize("step", [openinference, langfuse, traceloop])
+def test_a_turn_that_is_handed_to_another_agent_and_back_is_one_trajectory(step: Any):
+    """Each message stands once, with the name of the agent that said it."""
+    outer, turn = reconstruct(supervised(step))
+
+    assert (outer.agent, turn.parent_id) == ("team", outer.id)
+    assert turn.agents == ("supervisor", "desk")
+    assert brief(turn.messages) == [
+        ("system", "lead"),
+        ("user", "q"),
+        ("assistant", [("transfer_to_desk", {})]),
+        ("tool", "transferred"),
+        ("system", "desk"),
+        ("assistant", [("look", {"x": 1})]),
+        ("tool", "sun"),
+        ("assistant", "sun!"),
+        ("system", "lead"),
+        ("assistant", "it is sunny"),
+    ]
+    assert [m.name for m in turn.messages if m.role == "assistant"] == [
+        "supervisor",
+        "desk",
+        "desk",
+        "supervisor",
+    ]
+    assert codes(turn) == ["handoff_summarized"]

@@ -245,7 +245,7 @@ def _agent_or_node(span: Span, kind: str) -> Operation:
     found = parse(span.attributes.get("metadata")).value
     metadata = found if isinstance(found, Mapping) else {}
     is_node = metadata.get("langgraph_node") == span.name
-    is_agent = kind == "AGENT" and (not is_node or metadata.get("lc_agent_name") == span.name)
+    is_agent = metadata.get("lc_agent_name") == span.name or (kind == "AGENT" and not is_node)
     if is_agent or _is_graph(span, metadata):
         return _agent(span, metadata, span.name if is_node else "")
     return Wrapper(span, node=span.name if is_node else "")

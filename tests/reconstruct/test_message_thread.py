@@ -70,6 +70,18 @@ def test_the_reasoning_of_an_echo_may_be_missing():
     assert found.messages[1].parts == (thought,)
 
 
+@pytest.mark.parametrize(("id_", "is_same"), [("k1", True), ("k2", False)])
+def test_the_text_beside_the_calls_of_an_echo_may_be_missing(id_: str, is_same: bool):
+    """CrewAI's flows keep only the calls; their ids tell that the answer is the same."""
+    answer, echo = asks(("look", {"x": 1}, "k1")), asks(("look", {"x": 1}, id_))
+    answer["parts"].insert(0, {"type": "text", "content": "I look"})
+
+    found = only(*calls(([user("q")], answer), ([user("q"), echo, gives("r", id_)], said("a"))))
+
+    assert texts(found) == ["q", "I look" if is_same else None, "r", "a"]
+    assert codes(found) == ([] if is_same else ["history_rewritten"])
+
+
 def test_a_retry_after_a_failed_call_is_told_once():
     """A call that failed and is made again with the same input leaves one question and the gap."""
     spans = calls(([user("q")], None), ([user("q")], said("a")))

@@ -21,13 +21,11 @@ from oteval.store import Store, StoredSession
 from tests.make import ALL_WHEN_SLOW, CAPTURES, ROOT, capture
 
 DATA = ROOT / "tests" / "data"
-# The trajectory lacks a text that the model said beside its calls: only the recording has it.
-UNEQUAL = {"crewai_flow_openinference"}
 OTHERS = sorted(
     path
     for folder in ("frameworks", "shapes")
     for path in (DATA / folder).glob("*.json")
-    if not path.name.endswith(".logs.json") and path.stem not in ("expected", "truth", *UNEQUAL)
+    if not path.name.endswith(".logs.json") and path.stem not in ("expected", "truth")
 )
 # Why the recording has fewer answers than the trajectory has messages of the assistant.
 UNKNOWN = {

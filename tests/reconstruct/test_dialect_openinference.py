@@ -187,6 +187,21 @@ def test_autogens_function_messages_are_results():
     ]  # fmt: skip
 
 
+@pytest.mark.parametrize(("thought", "text"), [("I look", "I look"), (None, None)])
+def test_autogens_thought_is_the_text_beside_the_calls(thought: str | None, text: str | None):
+    """It stands in the raw answer, and beside the message in the next request."""
+    output = {"finish_reason": "function_calls", "content": [], "thought": thought}
+    echo = {f"{SENT}.1.thought": thought} if thought else {}
+    result = {"role": "tool", "content": "sunny", "tool_call_id": "k1"}
+
+    first = model("c1", 1, [ASKED], [CALLED], attributes={"output.value": json.dumps(output)})
+    second = model("c2", 9, [ASKED, CALLED, result], [ANSWER], attributes=echo)
+
+    for spans in ([first, second], [second]):
+        found = only(*spans)
+        assert texts(found) == ["q", text, "sunny", "a"]
+
+
 def test_results_that_were_merged_are_told_by_the_tools_spans():
     """A processor that writes all results under the last call's id does not mix them up."""
     merged = {"role": "tool", "tool_call_id": "k2", "content": "sunny rainy"}

@@ -7,6 +7,7 @@ missing, ``input.value`` and ``output.value`` may hold the raw request and respo
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ... import semconv
@@ -159,7 +160,7 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
     """Return the messages of a model's answer, and the other answers it gave."""
     flat = flat_messages(span, RECEIVED, "assistant")
     if len(flat) == 1 and flat[0].tool_calls:
-        return flat, []
+        return [_with_thought(flat[0], span)], []
     raw = answer(span)
     if not raw.messages:
         texts = [] if flat else completions(span)
@@ -168,6 +169,16 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
     if (raw.choices and len(flat) != 1) or is_fuller:
         return raw.messages, list(raw.choices)
     return flat, []
+
+
+def _with_thought(message: Message, span: Span) -> Message:
+    """Return an answer with the text beside its calls: AutoGen has it in the raw one alone."""
+    output = span.attributes.get(OUTPUT)
+    if message.content or (isinstance(output, str) and '"thought"' not in output):
+        return message
+    raw = parse(output).value
+    thought = raw.get("thought") if isinstance(raw, Mapping) else None
+    return replace(message, content=thought) if thought and isinstance(thought, str) else message
 
 
 def _calls(messages: Sequence[Message]) -> int:

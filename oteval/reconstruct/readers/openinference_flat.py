@@ -100,7 +100,7 @@ def _read_all(items: Sequence[Any]) -> list[Mapping[str, Any]]:
         fields = item.get("message") if isinstance(item, dict) else None
         if isinstance(fields, dict):
             results = _functions(item["function"]) if "function" in item else []
-            found += results or [_message(fields)]
+            found += results or [_message(fields, item.get("thought"))]
     return found
 
 
@@ -140,11 +140,13 @@ def _functions(results: Any) -> list[Mapping[str, Any]]:
     ]
 
 
-def _message(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a flat message in OpenAI's form."""
+def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
+    """Return a flat message in OpenAI's form; AutoGen calls a text beside calls a thought."""
     content = fields.get("content")
     parts = _mappings(fields.get("contents"))
     calls = _calls(fields, parts)
+    if content is None and calls and isinstance(thought, str):
+        content = thought
     if content is None and parts:
         content = [found for part in parts if (found := _part(part)) is not None] or None
     return {**fields, "content": content, "tool_calls": calls}

@@ -408,6 +408,8 @@ def _continues(before: Sequence[Message], message: Message) -> bool:
     """Return whether an assistant's message belongs to those right before it."""
     if not before or before[0].role != "assistant":
         return False
+    if message.name and before[0].name and message.name != before[0].name:
+        return False  # another agent's
     return bool(message.tool_calls) or all(map(_only_reasons, before))
 
 

@@ -207,6 +207,22 @@ def test_retold_lines_become_what_they_retell(line: str, role: str, meant: Any, 
         assert [(c.name, c.arguments) for c in found.tool_calls] == [("f", meant)]
 
 
+def test_what_agents_did_at_once_stays_apart():
+    """A `ParallelAgent`'s calls stand one after another before their results."""
+    lines = ["[{}] said: I look", "[{}] called tool `f` with parameters: {{'x': 1}}"]
+    retold = [
+        tells(*(line.format(name) for line in lines), opening="For context:")
+        for name in ("one", "two")
+    ]
+
+    found = only(chat("c", 1, retold, said("ok"), scope=ADK))
+
+    assert [(m.name, m.content, len(m.tool_calls)) for m in found.messages[:2]] == [
+        ("one", "I look", 1),
+        ("two", "I look", 1),
+    ]
+
+
 @pytest.mark.parametrize(
     "message",
     [

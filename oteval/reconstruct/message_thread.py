@@ -23,7 +23,7 @@ import hashlib
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import compress, count
+from itertools import compress, count, takewhile
 from operator import ne
 from typing import NamedTuple
 
@@ -288,20 +288,19 @@ def with_dropped_calls(thread: Thread, sent: Sequence[Entry]) -> Sequence[Entry]
     """
     if isinstance(sent, Sent) and not sent.has_loose_result:
         return sent
-    loose = (
-        at
-        for at, entry in enumerate(sent)
-        if entry.message.role == "tool" and not entry.message.tool_call_id
-    )
-    if not any(_is_orphan(sent, at) for at in loose):
+    if not any(_is_orphan(sent, at) for at in range(len(sent))):
         return sent
     return list(_restored(thread, sent))
 
 
+def _is_loose(message: Message) -> bool:
+    """Return whether a message is a result that names no call."""
+    return message.role == "tool" and not message.tool_call_id
+
+
 def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
     """Return whether a result has neither an id nor a call or other result before it."""
-    message = sent[at].message
-    if message.role != "tool" or message.tool_call_id:
+    if not _is_loose(sent[at].message):
         return False
     before = sent[at - 1].message if at else None
     return before is None or (before.role != "tool" and not before.tool_calls)
@@ -310,14 +309,17 @@ def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
 def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
     place = 0  # in the thread
     at = 0
+    end = -1  # of the results whose calls were put back last
     while at < len(sent):
         entry, known = sent[at], _known(thread, place)
         given = sent[at : at + 1]
-        if _is_orphan(sent, at) and known is not None and known.message.tool_calls:
-            given = _results_from(sent, at)
+        is_next = at == end and _is_loose(entry.message)
+        if (is_next or _is_orphan(sent, at)) and known is not None and known.message.tool_calls:
+            given = _results_from(sent, at)[: _results_before_next(thread, place)]
             yield known
             yield from (results := _results(known.message, given))
             place += 1 + len(results)
+            end = at + len(given)
         elif not _lost_its_calls(sent, at, known):
             yield entry
             place += 1
@@ -327,11 +329,26 @@ def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
 def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
     """Return the results without ids that stand one after another from a place on."""
     end = at
-    while end < len(sent) and sent[end].message.role == "tool":
-        if sent[end].message.tool_call_id:
-            break
+    while end < len(sent) and _is_loose(sent[end].message):
         end += 1
     return sent[at:end]
+
+
+def _results_before_next(thread: Thread, place: int) -> int | None:
+    """Return how many results an answer got before the next one; None if it is the last.
+
+    Those of a step with one error for all of its calls have no text, and count as one.
+    """
+    shown = list(takewhile(lambda entry: entry.message.role == "tool", _after(thread, place)))
+    if not shown or _known(thread, place + 1 + len(shown)) is None:
+        return None
+    is_shared = len(shown) > 1 and all(entry.message.content is None for entry in shown)
+    return 1 if is_shared else len(shown)
+
+
+def _after(thread: Thread, place: int) -> Iterator[Entry]:
+    numbers = range(place + 1, len(thread.spoken))
+    return (thread.entries[thread.spoken[number]] for number in numbers)
 
 
 def _known(thread: Thread, place: int) -> Entry | None:

@@ -342,6 +342,26 @@ def test_of_several_dropped_calls_the_tools_spans_tell_the_results():
     assert codes(found) == []
 
 
+@pytest.mark.parametrize("first", [CALLS[:1], CALLS])
+def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, Any]]):
+    """The memory has their errors one after another, whatever number of calls each step made."""
+    again = [("k3", {"city": "Oslo"})]
+    errors = [failed(BROKEN), failed("no Oslo"), failed("no Rome")]
+    found = only(
+        run(end=20),
+        model("c", 3, TASK, None, first, parent="a"),
+        model("d", 5, [*TASK, *errors[:1]], None, again, parent="a"),
+        model("e", 7, [*TASK, *errors[:2]], None, [("k4", {"city": "Rome"})], parent="a"),
+        model("f", 9, [*TASK, *errors], "a", parent="a"),
+    )
+
+    steps = [m.tool_call_id or [c.id for c in m.tool_calls] for m in found.messages[2:]]
+    ids = [id_ for id_, _ in first]
+    assert steps == [ids, *ids, ["k3"], "k3", ["k4"], "k4", []]
+    assert texts(found)[-4:] == [errors[1][1], None, errors[2][1], "a"]
+    assert "history_rewritten" not in codes(found)
+
+
 def test_an_error_of_an_answer_without_calls_is_said_to_the_model():
     """A text in which no call could be found stays in the memory, and so does the error."""
     told = failed("Error while parsing tool call from model output: no blob")

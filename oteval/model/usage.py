@@ -10,7 +10,7 @@ reasoning.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
@@ -364,12 +364,16 @@ def read_tokens(usage: Any) -> TokenCounts:
     return reported.totals()
 
 
-def span_tokens(attributes: Mapping[str, Any]) -> TokenCounts:
-    """Return the tokens that the attributes of a span report, in whatever spelling."""
-    if len(attributes) <= _FEW_KEYS:
-        counts = _counts_among(*attributes)
-    else:
-        counts = _counts_among.__wrapped__(*attributes)
+def span_tokens(attributes: Mapping[str, Any], keys: Collection[str] | None = None) -> TokenCounts:
+    """Return the tokens that the attributes of a span report, in whatever spelling.
+
+    Args:
+        attributes: The attributes.
+        keys: The names to look at, if others are known to hold no counts.
+    """
+    keys = attributes if keys is None else keys
+    find = _counts_among if len(attributes) <= _FEW_KEYS else _counts_among.__wrapped__
+    counts = find(*keys)
     if not counts:
         return NO_TOKENS
     reported = _Reported()

@@ -25,7 +25,7 @@ from .dialects.by_shape import DIALECT as SHAPES
 from .finish_reasons import finish_reason_of
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .readers.flat_lists import named
+from .readers.flat_lists import FEW_KEYS, named
 from .readers.spans import missing_side, was_cut
 
 __all__ = ["attach_logs", "dialect_of", "is_pending", "read_span"]
@@ -115,7 +115,7 @@ class _Marks:
         """Return the dialects that a span has a mark of."""
         attributes = span.attributes
         found = self.of_scope(span.scope) | self.of_name(span.name)
-        if len(attributes) <= _FEW_KEYS:
+        if len(attributes) <= FEW_KEYS:
             found |= self.of_keys(*attributes)
         else:
             found |= self.of_many_keys(attributes)
@@ -174,7 +174,6 @@ def _marks_in(dialects: Sequence[Dialect], field: str) -> tuple[dict[str, int], 
     return exact, prefixes
 
 
-_FEW_KEYS = 64
 _MARKS = _Marks(DIALECTS)
 
 
@@ -226,8 +225,8 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     if call.output and was_cut(call.span):
         call = replace(call, output=(), choices=())
     if call.whole and call.input and call.output and not call.gaps:
-        sides = (call.input, call.output, call.choices)
-        if not any(facts_of(messages).has_odd for messages in sides if messages):
+        has_odd = facts_of(call.input).has_odd or facts_of(call.output).has_odd
+        if not (has_odd or facts_of(call.choices).has_odd):
             return call
     odd: list[Gap] = []
     gaps = list(call.gaps)

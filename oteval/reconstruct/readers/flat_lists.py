@@ -14,8 +14,10 @@ from typing import Any
 
 from ...messages.read_cache import active
 
-__all__ = ["FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
+__all__ = ["FEW_KEYS", "FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
 
+FEW_KEYS = 64
+"""A span with more attributes spells out lists, by names that no other span has."""
 # Lists of each prefix that are compared. Calls of several agents take turns in a trace.
 _RECENT = 16
 _MAX_DIGITS = 9
@@ -69,7 +71,8 @@ class NamedAttributes:
     Attributes:
         attributes: The attributes.
         known: The lists that the attributes hold in the order in which they were read, by prefix.
-        names: The names of all other attributes, each after a NUL. A search in this text is several
+        keys: The names of all other attributes.
+        names: The same in one text, each after a NUL. A search in this text is several
             times as fast as a check of each name.
         has_nul: Whether one of these names contains a NUL.
     """
@@ -84,6 +87,7 @@ class NamedAttributes:
             values = list(attributes.values())
             for prefix, lists in recent.items():
                 self._set_apart(prefix, lists, keys, values)
+        self.keys = keys
         self.names = "\0" + "\0".join(keys) if keys else ""
         self.has_nul = self.names.count("\0") != len(keys)
         self._marks = "".join([self.names, *(f"\0{prefix}" for prefix in self.known)])

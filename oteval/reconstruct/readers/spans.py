@@ -21,6 +21,7 @@ from ...model import (
     span_tokens,
 )
 from ..gaps import gap
+from .flat_lists import FEW_KEYS, named
 
 __all__ = [
     "NO_INPUT",
@@ -51,7 +52,8 @@ def integer(value: Any) -> int:
 
 def usage(attributes: Mapping[str, Any]) -> Usage:
     """Return the tokens that the span of a model call reports."""
-    return span_tokens(attributes).usage
+    is_long = len(attributes) > FEW_KEYS
+    return span_tokens(attributes, named(attributes).keys if is_long else None).usage
 
 
 def attribute_gaps(

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from ..identities import identity
 from ..jsontext import dumps
@@ -33,10 +33,11 @@ __all__ = [
     "takes_calls_of",
 ]
 
+_MARK = "previous_response"
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
-# Attributes with messages or tools alone, which hold no parameters and are long to search.
+# Attributes with messages or tools alone, which hold no parameters.
 _MESSAGES = (
     *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.tool.definitions", "llm.input_messages.", "llm.output_messages.", "llm.tools."),
@@ -180,15 +181,17 @@ def previous_answer(run: TracedRun) -> str:
     if not run.model_calls:
         return ""
     for key, value in run.model_calls[0].span.attributes.items():
-        if isinstance(value, Mapping):  # as a backend gives JSON back
+        if type(value) is dict:  # as a backend gives JSON back
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)
-        if type(value) is not str or key.startswith(_MESSAGES):
+        if type(value) is not str or (_MARK not in key and _MARK not in value):
+            continue
+        if key.startswith(_MESSAGES):
             continue
         if key.endswith(_PREVIOUS_KEYS):
             return identity(value)
-        if "previous_response_id" in value and (match := _PREVIOUS.search(value)):
+        if match := _PREVIOUS.search(value):
             return identity(match[1])
     return ""
 

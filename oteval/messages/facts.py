@@ -57,9 +57,9 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
         has_placeholder = has_placeholder or hidden(content)
         if has_odd or (content and role in ROLES and parts == () == message.tool_calls):
             continue  # most messages are a text
-        has_odd = role not in ROLES or any(map(unknown_kind, parts))
-        has_odd = has_odd or any(map(is_glued, message.tool_calls))
-        has_odd = has_odd or ((parts != () or not content) and is_without_content(message))
+        has_odd = role not in ROLES or any(map(is_glued, message.tool_calls))
+        if parts or not content:
+            has_odd = has_odd or any(map(unknown_kind, parts)) or is_without_content(message)
     if known is None and not (prompts or has_placeholder or has_odd):
         return _NONE
     return MessageFacts(prompts, has_placeholder, has_odd)

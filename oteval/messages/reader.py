@@ -432,5 +432,7 @@ def _joined(group: list[Message]) -> Message:
 
 def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the tool definitions of a parsed list; other items are left out."""
-    found = None if value is None else parse(value).value
+    if value is None:
+        return ()
+    found = parse(value).value
     return tuple(item for item in as_list(found) if isinstance(item, dict))

@@ -8,7 +8,7 @@ inside one span.
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
@@ -129,7 +129,7 @@ class ExchangeIndex:
         self.calls: set[int] = set()
         records = {span_id: model_exchange(of_span) for span_id, of_span in logs.items()}
         self._records = {name: record for name, record in records.items() if record is not None}
-        self._below: Counter[str] = Counter()
+        self._below: dict[str, int] = defaultdict(int)
         if self._records:
             for root in roots:
                 self._count(root)
@@ -139,7 +139,8 @@ class ExchangeIndex:
         for node in root.walk():
             record = self._records.get(node.span.span_id)
             if record is not None and _is_answered(record):
-                self._below.update(above.span.span_id for above in node.ancestors())
+                for above in node.ancestors():
+                    self._below[above.span.span_id] += 1
 
     def logs_of(self, span_id: str, around: ModelCall | None) -> Sequence[LogRecord]:
         """Return the records of a span from which it is read.

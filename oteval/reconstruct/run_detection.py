@@ -139,10 +139,10 @@ def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
 
 def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
     """Take out calls in exchanges that other spans record, though they are not around them."""
+    if not exchanges.calls:
+        return
     calls = [call for run in runs for call in run.model_calls]
     of_exchanges = [call for call in calls if id(call) in exchanges.calls]
-    if not of_exchanges:
-        return
     others = [call for call in calls if id(call) not in exchanges.calls]
     repeated = exchanges.repeated(others, of_exchanges)
     for run in runs:

@@ -18,6 +18,7 @@ from ..messages.facts import facts_of, is_without_content
 from ..messages.forms import ROLES, SYSTEM_ROLES
 from ..messages.glued_calls import is_glued, separated
 from ..messages.kinds import is_missing_text, unknown_kind
+from ..messages.values import hidden
 from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
@@ -224,10 +225,14 @@ def _checked(operation: Operation, switch: str) -> Operation:
 def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     if call.output and was_cut(call.span):
         call = replace(call, output=(), choices=())
-    if call.whole and call.input and call.output and not call.gaps:
-        has_odd = facts_of(call.input).has_odd or facts_of(call.output).has_odd
-        if not (has_odd or facts_of(call.choices).has_odd):
-            return call
+    asked, answered, others = facts_of(call.input), facts_of(call.output), facts_of(call.choices)
+    if asked.has_placeholder or answered.has_placeholder or others.has_placeholder:
+        where, remedy = "the content of messages", switch or _NO_SWITCH
+        lost = gap("redacted", call.span.span_id, key=where, switch=remedy)
+        call = replace(call, whole=False, gaps=(*call.gaps, lost))
+    is_plain = not (call.gaps or asked.has_odd or answered.has_odd or others.has_odd)
+    if is_plain and call.whole and call.input and call.output:
+        return call
     odd: list[Gap] = []
     gaps = list(call.gaps)
     failed = call.span.is_error or any(found.code == "model_call_failed" for found in gaps)
@@ -308,7 +313,10 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
         losses: The content that is missing or unknown.
     """
     span, gaps = losses.span, losses.gaps
-    if not facts_of(messages).has_odd:
+    facts = facts_of(messages)
+    if facts.has_placeholder:
+        messages = tuple([replace(m, content=None) if hidden(m.content) else m for m in messages])
+    elif not facts.has_odd:
         return messages
     found: list[Message] = []
     if any(map(is_without_content, messages)):

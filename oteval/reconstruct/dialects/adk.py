@@ -35,7 +35,6 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 from . import genai
@@ -110,8 +109,8 @@ def _call_llm(span: Span) -> ModelCall:
         gaps.append(_no_content(span, (REQUEST, RESPONSE), OLD_SWITCH))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, OLD_SWITCH, gaps),
-        output=without_placeholders(received, span, OLD_SWITCH, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         tools=tool_definitions(definitions(config)),
         model=str(response.get("model_version") or _model(span)),
         usage=usage(attributes),
@@ -178,7 +177,7 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
     if not contents:
         return call
     sent = [*genai.read_system(content, span), *from_messages(contents, span)]
-    return replace(call, input=without_placeholders(sent, span, SWITCH, []))
+    return replace(call, input=tuple(sent))
 
 
 def _has_messages(span: Span, logs: Logs) -> bool:

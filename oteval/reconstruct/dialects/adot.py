@@ -26,7 +26,6 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 from .strands import SCOPE, agent_tools, tool_status
@@ -129,8 +128,8 @@ def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
     whole = is_whole(gaps)
     return ModelCall(
         span,
-        input=without_placeholders(_ordered(history), span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
+        input=tuple(_ordered(history)),
+        output=tuple(received),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(span.attributes),
         # Other instrumentations leave calls of tools in the span's attributes.
@@ -189,8 +188,8 @@ def _agent(span: Span, said: list[_RecordedMessage]) -> AgentRun:
     return AgentRun(
         span,
         name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),
-        input=without_placeholders(sent, span, SWITCH, []),
-        output=without_placeholders(received, span, SWITCH, []),
+        input=tuple(sent),
+        output=tuple(received),
         tools=agent_tools(span),
     )
 

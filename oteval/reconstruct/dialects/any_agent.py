@@ -23,7 +23,6 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -70,8 +69,8 @@ def _model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         usage=usage(attributes),
         whole=is_whole(gaps),

@@ -31,7 +31,6 @@ from ..readers.spans import (
     missing_side,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -132,8 +131,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     sent = _with_system(read_system(content, span), sent)
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, switch, gaps),
-        output=without_placeholders(received, span, switch, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         choices=tuple(others),
         tools=tool_definitions(content.get("gen_ai.tool.definitions")),
         model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),

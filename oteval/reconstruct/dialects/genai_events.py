@@ -28,7 +28,6 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     usage,
-    without_placeholders,
 )
 from .genai import (
     DETAILS_EVENT,
@@ -263,8 +262,8 @@ def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, switch, gaps),
-        output=without_placeholders(received, span, switch, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         choices=tuple(others),
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(span.attributes.get("gen_ai.response.id") or ""),

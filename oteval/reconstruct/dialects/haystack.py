@@ -25,7 +25,6 @@ from ..readers.spans import (
     attribute_gaps,
     is_whole,
     model_failure,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -96,11 +95,9 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
     meta = _meta(replies, _items(span, answered, "meta"))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
-        choices=without_placeholders(
-            messages_of(replies[1:], span, "assistant"), span, SWITCH, gaps
-        ),
+        input=tuple(sent),
+        output=tuple(received),
+        choices=tuple(messages_of(replies[1:], span, "assistant")),
         tools=tuple(definitions(_items(span, asked, "tools"))),
         model=str(meta.get("model") or ""),
         usage=read_tokens(meta.get("usage")).usage,

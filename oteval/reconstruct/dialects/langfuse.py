@@ -27,7 +27,6 @@ from ..readers.spans import (
     not_captured,
     only_argument,
     parsed_unless_cut,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -95,8 +94,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps += not_captured(span, found, SWITCH, gaps)
     return ModelCall(
         span,
-        input=without_placeholders(asked.messages, span, SWITCH, gaps),
-        output=without_placeholders(answered.messages, span, SWITCH, gaps),
+        input=tuple(asked.messages),
+        output=tuple(answered.messages),
         choices=answered.choices,
         tools=asked.tools,
         model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),

@@ -30,7 +30,6 @@ from ..readers.spans import (
     not_captured,
     parsed_unless_cut,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -79,8 +78,8 @@ def _model_call(span: Span) -> ModelCall:
     named = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
     return ModelCall(
         span,
-        input=without_placeholders(asked.messages, span, SWITCH, gaps),
-        output=without_placeholders(answered.messages, span, SWITCH, gaps),
+        input=tuple(asked.messages),
+        output=tuple(answered.messages),
         choices=answered.choices,
         tools=offered or asked.tools,
         model=named or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),

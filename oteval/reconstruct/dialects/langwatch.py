@@ -25,7 +25,6 @@ from ..readers.spans import (
     model_failure,
     not_captured,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -83,8 +82,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps += not_captured(span, {INPUT: request.messages, OUTPUT: answer.messages}, SWITCH, gaps)
     return ModelCall(
         span,
-        input=without_placeholders(request.messages, span, SWITCH, gaps),
-        output=without_placeholders(answer.messages, span, SWITCH, gaps),
+        input=tuple(request.messages),
+        output=tuple(answer.messages),
         choices=answer.choices,
         tools=request.tools,
         model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or answer.model),

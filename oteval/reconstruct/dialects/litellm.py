@@ -32,7 +32,6 @@ from ..readers.spans import (
     missing_side,
     model_failure,
     usage,
-    without_placeholders,
 )
 
 __all__ = ["DIALECT"]
@@ -118,9 +117,9 @@ def _model_call(span: Span, kind: str) -> ModelCall:
     gaps += _missing(span, sent, received, kind)
     return ModelCall(
         span,
-        input=without_placeholders(from_messages(sent, span), span, SWITCH, gaps),
-        output=without_placeholders(from_messages(answer, span, "assistant"), span, SWITCH, gaps),
-        choices=without_placeholders(from_messages(others, span, "assistant"), span, SWITCH, gaps),
+        input=tuple(from_messages(sent, span)),
+        output=tuple(from_messages(answer, span, "assistant")),
+        choices=tuple(from_messages(others, span, "assistant")),
         tools=_definitions(attributes),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),

@@ -25,7 +25,6 @@ from ..readers.spans import (
     not_captured,
     only_argument,
     parsed_unless_cut,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -76,8 +75,8 @@ def _model_call(span: Span) -> ModelCall:
     gaps += not_captured(span, found, SWITCH, gaps)
     return ModelCall(
         span,
-        input=without_placeholders(asked.messages, span, SWITCH, gaps),
-        output=without_placeholders(answered.messages, span, SWITCH, gaps),
+        input=tuple(asked.messages),
+        output=tuple(answered.messages),
         choices=answered.choices,
         tools=asked.tools or tool_definitions(_decoded(attributes.get(TOOLS))),
         model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),

@@ -36,7 +36,6 @@ from ..readers.spans import (
     attribute_gaps,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 
@@ -128,8 +127,8 @@ def _model_call(span: Span) -> ModelCall:
     losses = {"redacted", "attributes_dropped", "content_not_captured"}
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         choices=tuple(others),
         tools=tool_definitions(tool_schemas(span)),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),

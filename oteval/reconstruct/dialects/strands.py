@@ -27,7 +27,6 @@ from ..readers.spans import (
     is_whole,
     model_failure,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 from . import genai
@@ -112,9 +111,6 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         )
     sent, received = _split(span, events)
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span) + _event_gaps(span, events)
-    sent, received = (
-        list(without_placeholders(found, span, SWITCH, gaps)) for found in (sent, received)
-    )
     return ModelCall(
         span,
         input=tuple(sent),
@@ -173,9 +169,6 @@ def _detailed_result(span: Span, logs: Logs) -> str | None:
 def _agent(span: Span, logs: Logs) -> AgentRun:
     agent = genai.read_agent(span, logs)
     sent, received = _split(span, _events(span))
-    sent, received = (
-        list(without_placeholders(found, span, SWITCH, [])) for found in (sent, received)
-    )
     return replace(
         agent,
         input=agent.input or tuple(sent),

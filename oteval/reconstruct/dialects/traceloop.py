@@ -32,7 +32,6 @@ from ..readers.spans import (
     only_argument,
     parsed_unless_cut,
     usage,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 from . import genai
@@ -244,8 +243,8 @@ def _old_model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         choices=tuple(from_messages(others, span, "assistant")),
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),

@@ -25,7 +25,6 @@ from ..readers.spans import (
     is_whole,
     missing_side,
     model_failure,
-    without_placeholders,
 )
 from ..tool_spans import tool_run
 from . import genai
@@ -102,8 +101,8 @@ def _model_call(span: Span) -> ModelCall:
         gaps.append(gap("content_unreadable", span.span_id, key=MESSAGES, reason="no messages"))
     return ModelCall(
         span,
-        input=without_placeholders(sent, span, SWITCH, gaps),
-        output=without_placeholders(received, span, SWITCH, gaps),
+        input=tuple(sent),
+        output=tuple(received),
         tools=_definitions(attributes.get(TOOLS)),
         model=str(semconv.first(attributes, MODEL) or ""),
         response_id=str(semconv.first(attributes, RESPONSE_ID) or ""),

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...messages.facts import facts_of
 from ...messages.values import hidden, parse
 from ...model import (
     ANSWERED,
     DAMAGED_CONTENT_GAPS,
     Gap,
-    Message,
     Span,
     Usage,
     count_of,
@@ -39,7 +36,6 @@ __all__ = [
     "parsed_unless_cut",
     "usage",
     "was_cut",
-    "without_placeholders",
 ]
 
 _CUT = "error"
@@ -118,24 +114,6 @@ def finish_reasons(span: Span) -> list[str]:
     if not isinstance(reasons, (list, tuple)):
         return []
     return [normal_finish_reason(str(reason)) for reason in reasons if reason]
-
-
-def without_placeholders(
-    messages: Sequence[Message], span: Span, switch: str, gaps: list[Gap]
-) -> tuple[Message, ...]:
-    """Return messages with None for content that is a placeholder, noting the gap.
-
-    Args:
-        messages: The messages as read.
-        span: The span that holds them.
-        switch: The setting that makes the emitter write the content.
-        gaps: The list to which the gap is added.
-    """
-    messages = tuple(messages)
-    if not facts_of(messages).has_placeholder:
-        return messages
-    gaps.append(gap("redacted", span.span_id, key="the content of messages", switch=switch))
-    return tuple(replace(m, content=None) if hidden(m.content) else m for m in messages)
 
 
 def error_text(span: Span) -> str:

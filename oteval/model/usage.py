@@ -321,8 +321,10 @@ class _Reported:
 
     def _share_of_audio(self, side: _Side) -> int:
         """Return the tokens of audio where the input or output leaves them out."""
+        if side not in self.shares:
+            return 0
         listed = self.counts.get("input", 0) + self.counts.get("output", 0)
-        is_apart = side in self.shares and self.counts.get("total") != listed
+        is_apart = self.counts.get("total") != listed
         return self.counts.get("input_audio" if side == "input" else "output_audio", 0) * is_apart
 
     def _is_cache_beside(self, apart: int, sent: int, received: int) -> bool:

@@ -55,7 +55,9 @@ def _reason_in(value: Any, depth: int = 0) -> str:
     """Return the first reason in a recorded answer, as it was written, or ""."""
     if isinstance(value, str):
         # Most texts hold none, and parsing them would take as long as reading the span did.
-        if value[:1] not in ("{", "[") or not any(name in value for name in _NAMES):
+        if value[:1] not in ("{", "[") or "eason" not in value:
+            return ""
+        if not any(name in value for name in _NAMES):
             return ""
         value = parse(value).value
     if depth > _DEEPEST:

@@ -313,7 +313,7 @@ def _visit(operation: AgentRun | Wrapper, above: _Place) -> _Place:
     """Note that a node of a graph ran, and return the place inside of it."""
     inside = f"{above.node}:{operation.node}" if above.node else operation.node
     above.run.visits.append(Visit(operation.span, inside))
-    return above if above.node else above._replace(node=operation.node)
+    return above if above.node else _Place(above.run, above.tool, above.call, operation.node)
 
 
 def _start(node: Node, above: _Place, found: list[TracedRun]) -> TracedRun:

@@ -484,14 +484,17 @@ def _asking(exchange: _Exchange) -> Entry:
     """Return a message with its calls as they were run."""
     entry = exchange.entry
     calls = tuple(_call(answer) for answer in exchange.answers)
-    message, key = entry.message, entry.key
+    message = entry.message
     if calls == message.tool_calls:
         return entry
+    done = _with_calls(entry, calls, entry.key)
+    if [c.arguments for c in calls] == [c.arguments for c in message.tool_calls]:
+        return done
     # A message of which only the role was known can still be completed by a later input; one that
     # is known by its calls' ids keeps them.
-    is_by_words = key == key_of(message)
-    message = replace(message, tool_calls=calls)
-    return replace(entry, message=message, key=key_of(message) if is_by_words else key)
+    if done.key == key_of(message):
+        done.key = key_of(done.message)
+    return done
 
 
 def _call(answer: _CallState) -> ToolCall:

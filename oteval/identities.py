@@ -1,33 +1,71 @@
-"""Identities in attributes: which conversation a span belongs to.
+"""Identities in attributes: the conversation, user, version and prompts that spans belong to.
 
 A placeholder identifies nothing: with `undefined`, or the text that a redaction left, two users'
 chats would be one. A text counts as an id by its form, see `identity`. Where an application writes
-the id of its conversations to another attribute, `name_conversation_attribute` names that.
+an identity to another attribute, `name_attribute` names that.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from . import semconv
 from .jsontext import dumps
+from .model import Span
 
 __all__ = [
-    "CONVERSATION_VARIABLE",
-    "conversation_attribute",
+    "IDENTITIES",
+    "IdentityKind",
     "conversation_id",
     "identity",
-    "name_conversation_attribute",
-    "own_conversation",
+    "identity_in",
+    "name_attribute",
+    "own_attribute",
+    "own_value",
+    "user_of",
+    "version_of",
 ]
 
-CONVERSATION_VARIABLE = "OTEVAL_CONVERSATION_ATTRIBUTE"
-"""The environment variable that names the application's attribute for the conversation."""
 
+class IdentityKind(NamedTuple):
+    """Where spans name one kind of identity.
+
+    Attributes:
+        description: The value of the application's attribute.
+        variable: The environment variable that names the application's attribute.
+        copy: The attribute that the application's is copied to when a span is stored.
+        in_resource: Whether the application's attribute may be one of the resource.
+    """
+
+    description: str
+    variable: str
+    copy: str
+    in_resource: bool = True
+
+
+IDENTITIES: Mapping[str, IdentityKind] = {
+    "conversation": IdentityKind(
+        "the conversation's id",
+        "OTEVAL_CONVERSATION_ATTRIBUTE",
+        semconv.OWN_CONVERSATION_ID,
+        in_resource=False,
+    ),
+    "user": IdentityKind("the user's id", "OTEVAL_USER_ATTRIBUTE", semconv.OWN_USER_ID),
+    "version": IdentityKind("the agent's version", "OTEVAL_VERSION_ATTRIBUTE", semconv.OWN_VERSION),
+    "prompt": IdentityKind(
+        "the prompt, as name or name@version", "OTEVAL_PROMPT_ATTRIBUTE", semconv.OWN_PROMPT
+    ),
+}
+"""The kinds of identities whose attribute an application may name."""
+
+_USUAL_KEYS = {"user": semconv.USER_ID, "version": semconv.VERSION}
+# Zeros and `default` identify no user, but they may be the name of a version or a prompt.
+_NAMES = ("version", "prompt")
+_PLAIN_NAME = re.compile(r"v?0(\.0+)*|default", re.IGNORECASE)
 _USUAL = re.compile(r"\w\S*[1-9]")
 _BRACKETS = tuple("[<{(*$%#?")
 _WORD = re.compile(r"[a-z]+")
@@ -54,8 +92,10 @@ _BESIDE_NOTHING = frozenset(
         *("n", "na", "of", "sensitive", "session", "set", "the", "thread", "to", "user", "value"),
     ]
 )
-_own = os.environ.get(CONVERSATION_VARIABLE, "")
-_is_fixed = bool(_own)
+_own = {
+    kind: name for kind, about in IDENTITIES.items() if (name := os.environ.get(about.variable, ""))
+}
+_fixed = set(_own)
 
 
 def identity(text: str) -> str:
@@ -92,44 +132,98 @@ def _is_made_of_nothing(lowered: str, alphanumeric: set[str]) -> bool:
     return is_absent and words <= _NOTHING | _BESIDE_NOTHING
 
 
-def name_conversation_attribute(name: str, *, is_default: bool = False) -> None:
-    """Read the conversation's id from an attribute first, also in processes started from here.
+def name_attribute(kind: str, name: str, *, is_default: bool = False) -> None:
+    """Read an identity from an attribute first, also in processes started from here.
 
     Args:
+        kind: A key of `IDENTITIES`.
         name: The attribute, or "" for none.
         is_default: Whether a name that an option or the environment gave counts more.
     """
-    global _own, _is_fixed
-    if is_default and _is_fixed:
+    if is_default and kind in _fixed:
         return
-    _own, _is_fixed = name, not is_default and bool(name)
+    variable = IDENTITIES[kind].variable
+    _own.pop(kind, None)
+    _fixed.discard(kind)
+    os.environ.pop(variable, None)
     if name:
-        os.environ[CONVERSATION_VARIABLE] = name
-    else:
-        os.environ.pop(CONVERSATION_VARIABLE, None)
+        _own[kind] = os.environ[variable] = name
+        if not is_default:
+            _fixed.add(kind)
 
 
-def conversation_attribute() -> str:
-    """Return the name of the application's attribute for the conversation, or ""."""
-    return _own
+def own_attribute(kind: str) -> str:
+    """Return the name of the application's attribute for an identity, or ""."""
+    return _own.get(kind, "")
 
 
-def own_conversation(attributes: Mapping[str, Any]) -> str:
-    """Return the id in the application's attribute for the conversation, or ""."""
-    return _id_of(attributes.get(_own)) if _own else ""
+def own_value(
+    kind: str, attributes: Mapping[str, Any], resource: Mapping[str, Any] | None = None
+) -> str:
+    """Return the identity in the application's attribute, or its copy in a stored span, or ""."""
+    places = [attributes] if resource is None else [attributes, resource]
+    return _first(kind, places, _own_keys(kind))
 
 
 def conversation_id(attributes: Mapping[str, Any]) -> str:
     """Return the id of the conversation that a span's attributes name, or ""."""
-    if _own and (found := own_conversation(attributes)):
-        return found
+    if "conversation" in _own and (own := own_value("conversation", attributes)):
+        return own
     for key in semconv.CONVERSATION_ID:
-        if key in attributes and (found := _id_of(attributes[key])):
+        if key in attributes and (found := _text_of("conversation", attributes[key])):
             return found
     return ""
 
 
-def _id_of(value: Any) -> str:
-    if isinstance(value, str):
-        return identity(value)
-    return identity(dumps(value)) if isinstance(value, (int, float)) else ""
+def identity_in(kind: str, attributes: Mapping[str, Any]) -> str:
+    """Return the user or version that attributes name, or ""."""
+    return _identified(kind, [attributes], [attributes])
+
+
+def user_of(spans: Sequence[Span]) -> str:
+    """Return the id of the user whom any of a run's spans names, or ""."""
+    places = _places(spans)
+    return _identified("user", places, places)
+
+
+def version_of(spans: Sequence[Span]) -> str:
+    """Return the version of the agent whose spans these are, or "".
+
+    Without the application's attribute only the first span, the run's root, tells: the others may
+    be of other services, such as a tool's, and `version` is the version of anything there.
+    """
+    return _identified("version", _places(spans), _places(spans[:1]))
+
+
+def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
+    resources = {id(span.resource): span.resource for span in spans}
+    return [*(span.attributes for span in spans), *resources.values()]
+
+
+def _identified(
+    kind: str, own: Sequence[Mapping[str, Any]], usual: Sequence[Mapping[str, Any]]
+) -> str:
+    """Return the identity in the application's attribute, else in the usual ones."""
+    return _first(kind, own, _own_keys(kind)) or _first(kind, usual, _USUAL_KEYS[kind])
+
+
+def _own_keys(kind: str) -> tuple[str, ...]:
+    copy = IDENTITIES[kind].copy
+    return (_own[kind], copy) if kind in _own else (copy,)
+
+
+def _first(kind: str, places: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> str:
+    for key in keys:
+        for attributes in places:
+            if key in attributes and (found := _text_of(kind, attributes[key])):
+                return found
+    return ""
+
+
+def _text_of(kind: str, value: Any) -> str:
+    """Return an attribute's value if it is an identity, else ""."""
+    text = dumps(value) if isinstance(value, (int, float)) else value
+    if not isinstance(text, str):
+        return ""
+    is_name = kind in _NAMES and _PLAIN_NAME.fullmatch(text)
+    return text if is_name else identity(text)

@@ -38,6 +38,8 @@ FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
     "agent": lambda t: t.agents or t.agent,
     "service": lambda t: t.service,
     "conversation": lambda t: t.conversation_id,
+    "user": lambda t: t.user,
+    "version": lambda t: t.version,
     "model": lambda t: t.models,
     "dialect": lambda t: t.dialects,
     "gap": lambda t: tuple(gap.code for gap in t.gaps),

@@ -21,6 +21,9 @@ __all__ = [
     "OPERATION",
     "OUTPUT",
     "OWN_CONVERSATION_ID",
+    "OWN_PROMPT",
+    "OWN_USER_ID",
+    "OWN_VERSION",
     "PROCESS",
     "PROVIDER",
     "REQUEST_MODEL",
@@ -29,6 +32,8 @@ __all__ = [
     "TOKENS_IN",
     "TOKENS_OUT",
     "TOOL_NAME",
+    "USER_ID",
+    "VERSION",
     "first",
     "named_event",
 ]
@@ -51,6 +56,12 @@ AGENT_NAME = ("gen_ai.agent.name", "agent.name", "agent_name", "ai.telemetry.fun
 COMPACTED = "gen_ai.conversation.compacted"
 OWN_CONVERSATION_ID = "oteval.conversation.id"
 """A copy of the attribute that the user named for the conversation, made when a span is stored."""
+OWN_USER_ID = "oteval.user.id"
+"""A copy of the attribute that was named for the user; see `OWN_CONVERSATION_ID`."""
+OWN_VERSION = "oteval.version"
+"""A copy of the attribute that was named for the version; see `OWN_CONVERSATION_ID`."""
+OWN_PROMPT = "oteval.prompt"
+"""A copy of the attribute that was named for the prompt; see `OWN_CONVERSATION_ID`."""
 CONVERSATION_ID = (
     OWN_CONVERSATION_ID,
     "gen_ai.conversation.id",
@@ -78,6 +89,18 @@ CONVERSATION_ID = (
     "chat.id",
     "chat_id",
 )
+USER_ID = (
+    "user.id",
+    "enduser.id",
+    "langfuse.user.id",
+    "langwatch.user.id",
+    "langsmith.metadata.user_id",
+    "traceloop.association.properties.user_id",
+    "ai.telemetry.metadata.userId",
+    "ai.settings.context.userId",
+    "user_id",
+)
+VERSION = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
 # The thread and the task that called a tool, by which a replay recognises parallel calls.

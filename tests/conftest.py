@@ -132,8 +132,9 @@ def store() -> Iterator[Store]:
 
 @pytest.fixture
 def own_attribute_unset(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Leave the application's attribute for the conversation unset, before and after."""
-    monkeypatch.setattr(identities, "_own", "")
-    monkeypatch.setattr(identities, "_is_fixed", False)
-    monkeypatch.setenv(identities.CONVERSATION_VARIABLE, "")
-    monkeypatch.delenv(identities.CONVERSATION_VARIABLE)
+    """Leave the application's attributes for identities unset, before and after."""
+    monkeypatch.setattr(identities, "_own", {})
+    monkeypatch.setattr(identities, "_fixed", set())
+    for about in identities.IDENTITIES.values():
+        monkeypatch.setenv(about.variable, "")
+        monkeypatch.delenv(about.variable)

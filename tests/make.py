@@ -117,9 +117,13 @@ def asks(*calls: ToolCall, text: str | None = None) -> Message:
 
 
 def run(number: int, *messages: Message, **fields: Any) -> Trajectory:
-    """Return a trajectory whose trace and root span are made of a number."""
+    """Return a trajectory whose trace and root span are made of a number.
+
+    Its version is that of its attributes unless told otherwise, as in the runs of spans.
+    """
     root = SpanRef(f"{number:032x}", f"{number:016x}")
     known = {"start_ns": number, "end_ns": number + 1, "agent": "a", "service": "s"}
+    known["version"] = fields.get("attributes", {}).get("service.version", "")
     return Trajectory(
         id_of(root.trace_id, root.span_id),
         root,

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import click
 
-from ..identities import CONVERSATION_VARIABLE, name_conversation_attribute
+from ..identities import IDENTITIES, name_attribute
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
@@ -17,21 +18,28 @@ from .loaded_files import load_files
 
 __all__ = ["ingest"]
 
+_Command = TypeVar("_Command", bound=Callable[..., Any])
+
+
+def _attribute_options(command: _Command) -> _Command:
+    """Add the options that name the application's attributes."""
+    for kind, about in reversed([*IDENTITIES.items()]):
+        command = click.option(
+            f"--{kind}-attribute",
+            metavar="NAME",
+            envvar=about.variable,
+            show_envvar=True,
+            help=f"The attribute with {about.description}; also '{kind}' in oteval.yaml.",
+        )(command)
+    return command
+
 
 @click.command()
 @click.argument("paths", nargs=-1, required=True, metavar="PATH...")
-@click.option(
-    "--conversation-attribute",
-    metavar="NAME",
-    envvar=CONVERSATION_VARIABLE,
-    show_envvar=True,
-    help="The attribute with the conversation's id; also 'conversation' in oteval.yaml.",
-)
+@_attribute_options
 @db_option
 @json_option
-def ingest(
-    paths: tuple[str, ...], conversation_attribute: str | None, db: str, as_json: bool
-) -> int:
+def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | None) -> int:
     """Load files with traces and conversations, and folders of them; "-" is standard input.
 
     \b
@@ -49,9 +57,10 @@ def ingest(
     database has already are not stored again; a session that went on gets the rest. Bad lines and
     rows are reported and skipped. The exit status is 2 if a file could not be read at all.
     """  # noqa: D301  \b makes click keep the line breaks
-    if conversation_attribute:
-        name_conversation_attribute(conversation_attribute)
-    elif Path("oteval.yaml").is_file():
+    names = {kind: name for kind in IDENTITIES if (name := attributes[f"{kind}_attribute"])}
+    for kind, name in names.items():
+        name_attribute(kind, name)
+    if len(names) < len(IDENTITIES) and Path("oteval.yaml").is_file():
         from ..config import load_config  # takes 100 ms, and most loads have no such file
 
         load_config("oteval.yaml")

@@ -58,7 +58,7 @@ _MEMORY_LIMIT = "84MB"
 @click.option(
     "--by",
     metavar="FIELD",
-    help="Compare runs by version, model, agent, service, dialect, day, week, hour or "
+    help="Compare runs by version, user, model, agent, service, dialect, day, week, hour or "
     "attributes.KEY, with a column for each value.",
 )
 @click.option("--split", metavar="TIME", help="Compare the runs before this time with those after.")

@@ -10,7 +10,7 @@ import yaml
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
 from ..errors import ConfigError
-from ..identities import name_conversation_attribute
+from ..identities import IDENTITIES, name_attribute
 from .base import Strict
 from .error_text import explain_error, line_of
 from .evaluators import EvaluatorEntry
@@ -52,13 +52,13 @@ class Gate(Strict):
     max_errors: int | None = Field(None, ge=0, description="The most evaluations that may fail.")
 
 
-class ConversationNames(Strict):
-    """Where the application writes which conversation a span belongs to."""
+class OwnAttribute(Strict):
+    """Where the application writes an identity, such as which conversation a span belongs to."""
 
     attribute: str = Field(
         min_length=1,
-        description="The application's attribute with the conversation's id, such as my.thread. "
-        "It counts before those that oteval knows.",
+        description="The application's attribute, such as my.thread. It counts before those that "
+        "oteval knows.",
     )
 
 
@@ -68,7 +68,7 @@ class Config(Strict):
     model_config = ConfigDict(
         json_schema_extra={
             "anyOf": [
-                {"required": [key]} for key in ("evaluators", "monitors", "tools", "conversation")
+                {"required": [key]} for key in ("evaluators", "monitors", "tools", *IDENTITIES)
             ]
         }
     )
@@ -110,8 +110,20 @@ class Config(Strict):
     notify: dict[str, NotifyDestination] = Field(
         default_factory=dict, description="Destinations of notifications, by name."
     )
-    conversation: ConversationNames | None = Field(
+    conversation: OwnAttribute | None = Field(
         None, description="The application's attribute for the conversation's id."
+    )
+    user: OwnAttribute | None = Field(
+        None, description="The application's attribute for the user's id, of spans or resources."
+    )
+    version: OwnAttribute | None = Field(
+        None,
+        description="The application's attribute for the agent's version, of spans or resources.",
+    )
+    prompt: OwnAttribute | None = Field(
+        None,
+        description="The application's attribute for the prompt, as name or name@version, of spans "
+        "or resources.",
     )
     tools: dict[str, str] = Field(
         default_factory=dict,
@@ -127,15 +139,16 @@ class Config(Strict):
 
 
 def load_config(path: str | Path) -> Config:
-    """Return the configuration of a file, and use its name of the conversation's attribute.
+    """Return the configuration of a file, and use its names of the application's attributes.
 
     Raises:
         ConfigError: The file is missing, or wrong; the text has the line.
     """
     config = parse_config(read_config(path), str(path))
     config._path = str(Path(path).resolve())
-    if config.conversation is not None:
-        name_conversation_attribute(config.conversation.attribute, is_default=True)
+    for kind in IDENTITIES:
+        if (named := getattr(config, kind)) is not None:
+            name_attribute(kind, named.attribute, is_default=True)
     return config
 
 
@@ -172,7 +185,8 @@ def parse_config(text: str, source: str = DEFAULT_PATH) -> Config:
         config = Config.model_validate(value)
     except ValidationError as error:
         raise ConfigError(explain_error(error, root, source, Config, value)) from error
-    if not (config.evaluators or config.monitors or config.tools or config.conversation):
+    has_names = any(getattr(config, kind) is not None for kind in IDENTITIES)
+    if not (config.evaluators or config.monitors or config.tools or has_names):
         raise ConfigError(f"{source}:1: 'evaluators' is missing in the file")
     _check_names(config, root, source)
     return config

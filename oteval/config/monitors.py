@@ -57,7 +57,7 @@ EVALUATOR_MEASURES: tuple[str, ...] = EvaluatorMeasure.__args__  # type: ignore[
 RUN_MEASURES: tuple[str, ...] = RunMeasure.__args__  # type: ignore[attr-defined]
 _MORE_IS_BETTER = ("pass_rate", "score")
 _VARIANTS = ("new_variants", "variant_shift")
-_GROUPS = ("agent", "service", "version", "model", "prompt")
+_GROUPS = ("agent", "service", "version", "user", "model", "prompt")
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -50,6 +50,8 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
         new_from=new_from,
         conversation_id=read.text("conversation_id"),
         turn=read.integer("turn"),
+        user=read.text("user"),
+        version=read.text("version"),
         agent=read.text("agent"),
         agents=read.texts("agents", missing=[]),
         parent_id=read.text("parent_id"),

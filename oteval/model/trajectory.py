@@ -302,6 +302,8 @@ class Trajectory:
         history: The previous run of the same conversation, or None.
         conversation_id: The id of the conversation, or "".
         turn: The number of the run in its conversation, from 1.
+        user: The id of the user, or "".
+        version: The version of the agent or its service, or "".
         agent: The name of the agent, or ""; of a run that was handed over, the first one's.
         agents: The names of all agents of a run that was handed over; otherwise empty.
         service: The name of the service that emitted the spans.
@@ -359,6 +361,8 @@ class Trajectory:
     call_keys: tuple[int, ...] = ()
     rev: int = 1
     agents: tuple[str, ...] = ()
+    user: str = ""
+    version: str = ""
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -402,6 +406,8 @@ class Trajectory:
             "trace_ids": list(self.trace_ids),
             "root_span": {"trace_id": self.root_span.trace_id, "span_id": self.root_span.span_id},
             "conversation_id": self.conversation_id or None,
+            "user": self.user or None,
+            "version": self.version or None,
             "agent": self.agent or None,
             **({"agents": list(self.agents)} if self.agents else {}),
             "parent_id": self.parent_id or None,

@@ -291,6 +291,8 @@ def _finished(
         history=builder.history.trajectory if builder.history else None,
         conversation_id=root.conversation_id,
         turn=builder.turn,
+        user=root.user,
+        version=root.version,
         agent=agent_name(root),
         agents=_agents(runs),
         service=span.service,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ..identities import own_value
 from ..messages.values import hidden, list_of, parse
 from ..model import Span
 
@@ -30,6 +31,7 @@ def prompts_of(spans: Iterable[Span]) -> tuple[str, ...]:
     prompts: dict[str, None] = {}
     for span in spans:
         attributes = span.attributes
+        prompts[_text(own_value("prompt", attributes, span.resource))] = None
         if attributes.keys().isdisjoint(_KEYS):
             continue
         for name_key, version_key in _NAMED:

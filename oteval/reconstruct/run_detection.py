@@ -19,7 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .. import semconv
-from ..identities import conversation_attribute, conversation_id
+from ..identities import conversation_id, own_attribute, user_of, version_of
 from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
 from .dialects.by_shape import BY_SHAPE
@@ -186,7 +186,7 @@ def _runs_of_tree(
     for node in nodes:
         node.children.clear()
     for run in found:
-        run.conversation_id = _conversation_of(run)
+        _identify(run)
         run.model_calls.sort(key=_order_of_call)
         run.tool_runs.sort(key=_order_of_tool)
     return without_wrappers(found) if len(found) > 1 else found
@@ -251,13 +251,21 @@ def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
     return (start_ns, call.span.end_ns, len(call.input), seq, span_id)
 
 
+def _identify(run: TracedRun) -> None:
+    """Note the conversation, user and version of a run; runs above it have theirs."""
+    spans = [run.root.span, *run.spans]
+    run.conversation_id = _conversation_of(run)
+    run.user = user_of(spans) or (run.parent.user if run.parent else "")
+    run.version = version_of(spans) or (run.parent.version if run.parent else "")
+
+
 def _conversation_of(run: TracedRun) -> str:
     """Return the conversation's id; some emitters put the id of a span's answer there.
 
     An id that other spans have as well is a conversation's, even if it is that of an answer: some
     agents name a conversation by its first answer.
     """
-    own = conversation_attribute()
+    own = own_attribute("conversation")
     for span in (run.root.span, *run.spans):
         if own not in span.attributes and span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
             continue

@@ -42,6 +42,8 @@ class TracedRun:
         parent_tool: The tool run inside which it was started, or None.
         conversation_id: The conversation's id: of the root, else of the run's spans, else of the
             run above.
+        user: The user's id, found like the conversation's.
+        version: The agent's version, found like the conversation's id.
         model_calls: The run's model calls, in order of start.
         tool_runs: The run's tool runs, in order of start, those inside others left out.
         gaps: The gaps found in it.
@@ -62,6 +64,8 @@ class TracedRun:
     parent: TracedRun | None = None
     parent_tool: ToolRun | None = None
     conversation_id: str = ""
+    user: str = ""
+    version: str = ""
     model_calls: list[ModelCall] = field(default_factory=list)
     tool_runs: list[ToolRun] = field(default_factory=list)
     gaps: list[Gap] = field(default_factory=list)

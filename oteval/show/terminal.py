@@ -103,6 +103,8 @@ def _header(t: Trajectory) -> RenderableType:
         ("when", f"{clock(t.start_ns)}, {duration(t.end_ns - t.start_ns)}"),
         ("conversation", t.conversation_id),
         ("turn", str(t.turn)),
+        ("user", t.user),
+        ("version", t.version),
         ("service", t.service),
         ("models", ", ".join(t.models)),
         (

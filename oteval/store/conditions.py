@@ -20,6 +20,8 @@ _TEXTS = {
     "conversation": "conversation_id",
     "parent": "parent_id",
 }
+# NULL in older rows, whose attributes tell.
+_NEWER_TEXTS = {"user": "user_id", "version": "agent_version"}
 # A run that was handed over is each of its agents'. Python compares str(None).
 AGENTS = "list_transform(coalesce(agents, [agent]), lambda a: coalesce(a, 'None'))"
 _LISTS = {
@@ -79,6 +81,15 @@ def _text(condition: Condition) -> SqlCondition | None:
     return SqlCondition(f"coalesce({column}, 'None') {operator} ?", (condition.value,))
 
 
+def _newer_text(condition: Condition) -> SqlCondition | None:
+    if condition.operator not in ("=", "!="):
+        return None
+    operator = "=" if condition.operator == "=" else "<>"
+    column = _NEWER_TEXTS[condition.name]
+    text = f"coalesce({column} {operator} ?, TRUE)"
+    return SqlCondition(text, (condition.value,), is_exact=False)
+
+
 def _list(condition: Condition) -> SqlCondition | None:
     # Tools are stored with lone surrogates escaped.
     if condition.operator not in ("=", "!=") or "\\u" in condition.value:
@@ -113,6 +124,7 @@ def _compared(condition: Condition, column: str) -> SqlCondition | None:
 
 _FORMS: tuple[tuple[Any, Callable[[Condition], SqlCondition | None]], ...] = (
     (_TEXTS, _text),
+    (_NEWER_TEXTS, _newer_text),
     (_LISTS, _list),
     (_NUMBERS, _number),
     (("errors",), _errors),

@@ -20,6 +20,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
+from .. import semconv
 from ..selection import EVERYTHING, Selection
 from .query import condition_of, number, registered, wanted
 from .usage_sums import TOKEN_COLUMNS, all_input
@@ -83,7 +84,11 @@ _GROUP_COLUMNS = {
     "model": "coalesce(models[1], '')",
     "prompt": "coalesce(array_to_string(prompts, ', '), '')",
 }
-_VERSION_KEYS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
+# NULL in older rows, whose attributes tell.
+_NEWER_COLUMNS = {
+    "user": ("user_id", semconv.USER_ID),
+    "version": ("agent_version", semconv.VERSION),
+}
 _RUN_COLUMNS = (
     "trajectory_id, nullif(conversation_id, '') AS conversation_id, "
     "coalesce(start_ns, end_ns) AS start_ns, end_ns"
@@ -423,9 +428,10 @@ def text_of(name: str) -> tuple[str, list[Any]]:
     """Return one of a run's values, by its name in `group_by`, as an expression with parameters."""
     if name in _GROUP_COLUMNS:
         return _GROUP_COLUMNS[name], []
-    if name == "version":
-        keys = [_pointer(key) for key in _VERSION_KEYS]
-        return f"coalesce({', '.join([_ATTRIBUTE] * len(keys))}, '')", keys
+    if name in _NEWER_COLUMNS:
+        column, attributes = _NEWER_COLUMNS[name]
+        keys = [_pointer(key) for key in attributes]
+        return f"coalesce({column}, {', '.join([_ATTRIBUTE] * len(keys))}, '')", keys
     return f"coalesce({_ATTRIBUTE}, '')", [_pointer(name.removeprefix("attributes."))]
 
 

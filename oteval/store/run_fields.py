@@ -342,6 +342,8 @@ _FIELDS: Mapping[str, _Field] = {
     "agent": _Field("to_json(coalesce(agents, [agent]))::VARCHAR", _agents),
     "service": _Field("service", lambda name: {"service": name}),
     "conversation": _Field("conversation_id", lambda name: {"conversation_id": name}),
+    "user": _Field("user_id", lambda name: {"user": name}),
+    "version": _Field("agent_version", lambda name: {"version": name}),
     "parent": _Field("parent_id", lambda name: {"parent_id": name}),
     "turn": _Field("turn", lambda turn: {"turn": turn}),
     "model": _Field("to_json(models)::VARCHAR", lambda text: {"models": tuple(restore(text))}),

@@ -25,7 +25,7 @@ from .telemetry_rows import (
     events_text,
     links_text,
     rest_text,
-    with_conversations,
+    with_identities,
 )
 
 __all__ = ["span_column_table"]
@@ -72,7 +72,7 @@ def span_column_table(spans: SpanColumns) -> pa.Table:
     # The resource comes between the links and the rest.
     resources = _shared([dumps(one.resource) for one in spans.origins], origin)
     columns.insert(-2, resources)
-    return with_conversations(pa.Table.from_arrays(columns, schema=SPAN_SCHEMA))
+    return with_identities(pa.Table.from_arrays(columns, schema=SPAN_SCHEMA))
 
 
 def _of_origins(spans: SpanColumns) -> tuple[list[str], list[str], list[str]]:

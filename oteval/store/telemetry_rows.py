@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
-from ..identities import conversation_attribute, conversation_id, identity, own_conversation
+from ..identities import IDENTITIES, conversation_id, identity, own_attribute, own_value
 from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
 from .arrow_rows import table_of
@@ -35,7 +35,7 @@ __all__ = [
     "span_table",
     "spans_of",
     "spans_of_rows",
-    "with_conversations",
+    "with_identities",
 ]
 
 _TEXT, _BIG = pa.string(), pa.int64()
@@ -117,33 +117,35 @@ def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
     """
     cache = _JsonCache()
     rows = [_span_row(span, seq + index, cache) for index, span in enumerate(spans)]
-    return with_conversations(table_of(rows, SPAN_SCHEMA))
+    return with_identities(table_of(rows, SPAN_SCHEMA))
 
 
-def with_conversations(table: pa.Table) -> pa.Table:
+def with_identities(table: pa.Table) -> pa.Table:
     """Return rows of ``spans`` whose conversation is an id, and not a placeholder for one.
 
-    The attribute that the user named for the conversation (`identities`) is copied to one that is
-    always read, so that all programs that open the store agree on it.
+    The attributes that the user named for `identities` are copied to some that are always read, so
+    that all programs that open the store agree on them.
 
     Args:
         table: Rows of ``spans``, with the first value of `semconv.CONVERSATION_ID` as conversation.
     """
     names = table["conversation_id"].unique().to_pylist()
     placeholders = [name for name in names if name is not None and not identity(name)]
-    own = conversation_attribute()
+    own = {kind: name for kind in IDENTITIES if (name := own_attribute(kind))}
     if not placeholders and not own:
         return table
     import pyarrow.compute as pc  # takes a tenth of a second, and few loads need it
 
     is_changed = pc.is_in(table["conversation_id"], pa.array(placeholders, pa.string()))
-    if own:
-        has_own = pc.match_substring(table["attributes"], f"{dumps(own)}:")
-        is_changed = pc.or_(is_changed, has_own)
-    attributes = [restore(text) for text in table["attributes"].filter(is_changed).to_pylist()]
-    for one in attributes:
-        if found := own_conversation(one):
-            one[semconv.OWN_CONVERSATION_ID] = found
+    for kind, name in own.items():
+        for column in ("attributes", "resource")[: 1 + IDENTITIES[kind].in_resource]:
+            is_changed = pc.or_(is_changed, pc.match_substring(table[column], f"{dumps(name)}:"))
+    attributes, resources = (
+        [restore(text) for text in table[name].filter(is_changed).to_pylist()]
+        for name in ("attributes", "resource")
+    )
+    for one, resource in zip(attributes, resources, strict=True):
+        _copy_identities(own, one, resource)
     columns = {
         "conversation_id": [conversation_id(one) or None for one in attributes],
         "attributes": [dumps(one) for one in attributes],
@@ -157,6 +159,16 @@ def with_conversations(table: pa.Table) -> pa.Table:
         )
         table = table.set_column(place, table.schema.field(place), changed)
     return table
+
+
+def _copy_identities(
+    kinds: Iterable[str], attributes: dict[str, Any], resource: Mapping[str, Any]
+) -> None:
+    """Copy the attributes that the user named to those that are always read."""
+    for kind in kinds:
+        about = IDENTITIES[kind]
+        if found := own_value(kind, attributes, resource if about.in_resource else None):
+            attributes[about.copy] = found
 
 
 def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:

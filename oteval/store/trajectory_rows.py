@@ -13,6 +13,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..identities import identity_in
 from ..jsontext import dumps, dumps_exact, restore
 from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
 from .query import rows_of
@@ -37,6 +38,7 @@ _NEWER_COUNTS = (
     *("cache_write_tokens", "reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
 )
 _NEWER_LISTS = ("finish_reasons", "prompts")
+_NEWER_TEXTS = ("user_id", "agent_version")
 TRAJECTORY_SCHEMA = pa.schema(
     [
         ("trajectory_id", _TEXT),
@@ -62,6 +64,7 @@ TRAJECTORY_SCHEMA = pa.schema(
         ("model_calls", _INT),
         *[(name, _BIG) for name in _NEWER_COUNTS],
         *[(name, _TEXTS) for name in _NEWER_LISTS],
+        *[(name, _TEXT) for name in _NEWER_TEXTS],
         *[(name, _TEXT) for name in ("messages", "steps", "tools", "gaps")],
         ("gap_codes", _TEXTS),
         *[(name, _TEXT) for name in ("rewrites", "attributes", "chain", "follows", "fingerprint")],
@@ -161,6 +164,8 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         **{f.name: _int64(getattr(trajectory.usage, f.name)) for f in fields(Usage)},
         "finish_reasons": list(trajectory.finish_reasons),
         "prompts": list(trajectory.prompts),
+        "user_id": trajectory.user,
+        "agent_version": trajectory.version,
         "messages": dumps_exact([message_fields(message) for message in trajectory.tail]),
         "steps": dumps(trajectory.steps),
         "tools": dumps(trajectory.tools),
@@ -187,7 +192,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
     """Return a hash of a trajectory's content."""
-    newer = (name for name in (*_NEWER_COUNTS, *_NEWER_LISTS) if row[name])
+    newer = (name for name in (*_NEWER_COUNTS, *_NEWER_LISTS, *_NEWER_TEXTS) if row[name])
     content = dumps({name: row[name] for name in (*_FINGERPRINT_COLUMNS, *newer)})
     return hashlib.blake2b(content.encode(), digest_size=12).hexdigest()
 
@@ -224,6 +229,8 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         usage=Usage(**{f.name: row[f.name] or 0 for f in fields(Usage)}),
         finish_reasons=tuple(row["finish_reasons"] or ()),
         prompts=tuple(row["prompts"] or ()),
+        user=_identity(row, "user", row["user_id"]),
+        version=_identity(row, "version", row["agent_version"]),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
         gaps=tuple(Gap(**gap) for gap in _items(row["gaps"])),
@@ -237,6 +244,11 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         call_keys=tuple(row["call_keys"] or ()),
         rev=row["rev"],
     )
+
+
+def _identity(row: Mapping[str, Any], kind: str, stored: str | None) -> str:
+    """Return the user or version of a row; of an older one, as its attributes tell."""
+    return identity_in(kind, restore(row["attributes"])) if stored is None else stored
 
 
 def _items(text: str) -> Sequence[Any]:

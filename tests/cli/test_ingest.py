@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oteval.identities import name_conversation_attribute
+from oteval.identities import name_attribute
 from oteval.store import Store
 
 from ..ingest.containers import jaeger, lines, log_row, parquet, trace_row
@@ -306,7 +306,7 @@ def test_the_applications_attribute_names_the_conversation(
 
     assert oteval("ingest", "two.json", *options).status == 0
 
-    name_conversation_attribute("")
+    name_attribute("conversation", "")
     runs = oteval("trajectories", "--json").rows
     assert [(run["conversation_id"], run["turn"]) for run in runs] == [("t-1", 1), ("t-1", 2)]
 
@@ -320,3 +320,69 @@ def test_an_empty_name_of_the_conversations_attribute_is_refused(oteval: Run, tm
     assert done.status == 2
     assert "oteval.yaml:2: " in done.err
     assert "conversation.attribute" in done.err
+
+
+@pytest.mark.usefixtures("own_attribute_unset")
+@pytest.mark.parametrize("way", ["option", "environment", "file", "option over file"])
+def test_the_applications_attributes_name_user_version_and_prompt(
+    oteval: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+):
+    """They are filters of later commands, whether a span or its resource has them."""
+    names = {"user": "my.user", "version": "my.release", "prompt": "my.prompt"}
+    texts = {
+        "gen_ai.operation.name": "chat",
+        "gen_ai.input.messages": json.dumps([user("q")]),
+        "gen_ai.output.messages": json.dumps([said("a")]),
+        "user.id": "other",
+        "my.user": "u-1",
+        "my.prompt": "greet@3",
+    }
+    spans = [
+        {
+            "traceId": "1" * 32,
+            "spanId": "2" * 16,
+            "startTimeUnixNano": "1",
+            "endTimeUnixNano": "9",
+            "attributes": _otlp(texts),
+        }
+    ]
+    resource = {"attributes": _otlp({"service.version": "9", "my.release": "2026-11"})}
+    document = {"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]}
+    (tmp_path / "one.json").write_text(json.dumps(document))
+    if "file" in way:
+        wrong = "wrong." if "option" in way else ""
+        text = "".join(f"{kind}:\n  attribute: {wrong}{key}\n" for kind, key in names.items())
+        (tmp_path / "oteval.yaml").write_text(text)
+    options: list[str] = []
+    for kind, key in names.items():
+        if way == "environment":
+            monkeypatch.setenv(f"OTEVAL_{kind.upper()}_ATTRIBUTE", key)
+        if "option" in way:
+            options += [f"--{kind}-attribute", key]
+
+    assert oteval("ingest", "one.json", *options).status == 0
+
+    for kind in names:
+        name_attribute(kind, "")
+    (tmp_path / "oteval.yaml").unlink(missing_ok=True)
+    where = ("user=u-1", "version=2026-11", "prompt=greet", "prompt=greet@3")
+    (run,) = oteval("trajectories", "--json", *(f"--where={one}" for one in where)).rows
+    assert (run["user"], run["version"], run["prompts"]) == ("u-1", "2026-11", ["greet@3"])
+    assert oteval("trajectories", "--json", "--where=user=other").rows == []
+
+
+def _otlp(texts: dict[str, str]) -> list[dict[str, object]]:
+    return [{"key": key, "value": {"stringValue": value}} for key, value in texts.items()]
+
+
+@pytest.mark.parametrize("key", ["user", "version", "prompt"])
+def test_an_unknown_key_beside_a_name_is_refused(oteval: Run, tmp_path: Path, key: str):
+    """The error names the line, the key and the one that was meant."""
+    (tmp_path / "oteval.yaml").write_text(f"{key}:\n  atribute: my.one\n")
+
+    done = oteval("config", "check")
+
+    assert done.status == 2
+    assert "oteval.yaml:2: " in done.err
+    assert "'atribute'" in done.err
+    assert "attribute" in done.err

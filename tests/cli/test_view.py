@@ -14,7 +14,7 @@ from .conftest import Run
 KEYS = {
     *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent"),
     *("parent_id", "turn", "new_from", "start_ns", "end_ns", "models", "usage", "messages"),
-    *("finish_reasons", "prompts", "steps", "gaps"),
+    *("finish_reasons", "prompts", "steps", "gaps", "user", "version"),
 }
 HOSTILE = "[/bold][red]x[/red]\x1b[2J"
 

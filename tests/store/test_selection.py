@@ -30,6 +30,8 @@ RUNS = [
         usage=Usage(number, 0, 0, 1),
         finish_reasons=("stop", "length")[: number % 3],
         prompts=("p@1", "q")[: number % 3],
+        user=("", "u1", "u2")[number % 3],
+        version=("", "v1")[number % 2],
         attributes={"env": "prod" if number % 2 else "dev", "n": number, "flag": number > 8},
     )
     for number, (agent, service, models, tools) in enumerate(
@@ -42,7 +44,7 @@ CONDITIONS = [
     *("input_tokens<=5", "output_tokens=0", "seconds<1", "parent=", "conversation=c1"),
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
     *("asked=q", "asked~q", "finish_reason=length", "finish_reason!=stop", "prompt=p"),
-    *("prompt!=q", "prompt~@1"),
+    *("prompt!=q", "prompt~@1", "user=u1", "user!=u1", "user=", "version=v1", "version~^v"),
 ]
 
 some = st.lists

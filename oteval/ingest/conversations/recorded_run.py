@@ -10,6 +10,7 @@ from typing import Any
 
 from ...call_outcome import decided
 from ...errors import InputError
+from ...identities import identity_in
 from ...jsontext import dumps
 from ...messages import NO_SOURCE, stamped
 from ...messages.kinds import unknown_kind
@@ -174,6 +175,8 @@ class RecordedRun:
             end_ns=max(self.end_ns, self.start_ns),
             gaps=(*self.gaps, *_unread_parts(self.messages)),
             attributes=self.attributes,
+            user=identity_in("user", self.attributes),
+            version=identity_in("version", self.attributes),
         )
         return ScoredRun(run, tuple(self._score(run, name) for name in self.scores))
 

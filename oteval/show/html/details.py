@@ -100,6 +100,8 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
         ("stopped by", ", ".join(unusual_reasons(run.finish_reasons))),
         ("prompts", ", ".join(run.prompts)),
         ("conversation", turn),
+        ("user", run.user),
+        ("version", run.version),
         ("called by", run.parent_id),
         ("read as", ", ".join(run.dialects)),
         ("trace", run.root_span.trace_id),

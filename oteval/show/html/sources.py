@@ -28,8 +28,6 @@ __all__ = [
 ]
 
 _PAGE = 500
-# Attributes that name a run's version; the first one present counts.
-_VERSIONS = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 NONE = "(none)"
 
 
@@ -59,7 +57,8 @@ BY: dict[str, RunFunction] = {
     "agent": _named(lambda run: run.agent, "agent"),
     "service": _named(lambda run: run.service, "service"),
     "model": _named(lambda run: ", ".join(run.models), "model"),
-    "version": _by_attribute(*_VERSIONS),
+    "version": _named(lambda run: run.version, "version"),
+    "user": _named(lambda run: run.user, "user"),
     "prompt": _named(lambda run: ", ".join(run.prompts), "prompt"),
     "dialect": _named(lambda run: ", ".join(run.dialects), "dialect"),
     "day": _by_time("%Y-%m-%d"),

@@ -92,7 +92,7 @@ def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
     if not agent or agent_name(last) == agent or not _is_sibling(before, run):
         return False
     if run.parent is last and not last.model_calls:
-        return False  # it only shows what the agents in it said
+        return False  # it only shows the words of the agents in it
     if run.parent is last.parent and any(c.arguments is None for c in _last_calls(before)):
         return True
     name = _plain(agent)

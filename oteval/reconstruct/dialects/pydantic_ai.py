@@ -34,7 +34,7 @@ from .genai_events import emitted, emitted_in, model_call
 __all__ = ["DIALECT"]
 
 SWITCH = "construct InstrumentationSettings(include_content=True)"
-# What it writes in place of the results of output tools.
+# The texts that it writes in place of the results of output tools.
 _NOTES = (
     "Final result processed.",
     "Output tool not used - a final result was already processed.",

@@ -247,6 +247,8 @@ _BLOCK_TYPES = ("text", "json", "tool", "tool_result", "ToolMessage")
 
 def _reports_error(fields: Mapping[str, Any]) -> bool:
     """Return whether an object's own keys report an error."""
+    if fields.keys().isdisjoint(_EVIDENCE):
+        return False
     status = next((fields[key] for key in _STATUSES if fields.get(key) is not None), None)
     verdicts = [fields[key] for key in _SUCCESSES if isinstance(fields.get(key), bool)]
     if False in verdicts:
@@ -273,6 +275,8 @@ _ERRORS = (
 )
 _STATUSES = ("status", "status_code", "statusCode", "http_status")
 _SUCCESSES = ("success", "ok")
+# One of these is in every object that reports its outcome.
+_EVIDENCE = frozenset({*_ERRORS, *_STATUSES, *_SUCCESSES, "errors", "type"})
 _BAD_STATUSES = frozenset({"error", "failed", "failure"})
 _GOOD_STATUSES = frozenset({"ok", "success", "succeeded", "successful", "completed", "passed"})
 _REASONS = ("message", "msg", "reason", "detail", "details", "description", *_ERRORS)

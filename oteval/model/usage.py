@@ -62,10 +62,10 @@ class Usage:
     @classmethod
     def total(cls, usages: Iterable[Usage]) -> Usage:
         """Return the sum of usages."""
-        rows = list(map(_counts_in, usages))
-        if not rows:
-            return cls()
-        return cls(*(rows[0] if len(rows) == 1 else map(sum, zip(*rows, strict=True))))
+        usages = list(usages)
+        if len(usages) == 1:
+            return usages[0]
+        return cls(*map(sum, zip(*map(_counts_in, usages), strict=True)))
 
     def as_dict(self) -> dict[str, int]:
         """Return the JSON form."""
@@ -254,20 +254,17 @@ class _Reported:
 
     def add(self, meaning: _Count | None, value: Any) -> None:
         """Add a count, unless it was reported by another name already."""
-        count = None if meaning is None else count_of(value)
-        if meaning is None or count is None:
+        if meaning is None or (count := count_of(value)) is None:
             return
-        kind = meaning.kind
-        if meaning.is_extra:
+        kind, is_beside, is_share, is_extra = meaning
+        if is_extra:
             self.extra_input += count
-            return
-        if self.counts.get(kind):
-            return
-        self.counts[kind] = count
-        if meaning.is_beside:
-            self.beside.add(kind)
-        if meaning.is_share:
-            self.shares.add(kind)
+        elif not self.counts.get(kind):
+            self.counts[kind] = count
+            if is_beside:
+                self.beside.add(kind)
+            if is_share:
+                self.shares.add(kind)
 
     def add_mapping(self, usage: Mapping[Any, Any]) -> None:
         """Add the counts of a provider's usage; those of nested objects after its own."""
@@ -299,7 +296,8 @@ class _Reported:
         if counts.keys() <= _SIDES_AND_TOTAL and not self.extra_input:
             return TokenCounts(counts.get("input"), counts.get("output"))
         cached, written = counts.get("cached"), counts.get("cache_write")
-        sent, received, reasoning = (counts.get(k) for k in ("input", "output", "reasoning"))
+        sent, received = counts.get("input"), counts.get("output")
+        reasoning = counts.get("reasoning")
         if received is not None:
             if reasoning and self._is_reasoning_beside(reasoning, received):
                 received += reasoning

@@ -80,9 +80,9 @@ def failure_of(span: Span) -> bool:
     raised = [event.attributes for event in span.events if event.name == "exception"]
     kinds = [_last_name(attributes.get("exception.type")) for attributes in raised]
     named = _last_name(span.attributes.get("error.type"))
-    if _CONTROL_FLOW.intersection((*kinds, named, span.status_message.partition("(")[0])):
+    if not (span.is_error or kinds or named not in _NO_TYPE):
         return False
-    return span.is_error or bool(kinds) or named not in _NO_TYPE
+    return _CONTROL_FLOW.isdisjoint((*kinds, named, span.status_message.partition("(")[0]))
 
 
 def _last_name(value: object) -> str:

@@ -136,3 +136,16 @@ def test_turns_are_linked_by_their_messages():
     ]
 
     assert [t.turn for t in reconstruct(spans[::-1])] == [1, 2]
+
+
+def test_what_a_redaction_left_is_not_said():
+    """A placeholder is a gap in every dialect, also in one that writes none itself."""
+    asked = {"messages": [{"role": "user", "content": [{"text": "[REDACTED]"}]}]}
+    said = {"message": {"role": "model", "content": [{"text": "done"}]}}
+    found = only(
+        action("root", 1, "flow", "q", "done", parent="", end=9),
+        action("m", 3, "model", asked, said),
+    )
+
+    assert [(m.role, m.content) for m in found.messages] == [("user", None), ("assistant", "done")]
+    assert "redacted" in codes(found)

@@ -26,6 +26,7 @@ _CONTAINERS = (
     *("llm_output", "raw", "body", "result", "additional_kwargs", "_meta"),
 )
 _DEEPEST = 8
+_OUTPUT = frozenset(semconv.OUTPUT)
 
 
 def finish_reason_of(span: Span, logs: Logs) -> str:
@@ -44,9 +45,8 @@ def finish_reason_of(span: Span, logs: Logs) -> str:
     for event in span.events:
         if reason := _reason_in(event.attributes):
             return normal_finish_reason(reason)
-    for key in semconv.OUTPUT:
-        value = span.attributes.get(key)
-        if value is not None and (reason := _reason_in(value)):
+    for key in sorted(span.attributes.keys() & _OUTPUT, key=semconv.OUTPUT.index):
+        if reason := _reason_in(span.attributes[key]):
             return normal_finish_reason(reason)
     return ""
 

@@ -9,6 +9,7 @@ from oteval.model import (
     Gap,
     Message,
     Reference,
+    RetrievedDocument,
     Rewrite,
     Score,
     SpanRef,
@@ -161,6 +162,7 @@ def test_a_trajectory_is_one_json_object():
         prompts=("greet@3",),
         user="u-1",
         version="1.4.0",
+        documents=(RetrievedDocument("d", "id", "s"),),
         steps=(("a", "b"),),
         gaps=(Gap("redacted", "why", "s"),),
         start_ns=1,
@@ -194,6 +196,7 @@ def test_a_trajectory_is_one_json_object():
         "user": "u-1",
         "version": "1.4.0",
         "messages": [{"role": "user", "content": "q"}],
+        "documents": [{"text": "d", "id": "id", "span_id": "s"}],
         "steps": [["a", "b"]],
         "gaps": [{"code": "redacted", "detail": "why", "span_id": "s"}],
     }

@@ -13,7 +13,17 @@ from typing import Any
 from ..call_outcome import decided
 from ..errors import InputError
 from ..jsontext import dumps, loads
-from ..model import Gap, Message, Score, ScoredRun, SpanRef, ToolCall, Trajectory, Usage
+from ..model import (
+    Gap,
+    Message,
+    RetrievedDocument,
+    Score,
+    ScoredRun,
+    SpanRef,
+    ToolCall,
+    Trajectory,
+    Usage,
+)
 from .otlp.decoded import short_repr
 from .otlp.json_fields import json_kind
 
@@ -60,6 +70,7 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
         usage=Usage(**{name: usage.integer(name, missing=0) for name in names}),
         finish_reasons=read.texts("finish_reasons", missing=[]),
         prompts=read.texts("prompts", missing=[]),
+        documents=tuple(map(_document, read.items("documents"))),
         start_ns=read.integer("start_ns"),
         end_ns=read.integer("end_ns"),
         gaps=tuple(_gap(one) for one in read.get("gaps", list)),
@@ -96,6 +107,11 @@ class _Fields:
         if missing is not None and key not in self._document:
             return tuple(missing)
         return tuple(map(str, self.get(key, list)))
+
+    def items(self, key: str) -> Sequence[Any]:
+        """Return a list; an empty one for null and a missing field."""
+        found: list[Any] = [] if self._document.get(key) is None else self.get(key, list)
+        return found
 
     def integer(self, key: str, *, missing: int | None = None) -> int:
         """Return a whole number that is not negative and fits into 64 bits.
@@ -160,6 +176,11 @@ def _arguments(text: str) -> Any:
         return value if dumps(value) == text else json.loads(text)
     except (ValueError, RecursionError):
         return text
+
+
+def _document(document: Any) -> RetrievedDocument:
+    read = _Fields(document, "documents.")
+    return RetrievedDocument(read.get("text", str), read.text("id"), read.text("span_id"))
 
 
 def _gap(document: Any) -> Gap:

@@ -151,6 +151,9 @@ from .trajectory import (
     Message as Message,
 )
 from .trajectory import (
+    RetrievedDocument as RetrievedDocument,
+)
+from .trajectory import (
     Rewrite as Rewrite,
 )
 from .trajectory import (

@@ -22,6 +22,7 @@ __all__ = [
     "RETRY_WAIT_NS",
     "Gap",
     "Message",
+    "RetrievedDocument",
     "Rewrite",
     "Role",
     "SpanRef",
@@ -68,6 +69,25 @@ class Gap:
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
         return {"code": self.code, "detail": self.detail, "span_id": self.span_id}
+
+
+@dataclass(frozen=True, slots=True)
+class RetrievedDocument:
+    """A document that a run retrieved.
+
+    Attributes:
+        text: Its text, which is not empty.
+        id: Its id, or "".
+        span_id: The id of the retriever's span, or "".
+    """
+
+    text: str
+    id: str = ""
+    span_id: str = ""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the JSON form."""
+        return {"text": self.text, "id": self.id, "span_id": self.span_id}
 
 
 CONTENT_GAPS = frozenset(
@@ -317,6 +337,7 @@ class Trajectory:
         usage: The token usage.
         finish_reasons: Why the model stopped, for each call that tells it, in order.
         prompts: The names of the prompts that the run used, each as ``name`` or ``name@version``.
+        documents: The documents that retrievers returned, so far as their text is known.
         start_ns: The start of the run.
         end_ns: The end of the run.
         gaps: The information that is missing from the trace.
@@ -363,6 +384,7 @@ class Trajectory:
     agents: tuple[str, ...] = ()
     user: str = ""
     version: str = ""
+    documents: tuple[RetrievedDocument, ...] = ()
 
     @cached_property
     def messages(self) -> tuple[Message, ...]:
@@ -420,6 +442,11 @@ class Trajectory:
             "finish_reasons": list(self.finish_reasons),
             "prompts": list(self.prompts),
             "messages": [message.as_dict() for message in self.messages],
+            **(
+                {"documents": [document.as_dict() for document in self.documents]}
+                if self.documents
+                else {}
+            ),
             "steps": [list(step) for step in self.steps],
             "gaps": [gap.as_dict() for gap in self.gaps],
         }

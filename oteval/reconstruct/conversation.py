@@ -33,6 +33,7 @@ from .gaps import gap, with_one_missing_parent
 from .message_thread import Thread, chain_of, with_dropped_calls
 from .plain_runs import plain_builder
 from .prompts import prompts_of
+from .retrieval import retrieved_in
 from .runs import TracedRun, children_of, steps_of
 from .trajectory_builder import (
     TrajectoryBuilder,
@@ -282,6 +283,7 @@ def _finished(
     spans = root.spans if is_one else [found for run in runs for found in run.spans]
     calls = root.model_calls if is_one else [call for run in runs for call in run.model_calls]
     parent = by_run[id(root.parent)] if root.parent is not None else None
+    retrieved = retrieved_in(runs)
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
@@ -305,9 +307,10 @@ def _finished(
         usage=Usage.total(call.usage for call in calls),
         finish_reasons=tuple(call.finish_reason for call in calls if call.finish_reason),
         prompts=prompts_of(spans),
+        documents=retrieved.documents,
         start_ns=min([found.start_ns for found in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
-        gaps=_gaps(builder),
+        gaps=(*_gaps(builder), *retrieved.gaps),
         rewrites=tuple(builder.rewrites),
         attributes=_short_attributes(span),
         chain=builder.chain,

@@ -32,6 +32,9 @@ CODES: dict[str, str] = {
     ),
     "content_unreadable": "{key} could not be read: {reason}",
     "cyclic_parents": "the span's parents form a circle; the span was taken as a root",
+    "documents_not_captured": (
+        "the span of a retriever does not hold the text of all documents; {switch}"
+    ),
     "duplicate_span": "the trace holds this span id more than once; the first was kept",
     "handoff_summarized": (
         "the agent {agent} was handed a summary in place of the messages before it, which are shown"

@@ -116,6 +116,7 @@ def _header(t: Trajectory) -> RenderableType:
         ),
         ("stopped by", ", ".join(unusual_reasons(t.finish_reasons))),
         ("prompts", ", ".join(t.prompts)),
+        ("retrieved", counted(len(t.documents), "document") if t.documents else ""),
         ("dialect", ", ".join(t.dialects)),
         ("called by", f"{t.parent_id} {t.parent_call_id}".strip()),
         ("root span", f"{t.root_span.trace_id}/{t.root_span.span_id}"),

@@ -16,7 +16,9 @@ __all__ = ["declare_compression"]
 _COLUMNS = {
     "spans": ("input", "output", "attributes", "events"),
     "logs": ("body", "attributes"),
-    "trajectories": ("messages", "steps", "tools", "gaps", "rewrites", "attributes"),
+    "trajectories": (
+        *("messages", "steps", "tools", "gaps", "rewrites", "attributes", "documents"),
+    ),
 }
 
 

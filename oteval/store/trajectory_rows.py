@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from ..identities import identity_in
 from ..jsontext import dumps, dumps_exact, restore
-from ..model import Gap, Message, Rewrite, SpanRef, ToolCall, Trajectory, Usage
+from ..model import Gap, Message, RetrievedDocument, Rewrite, SpanRef, ToolCall, Trajectory, Usage
 from .query import rows_of
 from .signature import signature_of
 
@@ -38,7 +38,7 @@ _NEWER_COUNTS = (
     *("cache_write_tokens", "reasoning_tokens", "input_audio_tokens", "output_audio_tokens"),
 )
 _NEWER_LISTS = ("finish_reasons", "prompts")
-_NEWER_TEXTS = ("user_id", "agent_version")
+_NEWER_TEXTS = ("user_id", "agent_version", "documents")
 TRAJECTORY_SCHEMA = pa.schema(
     [
         ("trajectory_id", _TEXT),
@@ -166,6 +166,7 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "prompts": list(trajectory.prompts),
         "user_id": trajectory.user,
         "agent_version": trajectory.version,
+        "documents": _documents_text(trajectory.documents),
         "messages": dumps_exact([message_fields(message) for message in trajectory.tail]),
         "steps": dumps(trajectory.steps),
         "tools": dumps(trajectory.tools),
@@ -188,6 +189,10 @@ def trajectory_row(trajectory: Trajectory) -> dict[str, Any]:
         "agents": list(trajectory.agents) or [trajectory.agent],
     }
     return {**row, "fingerprint": _fingerprint(row)}
+
+
+def _documents_text(documents: Sequence[RetrievedDocument]) -> str:
+    return dumps([document.as_dict() for document in documents]) if documents else ""
 
 
 def _fingerprint(row: Mapping[str, Any]) -> str:
@@ -231,6 +236,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         prompts=tuple(row["prompts"] or ()),
         user=_identity(row, "user", row["user_id"]),
         version=_identity(row, "version", row["agent_version"]),
+        documents=tuple(RetrievedDocument(**one) for one in _items(row["documents"] or "[]")),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
         gaps=tuple(Gap(**gap) for gap in _items(row["gaps"])),

@@ -18,6 +18,7 @@ from .conftest import Run
 def test_runs_and_scores_come_back_as_they_were(oteval: Run, tmp_path: Path):
     """Every run of every capture is the same after an export and an ingest elsewhere."""
     paths = sorted(p for p in TRACES.glob("*.json") if p.name != "gold.json")
+    paths += sorted((TRACES.parent / "retrieval").glob("*.json"))
     oteval("ingest", *paths)
     (tmp_path / "oteval.yaml").write_text("evaluators: [{name: errors, type: tool_errors}]")
     oteval("score")

@@ -259,7 +259,8 @@ def test_a_shard_with_an_older_schema_is_migrated_first(shards: Run):
     """Opening several databases migrates each, as opening one does."""
     before = shards("trajectories", "--json", "--db", "shards")
     with Store("shards/1.duckdb") as store:
-        store._connection.execute("ALTER TABLE trajectories DROP COLUMN agents")
+        for column in ("agents", "user_id", "agent_version", "documents"):
+            store._connection.execute(f"ALTER TABLE trajectories DROP COLUMN {column}")
         store._connection.execute("DELETE FROM migrations WHERE number >= 16")
 
     assert shards("trajectories", "--json", "--db", "shards").out == before.out

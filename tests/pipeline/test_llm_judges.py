@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -15,10 +16,12 @@ from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, prepare
 from oteval.pipeline import score as score_all
+from oteval.reconstruct import reconstruct
 from oteval.store import Store
 
 from ..make import asks, call, gap, keep, run
 from ..model_server import Body, Reply, Server, error, serving, shown, verdict
+from ..reconstruct.builders import DATA, capture
 
 
 @pytest.fixture
@@ -286,7 +289,6 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
         ),
         ({"prompt": "{outputs} {rubric}"}, r"shows \{rubric\}, which has no value"),
         ({"prompt": "{outputs} {reference_outputs}"}, r"has no value without a reference; add"),
-        ({"prompt": "{outputs} {context}"}, r"shows \{context\}, which has no value"),
         ({"variables": {"rubrik": "x"}}, "does not show 'rubrik'; did you mean 'rubric'?"),
         ({"variables": {"outputs": "x"}}, "'outputs' is filled in from the run"),
         ({"instruction_variables": ["tone"]}, "instruction_variables: the prompt does not show"),
@@ -333,6 +335,49 @@ def test_the_question_is_shown_where_the_prompt_needs_it(store: Store, server: S
     assert '\n"why?"\n[[end inputs' in shown(request)
     assert set(by_status) == {"ok", "not_evaluated"}
     assert "{inputs}" in by_status["not_evaluated"].comment
+
+
+@pytest.mark.parametrize("name", ["langchain_openinference", "haystack_native"])
+def test_retrieved_documents_are_shown_as_the_context(store: Store, server: Server, name: str):
+    """The stored run has them, and the judge sees each as data."""
+    keep(store, *reconstruct(*capture(name, DATA / "retrieval")))
+
+    (found,) = scored(store, rule(server, prompt="hallucination"))
+
+    assert found.status == "ok"
+    context = re.search(r"\[\[data context.*\n(.*)\n\[\[end context", shown(server.requests[0]))
+    assert context is not None
+    assert sorted(json.loads(context[1])) == [
+        "Refunds are paid within 5 working days.",
+        "Shoes may be returned within 30 days if they are unworn.",
+    ]
+
+
+@pytest.mark.parametrize("prompt", ["hallucination", "{outputs} {context}"])
+def test_documents_that_were_not_captured_are_not_judged_by(
+    store: Store, server: Server, prompt: str
+):
+    """The reason names the gap and the remedy; a context of the configuration is such a remedy."""
+    keep(store, *reconstruct(*capture("langchain_genai", DATA / "retrieval")))
+
+    (found,) = scored(store, rule(server, prompt=prompt))
+
+    assert (found.status, found.score, found.passed) == ("not_evaluated", None, None)
+    assert "documents_not_captured: " in found.comment
+    assert not server.requests
+    (given,) = scored(store, rule(server, prompt=prompt, variables={"context": "as in the prompt"}))
+    assert given.status == "ok"
+
+
+def test_a_run_that_retrieved_nothing_has_no_context(store: Store, server: Server):
+    """A prompt that needs it is not judged; where it is optional, results of tools are sources."""
+    keep(store, *runs(1))
+
+    (needed,) = scored(store, rule(server, prompt="{outputs} {context}"))
+    (optional,) = scored(store, rule(server, prompt="hallucination"))
+
+    assert (needed.status, optional.status) == ("not_evaluated", "ok")
+    assert "the run retrieved no documents" in needed.comment
 
 
 def test_a_run_without_a_graph_is_not_judged_by_its_path(store: Store, server: Server):

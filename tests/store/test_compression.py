@@ -27,7 +27,7 @@ def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
 LONG = {
     "spans": {"input", "output", "attributes", "events"},
     "logs": {"body", "attributes"},
-    "trajectories": {"messages", "steps", "tools", "gaps", "rewrites", "attributes"},
+    "trajectories": {"messages", "steps", "tools", "gaps", "rewrites", "attributes", "documents"},
 }
 
 

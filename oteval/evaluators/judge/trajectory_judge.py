@@ -41,7 +41,9 @@ if TYPE_CHECKING:
 __all__ = ["JuryMember", "LlmJudge", "VerdictMissing"]
 
 RUN_VARIABLES = frozenset({"outputs", "reference_outputs", "thread"})
-"""The variables that a run fills in, besides ``inputs`` if the prompt shows it."""
+"""The variables that a run fills in, besides `SHOWN_VARIABLES` if the prompt shows them."""
+SHOWN_VARIABLES = frozenset({"inputs", "context"})
+"""The variables that a run fills in where ``variables`` does not."""
 
 # The id of the run that is being judged, which cached answers are linked to.
 _EVALUATED_RUN: ContextVar[str] = ContextVar("oteval_evaluated_run", default="")
@@ -306,7 +308,7 @@ class LlmJudge(Evaluator):
             near = closest_name("outputs", shown)
             hint = f" in place of {{{near}}}" if near else " where the run belongs"
             raise ConfigError(f"prompt: it does not show {{outputs}}; write that{hint}")
-        given = RUN_VARIABLES - {"reference_outputs"} | {"inputs", *self.variables}
+        given = RUN_VARIABLES - {"reference_outputs"} | SHOWN_VARIABLES | {*self.variables}
         if has_reference:
             given |= {"reference_outputs"}
             if "reference_outputs" not in shown:
@@ -372,13 +374,14 @@ class LlmJudge(Evaluator):
         return judge
 
     def _variables_of(self, context: EvaluationContext) -> dict[str, Any]:
-        """Return the run's first question and its path through a graph, if the prompt shows them.
+        """Return the run's question, documents and path through a graph, if the prompt shows them.
 
         Raises:
             NotEvaluated: The prompt shows one that the run does not have.
         """
         template = self._prepared_judge().prompt.template
-        needed = template_variables(template) - optional_variables(template) - set(self.variables)
+        shown = template_variables(template) - set(self.variables)
+        needed = shown - optional_variables(template)
         found: dict[str, Any] = {"thread": _graph_thread(context)}
         if "thread" in needed and found["thread"] is None:
             raise NotEvaluated("the prompt shows {thread}, but the run has no graph steps")
@@ -386,6 +389,10 @@ class LlmJudge(Evaluator):
             found["inputs"] = context.question
             if not found["inputs"]:
                 raise NotEvaluated("the prompt shows {inputs}, but the run has no user message")
+        if "context" in shown and (documents := _documents(context)):
+            found["context"] = documents
+        elif "context" in needed:
+            raise NotEvaluated("the prompt shows {context}, but the run retrieved no documents")
         return found
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:
@@ -442,6 +449,18 @@ def _graph_thread(context: EvaluationContext) -> list[dict[str, Any]] | None:
     answers = (m.content for m in reversed(context.messages) if m.role == "assistant")
     steps = [list(step) for step in context.trajectory.steps]
     return [{"input": context.question, "steps": steps, "result": next(answers, None)}]
+
+
+def _documents(context: EvaluationContext) -> list[str]:
+    """Return the texts of the documents that were retrieved.
+
+    Raises:
+        NotEvaluated: Some are not known; without them a judge would make up its verdict.
+    """
+    if gap := context.gap("documents_not_captured"):
+        where = "or give context under variables: if the messages hold the documents"
+        raise NotEvaluated(f"{gap.code}: {gap.detail}; {where}")
+    return [document.text for run in context.runs for document in run.documents]
 
 
 def _require_content(context: EvaluationContext) -> None:

@@ -99,6 +99,7 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
         ("tokens", tokens + cached + calls if usage.model_calls else ""),
         ("stopped by", ", ".join(unusual_reasons(run.finish_reasons))),
         ("prompts", ", ".join(run.prompts)),
+        ("retrieved", counted(len(run.documents), "document") if run.documents else ""),
         ("conversation", turn),
         ("user", run.user),
         ("version", run.version),

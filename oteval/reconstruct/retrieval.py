@@ -1,0 +1,130 @@
+"""The documents that a run retrieved, from the spans of its retrievers.
+
+The model does not ask for a retriever, and no message holds its results, but a run's answers are
+judged by them. Emitters write them as flat attributes (OpenInference), or as a list in the
+retriever's output, in the fields of LangChain's or Haystack's documents.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from ..messages.values import hidden, list_of, parse
+from ..model import Gap, RetrievedDocument, Span
+from .dialects import haystack, langfuse, langsmith, mlflow, openinference
+from .gaps import gap
+from .readers.flat_lists import nested
+from .runs import TracedRun
+
+__all__ = ["Retrieved", "retrieved_in"]
+
+
+class _Emitter(NamedTuple):
+    """How an emitter marks the span of a retriever.
+
+    Attributes:
+        key: The attribute with the span's kind.
+        ending: How its value ends, in lower case.
+        output: The attribute with the documents.
+        switch: How the emitter is made to write their text.
+    """
+
+    key: str
+    ending: str
+    output: str
+    switch: str
+
+
+_FLAT = "retrieval.documents."
+_EMITTERS = (
+    _Emitter(openinference.KIND, "retriever", "output.value", openinference.SWITCH),
+    _Emitter(langsmith.KIND, "retriever", langsmith.OUTPUT, langsmith.SWITCH),
+    _Emitter(langfuse.TYPE, "retriever", langfuse.OUTPUT, langfuse.SWITCH),
+    _Emitter(mlflow.TYPE, "retriever", mlflow.OUTPUT, mlflow.SWITCH),
+    _Emitter(
+        *(haystack.COMPONENT_TYPE, "retriever"),
+        *(f"{haystack.COMPONENT_CONTENT}.output", haystack.SWITCH),
+    ),
+    _Emitter(
+        *("gen_ai.operation.name", "retrieval", "gen_ai.retrieval.documents"),
+        "the conventions have only their ids: instrument with OpenInference instead",
+    ),
+)
+_LISTS, _TEXTS = ("documents", "output"), ("page_content", "content", "text")
+
+
+class Retrieved(NamedTuple):
+    """The results of a run's retrievers.
+
+    Attributes:
+        documents: The documents whose text is known, each once.
+        gaps: A gap for each retriever whose documents are not all known. The documents that a tool
+            retrieved are in its result as well, and leave none.
+    """
+
+    documents: tuple[RetrievedDocument, ...]
+    gaps: tuple[Gap, ...]
+
+
+def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
+    """Return the documents that the parts of a run retrieved."""
+    documents: dict[tuple[str, str], RetrievedDocument] = {}
+    gaps = []
+    for run in runs:
+        for span in run.spans:
+            emitter = _emitter_of(span)
+            if emitter is None or span.is_error:
+                continue
+            found, is_whole = _documents(span, emitter)
+            for document in found:
+                documents.setdefault((document.id, document.text), document)
+            if not is_whole and not _is_in_tool(span, run):
+                gaps.append(gap("documents_not_captured", span.span_id, switch=emitter.switch))
+    return Retrieved(tuple(documents.values()), tuple(gaps))
+
+
+def _emitter_of(span: Span) -> _Emitter | None:
+    """Return the emitter of a retriever's span; None for any other span."""
+    attributes = span.attributes
+    for emitter in _EMITTERS:
+        if emitter.key in attributes:
+            kind = attributes[emitter.key]
+            if isinstance(kind, str) and kind.strip('"').lower().endswith(emitter.ending):
+                return emitter
+    return None
+
+
+def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], bool]:
+    """Return the documents of a span whose text is known, and whether these are all."""
+    flat = nested(span.attributes, _FLAT)
+    items: Any = [item.get("document") for item in flat if isinstance(item, Mapping)]
+    is_whole = not span.dropped_attributes
+    if not items:
+        output = parse(span.attributes.get(emitter.output))
+        items, is_whole = output.value, is_whole and not output.truncated
+        if isinstance(items, Mapping):
+            items = next((items[key] for key in _LISTS if key in items), None)
+        is_whole = is_whole and isinstance(items, list)
+    found = list(_read(list_of(items), span))
+    return [one for one in found if one is not None], is_whole and None not in found
+
+
+def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None]:
+    """Yield each document, or None where its text is not known."""
+    for item in items:
+        fields = item if isinstance(item, Mapping) else {}
+        texts = (fields.get(key) for key in _TEXTS)
+        text = next((one for one in texts if isinstance(one, str) and not hidden(one)), None)
+        id_ = fields.get("id")
+        yield RetrievedDocument(text, str(id_ or ""), span.span_id) if text else None
+
+
+def _is_in_tool(span: Span, run: TracedRun) -> bool:
+    """Return whether a span is inside of that of a tool."""
+    parents = {one.span_id: one.parent_id for one in run.spans}
+    tools = {tool.span.span_id for tool in run.tool_runs}
+    at = span.parent_id
+    while at in parents and at not in tools:
+        at = parents.pop(at)
+    return at in tools

@@ -461,7 +461,7 @@ class Player:
 
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
         asked = parsed(api, request)
-        self._note_other_results(asked)
+        self._require_own_results(asked)
         key = self._key_of(asked, request)
         entry = self._requests.take(key)
         if entry is not None:
@@ -487,11 +487,14 @@ class Player:
             divergence, entry, request, lambda one: self._model_answer(one, asked, api)
         )
 
-    def _note_other_results(self, request: RecordedRequest) -> None:
-        """Note tools whose results come from elsewhere than the function that was taken over."""
+    def _require_own_results(self, request: RecordedRequest) -> None:
+        """Stop the replay when a tool's result is not from the function that was taken over.
+
+        The tools of the next answer would run as well.
+        """
         for name in self._results.given(request) if self._gate is not None else ():
             if self._gate is not None and self._gate.is_taken_over(name):
-                self.unguarded(
+                self._stop_for(
                     f"{name} gave a result, but {self._gate.tools[name].partition(',')[0]} was not "
                     f"called: name the function that ran with --tool {name}=MODULE:FUNCTION; if it "
                     "ran in another process, run it in this one"

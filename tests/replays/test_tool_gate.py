@@ -394,13 +394,14 @@ def test_the_user_names_the_function(module: Callable[[str], Any], name: str) ->
 
 
 def test_a_result_from_elsewhere_is_no_pass(module: Callable[[str], Any]) -> None:
-    """A function has the tool's name, but the loop does the work itself: nothing is verified."""
+    """A function has the tool's name, but the loop does the work itself: the replay stops."""
     code = "def refund(order):\n    return act(order)\ndef run(a): return act(a['order'])\n"
     agent = module(HEAD + code + LOOP)
 
     with (
         pytest.raises(ReplayUnguarded, match=r"gave a result, but .* was not called"),
         oteval.replay(shop_recording("Refund 17")),
+        pytest.raises(ReplayUnguarded),  # the next answer is not given
     ):
         agent.ask("Refund 17")
 

@@ -101,7 +101,8 @@ class ToolWatcher:
         self._undo = ExitStack()
         # How many modules were loaded whenever the functions of a tool were looked for.
         self._searched: defaultdict[str, set[int]] = defaultdict(set)
-        self._listeners: dict[str, Callable[..., Any]] = {}
+        # The tools of which the functions are watched.
+        self._watched: set[str] = set()
         self._parameters: dict[CodeType, Parameters] = {}
         # The tools of requests, by the last part of their bodies: it takes time to parse them.
         self._offers: dict[bytes, list[str]] = {}
@@ -135,7 +136,7 @@ class ToolWatcher:
         names = self._offered(exchange.sent_body())
         if names:
             self._search(names)
-            if self._listeners.keys() & set(names):
+            if not self._watched.isdisjoint(names):
                 while len(self._open) >= _MOST_OPEN:
                     self._open.pop(next(iter(self._open)), None)
                 self._open[id(exchange)] = _OpenAnswer(exchange)
@@ -174,8 +175,8 @@ class ToolWatcher:
         if is_whole:
             names = {call.name for call in calls}
             self._search(names)
-            if not names <= self._listeners.keys():
-                self._wanted |= names - self._listeners.keys()
+            if not names <= self._watched:
+                self._wanted |= names - self._watched
                 self._imports.install()
         else:
             calls = [call for call in calls if isinstance(call.arguments, Mapping)]
@@ -193,7 +194,7 @@ class ToolWatcher:
         """Look for functions again, after a module that may have some was imported."""
         with guarded("looking for the functions of tools"):
             self._search(self._wanted)
-            self._wanted -= self._listeners.keys()
+            self._wanted -= self._watched
 
     def _search(self, names: Iterable[str]) -> None:
         """Watch the functions of tools, unless they are watched already.
@@ -204,13 +205,14 @@ class ToolWatcher:
         missing = [
             name
             for name in names
-            if name not in self._listeners
+            if name not in self._watched
             and modules not in self._searched[name]
             and len(self._searched[name]) < _MOST_SEARCHES
         ]
         if not missing:
             return
         with self._searching:
+            missing = [name for name in missing if name not in self._watched]
             for name, candidates in functions_of_tools(missing, collects=False).items():
                 self._searched[name].add(modules)
                 for function in candidates:
@@ -218,8 +220,8 @@ class ToolWatcher:
                         self._watch(name, function)
 
     def _watch(self, name: str, function: ToolFunction) -> None:
-        listener = self._listeners.setdefault(name, partial(self._called, name, function.path))
-        self._undo.callback(function.observe(listener))
+        self._watched.add(name)
+        self._undo.callback(function.observe(partial(self._called, name, function.path)))
 
     def _called(
         self, name: str, path: str, function: FunctionType, arguments: Mapping[str, Any]

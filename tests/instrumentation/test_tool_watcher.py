@@ -120,6 +120,28 @@ def test_a_call_that_was_asked_for_has_a_span(
     assert span.attributes[TOOL_FUNCTION] == f"{__name__}:sell_order"
 
 
+def test_of_functions_with_one_name_the_one_that_ran_is_recorded(
+    run: Capture, watcher: ToolWatcher
+) -> None:
+    """A method that overrides another and calls it is the tool, not the one that it calls."""
+
+    class Desk:
+        def rent_order(self, order: int) -> int:
+            return order
+
+    class LateDesk(Desk):
+        def rent_order(self, order: int) -> int:
+            return super().rent_order(order)
+
+    ask(watcher, ("rent_order", {"order": 17}), ("rent_order", {"order": 18}))
+
+    LateDesk().rent_order(17)
+    Desk().rent_order(18)
+
+    paths = [str(span.attributes[TOOL_FUNCTION]).split(".")[-2:] for span in tools(run)]
+    assert paths == [["LateDesk", "rent_order"], ["Desk", "rent_order"]]
+
+
 # How an agent calls a function by itself: each with the call that a model has asked for.
 UNASKED: dict[str, tuple[Any, Callable[[], Any]]] = {
     "other arguments": ({"order": 17}, lambda: sell_order(18)),

@@ -255,7 +255,7 @@ def test_the_schema_is_json(oteval: Run):
     assert json.loads(done.out)["properties"].keys() == {
         *("evaluators", "gates", "salt", "completion", "budgets", "retention"),
         *("forward", "push", "events", "metrics", "redact"),
-        *("monitors", "notify", "tools", "conversation"),
+        *("monitors", "notify", "tools", "conversation", "user", "version", "prompt"),
     }
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
 import os
 import re
 import shutil
@@ -44,6 +46,16 @@ def run(folder: Path, *command: str) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize(("name", "text"), FILES, ids=[name for name, _ in FILES])
+def test_imports_of_the_examples_exist(name: str, text: str) -> None:
+    """A module that moves takes the page with it."""
+    package = ".".join(Path(name).parent.parts)
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.ImportFrom) and node.level:
+            module = importlib.import_module("." * node.level + (node.module or ""), package)
+            assert all(hasattr(module, alias.name) for alias in node.names)
 
 
 @pytest.mark.slow

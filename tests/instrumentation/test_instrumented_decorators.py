@@ -31,8 +31,8 @@ def pay(order: int, card_number: str) -> dict[str, object]:
 @oteval.agent
 async def clerk(question: str) -> str:
     with ThreadPoolExecutor(2) as pool:
-        list(pool.map(lambda order: pay(order, card_number="4111"), [1]))
-    await asyncio.to_thread(pay, 2, card_number="4111")
+        list(pool.map(lambda order: pay(order, card_number="card 4111"), [1]))
+    await asyncio.to_thread(pay, 2, card_number="card 4111")
     return "paid"
 
 with oteval.conversation("c7"):
@@ -56,7 +56,7 @@ def test_threads_conversations_and_redaction_need_only_instrument(tmp_path):
     done = run_program(SETUP.format(to=str(file), options=options) + AGENT)
 
     assert (done.returncode, done.stderr) == (0, "")
-    assert "4111" not in file.read_text()
+    assert "card 4111" not in file.read_text()
     (trajectory,) = trajectories_of(file)
     assert trajectory.conversation_id == "c7"
     result = '{"order":%d,"receipt":{"card_number":"hidden","text":"paid"}}'
@@ -80,7 +80,7 @@ def test_content_is_left_out_on_request(tmp_path):
 
     assert (done.returncode, done.stderr) == (0, "")
     assert "execute_tool pay" in file.read_text()
-    assert "4111" not in file.read_text()
+    assert "card 4111" not in file.read_text()
     assert "Pay both" not in file.read_text()
 
 

@@ -241,6 +241,7 @@ def test_output_that_the_terminal_cannot_show_does_not_end_the_command(tmp_path:
     assert done.stderr == ""
 
 
+@pytest.mark.slow
 def test_a_locked_database_names_its_process(tmp_path: Path):
     """The line names the process that holds the file, and the remedy."""
     with Store(tmp_path / "oteval.duckdb"):

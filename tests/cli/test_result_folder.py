@@ -44,6 +44,7 @@ def results(oteval: Run) -> Run:
         ("export", "--jsonl", "-"),
     ],
 )
+@pytest.mark.slow
 def test_lists_are_those_of_the_store(results: Run, command: tuple[str, ...]):
     """The same lines in the same order from the folder as from the database."""
     whole = results(*command, "--db", "all.duckdb")

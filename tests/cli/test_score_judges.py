@@ -70,6 +70,7 @@ def test_a_judge_that_cannot_be_asked_leaves_errors(oteval: Run, tmp_path: Path,
     assert all("cannot reach http://127.0.0.1:9/v1" in row["comment"] for row in found.rows)
 
 
+@pytest.mark.slow
 def test_ctrl_c_ends_the_command_and_the_next_one_goes_on(tmp_path: Path, server: Server):
     """An interrupted process ends soon, and its finished answers are cached."""
     prepare(tmp_path, server, 60)

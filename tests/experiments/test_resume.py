@@ -149,6 +149,7 @@ def _start(folder: Path) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGINT], ids=["killed", "ctrl-c"])
+@pytest.mark.slow
 def test_an_interrupted_experiment_continues(tmp_path: Path, number: int):
     """After a kill little is repeated; after Ctrl-C, nothing."""
     log = tmp_path / "log.txt"

@@ -9,6 +9,8 @@ from collections import OrderedDict
 from collections.abc import Iterator
 from types import FunctionType
 
+import pytest
+
 from oteval.instrumentation.live_objects import live_objects
 
 
@@ -57,6 +59,7 @@ def test_a_tuple_that_is_being_made_is_left_alone() -> None:
     assert len(tuple(numbers())) == 300
 
 
+@pytest.mark.slow
 def test_another_thread_can_make_tuples_meanwhile() -> None:
     """No other thread runs while the list of all objects exists."""
     stopped = threading.Event()

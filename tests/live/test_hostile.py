@@ -114,6 +114,7 @@ def _bytes(sent: Body) -> bytes:
     return sent() if callable(sent) else sent
 
 
+@pytest.mark.slow
 def test_bad_requests_are_answered_and_others_served(served: Served) -> None:
     """Over HTTP and gRPC each has its answer, nothing of it is stored, the neighbour all of its."""
     served.drained()

@@ -72,6 +72,7 @@ def test_refused_peers_are_named_once(bare: tuple[Served, Path]):
     assert "Bearer" not in "".join(lines)
 
 
+@pytest.mark.slow
 def test_a_configuration_that_comes_later_is_taken(bare: tuple[Served, Path]):
     """Traces are stored from the start, and scored and redacted once oteval.yaml is there."""
     server, folder = bare

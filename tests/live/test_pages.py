@@ -135,6 +135,7 @@ def test_the_pages_wait_for_the_storage_process(served: Served) -> None:
     assert until(lambda: served.get("/runs")[0] == 200)
 
 
+@pytest.mark.slow
 def test_a_database_that_is_replaced_is_not_written_to_any_more(
     start: Start, tmp_path: Path
 ) -> None:
@@ -190,6 +191,7 @@ def test_readers_log_in_with_a_token(start: Start, tmp_path: Path) -> None:
     assert served.stop() == 0
 
 
+@pytest.mark.slow
 def test_a_server_whose_pages_nobody_opened_has_no_process_for_them(
     start: Start, tmp_path: Path
 ) -> None:

@@ -353,6 +353,7 @@ def test_keys_come_from_the_environment(tmp_path: Path):
     assert folder.parent.is_dir()
 
 
+@pytest.mark.slow
 def test_a_server_that_is_killed_writes_every_score(
     tmp_path: Path, backend: Backend, url: str, start: Callable[..., Served]
 ):

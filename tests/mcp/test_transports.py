@@ -118,6 +118,7 @@ async def test_a_database_in_use_is_an_error_that_names_the_process(workspace: W
     assert not free.is_error
 
 
+@pytest.mark.slow
 async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path) -> None:
     """While `oteval serve` has the database open, calls read and write by asking it."""
     (tmp_path / "oteval.yaml").write_text(RULES)

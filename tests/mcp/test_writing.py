@@ -112,6 +112,7 @@ async def test_a_reference_cannot_have_any_name(write: Ask) -> None:
     assert "name: String should match pattern" in found.text
 
 
+@pytest.mark.slow
 async def test_a_session_becomes_a_test(written: str, oteval: Run) -> None:
     """The test is written to the user's folder and passes; a second one does not overwrite it."""
     del written

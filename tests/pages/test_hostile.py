@@ -65,6 +65,7 @@ def paths(client: TestClient, runs: list[Trajectory]) -> list[str]:
     return found + [link.replace("&amp;", "&") for link in links if "%25" not in link]
 
 
+@pytest.mark.slow
 def test_hostile_texts_do_nothing_and_pages_stay_small(
     store: Store, pages: ShowPages, corpus: list[Trajectory]
 ):
@@ -104,6 +105,7 @@ def test_searches_and_addresses_are_hostile_as_well(store: Store, pages: ShowPag
             assert elements.faults == []
 
 
+@pytest.mark.slow
 def test_a_message_of_thousands_of_calls_shows_the_first(store: Store, pages: ShowPages):
     """The page counts the calls it leaves out, and links to all of them."""
     [one, *_] = [one for one in hostile.fill(store) if len(one.tail[1].tool_calls) > 60]
@@ -135,6 +137,7 @@ def test_the_attributes_of_a_span_are_counted_and_cut(store: Store, pages: ShowP
     assert len(client.get(link).text) > 900_000
 
 
+@pytest.mark.slow
 def test_links_to_the_parts_of_a_long_run_stay_few(store: Store, pages: ShowPages):
     """A run of 5,001 messages has links to its first, last and near parts only."""
     [one] = [found for found in hostile.fill(store) if len(found.tail) > hostile.CALLS]

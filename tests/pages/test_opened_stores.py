@@ -67,6 +67,7 @@ def answers(client: TestClient, runs: list[Trajectory]) -> dict[str, tuple[int, 
 
 
 @pytest.mark.parametrize("kind", ["served", "sharded"])
+@pytest.mark.slow
 def test_pages_are_the_same_however_the_database_is_opened(
     kind: str, pages: ShowPages, tmp_path: Path
 ):

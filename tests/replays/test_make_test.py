@@ -191,6 +191,7 @@ def test_the_written_test_asserts_what_the_agent_returns(
     ids=["function", "generator"],
 )
 @pytest.mark.parametrize("is_async", [True, False], ids=["async", "sync"])
+@pytest.mark.slow
 def test_chunks_and_awaited_values_are_asserted(
     desk: Recording,
     oteval: Run,

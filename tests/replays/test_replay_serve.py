@@ -100,6 +100,7 @@ def test_problems_are_said(
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.slow
 def test_a_signal_ends_the_endpoint_with_the_result(recording: Path, number: int):
     """An endpoint without a command says what diverged when it is stopped, as a failure."""
     command = (sys.executable, "-m", "oteval", "replay", "serve", str(recording))

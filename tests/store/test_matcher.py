@@ -116,6 +116,7 @@ def test_sql_and_python_agree_on_random_runs(
 
 
 @pytest.mark.parametrize("references", [2, pytest.param(8, marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_sql_and_python_agree_on_all_captures(store: Store, references: int):
     """Captured trajectories, matched with some of the others, get the same verdicts both ways."""
     for name in CAPTURES:

@@ -77,6 +77,7 @@ def test_two_halves_give_the_same_trajectories(name: str):
 
 
 @pytest.mark.parametrize("name", FEW_SPANS)
+@pytest.mark.slow
 def test_one_span_at_a_time_gives_the_same_trajectories(name: str):
     """A capture with one load per span, in the order of their ends, gives the same trajectories."""
     spans, logs = capture(name)

@@ -145,7 +145,7 @@ def _has_long_integer(text: str | bytes) -> bool:
     if len(text) < len(_LONG_DIGITS):
         return False
     data = text if isinstance(text, bytes) else text.encode("utf-8", "replace")
-    # Of 19 bytes in a row, each sixth one are three, and most texts have no three digits there.
+    # 19 digits in a row put three at every sixth byte; most texts have no three digits there.
     if b"000" not in data[::6].translate(_CLASSES):
         return False
     found = data.translate(_CLASSES)

@@ -303,15 +303,19 @@ def from_form(
             if role == "tool":
                 return [result_message(read_result(item, part), source)]
             if not (is_recorded and may_spell_parts(part, role)):
-                return [
-                    Message(role, part, (), "", name, False, (), source.span_id, source.trace_id)
-                ]
+                span = source.span_id
+                return [Message(role, part, name=name, span_id=span, trace_id=source.trace_id)]
         elif isinstance(part, Result):
             return [result_message(part, source)]
         elif role != "tool":
-            calls = (part,)
             return [
-                Message(role, None, calls, "", name, False, (), source.span_id, source.trace_id)
+                Message(
+                    role,
+                    tool_calls=(part,),
+                    name=name,
+                    span_id=source.span_id,
+                    trace_id=source.trace_id,
+                )
             ]
     body, content = MessageBody(role, name, source, is_recorded=is_recorded), item.get("content")
     if has_more and item.get("tool_calls"):

@@ -3,8 +3,7 @@
 A turn lasts from the user's question to the answer. Four kinds of runs go on with it: one that
 resumes it after an interrupt, such as a person's approval, perhaps in a later trace; one that
 another agent handed it to; model calls below no agent that bring results back; and the retry of a
-request that failed. A sub-agent that is called as a tool begins a turn with its own
-question.
+request that failed. A sub-agent that is called as a tool begins a turn with its own question.
 """
 
 from __future__ import annotations

@@ -15,8 +15,17 @@ from typing import Any, Literal
 from ..errors import ReplayDiverged
 from ..jsontext import dumps
 from ..model import Message
+from ..text import counted
 
-__all__ = ["Divergence", "DivergenceKind", "diverged", "value_text"]
+__all__ = [
+    "Divergence",
+    "DivergenceKind",
+    "diverged",
+    "early_tool",
+    "missing_call",
+    "missing_result",
+    "value_text",
+]
 
 DivergenceKind = Literal[
     "prompt",
@@ -113,6 +122,43 @@ class Divergence:
 def diverged(divergence: Divergence) -> ReplayDiverged:
     """Return the exception for a divergence."""
     return ReplayDiverged(divergence.text(), divergence)
+
+
+def missing_call(number: int, messages: tuple[Message, ...], later: int) -> Divergence:
+    """Return the divergence of a model call that the agent did not make.
+
+    Args:
+        number: The number of the call, from 1.
+        messages: The messages of its recorded request.
+        later: How many later calls the agent did not make either.
+    """
+    more = f", nor {counted(later, 'later one')}" if later else ""
+    return Divergence(
+        "missing_call",
+        f"the agent did not make model call {number}{more}",
+        call=number,
+        recorded=messages[-1] if messages else None,
+        recorded_messages=messages,
+    )
+
+
+def early_tool(name: str, arguments: Mapping[str, Any]) -> Divergence:
+    """Return the divergence of a tool that ran before the model asked for it."""
+    return Divergence(
+        "tool_order",
+        f"the tool {name} ran before the model asked for it",
+        actual={"name": name, "arguments": dict(arguments)},
+    )
+
+
+def missing_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
+    """Return the divergence of a tool whose result the recording does not contain."""
+    return Divergence(
+        "tool_call",
+        f"the recording does not contain the result of the tool {name}",
+        actual={"name": name, "arguments": dict(arguments)},
+        suggestion="to run tools instead of answering them: --tools run",
+    )
 
 
 def value_text(value: Any) -> str:

@@ -36,7 +36,7 @@ from ..reconstruct.apis.offered_tools import offered_tools
 from ..text import counted, shown_url
 from .call_site import call_site
 from .conversations import conversation_of
-from .divergence import Divergence, diverged
+from .divergence import Divergence, diverged, early_tool, missing_call, missing_result
 from .executed_tools import ExecutedTools
 from .http_answers import (
     READING_METHODS,
@@ -205,7 +205,7 @@ class Player:
         with self._lock:
             self.check()
             if not self.has_asked_for(name):
-                self.diverge(_too_early(name, arguments))
+                self.diverge(early_tool(name, arguments))
             match = self._tools.take(name, dict(arguments))
             self._executed.intercepted(name, dict(arguments), match.call)
             self._results.answered(name)
@@ -218,7 +218,7 @@ class Player:
             if is_run or (match.call is not None and match.call.runs_agent):
                 return None
             if match.call is not None and match.call.result is None and not match.call.is_error:
-                self.diverge(_no_result(name, arguments))
+                self.diverge(missing_result(name, arguments))
             if match.call is not None and match.call.result is not None:
                 if match.call.own_result is None and not match.call.function:
                     self.answers_as_sent(name)
@@ -381,7 +381,7 @@ class Player:
         """
         name = self._gate.tool_of(code) if self._gate is not None else ""
         if name:
-            raise diverged(self.diverge(_too_early(name, {})))
+            raise diverged(self.diverge(early_tool(name, {})))
 
     def may_define_tool(self, code: CodeType) -> bool:
         """Return whether code may define a function of a tool that nobody answers yet.
@@ -573,8 +573,8 @@ class Player:
             if not self._tools.covers(entry.call.start_ns, entry.call.end_ns)
         ]
         for place, entry in enumerate(unused):
-            later = len(unused) - place - 1
-            yield f"model call {entry.number}", _missing_call(entry, later)
+            messages, later = entry.call.request.messages, len(unused) - place - 1
+            yield f"model call {entry.number}", missing_call(entry.number, messages, later)
         for number, tool in self._tools.missing(in_process=self._in_process):
             recorded = {"name": tool.name, "arguments": tool.arguments}
             summary = f"the agent did not call the tool {tool.name}"
@@ -672,33 +672,3 @@ def _check(miss: str, tools: str, *, allow_live: bool) -> None:
         raise ConfigError(f"tools={tools!r}: choose recorded or run")
     if miss == "fork" and not allow_live:
         raise ConfigError("miss='fork' sends requests for real: permit it with allow_live=True")
-
-
-def _missing_call(entry: RecordedEntry, later: int) -> Divergence:
-    """Return the divergence of a model call that was not made, nor were some later ones."""
-    more = f", nor {counted(later, 'later one')}" if later else ""
-    messages = entry.call.request.messages
-    return Divergence(
-        "missing_call",
-        f"the agent did not make model call {entry.number}{more}",
-        call=entry.number,
-        recorded=messages[-1] if messages else None,
-        recorded_messages=messages,
-    )
-
-
-def _too_early(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    return Divergence(
-        "tool_order",
-        f"the tool {name} ran before the model asked for it",
-        actual={"name": name, "arguments": dict(arguments)},
-    )
-
-
-def _no_result(name: str, arguments: Mapping[str, Any]) -> Divergence:
-    return Divergence(
-        "tool_call",
-        f"the recording does not contain the result of the tool {name}",
-        actual={"name": name, "arguments": dict(arguments)},
-        suggestion="to run tools instead of answering them: --tools run",
-    )

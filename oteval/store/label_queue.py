@@ -14,6 +14,7 @@ import duckdb
 from .memory import with_memory
 from .query import wanted
 from .run_list import RunKey
+from .scores import NEWEST_KEY
 from .variants import TOOL_SEQUENCE
 
 __all__ = ["QUEUES", "LabelQueue", "LabelledEvaluator", "Queue"]
@@ -48,14 +49,14 @@ _QUERIES: dict[Queue, str] = {
             WHERE NOT passed ORDER BY seq DESC LIMIT $wide
         ) GROUP BY trajectory_id
     """,
-    "disagreements": """
+    "disagreements": f"""
         WITH own AS (SELECT trajectory_id FROM labels WHERE person = $person),
         labelled AS (
             SELECT trajectory_id, bool_and(passed) AS all_pass, bool_or(passed) AS some_pass
             FROM labels GROUP BY trajectory_id
         ),
         judged AS (
-            SELECT trajectory_id, arg_max(passed, (rev::HUGEINT << 64) + seq) AS passed FROM given
+            SELECT trajectory_id, arg_max(passed, {NEWEST_KEY}) AS passed FROM given
             SEMI JOIN labelled USING (trajectory_id) GROUP BY trajectory_id
         ),
         by_label AS (
@@ -71,7 +72,7 @@ _QUERIES: dict[Queue, str] = {
             SELECT * FROM by_label UNION ALL SELECT * FROM by_version
         ) ANTI JOIN own USING (trajectory_id) GROUP BY trajectory_id
         ORDER BY place LIMIT $wide
-    """,
+    """,  # noqa: S608
     "threshold": """
         WITH scored AS (SELECT * FROM given WHERE isfinite(score)),
         bounds AS (

@@ -22,6 +22,7 @@ from .query import condition_of, insert, next_number, reader, registered, rows_o
 
 __all__ = [
     "NEWEST_FIRST",
+    "NEWEST_KEY",
     "REPORTED_COST",
     "SCORE_ROWS",
     "HumanLabels",
@@ -53,6 +54,8 @@ SCORE_ROWS = pa.schema(
 NEWEST_FIRST = "rev DESC, seq DESC"
 """The order of an evaluator's scores of a run, of which the first is current. A score of an older
 revision may be written after that of a newer one."""
+NEWEST_KEY = "(rev::HUGEINT << 64) + seq"
+"""The same order as one number, for aggregates such as ``arg_max``."""
 _KEY = "hash(trajectory_id, evaluator, version)"
 # The rows of `current_scores`. Only scores that share the hash of their key with others are sorted:
 # few, unless runs were scored again.

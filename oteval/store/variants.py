@@ -21,6 +21,7 @@ import pyarrow as pa
 from ..selection import EVERYTHING, Selection
 from .memory import with_memory
 from .query import condition_of, first_row, is_exact, new_cursor, registered
+from .scores import NEWEST_KEY
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS
 
@@ -83,7 +84,7 @@ _VARIANTS = f"""WITH {_CHOSEN},
         SEMI JOIN kept USING (variant)
     ),
     newest AS (
-        SELECT variant, arg_max_null(passed, (rev::HUGEINT << 64) + seq) AS passed
+        SELECT variant, arg_max_null(passed, {NEWEST_KEY}) AS passed
         FROM scores JOIN (SELECT trajectory_id, variant FROM members) USING (trajectory_id)
         WHERE {{scored}} GROUP BY trajectory_id, evaluator, variant
     ),

@@ -81,7 +81,15 @@ def test_the_written_test_reads_like_a_persons(written: Path) -> None:
 
 def test_the_written_test_passes(written: Path, oteval_replay: Any) -> None:
     """It needs neither a server nor a key, and gets each tool's own result, not the model's."""
-    written_test(written)(oteval_replay)
+    recordings = []
+
+    def opened(path: Path) -> Any:
+        recordings.append(path.relative_to(written))
+        return oteval_replay(path)
+
+    written_test(written)(opened)
+
+    assert recordings == [Path(f"tests/recordings/{NAME}.jsonl")]
 
 
 @pytest.mark.parametrize("edit", EDITS)

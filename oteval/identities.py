@@ -170,8 +170,8 @@ def conversation_id(attributes: Mapping[str, Any]) -> str:
     if "conversation" in _own and (own := own_value("conversation", attributes)):
         return own
     for key in semconv.CONVERSATION_ID:
-        if key in attributes and (found := _text_of("conversation", attributes[key])):
-            return found
+        if key in attributes and (text := _text_of("conversation", attributes[key])):
+            return text
     return ""
 
 
@@ -215,8 +215,8 @@ def _own_keys(kind: str) -> tuple[str, ...]:
 def _first(kind: str, places: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> str:
     for key in keys:
         for attributes in places:
-            if key in attributes and (found := _text_of(kind, attributes[key])):
-                return found
+            if key in attributes and (text := _text_of(kind, attributes[key])):
+                return text
     return ""
 
 

@@ -184,7 +184,9 @@ class _ConversationStitcher:
         chain = chain_of(first) if run.parent is None else ""
         before = self._predecessor(run, chain) if run.parent is None else None
         before = answered_before or before
-        candidates = [one for one in (failed, before) if one is not None] + self._beside(run)
+        candidates = [
+            candidate for candidate in (failed, before) if candidate is not None
+        ] + self._beside(run)
         builder = _earlier_part(candidates, handing, run, first)
         if builder is not None:
             join(builder, run, first)
@@ -198,10 +200,10 @@ class _ConversationStitcher:
     def _predecessor(self, run: TracedRun, chain: str) -> TrajectoryBuilder | None:
         """Return the run that another may continue, by the beginning of its first input."""
         service, conversation = run.root.span.service, run.conversation_id
-        found = self.by_chain.get((service, conversation, chain)) if chain else None
-        if found is None and conversation:
+        predecessor = self.by_chain.get((service, conversation, chain)) if chain else None
+        if predecessor is None and conversation:
             return self.last.get((service, conversation))
-        return found
+        return predecessor
 
     def _register(self, builder: TrajectoryBuilder) -> None:
         run = builder.root
@@ -230,22 +232,24 @@ def _begin(
         else:
             choose(before, first)
         first = thread.with_inner(with_dropped_calls(thread, first))
-        found = thread.overlap(first)
-        goes_on = found.kept == len(thread.spoken) or not run.model_calls[0].whole
-        if goes_on and (found.known or not _is_before(run, thread)):
+        overlap = thread.overlap(first)
+        goes_on = overlap.kept == len(thread.spoken) or not run.model_calls[0].whole
+        if goes_on and (overlap.known or not _is_before(run, thread)):
             if thread is before.thread:
-                take_results(before, first[found.known :])
+                take_results(before, first[overlap.known :])
             return TrajectoryBuilder([run], thread, len(thread.entries), before)
-        if found.kept < min(len(first), len(thread.spoken)):
-            lost = len(thread.spoken) - found.kept
+        if overlap.kept < min(len(first), len(thread.spoken)):
+            lost = len(thread.spoken) - overlap.kept
             gaps.append(gap("history_rewritten", first[0].message.span_id, count=lost))
     return TrajectoryBuilder([run], Thread(), known=known_before(run, first), gaps=gaps)
 
 
 def _is_before(run: TracedRun, thread: Thread) -> bool:
     """Return whether a run asked its model before the thread's last message was there."""
-    asked = min((call.span.start_ns for call in run.model_calls), default=run.root.span.start_ns)
-    return asked < thread.entries[-1].time_ns if thread.entries else False
+    first_request_ns = min(
+        (call.span.start_ns for call in run.model_calls), default=run.root.span.start_ns
+    )
+    return first_request_ns < thread.entries[-1].time_ns if thread.entries else False
 
 
 def _earlier_part(
@@ -280,7 +284,7 @@ def _finished(
     root, runs = builder.root, builder.runs
     span = root.root.span
     is_one = len(runs) == 1
-    spans = root.spans if is_one else [found for run in runs for found in run.spans]
+    spans = root.spans if is_one else [member for run in runs for member in run.spans]
     calls = root.model_calls if is_one else [call for run in runs for call in run.model_calls]
     parent = by_run[id(root.parent)] if root.parent is not None else None
     retrieved = retrieved_in(runs)
@@ -308,7 +312,7 @@ def _finished(
         finish_reasons=tuple(call.finish_reason for call in calls if call.finish_reason),
         prompts=prompts_of(spans),
         documents=retrieved.documents,
-        start_ns=min([found.start_ns for found in spans], default=span.start_ns),
+        start_ns=min([member.start_ns for member in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
         gaps=(*_gaps(builder), *retrieved.gaps),
         rewrites=tuple(builder.rewrites),
@@ -345,9 +349,9 @@ def _named(builder: TrajectoryBuilder) -> tuple[Message, ...]:
 
 
 def _trace_ids(runs: Sequence[TracedRun]) -> tuple[str, ...]:
-    found = [run.root.span.trace_id for run in runs]
+    trace_ids = [run.root.span.trace_id for run in runs]
     again = sorted(trace_id for run in runs for trace_id in run.duplicate_traces)
-    return tuple(dict.fromkeys([*found, *again]))
+    return tuple(dict.fromkeys([*trace_ids, *again]))
 
 
 def _id(run: TracedRun) -> str:
@@ -366,16 +370,16 @@ def _int64(key: str) -> int:
 
 def _tools(runs: Sequence[TracedRun]) -> tuple[Mapping[str, Any], ...]:
     offered = [call.tools for run in runs for call in run.model_calls]
-    known = [run.agent.tools for run in runs if run.agent]
-    return max([*offered, *known], key=len, default=())
+    agent_tools = [run.agent.tools for run in runs if run.agent]
+    return max([*offered, *agent_tools], key=len, default=())
 
 
 def _short_attributes(span: Span) -> dict[str, Any]:
     """Return the short attributes of a span and its resource, for filters."""
-    found = {**span.resource, **span.attributes}
+    attributes = {**span.resource, **span.attributes}
     return {
         key: value
-        for key, value in found.items()
+        for key, value in attributes.items()
         if (len(value) <= 256 if isinstance(value, str) else isinstance(value, (int, float)))
     }
 
@@ -386,12 +390,12 @@ def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
 
 
 def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
-    found = [gap for run in builder.runs for gap in run.gaps]
-    found = [*found, *builder.gaps, *builder.tool_gaps, *_left_out(builder), *_compacted(builder)]
-    if len(found) > 1 and sum(one.code == "missing_parent" for one in found) > 1:
+    gaps = [gap for run in builder.runs for gap in run.gaps]
+    gaps = [*gaps, *builder.gaps, *builder.tool_gaps, *_left_out(builder), *_compacted(builder)]
+    if len(gaps) > 1 and sum(reported.code == "missing_parent" for reported in gaps) > 1:
         parents = {span.span_id: span.parent_id for run in builder.runs for span in run.spans}
-        found = with_one_missing_parent(found, parents, builder.root.root.span.span_id)
-    return tuple(dict.fromkeys(found))
+        gaps = with_one_missing_parent(gaps, parents, builder.root.root.span.span_id)
+    return tuple(dict.fromkeys(gaps))
 
 
 def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
@@ -409,22 +413,24 @@ def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
 
 def _left_out(builder: TrajectoryBuilder) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
-    shown = builder.thread.entries[builder.start : builder.end]
-    unknown = [e.message for e in shown for call in e.message.tool_calls if not call.name]
-    if not any(one.code == "content_not_captured" for run in builder.runs for one in run.gaps):
-        unknown += _without_call(shown)
-    found = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
-    first = next((entry.message for entry in shown if entry.is_spoken), None)
+    entries = builder.thread.entries[builder.start : builder.end]
+    unknown = [e.message for e in entries for call in e.message.tool_calls if not call.name]
+    if not any(
+        reported.code == "content_not_captured" for run in builder.runs for reported in run.gaps
+    ):
+        unknown += _without_call(entries)
+    gaps = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
+    first = next((entry.message for entry in entries if entry.is_spoken), None)
     if first is not None and first.role == "tool" and builder.history is None:
-        found.append(gap("history_missing", first.span_id))
-    return found
+        gaps.append(gap("history_missing", first.span_id))
+    return gaps
 
 
-def _without_call(shown: Sequence[Entry]) -> list[Message]:
+def _without_call(entries: Sequence[Entry]) -> list[Message]:
     """Return the results that name no call and follow none."""
     return [
         entry.message
-        for before, entry in itertools.pairwise(shown)
+        for before, entry in itertools.pairwise(entries)
         if entry.message.role == "tool" and not entry.message.tool_call_id
         if before.message.role != "tool" and not before.message.tool_calls
     ]

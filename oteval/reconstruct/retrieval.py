@@ -76,8 +76,8 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
             emitter = _emitter_of(span)
             if emitter is None or span.is_error:
                 continue
-            found, is_whole = _documents(span, emitter)
-            for document in found:
+            span_documents, is_whole = _documents(span, emitter)
+            for document in span_documents:
                 documents.setdefault((document.id, document.text), document)
             if not is_whole and not _is_in_tool(span, run):
                 gaps.append(gap("documents_not_captured", span.span_id, switch=emitter.switch))
@@ -106,8 +106,9 @@ def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], 
         if isinstance(items, Mapping):
             items = next((items[key] for key in _LISTS if key in items), None)
         is_whole = is_whole and isinstance(items, list)
-    found = list(_read(list_of(items), span))
-    return [one for one in found if one is not None], is_whole and None not in found
+    documents = list(_read(list_of(items), span))
+    readable = [document for document in documents if document is not None]
+    return readable, is_whole and None not in documents
 
 
 def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None]:
@@ -115,14 +116,16 @@ def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None
     for item in items:
         fields = item if isinstance(item, Mapping) else {}
         texts = (fields.get(key) for key in _TEXTS)
-        text = next((one for one in texts if isinstance(one, str) and not hidden(one)), None)
+        text = next(
+            (value for value in texts if isinstance(value, str) and not hidden(value)), None
+        )
         id_ = fields.get("id")
         yield RetrievedDocument(text, str(id_ or ""), span.span_id) if text else None
 
 
 def _is_in_tool(span: Span, run: TracedRun) -> bool:
     """Return whether a span is inside of that of a tool."""
-    parents = {one.span_id: one.parent_id for one in run.spans}
+    parents = {member.span_id: member.parent_id for member in run.spans}
     tools = {tool.span.span_id for tool in run.tool_runs}
     at = span.parent_id
     while at in parents and at not in tools:

@@ -104,28 +104,28 @@ def _runs_of_trace(
     """
     roots = adopted(build(spans), logs)
     exchanges = ExchangeIndex(roots, logs)
-    found = [run for root in roots for run in _runs_of_tree(root, exchanges, by_shape=by_shape)]
-    found.sort(key=_order_of_run)
-    _drop_repeated(found, exchanges)
-    return found
+    runs = [run for root in roots for run in _runs_of_tree(root, exchanges, by_shape=by_shape)]
+    runs.sort(key=_order_of_run)
+    _drop_repeated(runs, exchanges)
+    return runs
 
 
 def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
     return order(run.root.span)
 
 
-def _only_turns(found: Sequence[TracedRun]) -> list[TracedRun]:
+def _only_turns(runs: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the runs that are turns of an agent, or may be; the gaps of the others go to one.
 
     Where no run is a turn, spans that look like those of models keep their trace in sight.
     """
-    kept = [run for run in found if run.is_turn or _marks(run)]
-    first = next((run for run in kept if run.is_turn), None)
+    turns = [run for run in runs if run.is_turn or _marks(run)]
+    first = next((run for run in turns if run.is_turn), None)
     if first is None:
-        return _in_one(kept)
-    if len(kept) < len(found):
-        first.gaps.extend(lost for run in found if run not in kept for lost in run.gaps)
-    return kept
+        return _in_one(turns)
+    if len(turns) < len(runs):
+        first.gaps.extend(lost for run in runs if run not in turns for lost in run.gaps)
+    return turns
 
 
 def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
@@ -146,19 +146,19 @@ def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
     others = [call for call in calls if id(call) not in exchanges.calls]
     repeated = exchanges.repeated(others, of_exchanges)
     for run in runs:
-        kept = [call for call in run.model_calls if id(call) not in repeated]
-        if len(kept) < len(run.model_calls):
-            lost = {found for call in run.model_calls for found in call.gaps}
-            lost -= {found for call in kept for found in call.gaps}
-            run.model_calls = kept
-            run.gaps = [found for found in run.gaps if found not in lost]
+        unique_calls = [call for call in run.model_calls if id(call) not in repeated]
+        if len(unique_calls) < len(run.model_calls):
+            lost = {call_gap for call in run.model_calls for call_gap in call.gaps}
+            lost -= {call_gap for call in unique_calls for call_gap in call.gaps}
+            run.model_calls = unique_calls
+            run.gaps = [call_gap for call_gap in run.gaps if call_gap not in lost]
 
 
 def _runs_of_tree(
     root: Node, exchanges: ExchangeIndex, *, by_shape: bool = False
 ) -> list[TracedRun]:
     top = TracedRun(root)
-    found = [top]
+    runs = [top]
     places: dict[int, _Place] = {}
     graph_nodes: dict[int, str] = {}
     nodes = list(root.walk())
@@ -171,11 +171,11 @@ def _runs_of_tree(
         if isinstance(operation, ModelCall) and dialect == EXCHANGE_DIALECT:
             exchanges.calls.add(id(operation))
         if isinstance(operation, Wrapper) and operation.node and node is not root:
-            above = _within_graph(node, operation.node, above, found, graph_nodes)
+            above = _within_graph(node, operation.node, above, runs, graph_nodes)
             places[id(node.parent)] = above
             graph_nodes[id(node)] = operation.node
-        place = places[id(node)] = _place(node, operation, above, found)
-        run = place.run
+        node_place = places[id(node)] = _place(node, operation, above, runs)
+        run = node_place.run
         run.spans.append(node.span)
         run.gaps.extend(node.gaps)
         if dialect:
@@ -185,11 +185,11 @@ def _runs_of_tree(
     # Parents and children refer to each other; without the latter all is freed when it is done.
     for node in nodes:
         node.children.clear()
-    for run in found:
+    for run in runs:
         _identify(run)
         run.model_calls.sort(key=_order_of_call)
         run.tool_runs.sort(key=_order_of_tool)
-    return without_wrappers(found) if len(found) > 1 else found
+    return without_wrappers(runs) if len(runs) > 1 else runs
 
 
 def _has_shape(run: TracedRun) -> bool:
@@ -206,7 +206,7 @@ def _is_around(node: Node) -> bool:
 
 
 def _within_graph(
-    node: Node, name: str, above: _Place, found: list[TracedRun], graph_nodes: Mapping[int, str]
+    node: Node, name: str, above: _Place, runs: list[TracedRun], graph_nodes: Mapping[int, str]
 ) -> _Place:
     """Return the place above a graph's node, which is inside of a new run if a sub-graph begins.
 
@@ -218,7 +218,7 @@ def _within_graph(
         node: The node.
         name: The name of the graph's node that it is.
         above: The place of its parent.
-        found: The runs so far.
+        runs: The runs so far.
         graph_nodes: The names of the graph nodes so far, by the ids of their objects.
     """
     graph = node.parent
@@ -229,7 +229,7 @@ def _within_graph(
     if (around is not None and not is_same_name) or around == name:
         return above
     spans = above.run.spans
-    run = _start(graph, above, found)
+    run = _start(graph, above, runs)
     operation = graph.span.attributes.get("gen_ai.operation.name")
     run.agent = AgentRun(graph.span, name=graph.span.name.removeprefix(f"{operation} "))
     # It was placed just before, so that it is near the end.
@@ -269,18 +269,18 @@ def _conversation_of(run: TracedRun) -> str:
     for span in (run.root.span, *run.spans):
         if own not in span.attributes and span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
             continue
-        found = conversation_id(span.attributes)
-        if found and found != str(span.attributes.get("gen_ai.response.id")):
-            return found
+        conversation = conversation_id(span.attributes)
+        if conversation and conversation != str(span.attributes.get("gen_ai.response.id")):
+            return conversation
     return run.parent.conversation_id if run.parent else ""
 
 
-def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRun]) -> _Place:
+def _place(node: Node, operation: Operation, above: _Place, runs: list[TracedRun]) -> _Place:
     """Add an operation to its run, and return the position of the nodes below it."""
     if isinstance(operation, ToolRun):
         return _place_tool(node, operation, above)
     if isinstance(operation, ModelCall):
-        return _place_call(operation, above, found)
+        return _place_call(operation, above, runs)
     # A function in a node, which is called an agent, has the node's agent inside.
     is_in_node = isinstance(operation, AgentRun) and operation.node == above.run.node
     if operation.node and not is_in_node:
@@ -288,7 +288,7 @@ def _place(node: Node, operation: Operation, above: _Place, found: list[TracedRu
     if isinstance(operation, AgentRun):
         run = above.run
         if node is not run.root:
-            run = _start(node, above, found)
+            run = _start(node, above, runs)
         run.agent = operation
         run.gaps.extend(operation.gaps)
         return _Place(run)
@@ -307,8 +307,8 @@ def _place_tool(node: Node, operation: ToolRun, above: _Place) -> _Place:
     return _Place(above.run, _Tool(node, operation), node=above.node)
 
 
-def _place_call(operation: ModelCall, above: _Place, found: list[TracedRun]) -> _Place:
-    run = above.run if above.tool is None else _inside_tool(above, above.tool, found)
+def _place_call(operation: ModelCall, above: _Place, runs: list[TracedRun]) -> _Place:
+    run = above.run if above.tool is None else _inside_tool(above, above.tool, runs)
     run.model_calls.append(operation)
     run.gaps.extend(operation.gaps)
     if above.call is None:
@@ -324,15 +324,15 @@ def _visit(operation: AgentRun | Wrapper, above: _Place) -> _Place:
     return above if above.node else _Place(above.run, above.tool, above.call, operation.node)
 
 
-def _start(node: Node, above: _Place, found: list[TracedRun]) -> TracedRun:
+def _start(node: Node, above: _Place, runs: list[TracedRun]) -> TracedRun:
     tool = above.tool.operation if above.tool else None
     run = TracedRun(node, parent=above.run, parent_tool=tool, node=above.node)
     above.run.has_children = True
-    found.append(run)
+    runs.append(run)
     return run
 
 
-def _inside_tool(above: _Place, tool: _Tool, found: list[TracedRun]) -> TracedRun:
+def _inside_tool(above: _Place, tool: _Tool, runs: list[TracedRun]) -> TracedRun:
     """Return the run of a tool that calls models itself."""
     if tool.inner is None:
         if tool.node is above.run.root:
@@ -340,7 +340,7 @@ def _inside_tool(above: _Place, tool: _Tool, found: list[TracedRun]) -> TracedRu
             tool.inner = above.run
             above.run.tool_runs.remove(tool.operation)
         else:
-            tool.inner = _start(tool.node, above, found)
+            tool.inner = _start(tool.node, above, runs)
         name = tool.operation.name
         tool.inner.agent = tool.operation.agent or AgentRun(tool.node.span, name=name)
         tool.inner.tool_runs = tool.runs
@@ -354,8 +354,8 @@ def _note_missing_models(run: TracedRun) -> None:
     marks = _marks(run)
     if marks and run.agent is None:
         count = sum(1 for span in run.unread if foreign_marks(span))
-        shown = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
-        run.gaps.append(gap("unknown_dialect", span_id, count=count, marks=shown))
+        listed_marks = ", ".join(f"{mark}*" if mark.endswith(".") else mark for mark in marks)
+        run.gaps.append(gap("unknown_dialect", span_id, count=count, marks=listed_marks))
     else:
         run.gaps.append(gap("no_model_spans", span_id))
 
@@ -399,8 +399,12 @@ def _topmost_agents(root: Node, logs: Mapping[str, Sequence[LogRecord]]) -> Iter
 def _holds(agent: Node, orphan: Node) -> bool:
     """Return whether an agent of another tree ran all the time that an orphan did."""
     top = next((node for node in (agent, *agent.ancestors()) if node.parent is None), agent)
-    one, other = agent.span, orphan.span
-    return top is not orphan and one.start_ns <= other.start_ns and other.end_ns <= one.end_ns
+    agent_span, other = agent.span, orphan.span
+    return (
+        top is not orphan
+        and agent_span.start_ns <= other.start_ns
+        and other.end_ns <= agent_span.end_ns
+    )
 
 
 def _attach_orphan(orphan: Node, agent: Node) -> None:
@@ -414,39 +418,39 @@ def _attach_orphan(orphan: Node, agent: Node) -> None:
     agent.children.sort(key=lambda node: order(node.span))
 
 
-def without_wrappers(found: Sequence[TracedRun]) -> list[TracedRun]:
+def without_wrappers(runs: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the runs, with each wrapper replaced by the runs that it holds.
 
     Args:
-        found: The runs of one tree, parents before children; they are changed.
+        runs: The runs of one tree, parents before children; they are changed.
     """
     children: dict[int, list[TracedRun]] = defaultdict(list)
-    for run in found:
+    for run in runs:
         if run.parent is not None:
             children[id(run.parent)].append(run)
     gone: set[int] = set()
-    kept: list[TracedRun] = []
+    unwrapped: list[TracedRun] = []
     gaps: list[Gap] = []
-    for run in found:
+    for run in runs:
         while run.parent is not None and id(run.parent) in gone:
             run.parent_tool = run.parent_tool or run.parent.parent_tool
             run.parent = run.parent.parent
         if not run.is_wrapper or _adds_answer(run, children):
-            kept.append(run)
+            unwrapped.append(run)
             continue
         _hand_down(run, children[id(run)])
         gone.add(id(run))
         gaps.extend(run.gaps)
-    kept[0].gaps.extend(gaps)
-    return kept
+    unwrapped[0].gaps.extend(gaps)
+    return unwrapped
 
 
-def _hand_down(run: TracedRun, held: Sequence[TracedRun]) -> None:
+def _hand_down(run: TracedRun, inner_runs: Sequence[TracedRun]) -> None:
     """Give the one agent in a wrapper the details that only the wrapper has."""
-    if run.agent is None or len(held) != 1 or held[0].agent is None:
+    if run.agent is None or len(inner_runs) != 1 or inner_runs[0].agent is None:
         return
-    outer, inner = run.agent, held[0].agent
-    held[0].agent = replace(
+    outer, inner = run.agent, inner_runs[0].agent
+    inner_runs[0].agent = replace(
         inner,
         name=inner.name or outer.name,
         input=inner.input or outer.input,
@@ -475,8 +479,8 @@ def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
 
 
 def _answer(agent: AgentRun | None) -> str:
-    said = [message.content for message in agent.output if message.content] if agent else []
-    return said[-1] if said else ""
+    texts = [message.content for message in agent.output if message.content] if agent else []
+    return texts[-1] if texts else ""
 
 
 def _has_answer(run: TracedRun) -> bool:

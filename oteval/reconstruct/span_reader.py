@@ -104,10 +104,10 @@ class _Marks:
         # An instrumentation writes few sets of keys: most spans have one that was seen before.
         @lru_cache(1024)
         def of_keys(*keys: str) -> int:
-            found = 0
+            dialect_bits = 0
             for key in keys:
-                found |= of_key(key)
-            return found
+                dialect_bits |= of_key(key)
+            return dialect_bits
 
         self.of_keys = of_keys
         self.of_many_keys = _finder_in_many(dialects)
@@ -115,16 +115,16 @@ class _Marks:
     def of(self, span: Span, logs: Logs) -> int:
         """Return the dialects that a span has a mark of."""
         attributes = span.attributes
-        found = self.of_scope(span.scope) | self.of_name(span.name)
+        dialect_bits = self.of_scope(span.scope) | self.of_name(span.name)
         if len(attributes) <= FEW_KEYS:
-            found |= self.of_keys(*attributes)
+            dialect_bits |= self.of_keys(*attributes)
         else:
-            found |= self.of_many_keys(attributes)
+            dialect_bits |= self.of_many_keys(attributes)
         for event in span.events:
-            found |= self.of_event(event.name)
+            dialect_bits |= self.of_event(event.name)
         for record in logs:
-            found |= self.of_event(record.event_name)
-        return found
+            dialect_bits |= self.of_event(record.event_name)
+        return dialect_bits
 
 
 def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
@@ -135,14 +135,14 @@ def _finder_in_many(dialects: Sequence[Dialect]) -> Callable[[Attributes], int]:
     exact, prefixes = _marks_in(dialects, "keys")
 
     def find(attributes: Attributes) -> int:
-        found = 0
+        dialect_bits = 0
         for key in exact.keys() & attributes.keys():
-            found |= exact[key]
+            dialect_bits |= exact[key]
         ours = named(attributes)
         for prefix, bits in prefixes.items():
             if ours.has_prefix(prefix):
-                found |= bits
-        return found
+                dialect_bits |= bits
+        return dialect_bits
 
     return find
 
@@ -153,12 +153,12 @@ def _finder(dialects: Sequence[Dialect], field: str) -> Callable[[str], int]:
     starts = tuple(prefixes)
 
     def find(text: str) -> int:
-        found = exact.get(text, 0)
+        dialect_bits = exact.get(text, 0)
         if text.startswith(starts):
             for prefix, bits in prefixes.items():
                 if text.startswith(prefix):
-                    found |= bits
-        return found
+                    dialect_bits |= bits
+        return dialect_bits
 
     return find
 
@@ -167,11 +167,11 @@ def _marks_in(dialects: Sequence[Dialect], field: str) -> tuple[dict[str, int], 
     """Return the marks of one field with their dialects: exact texts, and prefixes."""
     exact: dict[str, int] = {}
     prefixes: dict[str, int] = {}
-    for place, dialect in enumerate(dialects):
+    for dialect_index, dialect in enumerate(dialects):
         for mark in getattr(dialect, field):
-            known = prefixes if mark.endswith("*") else exact
+            table = prefixes if mark.endswith("*") else exact
             text = mark.removesuffix("*")
-            known[text] = known.get(text, 0) | 1 << place
+            table[text] = table.get(text, 0) | 1 << dialect_index
     return exact, prefixes
 
 
@@ -198,8 +198,8 @@ def _stamped_agent(agent: AgentRun) -> AgentRun:
     span, sides = agent.span, (agent.input, agent.output, agent.transcript)
     if not any(_is_shared(messages, span) for messages in sides):
         return agent
-    asked, answered, transcript = (stamped(messages, span) for messages in sides)
-    return replace(agent, input=asked, output=answered, transcript=transcript)
+    sent, answered, transcript = (stamped(messages, span) for messages in sides)
+    return replace(agent, input=sent, output=answered, transcript=transcript)
 
 
 def _is_shared(messages: Sequence[Message], span: Span) -> bool:
@@ -225,19 +225,25 @@ def _checked(operation: Operation, switch: str) -> Operation:
 def _checked_call(call: ModelCall, switch: str) -> ModelCall:
     if call.output and was_cut(call.span):
         call = replace(call, output=(), choices=())
-    asked, answered, others = facts_of(call.input), facts_of(call.output), facts_of(call.choices)
-    if asked.has_placeholder or answered.has_placeholder or others.has_placeholder:
+    sent_facts, received_facts, choice_facts = (
+        facts_of(call.input),
+        facts_of(call.output),
+        facts_of(call.choices),
+    )
+    if sent_facts.has_placeholder or received_facts.has_placeholder or choice_facts.has_placeholder:
         where, remedy = "the content of messages", switch or _NO_SWITCH
         lost = gap("redacted", call.span.span_id, key=where, switch=remedy)
         call = replace(call, whole=False, gaps=(*call.gaps, lost))
-    is_plain = not (call.gaps or asked.has_odd or answered.has_odd or others.has_odd)
+    is_plain = not (
+        call.gaps or sent_facts.has_odd or received_facts.has_odd or choice_facts.has_odd
+    )
     if is_plain and call.whole and call.input and call.output:
         return call
     odd: list[Gap] = []
     gaps = list(call.gaps)
-    failed = call.span.is_error or any(found.code == "model_call_failed" for found in gaps)
+    failed = call.span.is_error or any(call_gap.code == "model_call_failed" for call_gap in gaps)
     is_unanswered = not call.output and not failed and bool(switch)
-    is_explained = any(found.code in CONTENT_GAPS for found in gaps)
+    is_explained = any(call_gap.code in CONTENT_GAPS for call_gap in gaps)
     if switch and not is_explained:
         gaps += missing_side(call.span, switch, sent=call.input, received=call.output or failed)
     losses = _Losses(call.span, switch, is_explained, odd, call.tools)
@@ -264,22 +270,22 @@ def _is_whole(call: ModelCall) -> bool:
     """Return whether a call is complete; its answer may be without its input."""
     if call.whole or not call.output or any(m.role not in SYSTEM_ROLES for m in call.input):
         return call.whole
-    codes = {found.code for found in call.gaps}
+    codes = {call_gap.code for call_gap in call.gaps}
     return "content_not_captured" in codes <= {"content_not_captured", "model_call_failed"}
 
 
 def _checked_agent(agent: AgentRun, switch: str) -> AgentRun:
     odd: list[Gap] = []
-    is_explained = any(found.code in CONTENT_GAPS for found in agent.gaps)
+    is_explained = any(agent_gap.code in CONTENT_GAPS for agent_gap in agent.gaps)
     losses = _Losses(agent.span, switch, is_explained, odd, agent.tools)
-    asked = _known(agent.input, "user", losses)
+    sent = _known(agent.input, "user", losses)
     answered = _known(agent.output, "assistant", losses)
     transcript = _known(agent.transcript, "user", losses)
-    if asked is agent.input and answered is agent.output and transcript is agent.transcript:
+    if sent is agent.input and answered is agent.output and transcript is agent.transcript:
         return agent
     return replace(
         agent,
-        input=asked,
+        input=sent,
         output=answered,
         transcript=transcript,
         gaps=(*agent.gaps, *dict.fromkeys(odd)),
@@ -318,7 +324,7 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
         messages = tuple([replace(m, content=None) if hidden(m.content) else m for m in messages])
     elif not facts.has_odd:
         return messages
-    found: list[Message] = []
+    kept_messages: list[Message] = []
     if any(map(is_without_content, messages)):
         if not losses.is_explained:
             missing, remedy = "content of a message", losses.switch or _NO_SWITCH
@@ -333,8 +339,8 @@ def _known(messages: tuple[Message, ...], role: str, losses: _Losses) -> tuple[M
             reason = f"its role {message.role!r} is unknown; it is shown as {role}"
             gaps.append(_unreadable("a message", span, reason))
             message = replace(message, role=role, name=message.name or message.role)
-        found.append(_with_each_call(message, losses))
-    return tuple(found)
+        kept_messages.append(_with_each_call(message, losses))
+    return tuple(kept_messages)
 
 
 def _with_each_call(message: Message, losses: _Losses) -> Message:

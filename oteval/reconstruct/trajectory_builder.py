@@ -100,11 +100,11 @@ class TrajectoryBuilder:
     @cached_property
     def call_ids(self) -> dict[str, str]:
         """The ids of the calls by the spans of their tools; for when no more is filled in."""
-        found: dict[str, str] = {}
+        ids: dict[str, str] = {}
         for entry in self.thread.entries[self.start : self.end]:
             for call in entry.message.tool_calls:
-                found.setdefault(call.span_id, call.id)
-        return found
+                ids.setdefault(call.span_id, call.id)
+        return ids
 
     @property
     def tail(self) -> list[Entry]:
@@ -126,15 +126,19 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     """Return how many messages of a run's first input were said before it."""
     if run.agent is not None and run.agent.transcript_new_from is not None:
         return run.agent.transcript_new_from
-    known = answered(sent)
+    prefix_length = answered(sent)
     ran = {tool.call_id for tool in run.tool_runs if tool.call_id}
     if ran and any(
-        call.id in ran for call in (sent[known - 1].message.tool_calls if known else ())
+        call.id in ran
+        for call in (sent[prefix_length - 1].message.tool_calls if prefix_length else ())
     ):
-        return known - 1  # a run that was interrupted: the tools of its last answer run here
-    while known and known < len(sent) and sent[known].message.role == "tool":
-        known += 1
-    return known
+        # A run that was interrupted: the tools of its last answer run here.
+        return prefix_length - 1
+    while (
+        prefix_length and prefix_length < len(sent) and sent[prefix_length].message.role == "tool"
+    ):
+        prefix_length += 1
+    return prefix_length
 
 
 def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> None:
@@ -150,10 +154,10 @@ def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> 
     builder.summary = ((), 0)
     choose(builder, first)
     thread = builder.thread
-    found = thread.overlap(first) if first else None
-    if found is None or run.model_calls[0].is_delta:
+    overlap = thread.overlap(first) if first else None
+    if overlap is None or run.model_calls[0].is_delta:
         return
-    if found.known and found.kept == len(thread.spoken):
+    if overlap.known and overlap.kept == len(thread.spoken):
         return
     size = answered(first)
     rest = [entry.message for entry in first[size:]]
@@ -176,8 +180,8 @@ def take_results(builder: TrajectoryBuilder, first: Sequence[Entry]) -> None:
         first: The new messages of the next turn's first input.
     """
     last = builder.thread.entries[-1:]
-    asked = {call.id for entry in last for call in entry.message.tool_calls if call.id}
-    results = list(itertools.takewhile(lambda entry: entry.message.tool_call_id in asked, first))
+    call_ids = {call.id for entry in last for call in entry.message.tool_calls if call.id}
+    results = list(itertools.takewhile(lambda entry: entry.message.tool_call_id in call_ids, first))
     if not results or len(results) == len(first) or first[len(results)].message.role != "user":
         return
     builder.thread.extend(results)
@@ -242,12 +246,12 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
     sent = thread.with_inner(with_dropped_calls(thread, sent))
     if call.whole and len(sent) < len(thread.spoken):
         _drop_guess(builder, before_ns=call.span.start_ns)  # the same question again
-    found = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
-    if found.kept < len(thread.spoken):
+    overlap = thread.overlap_of_new(sent) if call.is_delta else thread.overlap(sent)
+    if overlap.kept < len(thread.spoken):
         if not call.whole:
             return
-        _rewrite(builder, found, call, sent)
-    builder.thread.lay_over(sent, found, builder.start)
+        _rewrite(builder, overlap, call, sent)
+    builder.thread.lay_over(sent, overlap, builder.start)
 
 
 def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> None:
@@ -273,18 +277,18 @@ def choose(builder: TrajectoryBuilder, sent: Sequence[Entry]) -> None:
     if rewrite is None or rewrite.at != len(thread.entries) - 1:
         return
     at = len(thread.spoken) - 1
-    shown = thread.entries[-1]
-    found = sent[at].key if at < len(sent) else shown.key
-    chosen = next((m for m in rewrite.messages if key_of(m) == found), None)
-    if found == shown.key or chosen is None:
+    last_entry = thread.entries[-1]
+    chosen_key = sent[at].key if at < len(sent) else last_entry.key
+    chosen = next((m for m in rewrite.messages if key_of(m) == chosen_key), None)
+    if chosen_key == last_entry.key or chosen is None:
         return
-    thread.put(rewrite.at, [Entry(chosen, found, shown.time_ns)])
+    thread.put(rewrite.at, [Entry(chosen, chosen_key, last_entry.time_ns)])
     others = tuple(m for m in rewrite.messages if m is not chosen)
-    changed = replace(rewrite, messages=(shown.message, *others))
-    place = next(
+    changed = replace(rewrite, messages=(last_entry.message, *others))
+    choice_index = next(
         i for i in reversed(range(len(builder.rewrites))) if builder.rewrites[i] is rewrite
     )
-    builder.rewrites[place] = builder.choices = changed
+    builder.rewrites[choice_index] = builder.choices = changed
 
 
 def _show_system(
@@ -324,12 +328,12 @@ def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:
 
 
 def _rewrite(
-    builder: TrajectoryBuilder, found: Overlap, call: ModelCall, sent: Sequence[Entry]
+    builder: TrajectoryBuilder, overlap: Overlap, call: ModelCall, sent: Sequence[Entry]
 ) -> None:
     """Move the messages that a call's input no longer holds into a rewrite."""
     thread, span_id = builder.thread, call.span.span_id
-    length = thread.place_of(found.kept)
-    lost = len(thread.spoken) - found.kept
+    length = thread.place_of(overlap.kept)
+    lost = len(thread.spoken) - overlap.kept
     builder.gaps.append(gap("history_rewritten", span_id, count=lost))
     if length >= builder.start:
         builder.rewrites.append(Rewrite(length, tuple(thread.cut(length)), span_id))
@@ -350,7 +354,7 @@ def _add_inner(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> N
     ran = run.within.get(call.span.span_id)
     if not ran or not call.output or not call.whole:
         return
-    shown = _shown_calls(call)
+    shown_calls = _shown_calls(call)
     answers = (*call.output, *call.choices)
     asked = {asked.name for message in answers for asked in message.tool_calls}
     ran = [
@@ -358,7 +362,7 @@ def _add_inner(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> N
         for tool in ran
         if tool.span.start_ns < call.span.end_ns
         and tool.name not in asked
-        and _identity(tool) not in shown
+        and _identity(tool) not in shown_calls
     ]
     for group in _at_once(ran):
         builder.thread.extend(_exchange(group))
@@ -369,8 +373,8 @@ def _shown_calls(call: ModelCall) -> set[str]:
     return {
         identity
         for message in (*call.input, *call.output)
-        for asked in message.tool_calls
-        for identity in (asked.id, f"{asked.name}\0{canonical(asked.arguments)}")
+        for requested in message.tool_calls
+        for identity in (requested.id, f"{requested.name}\0{canonical(requested.arguments)}")
     }
 
 
@@ -384,11 +388,11 @@ def _exchange(group: Sequence[ToolRun]) -> list[Entry]:
     calls = tuple(
         ToolCall(tool.name, tool.arguments, tool.call_id, tool.span.span_id) for tool in group
     )
-    asked = Message("assistant", tool_calls=calls, span_id=span.span_id, trace_id=span.trace_id)
+    request = Message("assistant", tool_calls=calls, span_id=span.span_id, trace_id=span.trace_id)
     results = [(result_message(tool), tool.span.end_ns) for tool in group]
     return [
         Entry(message, key_of(message), time_ns, is_inner=True)
-        for message, time_ns in ((asked, span.start_ns), *results)
+        for message, time_ns in ((request, span.start_ns), *results)
     ]
 
 
@@ -441,31 +445,31 @@ def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     thread.cut(builder.part_at)
     transcript = Sent(agent.transcript, agent.span, time_ns)
     size = len(thread.spoken)
-    found = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(transcript)
-    if found.kept < size:
+    overlap = Overlap(size, 0, size) if agent.transcript_is_turn else thread.overlap(transcript)
+    if overlap.kept < size:
         thread = builder.thread = Thread()
         builder.start, builder.history = 0, None
-        found = Overlap(0, 0, 0)
+        overlap = Overlap(0, 0, 0)
     if builder.history is None:
         builder.known = agent.transcript_new_from or 0
         prompts = (m for m in agent.transcript if m.role in SYSTEM_ROLES)
         thread.extend(Entry(m, key_of(m), time_ns) for m in prompts)
-    thread.lay_over(transcript, found, builder.start)
+    thread.lay_over(transcript, overlap, builder.start)
 
 
 def _use_input_and_output(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     """Add the agent's question and answer if no model call shows them."""
     tail, span = builder.tail, agent.span
     if not any(entry.message.role == "user" for entry in tail):
-        asked = [Entry(m, key_of(m), span.start_ns) for m in agent.input]
+        sent = [Entry(m, key_of(m), span.start_ns) for m in agent.input]
         prompts = [entry for entry in tail if not entry.is_spoken]
         if prompts or builder.history:
-            asked = [entry for entry in asked if entry.is_spoken]
+            sent = [entry for entry in sent if entry.is_spoken]
         if builder.history:
             # The input of a workflow's next agent holds the messages and calls of the one before.
             before = builder.thread.fork(builder.start)
-            asked = asked[before.overlap(asked).known :]
-        tail = [*prompts, *asked, *(entry for entry in tail if entry.is_spoken)]
+            sent = sent[before.overlap(sent).known :]
+        tail = [*prompts, *sent, *(entry for entry in tail if entry.is_spoken)]
     answers = [message for message in agent.output if message.content]
     last = tail[-1] if tail else None
     if answers and (last is None or last.message.role != "assistant" or last.key == ""):
@@ -480,9 +484,9 @@ def _use_results(builder: TrajectoryBuilder, agent: AgentRun) -> None:
     entries = builder.thread.entries
     if not agent.transcript or not entries or not entries[-1].message.tool_calls:
         return
-    asked = {call.id for call in entries[-1].message.tool_calls if call.id}
+    call_ids = {call.id for call in entries[-1].message.tool_calls if call.id}
     last = itertools.takewhile(lambda message: message.role == "tool", reversed(agent.transcript))
-    results = [message for message in last if message.tool_call_id in asked]
+    results = [message for message in last if message.tool_call_id in call_ids]
     builder.thread.extend(Entry(m, key_of(m), agent.span.end_ns) for m in reversed(results))
 
 
@@ -499,16 +503,16 @@ def _expect_no_results(builder: TrajectoryBuilder, agent: AgentRun | None) -> No
 def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
     """Show the tool runs of a run without model spans; those that overlap were one message."""
     tail = builder.tail
-    asked = {call.id for entry in tail for call in entry.message.tool_calls if call.id}
-    made = []
-    for group in _at_once([run for run in runs if run.call_id not in asked]):
+    call_ids = {call.id for entry in tail for call in entry.message.tool_calls if call.id}
+    messages = []
+    for group in _at_once([run for run in runs if run.call_id not in call_ids]):
         span = group[0].span
         message = Message("assistant", span_id=span.span_id, trace_id=span.trace_id)
-        made.append(Entry(message, "", span.start_ns, is_open=True))
-    place = len(tail)
+        messages.append(Entry(message, "", span.start_ns, is_open=True))
+    position = len(tail)
     if tail and tail[-1].message.role == "assistant" and not tail[-1].message.tool_calls:
-        place -= 1
-    builder.thread.put(builder.start, [*tail[:place], *made, *tail[place:]])
+        position -= 1
+    builder.thread.put(builder.start, [*tail[:position], *messages, *tail[position:]])
 
 
 def _at_once(runs: Sequence[ToolRun]) -> list[list[ToolRun]]:
@@ -545,8 +549,8 @@ def _complete(builder: TrajectoryBuilder) -> None:
         if start > builder.start:
             before = complete(thread.entries[builder.start : start], ())
             thread.put(builder.start, [*before.entries, *builder.own])
-            known = (*before.gaps, *before.open_gaps)
-            builder.settled_gaps = [lost for lost in known if lost.code in CONTENT_GAPS]
+            gaps_before = (*before.gaps, *before.open_gaps)
+            builder.settled_gaps = [lost for lost in gaps_before if lost.code in CONTENT_GAPS]
     entries = thread.entries[start:]
     ids = {call.id for entry in entries for call in entry.message.tool_calls}
     earlier_ids: set[str] = set()
@@ -569,8 +573,8 @@ def _complete(builder: TrajectoryBuilder) -> None:
 
 def _put_changed(thread: Thread, start: int, entries: Sequence[Entry]) -> None:
     """Replace the entries of a thread from a place on, unless they are the same objects."""
-    known = thread.entries[start:]
-    if len(known) != len(entries) or not all(map(is_, known, entries)):
+    stored_entries = thread.entries[start:]
+    if len(stored_entries) != len(entries) or not all(map(is_, stored_entries, entries)):
         thread.put(start, entries)
 
 
@@ -586,6 +590,6 @@ def _fill_gaps_of(history: TrajectoryBuilder, own: Sequence[Entry]) -> None:
     for entry in own:
         if entry.is_spoken and entry.message.role != "tool":
             return
-        found = waiting.pop(entry.message.tool_call_id, None)
-        if found in history.tool_gaps:
-            history.tool_gaps.remove(found)
+        filled_gap = waiting.pop(entry.message.tool_call_id, None)
+        if filled_gap in history.tool_gaps:
+            history.tool_gaps.remove(filled_gap)

@@ -62,8 +62,8 @@ def goes_on_with(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entr
     if not last:  # the provider keeps the history
         waiting = {call.id for call in _waiting_calls(before)}
         return all(message.tool_call_id in waiting for message in results)
-    found = before.thread.overlap(first)
-    return found.kept == len(before.thread.spoken) and found.known >= last
+    overlap = before.thread.overlap(first)
+    return overlap.kept == len(before.thread.spoken) and overlap.known >= last
 
 
 def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
@@ -149,8 +149,8 @@ def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) 
     waited = run.root.span.start_ns - last.root.span.end_ns
     if not (0 <= waited <= RETRY_WAIT_NS and _process(last) == _process(run) != ""):
         return False
-    found = before.thread.overlap(first)
-    return found.kept == len(before.thread.spoken) and found.known == len(first)
+    overlap = before.thread.overlap(first)
+    return overlap.kept == len(before.thread.spoken) and overlap.known == len(first)
 
 
 def _process(run: TracedRun) -> str:
@@ -169,7 +169,7 @@ def _is_loose(run: TracedRun) -> bool:
 
 
 def _is_failure(call: ModelCall) -> bool:
-    return not call.output and any(found.code == "model_call_failed" for found in call.gaps)
+    return not call.output and any(gap.code == "model_call_failed" for gap in call.gaps)
 
 
 def previous_answer(run: TracedRun) -> str:
@@ -234,8 +234,8 @@ def _last_calls(before: TrajectoryBuilder) -> tuple[ToolCall, ...]:
 
 def _waiting_calls(before: TrajectoryBuilder) -> list[ToolCall]:
     """Return the calls of a trajectory's last answer that have an id and no result."""
-    given = {message.tool_call_id for message in _last_results(before)}
-    return [c for c in _last_calls(before) if identity(c.id) and c.id not in given]
+    answered_ids = {message.tool_call_id for message in _last_results(before)}
+    return [c for c in _last_calls(before) if identity(c.id) and c.id not in answered_ids]
 
 
 def _last_results(before: TrajectoryBuilder) -> list[Message]:

@@ -129,19 +129,19 @@ class VerdictCounts:
     @classmethod
     def summed(cls, parts: Iterable[VerdictCounts]) -> VerdictCounts:
         """Return the counts of several parts together."""
-        found = list(parts)
-        costs = [one.cost for one in found if one.cost is not None]
+        counts = list(parts)
+        costs = [part.cost for part in counts if part.cost is not None]
         return cls(
-            passed=sum(one.passed for one in found),
-            failed=sum(one.failed for one in found),
-            unjudged=sum(one.unjudged for one in found),
-            errors=sum(one.errors for one in found),
-            not_evaluated=sum(one.not_evaluated for one in found),
-            scored=sum(one.scored for one in found),
-            total=sum(one.total for one in found),
+            passed=sum(part.passed for part in counts),
+            failed=sum(part.failed for part in counts),
+            unjudged=sum(part.unjudged for part in counts),
+            errors=sum(part.errors for part in counts),
+            not_evaluated=sum(part.not_evaluated for part in counts),
+            scored=sum(part.scored for part in counts),
+            total=sum(part.total for part in counts),
             cost=sum(costs) if costs else None,
-            first_ns=min((one.first_ns for one in found if one.first_ns), default=0),
-            last_ns=max((one.last_ns for one in found), default=0),
+            first_ns=min((part.first_ns for part in counts if part.first_ns), default=0),
+            last_ns=max((part.last_ns for part in counts), default=0),
         )
 
     @property
@@ -285,13 +285,13 @@ class EvaluatorFigures:
 
     def _range(self, evaluator: str, bins: int) -> tuple[float, float]:
         """Return the lower end and the width of the first range: 0 to 1 if all scores are there."""
-        found = first_row(
+        score_range = first_row(
             self._connection,
             "SELECT min(score), max(score) FROM scores "
             "WHERE evaluator = ? AND status = 'ok' AND isfinite(score)",
             [evaluator],
         )
-        low, high = found if found and found[0] is not None else (0.0, 1.0)
+        low, high = score_range if score_range and score_range[0] is not None else (0.0, 1.0)
         if low >= 0 and high <= 1:
             low, high = 0.0, 1.0
         width = high / bins - low / bins  # the difference of large numbers may be infinite
@@ -325,19 +325,19 @@ def _verdicts(
 ) -> EvaluatorVerdicts:
     kinds: dict[str, dict[tuple[str, str], VerdictCounts]] = {}
     for row in rows:
-        found = kinds.setdefault(row["kind"], {})
-        found[row["name"], row["service"]] = _counts(row)
+        counts_of_kind = kinds.setdefault(row["kind"], {})
+        counts_of_kind[row["name"], row["service"]] = _counts(row)
     by_place = kinds.get("place", {})
-    versions = [(name, one) for (name, _), one in kinds.get("version", {}).items()]
-    agents = [(name, service, one) for (name, service), one in kinds.get("agent", {}).items()]
+    versions = [(name, counts) for (name, _), counts in kinds.get("version", {}).items()]
+    agents = [(name, service, counts) for (name, service), counts in kinds.get("agent", {}).items()]
     by_bin = kinds.get("bin", {})
     nothing = VerdictCounts()
     return EvaluatorVerdicts(
         evaluator=evaluator,
         counts=VerdictCounts.summed(by_place.values()),
-        places=tuple(by_place.get((str(place), ""), nothing) for place in range(places)),
-        versions=tuple(sorted(versions, key=lambda one: (-one[1].last_ns, one[0]))),
-        agents=tuple(sorted(agents, key=lambda one: (-one[2].runs, one[0], one[1]))),
+        places=tuple(by_place.get((str(index), ""), nothing) for index in range(places)),
+        versions=tuple(sorted(versions, key=lambda row: (-row[1].last_ns, row[0]))),
+        agents=tuple(sorted(agents, key=lambda row: (-row[2].runs, row[0], row[1]))),
         bins=tuple(
             ScoreBin(edges[at], edges[at + 1], by_bin.get((str(at), ""), nothing))
             for at in range(len(edges) - 1)

@@ -101,11 +101,11 @@ class _JsonCache:
         self.texts: dict[int, tuple[Mapping[str, Any], str]] = {}
 
     def text(self, value: Mapping[str, Any]) -> str:
-        known = self.texts.get(id(value))
-        if known is None or known[0] is not value:
+        cached = self.texts.get(id(value))
+        if cached is None or cached[0] is not value:
             # Keeping the mapping keeps its id from being given to another one.
-            known = self.texts[id(value)] = (value, dumps(value))
-        return known[1]
+            cached = self.texts[id(value)] = (value, dumps(value))
+        return cached[1]
 
 
 def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
@@ -144,20 +144,22 @@ def with_identities(table: pa.Table) -> pa.Table:
         [restore(text) for text in table[name].filter(is_changed).to_pylist()]
         for name in ("attributes", "resource")
     )
-    for one, resource in zip(attributes, resources, strict=True):
-        _copy_identities(own, one, resource)
+    for span_attributes, resource in zip(attributes, resources, strict=True):
+        _copy_identities(own, span_attributes, resource)
     columns = {
-        "conversation_id": [conversation_id(one) or None for one in attributes],
-        "attributes": [dumps(one) for one in attributes],
+        "conversation_id": [
+            conversation_id(span_attributes) or None for span_attributes in attributes
+        ],
+        "attributes": [dumps(span_attributes) for span_attributes in attributes],
     }
     for name, values in columns.items():
-        place = table.schema.get_field_index(name)
+        column_index = table.schema.get_field_index(name)
         changed = pc.replace_with_mask(
-            table.column(place).combine_chunks(),
+            table.column(column_index).combine_chunks(),
             is_changed.combine_chunks(),
             pa.array(values, pa.string()),
         )
-        table = table.set_column(place, table.schema.field(place), changed)
+        table = table.set_column(column_index, table.schema.field(column_index), changed)
     return table
 
 
@@ -167,8 +169,8 @@ def _copy_identities(
     """Copy the attributes that the user named to those that are always read."""
     for kind in kinds:
         about = IDENTITIES[kind]
-        if found := own_value(kind, attributes, resource if about.in_resource else None):
-            attributes[about.copy] = found
+        if value := own_value(kind, attributes, resource if about.in_resource else None):
+            attributes[about.copy] = value
 
 
 def log_table(records: Sequence[LogRecord], seq: int) -> pa.Table:
@@ -213,9 +215,9 @@ def _sources(keys: tuple[str, ...]) -> tuple[_Sources, _Sources, _Sources]:
     present = frozenset(keys)
     texts, numbers, contents = (
         tuple(
-            (column, found)
+            (column, present_names)
             for column, names in enumerate(columns)
-            if (found := tuple(name for name in names if name in present))
+            if (present_names := tuple(name for name in names if name in present))
         )
         for columns in (PROMOTED_TEXTS, PROMOTED_NUMBERS, CONTENTS)
     )

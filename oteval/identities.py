@@ -63,7 +63,7 @@ IDENTITIES: Mapping[str, IdentityKind] = {
 """The kinds of identities whose attribute an application may name."""
 
 _USUAL_KEYS = {"user": semconv.USER_ID, "version": semconv.VERSION}
-# Zeros and `default` identify no user, but they may be the name of a version or a prompt.
+# Zeros and `default` are placeholders for a user, but valid names of a version or a prompt.
 _NAMES = ("version", "prompt")
 _PLAIN_NAME = re.compile(r"v?0(\.0+)*|default", re.IGNORECASE)
 _USUAL = re.compile(r"\w\S*[1-9]")
@@ -189,8 +189,8 @@ def user_of(spans: Sequence[Span]) -> str:
 def version_of(spans: Sequence[Span]) -> str:
     """Return the version of the agent whose spans these are, or "".
 
-    Without the application's attribute only the first span, the run's root, tells: the others may
-    be of other services, such as a tool's, and `version` is the version of anything there.
+    Without the application's attribute, only the first span, the run's root, counts. Other spans
+    may come from other services, such as a tool server, and carry that service's version.
     """
     return _identified("version", _places(spans), _places(spans[:1]))
 

@@ -101,7 +101,7 @@ class ToolWatcher:
         self._undo = ExitStack()
         # How many modules were loaded whenever the functions of a tool were looked for.
         self._searched: defaultdict[str, set[int]] = defaultdict(set)
-        # The tools of which the functions are watched.
+        # Tools whose functions are watched.
         self._watched: set[str] = set()
         self._parameters: dict[CodeType, Parameters] = {}
         # The tools of requests, by the last part of their bodies: it takes time to parse them.

@@ -337,7 +337,7 @@ class Trajectory:
         usage: The token usage.
         finish_reasons: Why the model stopped, for each call that tells it, in order.
         prompts: The names of the prompts that the run used, each as ``name`` or ``name@version``.
-        documents: The documents that retrievers returned, so far as their text is known.
+        documents: The documents that retrievers returned and whose text was captured.
         start_ns: The start of the run.
         end_ns: The end of the run.
         gaps: The information that is missing from the trace.

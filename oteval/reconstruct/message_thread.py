@@ -162,12 +162,12 @@ class Thread:
         completed: list[Entry] = []
         for entry in sent:
             while len(completed) < len(self.spoken):
-                known = self._entry(len(completed))
-                if known.is_same(entry):
+                entry_after = self._entry(len(completed))
+                if entry_after.is_same(entry):
                     break
-                if not known.is_inner:
+                if not entry_after.is_inner:
                     return sent
-                completed.append(known)
+                completed.append(entry_after)
             completed.append(entry)
         return completed
 
@@ -199,8 +199,8 @@ class Thread:
         """
         size = len(self.spoken)
         at = max(0, size - len(sent))
-        known = len(sent) if self._common(sent, at) == len(sent) else 0
-        return Overlap(at if known else size, known, size)
+        shared = len(sent) if self._common(sent, at) == len(sent) else 0
+        return Overlap(at if shared else size, shared, size)
 
     def _entry(self, at: int) -> Entry:
         return self.entries[self.spoken[at]]
@@ -226,17 +226,19 @@ class Thread:
         self.put(length, ())
         return taken
 
-    def lay_over(self, sent: Sequence[Entry], found: Overlap, floor: int) -> None:
+    def lay_over(self, sent: Sequence[Entry], overlap: Overlap, floor: int) -> None:
         """Append the new messages of an input, and complete known ones from it.
 
         Args:
             sent: The input.
-            found: How it lies over the thread, of which nothing more is to be replaced.
+            overlap: How it lies over the thread, of which nothing more is to be replaced.
             floor: The first entry that may be filled in.
         """
-        first, end = (bisect_left(self.incomplete, at) for at in (found.at, found.at + found.known))
+        first, end = (
+            bisect_left(self.incomplete, at) for at in (overlap.at, overlap.at + overlap.known)
+        )
         for at in self.incomplete[first:end]:
-            index, echo = self.spoken[at], sent[at - found.at]
+            index, echo = self.spoken[at], sent[at - overlap.at]
             if index < floor:
                 continue
             old = self.entries[index]
@@ -250,7 +252,7 @@ class Thread:
                 self.changed = min(self.changed, index)
             if not self.entries[index].is_incomplete:
                 self.incomplete.remove(at)
-        self.extend(sent[found.known :])
+        self.extend(sent[overlap.known :])
 
     def extend(self, entries: Iterable[Entry]) -> None:
         """Append entries."""
@@ -307,23 +309,27 @@ def _is_orphan(sent: Sequence[Entry], at: int) -> bool:
 
 
 def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
-    place = 0  # in the thread
+    position = 0  # in the thread
     at = 0
     end = -1  # of the results whose calls were put back last
     while at < len(sent):
-        entry, known = sent[at], _known(thread, place)
-        given = sent[at : at + 1]
+        entry, thread_entry = sent[at], _known(thread, position)
+        sent_results = sent[at : at + 1]
         is_next = at == end and _is_loose(entry.message)
-        if (is_next or _is_orphan(sent, at)) and known is not None and known.message.tool_calls:
-            given = _results_from(sent, at)[: _results_before_next(thread, place)]
-            yield known
-            yield from (results := _results(known.message, given))
-            place += 1 + len(results)
-            end = at + len(given)
-        elif not _lost_its_calls(sent, at, known):
+        if (
+            (is_next or _is_orphan(sent, at))
+            and thread_entry is not None
+            and thread_entry.message.tool_calls
+        ):
+            sent_results = _results_from(sent, at)[: _results_before_next(thread, position)]
+            yield thread_entry
+            yield from (results := _results(thread_entry.message, sent_results))
+            position += 1 + len(results)
+            end = at + len(sent_results)
+        elif not _lost_its_calls(sent, at, thread_entry):
             yield entry
-            place += 1
-        at += len(given)
+            position += 1
+        at += len(sent_results)
 
 
 def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
@@ -334,49 +340,55 @@ def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
     return sent[at:end]
 
 
-def _results_before_next(thread: Thread, place: int) -> int | None:
+def _results_before_next(thread: Thread, position: int) -> int | None:
     """Return how many results an answer got before the next one; None if it is the last.
 
     Those of a step with one error for all of its calls have no text, and count as one.
     """
-    shown = list(takewhile(lambda entry: entry.message.role == "tool", _after(thread, place)))
-    if not shown or _known(thread, place + 1 + len(shown)) is None:
+    result_entries = list(
+        takewhile(lambda entry: entry.message.role == "tool", _after(thread, position))
+    )
+    if not result_entries or _known(thread, position + 1 + len(result_entries)) is None:
         return None
-    is_shared = len(shown) > 1 and all(entry.message.content is None for entry in shown)
-    return 1 if is_shared else len(shown)
+    is_shared = len(result_entries) > 1 and all(
+        entry.message.content is None for entry in result_entries
+    )
+    return 1 if is_shared else len(result_entries)
 
 
-def _after(thread: Thread, place: int) -> Iterator[Entry]:
-    numbers = range(place + 1, len(thread.spoken))
+def _after(thread: Thread, position: int) -> Iterator[Entry]:
+    numbers = range(position + 1, len(thread.spoken))
     return (thread.entries[thread.spoken[number]] for number in numbers)
 
 
-def _known(thread: Thread, place: int) -> Entry | None:
-    return thread.entries[thread.spoken[place]] if place < len(thread.spoken) else None
+def _known(thread: Thread, position: int) -> Entry | None:
+    return thread.entries[thread.spoken[position]] if position < len(thread.spoken) else None
 
 
-def _lost_its_calls(sent: Sequence[Entry], at: int, known: Entry | None) -> bool:
+def _lost_its_calls(sent: Sequence[Entry], at: int, thread_entry: Entry | None) -> bool:
     """Return whether an answer's text was kept without its calls; they come with the result."""
-    if known is None or at + 1 == len(sent) or not _is_orphan(sent, at + 1):
+    if thread_entry is None or at + 1 == len(sent) or not _is_orphan(sent, at + 1):
         return False
     message = sent[at].message
     is_same = message.role == "assistant" and (message.content or "") == (
-        known.message.content or ""
+        thread_entry.message.content or ""
     )
-    return is_same and bool(known.message.tool_calls)
+    return is_same and bool(thread_entry.message.tool_calls)
 
 
-def _results(asked: Message, given: Sequence[Entry]) -> list[Entry]:
+def _results(request: Message, sent_results: Sequence[Entry]) -> list[Entry]:
     """Return results with the ids of their calls, which are in the same order.
 
     A single one for several calls is the error of their step: of each, only that it has a result.
     """
-    calls = asked.tool_calls
-    if len(given) > 1 and len(given) != len(calls):
-        return list(given)
-    is_shared = len(given) < len(calls)
+    calls = request.tool_calls
+    if len(sent_results) > 1 and len(sent_results) != len(calls):
+        return list(sent_results)
+    is_shared = len(sent_results) < len(calls)
     results = []
-    for call, entry in zip(calls, [*given] * len(calls) if is_shared else given, strict=True):
+    for call, entry in zip(
+        calls, [*sent_results] * len(calls) if is_shared else sent_results, strict=True
+    ):
         message = replace(entry.message, tool_call_id=call.id)
         if is_shared:
             message = replace(message, content=None, is_error=False, is_outcome_recorded=False)

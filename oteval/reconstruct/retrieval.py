@@ -1,7 +1,7 @@
 """The documents that a run retrieved, from the spans of its retrievers.
 
-The model does not ask for a retriever, and no message holds its results, but a run's answers are
-judged by them. Emitters write them as flat attributes (OpenInference), or as a list in the
+The model does not call a retriever, and no message contains its results, but judges compare a
+run's answers with them. Emitters write them as flat attributes (OpenInference), or as a list in the
 retriever's output, in the fields of LangChain's or Haystack's documents.
 """
 

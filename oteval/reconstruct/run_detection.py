@@ -77,12 +77,12 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         spans: The trace's spans.
         logs: The trace's log records by span id, in order of time.
     """
-    found = _runs_of_trace(spans, logs)
-    if not any(run.model_calls for run in found) and any(map(_has_shape, found)):
+    detected = _runs_of_trace(spans, logs)
+    if not any(run.model_calls for run in detected) and any(map(_has_shape, detected)):
         by_shape = _runs_of_trace(spans, logs, by_shape=True)
         if any(BY_SHAPE in run.dialects and run.is_turn for run in by_shape):
-            found = by_shape
-    runs = _only_turns(found)
+            detected = by_shape
+    runs = _only_turns(detected)
     for run in runs:
         join_streams(run)
         fold_nested(run)
@@ -494,8 +494,8 @@ def _texts_of(run: TracedRun) -> Iterator[str]:
     for call in run.model_calls:
         for message in call.output:
             yield message.content or ""
-            for asked in message.tool_calls:
-                yield dumps(asked.arguments) if asked.arguments else ""
+            for requested in message.tool_calls:
+                yield dumps(requested.arguments) if requested.arguments else ""
     for tool in run.tool_runs:
         yield tool.result or ""
 

@@ -356,12 +356,12 @@ def _add_inner(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> N
         return
     shown_calls = _shown_calls(call)
     answers = (*call.output, *call.choices)
-    asked = {asked.name for message in answers for asked in message.tool_calls}
+    requested = {requested.name for message in answers for requested in message.tool_calls}
     ran = [
         tool
         for tool in ran
         if tool.span.start_ns < call.span.end_ns
-        and tool.name not in asked
+        and tool.name not in requested
         and _identity(tool) not in shown_calls
     ]
     for group in _at_once(ran):

@@ -112,8 +112,8 @@ def _shown_last(run: TracedRun) -> Sequence[Message]:
 def request_of(run: TracedRun, previous: str) -> str:
     """Return the key of the request that a run begins with, or "".
 
-    Runs of one process have the same key when they send the same messages. Where the resource names
-    no process, or a span is around the model calls, nothing tells a retry from another question.
+    Runs of one process share a key if they send the same messages. A run has no key if its resource
+    names no process, or if a span encloses its model calls: then a retry looks like a new question.
 
     Args:
         run: The run.
@@ -124,7 +124,7 @@ def request_of(run: TracedRun, previous: str) -> str:
         return ""
     first = run.model_calls[0]
     if not first.input or any(message.role == "assistant" for message in first.input):
-        return ""  # the chain of the messages finds it
+        return ""  # found by the chain of messages
     parts = (process, run.conversation_id, previous, *keys_of(first.input))
     text = "\0".join(parts).encode("utf-8", "surrogatepass")
     return f"{FAILED_REQUEST}{hashlib.blake2b(text, digest_size=8).hexdigest()}"

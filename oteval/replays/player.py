@@ -261,15 +261,17 @@ class Player:
             ReplayDiverged: Always if misses are ``strict``.
         """
         with self._lock:
-            known = next((one for one in self._divergences if one.same_as(divergence)), None)
-            if known is None:
+            reported = next(
+                (other for other in self._divergences if other.same_as(divergence)), None
+            )
+            if reported is None:
                 line = divergence.line or call_site().line
-                known = divergence.at(line)
-                if known.kind == "tool_result" and not known.suggestion:
-                    known = replace(known, suggestion=self.results_hint)
-                self._divergences.append(known)
+                reported = divergence.at(line)
+                if reported.kind == "tool_result" and not reported.suggestion:
+                    reported = replace(reported, suggestion=self.results_hint)
+                self._divergences.append(reported)
             self.check()
-            return known
+            return reported
 
     @property
     def results_hint(self) -> str:
@@ -460,31 +462,31 @@ class Player:
             )
 
     def _model_call(self, api: ModelApi, request: HttpRequest) -> HttpAnswer:
-        asked = parsed(api, request)
-        self._require_own_results(asked)
-        key = self._key_of(asked, request)
+        sent = parsed(api, request)
+        self._require_own_results(sent)
+        key = self._key_of(sent, request)
         entry = self._requests.take(key)
         if entry is not None:
-            swapped = self._requests.swapped_results(entry, key, asked)
+            swapped = self._requests.swapped_results(entry, key, sent)
             if swapped is None:
                 self._note_order(entry.call)
-                return self._model_answer(entry, asked, api)
+                return self._model_answer(entry, sent, api)
             divergence = swapped
         else:
             entry = self._requests.intended(key)
             divergence = (
-                self._requests.divergence(entry, key, asked)
+                self._requests.divergence(entry, key, sent)
                 if entry is not None
                 else Divergence(
                     "extra_call",
                     "the agent called the model more often than the recording does "
                     f"({counted(len(self._requests), 'call')})",
-                    actual=asked.messages[-1] if asked.messages else None,
-                    actual_messages=asked.messages,
+                    actual=sent.messages[-1] if sent.messages else None,
+                    actual_messages=sent.messages,
                 )
             )
         return self._missed(
-            divergence, entry, request, lambda one: self._model_answer(one, asked, api)
+            divergence, entry, request, lambda recorded: self._model_answer(recorded, sent, api)
         )
 
     def _require_own_results(self, request: RecordedRequest) -> None:
@@ -506,18 +508,18 @@ class Player:
         self._live += 1
         return live_answer()
 
-    def _key_of(self, asked: RecordedRequest, request: HttpRequest) -> RequestKey:
+    def _key_of(self, sent: RecordedRequest, request: HttpRequest) -> RequestKey:
         wire = WireRequest(request.method, request.url, request.headers, request.body)
-        return self._requests.key_of(asked, wire)
+        return self._requests.key_of(sent, wire)
 
     def _model_answer(
-        self, entry: RecordedEntry, asked: RecordedRequest, api: ModelApi
+        self, entry: RecordedEntry, sent: RecordedRequest, api: ModelApi
     ) -> HttpAnswer:
         """Return the answer of a recorded call, and note the request."""
         self.require_answered(tools_asked_by(entry.call, self.recording))
         self._results.asked(entry.call)
-        self._executed.requested(replace(entry.call, request=asked))
-        return model_answer(entry.call, asked, api)
+        self._executed.requested(replace(entry.call, request=sent))
+        return model_answer(entry.call, sent, api)
 
     def _missed(
         self,
@@ -546,10 +548,10 @@ class Player:
         return refusal(noted)
 
     def _exchange(self, request: HttpRequest) -> HttpAnswer:
-        found = self._exchanges.take(request)
-        if found is not None:
-            self._note_order(found)
-            return self._exchange_answer(found)
+        exchange = self._exchanges.take(request)
+        if exchange is not None:
+            self._note_order(exchange)
+            return self._exchange_answer(exchange)
         intended = self._exchanges.intended(request)
         noted = self.diverge(self._exchanges.divergence(intended, request))
         if self.miss == "fork":
@@ -572,34 +574,36 @@ class Player:
             for entry in self._requests.unused
             if not self._tools.covers(entry.call.start_ns, entry.call.end_ns)
         ]
-        for place, entry in enumerate(unused):
-            messages, later = entry.call.request.messages, len(unused) - place - 1
+        for index, entry in enumerate(unused):
+            messages, later = entry.call.request.messages, len(unused) - index - 1
             yield f"model call {entry.number}", missing_call(entry.number, messages, later)
         for number, tool in self._tools.missing(in_process=self._in_process):
             recorded = {"name": tool.name, "arguments": tool.arguments}
             summary = f"the agent did not call the tool {tool.name}"
-            found = Divergence("missing_call", summary, recorded=recorded)
-            yield f"the call {number} of a tool, {tool.name}", found
+            divergence = Divergence("missing_call", summary, recorded=recorded)
+            yield f"the call {number} of a tool, {tool.name}", divergence
         if self._in_process:
             yield from self._missing_requests()
 
     def _missing_requests(self) -> Iterator[tuple[str, Divergence]]:
         """Yield the recorded requests with effects that the agent did not make."""
         answered = self._times_of_answered_functions()
-        for number, one in self._exchanges.unused:
+        for number, exchange in self._exchanges.unused:
             # Requests that only read may be left out, since their answers are often cached.
-            is_due = one.is_in_agent and one.method not in READING_METHODS
+            is_due = exchange.is_in_agent and exchange.method not in READING_METHODS
             if is_due and not (
-                self._is_optional(one.url)
-                or self._tools.covers(one.start_ns, one.end_ns)
-                or any(start <= one.start_ns and one.end_ns <= end for start, end in answered)
+                self._is_optional(exchange.url)
+                or self._tools.covers(exchange.start_ns, exchange.end_ns)
+                or any(
+                    start <= exchange.start_ns and exchange.end_ns <= end for start, end in answered
+                )
             ):
                 yield (
-                    f"the request {number}, {one.method} {shown_url(one.url)}",
+                    f"the request {number}, {exchange.method} {shown_url(exchange.url)}",
                     Divergence(
                         "missing_call",
-                        f"the agent did not send {one.method} {shown_url(one.url)}",
-                        recorded=one.request_body.decode(errors="replace"),
+                        f"the agent did not send {exchange.method} {shown_url(exchange.url)}",
+                        recorded=exchange.request_body.decode(errors="replace"),
                     ),
                 )
 
@@ -610,17 +614,17 @@ class Player:
         """
         calls = self.recording.model_calls
         times = []
-        for asked in calls:
-            names = asked.answer.client_calls if asked.answer is not None else ()
-            ids = {one.id for one in names if self._gate and self._gate.is_taken_over(one.name)}
-            given = (
+        for requested in calls:
+            names = requested.answer.client_calls if requested.answer is not None else ()
+            ids = {tool.id for tool in names if self._gate and self._gate.is_taken_over(tool.name)}
+            result_times = (
                 later.start_ns
                 for later in calls
-                if later.start_ns > asked.end_ns
+                if later.start_ns > requested.end_ns
                 and ids & {message.tool_call_id for message in later.request.messages} - {""}
             )
-            if ids and (end_ns := min(given, default=0)):
-                times.append((asked.end_ns, end_ns))
+            if ids and (end_ns := min(result_times, default=0)):
+                times.append((requested.end_ns, end_ns))
         return times
 
     def _coverage(self) -> list[str]:
@@ -645,16 +649,20 @@ class Player:
         """Return whether the replay came to a point at which a tool had run."""
         if not self._divergences:
             return len(self._tools) > 0
-        diverged = [found.call for found in self._divergences]
+        diverged = [divergence.call for divergence in self._divergences]
         return self._tools.began_before(self._requests.reached_ns(diverged))
 
 
 def _with_asked_tools(recording: Recording) -> Recording:
     """Return a recording with the executions that only its messages show."""
     conversation = conversation_of(recording.model_calls)
-    asked = asked_executions(recording.tool_calls, conversation)
-    known = tuple(call for call in asked if call.result is not None)
-    return replace(recording, tool_calls=(*recording.tool_calls, *known)) if known else recording
+    requested = asked_executions(recording.tool_calls, conversation)
+    executions = tuple(call for call in requested if call.result is not None)
+    return (
+        replace(recording, tool_calls=(*recording.tool_calls, *executions))
+        if executions
+        else recording
+    )
 
 
 def _only_functions(calls: Iterable[RecordedToolCall]) -> dict[str, str]:

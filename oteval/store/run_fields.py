@@ -165,13 +165,13 @@ class RunFields:
     def _results(
         self, runs: str, values: Sequence[Any], functions: Mapping[str, RunFunction | RunColumn]
     ) -> pa.Table:
-        callers = [_caller(one) for one in functions.values()]
+        callers = [_caller(item) for item in functions.values()]
         fields = [(field.sql, *field.values) for caller in callers for field in caller.fields]
         chosen = "".join(f", {sql} AS field_{at}" for at, (sql, *_) in enumerate(fields))
         query = f"SELECT trajectory_id, start_ns{chosen} FROM ({runs})"  # noqa: S608
         params = [value for _, *known in fields for value in known]
-        schema = pa.schema([*_KEYS, *((name, one.type) for name, one in functions.items())])
-        found, unread = [schema.empty_table()], [pa.schema(_KEYS).empty_table()]
+        schema = pa.schema([*_KEYS, *((name, item.type) for name, item in functions.items())])
+        tables, unread = [schema.empty_table()], [pa.schema(_KEYS).empty_table()]
         for batch in reader(self._connection, query, [*params, *values]):
             # A column of a batch keeps all of its columns in memory, texts among them.
             keys, columns = [*map(_copied, batch.columns[:2])], batch.columns[2:]
@@ -182,15 +182,17 @@ class RunFields:
                 is_missing = missing[0]
                 for more in missing[1:]:
                     is_missing = pc.or_(is_missing, more)
-                unread.append(pa.table([one.filter(is_missing) for one in keys], pa.schema(_KEYS)))
+                unread.append(
+                    pa.table([item.filter(is_missing) for item in keys], pa.schema(_KEYS))
+                )
                 is_known = pc.invert(is_missing)
-                keys = [one.filter(is_known) for one in keys]
-                columns = [one.filter(is_known) for one in columns]
+                keys = [item.filter(is_known) for item in keys]
+                columns = [item.filter(is_known) for item in columns]
             rest = iter(columns)
-            made = [caller.results([next(rest) for _ in caller.fields]) for caller in callers]
-            found.append(_kept(pa.table([*keys, *made], schema)))
+            results = [caller.results([next(rest) for _ in caller.fields]) for caller in callers]
+            tables.append(_kept(pa.table([*keys, *results], schema)))
         read = self._of_read(pa.concat_tables(unread), functions, schema)
-        table = pa.concat_tables([*found, _kept(read)])
+        table = pa.concat_tables([*tables, _kept(read)])
         return table.drop_columns([_WANTED]) if _WANTED in functions else table
 
     def _of_read(
@@ -198,7 +200,7 @@ class RunFields:
     ) -> pa.Table:
         ordered = keys.sort_by([("start_ns", "ascending"), ("trajectory_id", "ascending")])
         rows = [
-            [run.id, run.start_ns, *(one.of(run) for one in functions.values())]
+            [run.id, run.start_ns, *(function.of(run) for function in functions.values())]
             for run in (self._read(ordered) if len(ordered) else ())
         ]
         return (
@@ -230,10 +232,10 @@ class _FunctionCaller:
         """Return a trajectory that has only the fields."""
         parts: dict[str, Any] = {"id": "", "tail": (), "attributes": {}}
         for field, value in zip(self.fields, key, strict=True):
-            found = field.of(value)
-            tail = (*parts["tail"], *found.get("tail", ()))
-            attributes = {**parts["attributes"], **found.get("attributes", {})}
-            parts |= {**found, "tail": tail, "attributes": attributes}
+            result = field.of(value)
+            tail = (*parts["tail"], *result.get("tail", ()))
+            attributes = {**parts["attributes"], **result.get("attributes", {})}
+            parts |= {**result, "tail": tail, "attributes": attributes}
         return Trajectory(root_span=SpanRef("", ""), **parts)
 
 
@@ -257,8 +259,10 @@ def _copied(column: pa.Array) -> pa.Array:
     return pa.concat_arrays([column, column.slice(0, 0)])
 
 
-def _caller(one: RunFunction | RunColumn) -> _FunctionCaller | _ColumnCaller:
-    return _FunctionCaller(one) if isinstance(one, RunFunction) else _ColumnCaller(one)
+def _caller(function: RunFunction | RunColumn) -> _FunctionCaller | _ColumnCaller:
+    return (
+        _FunctionCaller(function) if isinstance(function, RunFunction) else _ColumnCaller(function)
+    )
 
 
 def selected(selection: Selection) -> RunFunction:
@@ -269,9 +273,9 @@ def selected(selection: Selection) -> RunFunction:
         asked=selection.asked,
         excluded=selection.excluded,
         conditions=tuple(
-            one
-            for one in selection.conditions
-            if (found := sql_condition(one)) is None or not found.is_exact
+            condition
+            for condition in selection.conditions
+            if (translated := sql_condition(condition)) is None or not translated.is_exact
         ),
     )
     return RunFunction(tuple(dict.fromkeys(_looked_at(rest))), rest.matches, pa.bool_())
@@ -279,7 +283,7 @@ def selected(selection: Selection) -> RunFunction:
 
 def _looked_at(selection: Selection) -> Iterator[str]:
     """Yield the fields that a selection tests."""
-    yield from (one.name for one in selection.conditions)
+    yield from (condition.name for condition in selection.conditions)
     yield from (f"attributes.{key}" for key in selection.attributes)
     yield from ("asked",) if selection.asked else ()
     for name, restriction in (

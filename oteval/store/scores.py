@@ -52,10 +52,10 @@ SCORE_ROWS = pa.schema(
     ]
 )
 NEWEST_FIRST = "rev DESC, seq DESC"
-"""The order of an evaluator's scores of a run, of which the first is current. A score of an older
-revision may be written after that of a newer one."""
+"""Sort order that puts an evaluator's current score of a run first. The newest revision wins, because
+an older revision may be scored later."""
 NEWEST_KEY = "(rev::HUGEINT << 64) + seq"
-"""The same order as one number, for aggregates such as ``arg_max``."""
+"""`NEWEST_FIRST` as one number, for aggregates such as ``arg_max``."""
 _KEY = "hash(trajectory_id, evaluator, version)"
 # The rows of `current_scores`. Only scores that share the hash of their key with others are sorted:
 # few, unless runs were scored again.

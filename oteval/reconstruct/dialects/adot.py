@@ -74,13 +74,13 @@ def _is_content(body: Any) -> bool:
 def read(span: Span, logs: Logs) -> Operation:
     """Return the span's operation; each instrumentation has its own names for them."""
     operation = _operation(span)
-    said = list(_recorded_messages(logs))
+    recorded = list(_recorded_messages(logs))
     if operation in _MODELS:
-        return _model_call(span, said)
+        return _model_call(span, recorded)
     if operation in _TOOLS:
-        return _tool(span, said)
+        return _tool(span, recorded)
     if operation in _AGENTS:
-        return _agent(span, said)
+        return _agent(span, recorded)
     return Wrapper(span)
 
 
@@ -89,8 +89,8 @@ def _recorded_messages(logs: Logs) -> Iterator[_RecordedMessage]:
         if not _is_content(record.body):
             continue
         for side in ("input", "output"):
-            held = record.body.get(side)
-            messages = held.get("messages") if isinstance(held, Mapping) else None
+            body = record.body.get(side)
+            messages = body.get("messages") if isinstance(body, Mapping) else None
             for item in messages if isinstance(messages, list) else []:
                 if isinstance(item, Mapping):
                     yield _one(item, is_output=side == "output")
@@ -105,14 +105,14 @@ def _one(item: Mapping[str, Any], *, is_output: bool) -> _RecordedMessage:
     return _RecordedMessage(role, content.get("content"))
 
 
-def _messages(said: _RecordedMessage, span: Span) -> list[Message]:
-    role = "user" if said.role == "tool" else said.role or "user"
-    return from_blocks(role, said.value, span)
+def _messages(recorded: _RecordedMessage, span: Span) -> list[Message]:
+    role = "user" if recorded.role == "tool" else recorded.role or "user"
+    return from_blocks(role, recorded.value, span)
 
 
-def _content_gaps(span: Span, said: list[_RecordedMessage], *, is_empty: bool) -> list[Gap]:
+def _content_gaps(span: Span, recorded: list[_RecordedMessage], *, is_empty: bool) -> list[Gap]:
     gaps = []
-    if any(parse(one.value).truncated for one in said):
+    if any(parse(message.value).truncated for message in recorded):
         gaps.append(gap("content_truncated", span.span_id, key=_BODY))
     elif is_empty:
         reason = "it holds no messages"
@@ -120,11 +120,11 @@ def _content_gaps(span: Span, said: list[_RecordedMessage], *, is_empty: bool) -
     return gaps
 
 
-def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
-    history = [m for one in said if not one.is_answer for m in _messages(one, span)]
-    received = [m for one in said if one.is_answer for m in _messages(one, span)]
+def _model_call(span: Span, recorded: list[_RecordedMessage]) -> ModelCall:
+    history = [m for message in recorded if not message.is_answer for m in _messages(message, span)]
+    received = [m for message in recorded if message.is_answer for m in _messages(message, span)]
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
-    gaps += _content_gaps(span, said, is_empty=not history and not received)
+    gaps += _content_gaps(span, recorded, is_empty=not history and not received)
     whole = is_whole(gaps)
     return ModelCall(
         span,
@@ -140,12 +140,12 @@ def _model_call(span: Span, said: list[_RecordedMessage]) -> ModelCall:
 
 def _ordered(messages: list[Message]) -> list[Message]:
     """Return a history in the order in which it was said, as far as it is one piece."""
-    shown = [m for m in messages if m.role == "system"]
+    prompts = [m for m in messages if m.role == "system"]
     spoken = [m for m in messages if m.role == "assistant"]
     results = [m for m in messages if m.role == "tool"]
     users = [m for m in messages if m.role not in ("system", "assistant", "tool")]
     if not spoken:
-        return [*shown, *users, *results]
+        return [*prompts, *users, *results]
     by_id: dict[str, list[Message]] = {}
     for result in results:
         by_id.setdefault(result.tool_call_id, []).append(result)
@@ -161,30 +161,30 @@ def _ordered(messages: list[Message]) -> list[Message]:
     ordered = [m for piece in reversed(pieces) for m in piece]
     # With one of each kind, earlier ones may be missing between the user's text and the calls.
     is_window = len(spoken) == 1 and len(users) <= 1
-    return [*shown, *(() if is_window else waiting), *ordered]
+    return [*prompts, *(() if is_window else waiting), *ordered]
 
 
-def _tool(span: Span, said: list[_RecordedMessage]) -> ToolRun:
-    given = next((one.value for one in said if not one.is_answer), None)
-    result = next((one.value for one in said if one.is_answer), None)
+def _tool(span: Span, recorded: list[_RecordedMessage]) -> ToolRun:
+    arguments = next((message.value for message in recorded if not message.is_answer), None)
+    result = next((message.value for message in recorded if message.is_answer), None)
     gaps = attribute_gaps(span, (), SWITCH)
-    gaps += _content_gaps(span, said, is_empty=given is None and result is None)
-    if hidden(given) or hidden(result):
+    gaps += _content_gaps(span, recorded, is_empty=arguments is None and result is None)
+    if hidden(arguments) or hidden(result):
         gaps.append(gap("redacted", span.span_id, key=_BODY, switch=SWITCH))
     return tool_run(
         span,
         name=str(semconv.first(span.attributes, semconv.TOOL_NAME) or span.name),
         call_id=semconv.first(span.attributes, semconv.CALL_ID),
-        arguments=None if given is None else parse_arguments(given),
+        arguments=None if arguments is None else parse_arguments(arguments),
         result=result_of(result),
         failed=tool_status(span),
         gaps=gaps,
     )
 
 
-def _agent(span: Span, said: list[_RecordedMessage]) -> AgentRun:
-    sent = [m for one in said if not one.is_answer for m in _messages(one, span)]
-    received = [m for one in said if one.is_answer for m in _messages(one, span)]
+def _agent(span: Span, recorded: list[_RecordedMessage]) -> AgentRun:
+    sent = [m for message in recorded if not message.is_answer for m in _messages(message, span)]
+    received = [m for message in recorded if message.is_answer for m in _messages(message, span)]
     return AgentRun(
         span,
         name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),

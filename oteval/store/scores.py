@@ -52,8 +52,8 @@ SCORE_ROWS = pa.schema(
     ]
 )
 NEWEST_FIRST = "rev DESC, seq DESC"
-"""Sort order that puts an evaluator's current score of a run first. The newest revision wins, because
-an older revision may be scored later."""
+"""Sort order that puts an evaluator's current score of a run first: an older revision may be scored
+after a newer one."""
 NEWEST_KEY = "(rev::HUGEINT << 64) + seq"
 """`NEWEST_FIRST` as one number, for aggregates such as ``arg_max``."""
 _KEY = "hash(trajectory_id, evaluator, version)"

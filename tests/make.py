@@ -28,9 +28,9 @@ CAPTURES = sorted(
 # fourth of the others, `make test-slow` the rest.
 ALL_WHEN_SLOW = [
     name
-    if name.startswith("dup_") or place % 4 == 0
+    if name.startswith("dup_") or index % 4 == 0
     else pytest.param(name, marks=pytest.mark.slow)
-    for place, name in enumerate(CAPTURES)
+    for index, name in enumerate(CAPTURES)
 ]
 
 SOME_SEEDS = [seed if seed < 1 else pytest.param(seed, marks=pytest.mark.slow) for seed in range(8)]

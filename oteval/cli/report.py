@@ -229,7 +229,7 @@ def _write_page(html: str, page: Report) -> None:
 def _markdown(
     tallies: Mapping[str, Tally], failures: Sequence[Score], options: ReportOptions
 ) -> str:
-    bad = sum(one.failed + one.errors + one.not_evaluated for one in tallies.values())
+    bad = sum(tally.failed + tally.errors + tally.not_evaluated for tally in tallies.values())
     gates = check_gates(options.shown_gates, tallies)
     return markdown_report(tallies, gates, failures, bad - len(failures))
 

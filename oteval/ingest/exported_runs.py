@@ -78,7 +78,7 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
     if not run.id or not run.root_span.trace_id:
         raise InputError("trajectory_id and root_span.trace_id must not be empty")
     scores = document.get("scores") or []
-    return ScoredRun(run, tuple(_score(_Fields(one, "scores."), run) for one in scores))
+    return ScoredRun(run, tuple(_score(_Fields(score, "scores."), run) for score in scores))
 
 
 class _Fields:
@@ -145,7 +145,7 @@ def _message(document: Any, at: int) -> Message:
     message = Message(
         read.get("role", str),
         content,
-        tuple(_call(one, f"messages[{at}].tool_calls.") for one in calls),
+        tuple(_call(call, f"messages[{at}].tool_calls.") for call in calls),
         read.text("tool_call_id"),
         read.text("name"),
         is_error=document.get("is_error") is True,

@@ -268,7 +268,7 @@ def _is_answer(item: Mapping[str, Any]) -> bool:
     parts = item.get("parts")
     if not isinstance(parts, list):
         return True
-    read = [found for part in parts for found in read_parts(part)]
+    read = [message for part in parts for message in read_parts(part)]
     if any(isinstance(found, str) for found in read):
         return True
     return all(isinstance(found, Mapping) and not is_reasoning(found) for found in read)

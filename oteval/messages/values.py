@@ -242,13 +242,13 @@ def _parse_marked(value: str, text: str, error: str) -> Parsed:
 
 def _place_in(text: str, error: str) -> int:
     """Return the place in a text that the error of a JSON parser names; its columns count bytes."""
-    place = _POSITION.search(error)
-    if place is None:
+    match = _POSITION.search(error)
+    if match is None:
         return len(text)
-    lines = text.split("\n", int(place[1]))
-    before = lines[: int(place[1]) - 1]
+    lines = text.split("\n", int(match[1]))
+    before = lines[: int(match[1]) - 1]
     line = lines[len(before)] if len(lines) > len(before) else ""
-    head = line.encode("utf-8", "surrogatepass")[: max(int(place[2]) - 1, 0)]
+    head = line.encode("utf-8", "surrogatepass")[: max(int(match[2]) - 1, 0)]
     return len("\n".join([*before, head.decode(errors="ignore")]))
 
 

@@ -257,7 +257,11 @@ def _refresh_page(
     with writing(loaded.trace_ids):
         rows = store.trajectories.write_rows(trajectories, loaded.trace_ids, loaded.times)
     changed = rows["trajectory_id"].to_pylist()
-    with_agent = {name for one in trajectories for name in (one.root_span.trace_id, *one.trace_ids)}
+    with_agent = {
+        name
+        for trajectory in trajectories
+        for name in (trajectory.root_span.trace_id, *trajectory.trace_ids)
+    }
     others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
     return RefreshResult(
         loaded.trace_ids,
@@ -408,15 +412,21 @@ def _related_by_messages(
 ) -> set[str]:
     """Return the traces with runs that follow or precede those without a conversation id."""
     runs = [
-        LooseRun(one.service, one.chain, one.follows, one.start_ns, end_ns=one.end_ns)
-        for one in trajectories
-        if not one.conversation_id and (one.chain or one.follows)
+        LooseRun(
+            trajectory.service,
+            trajectory.chain,
+            trajectory.follows,
+            trajectory.start_ns,
+            end_ns=trajectory.end_ns,
+        )
+        for trajectory in trajectories
+        if not trajectory.conversation_id and (trajectory.chain or trajectory.follows)
     ]
     if store.related.any_follow_answers():
         runs += [
-            LooseRun(one.service, f"{FOLLOWS_ANSWER}{key}", "", one.start_ns)
-            for one in trajectories
-            for key in one.call_keys
+            LooseRun(trajectory.service, f"{FOLLOWS_ANSWER}{key}", "", trajectory.start_ns)
+            for trajectory in trajectories
+            for key in trajectory.call_keys
         ]
     return set(store.related.by_messages(runs, loaded.trace_ids, loaded.times))
 
@@ -437,14 +447,17 @@ def _related_by_calls(
     # Two recordings of a call overlap, and so do the runs that contain them. A tool in a separate
     # trace starts soon after the call that asked for it.
     times = merge_ranges(
-        [Range(one.start_ns - _TOOL_WAIT_NS, one.end_ns + _TOOL_WAIT_NS) for one in trajectories],
+        [
+            Range(trajectory.start_ns - _TOOL_WAIT_NS, trajectory.end_ns + _TOOL_WAIT_NS)
+            for trajectory in trajectories
+        ],
         max_ranges=max_ranges,
     )
-    found = set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))
+    by_calls = set(store.related.by_calls(sorted(keys[False]), sorted(keys[True]), times))
     # A user may take any time until the next question.
     answers = {
-        int(one.follows.removeprefix(FOLLOWS_ANSWER))
-        for one in trajectories
-        if one.follows.startswith(FOLLOWS_ANSWER)
+        int(trajectory.follows.removeprefix(FOLLOWS_ANSWER))
+        for trajectory in trajectories
+        if trajectory.follows.startswith(FOLLOWS_ANSWER)
     }
-    return found.union(store.related.by_calls((), sorted(answers), [EVERYWHERE]))
+    return by_calls.union(store.related.by_calls((), sorted(answers), [EVERYWHERE]))

@@ -59,7 +59,7 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
         model call gives none; if it has spans that look like those of models, it gives one without
         messages, whose gaps say why.
     """
-    return [found.trajectory for found in reconstruct_with_runs(spans, logs)]
+    return [traced.trajectory for traced in reconstruct_with_runs(spans, logs)]
 
 
 def reconstruct_with_runs(

@@ -119,14 +119,14 @@ def with_one_missing_parent(
         parents: The parents of its spans, by the spans' ids.
         root_id: Its root span. Where that is one of those whose parent is missing, the gap is its.
     """
-    missing = [found for found in gaps if found.code == "missing_parent"]
+    missing = [gap for gap in gaps if gap.code == "missing_parent"]
     if len(missing) < 2:
         return list(gaps)
     first = next((found for found in missing if found.span_id == root_id), missing[0])
     named = list(dict.fromkeys(parents.get(found.span_id, "") for found in missing))
     shown = ", ".join(filter(None, named[:_MOST_PARENTS]))
     one = gap("missing_parent", first.span_id, count=len(named), parent=shown)
-    kept = [one if found is missing[0] else found for found in gaps]
+    kept = [one if gap is missing[0] else gap for gap in gaps]
     return [found for found in kept if found is one or found.code != "missing_parent"]
 
 

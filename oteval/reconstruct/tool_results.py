@@ -141,18 +141,18 @@ def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Complet
     settled, place = 0, 0
     while place < len(entries):
         entry = entries[place]
-        asked = entry.message.tool_calls
+        tool_calls = entry.message.tool_calls
         place += 1
-        if not asked:
+        if not tool_calls:
             done.append(entry)
             continue
-        settled, results = len(done), entries[place : place + len(asked)]
-        place += len(asked)
-        is_cut = len(results) < len(asked)
+        settled, results = len(done), entries[place : place + len(tool_calls)]
+        place += len(tool_calls)
+        is_cut = len(results) < len(tool_calls)
         if is_cut or (place < len(entries) and entries[place].message.role == "tool"):
             return None
         calls, answers = [], []
-        for call, result in zip(asked, results, strict=True):
+        for call, result in zip(tool_calls, results, strict=True):
             run = left.pop(call.id, None)
             if run is None or not _answers(call, result.message) or not _is_whole(call, run):
                 return None

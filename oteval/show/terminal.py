@@ -76,7 +76,7 @@ def _turn_rule(run: Trajectory) -> RenderableType:
 
 def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
     """Return the names of the tools that were called, by the calls' ids."""
-    return {call.id: call.name for one in messages for call in one.tool_calls if call.id}
+    return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def _earlier(run: Trajectory) -> Iterator[RenderableType]:

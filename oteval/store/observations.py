@@ -403,12 +403,12 @@ def prices_of(
         f"SELECT DISTINCT unnest(models) FROM trajectories WHERE {condition}",  # noqa: S608
         list(values),
     ).fetchall()
-    known = source.prices([name for (name,) in rows])
+    prices = source.prices([name for (name,) in rows])
     table = pa.table(
         {
-            "model": pa.array(list(known), pa.string()),
+            "model": pa.array(list(prices), pa.string()),
             **{
-                name: pa.array([rates.get(name, 0.0) for rates in known.values()], pa.float64())
+                name: pa.array([rates.get(name, 0.0) for rates in prices.values()], pa.float64())
                 for name in TOKEN_COLUMNS
             },
         }

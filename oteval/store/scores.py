@@ -449,10 +449,10 @@ class HumanLabels:
             f"INSERT INTO human_labels ({_LABEL}) VALUES (?, ?, ?, ?, ?, ?, ?)",  # noqa: S608
             [
                 [
-                    *(one.trajectory_id, one.passed, one.evaluator, one.person, one.note),
-                    *(one.score, created_ns),
+                    *(label.trajectory_id, label.passed, label.evaluator, label.person, label.note),
+                    *(label.score, created_ns),
                 ]
-                for one in labels
+                for label in labels
             ],
         )
 

@@ -70,15 +70,19 @@ def span_column_table(spans: SpanColumns) -> pa.Table:
         pa.array(np.arange(len(spans), dtype=np.int64)),
     ]
     # The resource comes between the links and the rest.
-    resources = _shared([dumps(one.resource) for one in spans.origins], origin)
+    resources = _shared([dumps(origin.resource) for origin in spans.origins], origin)
     columns.insert(-2, resources)
     return with_identities(pa.Table.from_arrays(columns, schema=SPAN_SCHEMA))
 
 
 def _of_origins(spans: SpanColumns) -> tuple[list[str], list[str], list[str]]:
     """Return the service, the scope and its version of each origin."""
-    services = [str(one.resource.get("service.name", "")) for one in spans.origins]
-    return services, [one.scope for one in spans.origins], [one.version for one in spans.origins]
+    services = [str(origin.resource.get("service.name", "")) for origin in spans.origins]
+    return (
+        services,
+        [origin.scope for origin in spans.origins],
+        [origin.version for origin in spans.origins],
+    )
 
 
 def _shared(values: Sequence[str], origin: _Integers) -> pa.Array:
@@ -91,7 +95,7 @@ def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
     events: list[str | None] = [None] * len(spans)
     links, rest = events.copy(), events.copy()
     known: dict[tuple[int, int], str | None] = {}
-    with_attributes = [index for index, one in enumerate(spans.origins) if one.attributes]
+    with_attributes = [index for index, origin in enumerate(spans.origins) if origin.attributes]
     filled = np.flatnonzero((spans.flags != 0) | np.isin(spans.origin, with_attributes))
     for index in filled.tolist():
         key = int(spans.origin[index]), int(spans.flags[index])

@@ -236,7 +236,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         prompts=tuple(row["prompts"] or ()),
         user=_identity(row, "user", row["user_id"]),
         version=_identity(row, "version", row["agent_version"]),
-        documents=tuple(RetrievedDocument(**one) for one in _items(row["documents"] or "[]")),
+        documents=tuple(RetrievedDocument(**item) for item in _items(row["documents"] or "[]")),
         start_ns=row["start_ns"],
         end_ns=row["end_ns"],
         gaps=tuple(Gap(**gap) for gap in _items(row["gaps"])),

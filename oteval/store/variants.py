@@ -217,7 +217,7 @@ def _periods(
     first, last = row
     if first is None:
         return ()
-    fits = (one for one in _LENGTHS if last // one - first // one < _MOST_PERIODS)
+    fits = (length for length in _LENGTHS if last // length - first // length < _MOST_PERIODS)
     length = next(fits, (last - first) // (_MOST_PERIODS - 1) + 1)
     numbers = range(first // length, last // length + 1)
     query = _RUNS.format(**chosen, length=length)

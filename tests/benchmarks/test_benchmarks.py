@@ -66,9 +66,9 @@ def test_generated_traces_give_the_expected_trajectories(file: Path):
     with Store() as store:
         load(store, [file])
         assert refresh(store) == 50
-        found = list(store.trajectories.read())
+        trajectories = list(store.trajectories.read())
 
-    for run_ in found:
+    for run_ in trajectories:
         assert run_.agent == traces.AGENT
         assert [m.role for m in run_.messages] == [
             "system",
@@ -83,8 +83,8 @@ def test_generated_traces_give_the_expected_trajectories(file: Path):
         assert call.id == run_.messages[3].tool_call_id
         assert run_.conversation_id
         assert run_.gaps == ()
-    assert len({run_.conversation_id for run_ in found}) == 50
-    assert len({run_.messages[1].content for run_ in found}) == 50
+    assert len({run_.conversation_id for run_ in trajectories}) == 50
+    assert len({run_.messages[1].content for run_ in trajectories}) == 50
 
 
 def test_generated_lines_hold_64_spans_and_the_last_what_is_left():
@@ -105,14 +105,14 @@ def test_the_same_seed_generates_the_same_traces():
 @pytest.mark.slow
 def test_match_measures_every_mode_size_and_case(alone: None):
     """Without a peer, oteval's rates are measured and the missing package is named."""
-    found = match.measure(sizes=[1], repeats=1, scale=1, peer_scale=1)
+    figures = match.measure(sizes=[1], repeats=1, scale=1, peer_scale=1)
 
     names = {f"{mode}/1/{case}" for mode in match.MODES for case in match.CASES}
-    assert set(found["oteval"]["rates"]) == names
-    assert found["oteval"]["big_s"] > 0
-    assert found["agentevals"] is None
-    assert found["missing"] == [parts.MISSING_PEER]
-    assert "agentevals: not measured" in parts.text(match, found)
+    assert set(figures["oteval"]["rates"]) == names
+    assert figures["oteval"]["big_s"] > 0
+    assert figures["agentevals"] is None
+    assert figures["missing"] == [parts.MISSING_PEER]
+    assert "agentevals: not measured" in parts.text(match, figures)
 
 
 @pytest.mark.slow
@@ -121,10 +121,10 @@ def test_match_shows_ratios_of_a_peer(monkeypatch: pytest.MonkeyPatch):
     theirs = {f"{mode}/10/{case}": 1e-3 for mode in match.PEER_MODES for case in match.CASES}
     monkeypatch.setattr(match, "measure_peer", lambda *_, **__: {"rates": theirs, "big_s": 1e6})
 
-    found = match.measure(sizes=[10], repeats=1, scale=1, peer_scale=1, peer=NO_PEER)
+    figures = match.measure(sizes=[10], repeats=1, scale=1, peer_scale=1, peer=NO_PEER)
 
-    assert set(found["ratios"]) == {*theirs, "big"}
-    assert all(row.held for row in match.rows(found) if row.target)
+    assert set(figures["ratios"]) == {*theirs, "big"}
+    assert all(row.held for row in match.rows(figures) if row.target)
 
 
 def test_a_peer_that_cannot_be_measured_is_an_error():
@@ -135,13 +135,13 @@ def test_a_peer_that_cannot_be_measured_is_an_error():
 
 def test_stored_matching_measures_every_mode(alone: None):
     """Verdicts of all modes are counted and rated; the counts are checked inside."""
-    found = stored_matching.measure(trajectories=12, repeats=1, peer_repeats=1, peer_scale=1)
+    figures = stored_matching.measure(trajectories=12, repeats=1, peer_repeats=1, peer_scale=1)
 
     modes = ("strict", "unordered", "subset", "superset", "in_order")
     names = {f"{mode}/{arguments}" for mode in modes for arguments in ("exact", "ignore")}
-    assert set(found["rates"]) == set(found["wall"]) == names
-    assert found["missing"] == [parts.MISSING_PEER]
-    assert len(stored_matching.rows(found)) == len(names)
+    assert set(figures["rates"]) == set(figures["wall"]) == names
+    assert figures["missing"] == [parts.MISSING_PEER]
+    assert len(stored_matching.rows(figures)) == len(names)
 
 
 def test_stored_trajectories_that_must_pass_are_counted_by_the_python_evaluator():
@@ -153,37 +153,37 @@ def test_stored_trajectories_that_must_pass_are_counted_by_the_python_evaluator(
 
 def test_ingest_measures_every_side():
     """Loading and each of its lower bounds have wall and CPU seconds."""
-    found = ingest.measure(spans=64, repeats=1)
+    figures = ingest.measure(spans=64, repeats=1)
 
-    assert found["spans"] == 64
+    assert figures["spans"] == 64
     for side in ("oteval", "read_json", "read_json_64", "insert", "parse"):
-        assert set(found[side]) == {"wall_s", "cpu_s"}
-    assert [row.target for row in ingest.rows(found)][:2] == ["at least 1x"] * 2
+        assert set(figures[side]) == {"wall_s", "cpu_s"}
+    assert [row.target for row in ingest.rows(figures)][:2] == ["at least 1x"] * 2
 
 
 @pytest.mark.slow
 def test_memory_measures_each_stage_at_each_size():
     """Each stage runs in a separate process and reports its peak memory."""
-    found = memory.measure(sizes=[64])
+    figures = memory.measure(sizes=[64])
 
-    assert found["baseline"] > 10_000_000
+    assert figures["baseline"] > 10_000_000
     for stage in memory.STAGES:
-        (one,) = found[stage]
-        assert one["spans"] == 64
-        assert one["peak"] > 10_000_000
-        assert one["wall_s"] > 0
-    assert memory.rows(found)
+        (figure,) = figures[stage]
+        assert figure["spans"] == 64
+        assert figure["peak"] > 10_000_000
+        assert figure["wall_s"] > 0
+    assert memory.rows(figures)
 
 
 def test_reconstruct_measures_the_function_and_the_pipeline():
     """Captured and generated traces, and refresh, have spans and trajectories."""
-    found = reconstruct.measure(copies=1, spans=64, repeats=1)
+    figures = reconstruct.measure(copies=1, spans=64, repeats=1)
 
-    assert found["captured"]["spans"] > 500
-    assert found["captured"]["trajectories"] > 100
+    assert figures["captured"]["spans"] > 500
+    assert figures["captured"]["trajectories"] > 100
     for key in ("generated", "refresh"):
-        assert (found[key]["spans"], found[key]["trajectories"]) == (64, 16)
-    assert reconstruct.rows(found)
+        assert (figures[key]["spans"], figures[key]["trajectories"]) == (64, 16)
+    assert reconstruct.rows(figures)
 
 
 def test_copies_of_captured_traces_have_distinct_trace_ids():
@@ -196,32 +196,32 @@ def test_copies_of_captured_traces_have_distinct_trace_ids():
 
 def test_imports_measures_oteval_and_says_that_the_peer_is_missing(alone: None):
     """The bare interpreter, the import and a first match are measured."""
-    found = imports.measure(repeats=1)
+    figures = imports.measure(repeats=1)
 
-    assert set(found) == {"bare", "import", "match", "peer", "missing"}
-    assert found["missing"] == [parts.MISSING_PEER]
-    assert imports.rows(found)
+    assert set(figures) == {"bare", "import", "match", "peer", "missing"}
+    assert figures["missing"] == [parts.MISSING_PEER]
+    assert imports.rows(figures)
 
 
 @pytest.mark.slow
 def test_instrument_measures_every_way():
     """Calls are made without instrumentation, with OpenTelemetry's and with oteval."""
-    found = instrument.measure(calls=8, repeats=1, kinds=("tool", "stream"))
+    figures = instrument.measure(calls=8, repeats=1, kinds=("tool", "stream"))
 
-    costs = [cost for modes in found.values() for mode in modes.values() for cost in mode]
+    costs = [cost for modes in figures.values() for mode in modes.values() for cost in mode]
     assert len(costs) == 2 * (6 + 6)
     assert min(costs) > 0
-    assert instrument.rows(found)
+    assert instrument.rows(figures)
 
 
 def test_cli_scores_each_trace_once():
     """The verdicts of the process are counted; reference figures of the peer are marked as such."""
-    found = cli.measure(count=30)
+    figures = cli.measure(count=30)
 
-    assert found["oteval"]["verdicts"] == 30
-    assert 0 < found["oteval"]["passed"] < 30
-    assert found["missing"] == [parts.MISSING_CLI]
-    assert "not measured in this run" in parts.text(cli, found)
+    assert figures["oteval"]["verdicts"] == 30
+    assert 0 < figures["oteval"]["passed"] < 30
+    assert figures["missing"] == [parts.MISSING_CLI]
+    assert "not measured in this run" in parts.text(cli, figures)
 
 
 def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
@@ -240,34 +240,34 @@ def test_cli_reads_the_verdicts_of_the_peer(tmp_path: Path):
 @pytest.mark.slow
 def test_judge_rate_measures_two_sizes_and_a_second_scoring():
     """Each run is judged once over real sockets; the second scoring sends no request."""
-    found = judge_rate.measure(calls=20, more=30, concurrency=10, delay=0.01)
+    figures = judge_rate.measure(calls=20, more=30, concurrency=10, delay=0.01)
 
-    assert found["ideal_s"] == pytest.approx(0.02)
-    assert (found["first"]["passed"], found["big"]["passed"]) == (20, 30)
-    assert found["again"]["reused"] == 20
-    assert found["first"]["peak"] > 10_000_000
-    assert judge_rate.rows(found)
+    assert figures["ideal_s"] == pytest.approx(0.02)
+    assert (figures["first"]["passed"], figures["big"]["passed"]) == (20, 30)
+    assert figures["again"]["reused"] == 20
+    assert figures["first"]["peak"] > 10_000_000
+    assert judge_rate.rows(figures)
 
 
 @pytest.mark.slow
 def test_replay_verify_measures_the_whole_command():
     """Every session passes, or the measurement fails."""
-    found = replay_verify.measure(sessions=4, workers=2)
+    figures = replay_verify.measure(sessions=4, workers=2)
 
-    assert found["alone_s"] > 0
+    assert figures["alone_s"] > 0
     for source in ("files", "database"):
-        assert found[source]["wall_s"] > 0
-        assert found[source]["cpu_s"] > found["alone_s"]
-    assert len(replay_verify.rows(found)) == 7
+        assert figures[source]["wall_s"] > 0
+        assert figures[source]["cpu_s"] > figures["alone_s"]
+    assert len(replay_verify.rows(figures)) == 7
 
 
 def test_judge_drift_compares_verdicts_with_and_without_hardening():
     """The scripted judge is right on harmless runs, and hardening changes none of its verdicts."""
-    found = judge_drift.measure(runs=100)
+    figures = judge_drift.measure(runs=100)
 
-    assert found["differ"] == 0
-    assert found["right_plain"] == found["right_hardened"] == 100
-    assert judge_drift.rows(found)
+    assert figures["differ"] == 0
+    assert figures["right_plain"] == figures["right_hardened"] == 100
+    assert judge_drift.rows(figures)
 
 
 def test_the_scripted_judge_can_fail_a_run():
@@ -328,25 +328,25 @@ def test_the_runner_measures_in_a_separate_process():
 @pytest.mark.slow
 def test_conversations_hold_time_against_bytes():
     """Each shape has bytes, seconds and memory by size, and the slope of the line through them."""
-    found = conversations.measure(turns=[40, 80], calls=[10, 20], repeats=1)
+    figures = conversations.measure(turns=[40, 80], calls=[10, 20], repeats=1)
 
     for shape in ("turns", "run"):
-        small, big = found[shape]["points"]
+        small, big = figures[shape]["points"]
         assert big["bytes"] > small["bytes"] > 0
         assert small["peak"] > small["spans_peak"] * 0.5 > 0
-    assert len(conversations.rows(found)) == 10
-    assert [row.target for row in conversations.rows(found)][4] == "at most 1.15"
+    assert len(conversations.rows(figures)) == 10
+    assert [row.target for row in conversations.rows(figures)][4] == "at most 1.15"
 
 
 @pytest.mark.slow
 def test_histories_are_measured_beside_parsing_and_beside_new_messages():
     """A file of runs becomes trajectories; a run is read in each encoding."""
-    found = histories.measure(runs=2, calls=4, repeating=10, repeats=1)
+    figures = histories.measure(runs=2, calls=4, repeating=10, repeats=1)
 
-    assert 0 < found["parse_s"] < found["cpu_s"]
-    assert found["peak"] > 10_000_000
-    assert all(found[encoding]["new"] > 0 for encoding in histories.ENCODINGS)
-    targets = [row.target for row in histories.rows(found)]
+    assert 0 < figures["parse_s"] < figures["cpu_s"]
+    assert figures["peak"] > 10_000_000
+    assert all(figures[encoding]["new"] > 0 for encoding in histories.ENCODINGS)
+    targets = [row.target for row in histories.rows(figures)]
     assert targets[2:] == ["at most 10.0", "at most 400", "at least 30", *["at most 3.0"] * 3]
 
 
@@ -360,10 +360,10 @@ def test_a_slope_tells_linear_from_quadratic(power: float):
 
 def test_the_simulated_judge_is_caught_in_both_orders():
     """A judge of the first place decides fixed comparisons, and none that are asked twice."""
-    found = pairwise_bias.measure(comparisons=3, examples=20, bias=0.5)
+    figures = pairwise_bias.measure(comparisons=3, examples=20, bias=0.5)
 
-    assert (found["fixed"], found["both"], found["flips"]) == (1, 0, 1)
-    assert [row.held for row in pairwise_bias.rows(found) if row.target] == [True]
+    assert (figures["fixed"], figures["both"], figures["flips"]) == (1, 0, 1)
+    assert [row.held for row in pairwise_bias.rows(figures) if row.target] == [True]
 
 
 def test_the_simulation_fails_when_both_orders_are_biased(
@@ -384,51 +384,51 @@ def test_the_simulation_fails_when_both_orders_are_biased(
 @pytest.mark.slow
 def test_stored_runs_are_scored_both_ways():
     """The command gives the expected verdicts; time, memory and the ratio are measured."""
-    found = stored_scoring.measure(sizes=[2000], read_runs=20)
+    figures = stored_scoring.measure(sizes=[2000], read_runs=20)
 
-    assert set(found["runs"]["2000"]) == {"wall", "cpu", "mb"}
-    assert len(stored_scoring.rows(found)) == 3
+    assert set(figures["runs"]["2000"]) == {"wall", "cpu", "mb"}
+    assert len(stored_scoring.rows(figures)) == 3
 
 
 @pytest.mark.slow
 def test_pages_of_a_large_store_are_measured():
     """Each kind of page has a median, a p99 and a size; styles and scripts stay small."""
-    found = pages.measure(runs=2000, requests=1)
-    assert all(0 < one["median"] <= one["p99"] for one in found["pages"].values())
-    assert all(one["bytes"] < 300_000 for one in found["pages"].values())
-    assert 0 < found["assets"] < 100_000
-    assert len(pages.rows(found)) == 3 * len(found["pages"]) + 1
+    figures = pages.measure(runs=2000, requests=1)
+    assert all(0 < figure["median"] <= figure["p99"] for figure in figures["pages"].values())
+    assert all(figure["bytes"] < 300_000 for figure in figures["pages"].values())
+    assert 0 < figures["assets"] < 100_000
+    assert len(pages.rows(figures)) == 3 * len(figures["pages"]) + 1
 
 
 @pytest.mark.slow
 def test_pages_are_measured_while_spans_come_in():
     """Each kind of page is measured a second time, on a server that acknowledges spans."""
-    found = pages.measure(runs=2000, requests=1, rate=100)
-    assert found["loaded"].keys() == found["pages"].keys()
-    assert found["received"] > 0
-    assert len(pages.rows(found)) == 6 * len(found["pages"]) + 2
+    figures = pages.measure(runs=2000, requests=1, rate=100)
+    assert figures["loaded"].keys() == figures["pages"].keys()
+    assert figures["received"] > 0
+    assert len(pages.rows(figures)) == 6 * len(figures["pages"]) + 2
 
 
 @pytest.mark.slow
 def test_commands_on_a_large_store_are_measured():
     """Each command ends well, also where its pipe is closed; time and memory are measured."""
-    found = large_store.measure(runs=2000)
+    figures = large_store.measure(runs=2000)
 
-    assert all(min(cost.values()) > 0 for cost in found["commands"].values())
-    assert len(large_store.rows(found)) == 3 * len(found["commands"])
+    assert all(min(cost.values()) > 0 for cost in figures["commands"].values())
+    assert len(large_store.rows(figures)) == 3 * len(figures["commands"])
 
 
 def test_variants_are_counted_both_ways():
     """Copies of the written runs are counted in SQL, and some of them in Python."""
-    found = variants.measure(runs=4000, repeats=1, old_runs=100)
+    figures = variants.measure(runs=4000, repeats=1, old_runs=100)
 
-    assert found["runs"] == 4000
-    assert min(found["all"], found["top"], found["python"]) > 0
-    assert len(variants.rows(found)) == 3
+    assert figures["runs"] == 4000
+    assert min(figures["all"], figures["top"], figures["python"]) > 0
+    assert len(variants.rows(figures)) == 3
 
 
 def test_redaction_removes_secrets_and_leaves_ordinary_text():
     """At least 95% of planted secrets are removed, and at most 0.1% of tokens changed."""
-    found = redaction.measure(rounds=1, megabytes=0.2, every=40)
+    figures = redaction.measure(rounds=1, megabytes=0.2, every=40)
 
-    assert all(row.held is not False for row in redaction.rows(found)), found["survivors"]
+    assert all(row.held is not False for row in redaction.rows(figures)), figures["survivors"]

@@ -80,11 +80,11 @@ def test_a_folder_and_a_database_are_read_as_one(results: Run):
     with Store("more.duckdb") as store:
         store.spans.write([chat(1, 1, [("user", "one more")], "yes")])
 
-    found = results("trajectories", "--json", "--db", "out", "--db", "more.duckdb").rows
+    rows = results("trajectories", "--json", "--db", "out", "--db", "more.duckdb").rows
     shown = results("status", "--json", "--db", "out", "--db", "more.duckdb").rows
 
     whole = results("trajectories", "--json", "--db", "all.duckdb").rows
-    assert len(found) == len(whole) + 1
+    assert len(rows) == len(whole) + 1
     assert [row["database"] for row in shown] == ["out", "more.duckdb"]
     assert shown[0]["trajectories"] == len(whole)
     assert shown[0]["bytes"] > 0

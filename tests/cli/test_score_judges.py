@@ -62,12 +62,12 @@ def test_a_judge_that_cannot_be_asked_leaves_errors(oteval: Run, tmp_path: Path,
     gone = text.replace(server.url, "http://127.0.0.1:9/v1").replace("4", "4", 1)
     (tmp_path / "oteval.yaml").write_text(gone)
 
-    found = oteval("score", "--json")
+    completed = oteval("score", "--json")
 
-    assert found.status == 3
-    assert [row["status"] for row in found.rows] == ["error", "error"]
-    assert all(row["score"] is None for row in found.rows)
-    assert all("cannot reach http://127.0.0.1:9/v1" in row["comment"] for row in found.rows)
+    assert completed.status == 3
+    assert [row["status"] for row in completed.rows] == ["error", "error"]
+    assert all(row["score"] is None for row in completed.rows)
+    assert all("cannot reach http://127.0.0.1:9/v1" in row["comment"] for row in completed.rows)
 
 
 @pytest.mark.slow

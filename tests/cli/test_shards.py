@@ -69,8 +69,8 @@ def test_show_explain_and_diff_find_runs_of_each_shard(shards: Run):
     runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
     for run in runs:
         name, trace = run["trajectory_id"], run["trace_ids"][0]
-        (shown,) = shards("show", name, "--json", "--db", "shards").rows
-        assert shown["messages"] == run["messages"]
+        (row,) = shards("show", name, "--json", "--db", "shards").rows
+        assert row["messages"] == run["messages"]
         whole = shards("explain", trace, "--db", "all.duckdb")
         assert shards("explain", trace, "--db", "shards").out == whole.out
     ids = [runs[0]["trajectory_id"], runs[-1]["trajectory_id"]]
@@ -89,10 +89,10 @@ def test_archived_spans_of_each_shard_are_found(shards: Run):
 
 def test_status_shows_each_database(shards: Run):
     """One object for each shard."""
-    found = shards("status", "--json", "--db", "shards").rows
+    rows = shards("status", "--json", "--db", "shards").rows
 
-    assert [row["database"] for row in found] == ["shards/0.duckdb", "shards/1.duckdb"]
-    assert all(row["spans"] > 0 for row in found)
+    assert [row["database"] for row in rows] == ["shards/0.duckdb", "shards/1.duckdb"]
+    assert all(row["spans"] > 0 for row in rows)
 
 
 def test_datasets_and_references_of_all_shards_are_listed(shards: Run):
@@ -108,13 +108,13 @@ def test_datasets_and_references_of_all_shards_are_listed(shards: Run):
         assert shards(*name, "--db", database).status == 0
 
     listed = shards("dataset", "list", "--json", "--db", "shards").rows
-    shown = shards("dataset", "show", f"d@{listed[0]['version']}", "--db", "shards").rows
+    rows = shards("dataset", "show", f"d@{listed[0]['version']}", "--db", "shards").rows
     newest = shards("dataset", "show", "d", "--db", "shards").rows
     references = shards("reference", "list", "--json", "--db", "shards").rows
     checked = shards("reference", "check", "--db", "shards")
 
     assert [row["examples"] for row in listed] == [2, 1]
-    assert [row["inputs"] for row in shown] == [{"q": 1}, {"q": 2}]
+    assert [row["inputs"] for row in rows] == [{"q": 1}, {"q": 2}]
     assert [row["inputs"] for row in newest] == [{"q": 3}]
     assert len(references) == 2
     assert checked.status == 0
@@ -145,9 +145,9 @@ def test_monitors_of_each_database_are_shown(shards: Run):
         "evaluators: [{name: tools, type: tool_errors}]\nmonitors: [{evaluator: tools}]\n"
     )
     config = ("-c", "monitors.yaml")
-    found = shards("monitor", "status", "--json", *config, "--db", "shards").rows
+    rows = shards("monitor", "status", "--json", *config, "--db", "shards").rows
     databases = ["shards/0.duckdb", "shards/1.duckdb"]
-    assert [row["database"] for row in found] == databases
+    assert [row["database"] for row in rows] == databases
     for command in ("backtest", "simulate"):
         past = shards("monitor", command, *config, "--db", "shards")
         alone = [shards("monitor", command, *config, "--db", database) for database in databases]
@@ -248,11 +248,11 @@ def test_a_trace_in_two_shards_is_named_and_its_run_counted_once(oteval: Run):
         with Store(name) as store:
             store.spans.write(spans)
 
-    found = oteval("trajectories", "--json", "--db", "a.duckdb", "--db", "b.duckdb")
+    completed = oteval("trajectories", "--json", "--db", "a.duckdb", "--db", "b.duckdb")
 
-    ids = [row["trajectory_id"] for row in found.rows]
+    ids = [row["trajectory_id"] for row in completed.rows]
     assert len(ids) == len(set(ids)) == 2
-    assert f"trace {early.trace_id} has spans in a.duckdb and b.duckdb" in found.err
+    assert f"trace {early.trace_id} has spans in a.duckdb and b.duckdb" in completed.err
 
 
 def test_a_shard_with_an_older_schema_is_migrated_first(shards: Run):

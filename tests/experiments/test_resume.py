@@ -54,19 +54,19 @@ def test_a_new_evaluator_evaluates_the_stored_runs(store: Store):
     evaluate(target, DATA, [old], name="x", store=store)
     target.seen, old.seen = [], []
 
-    found = evaluate(target, DATA, [old, new], name="x", resume=True, store=store)
+    resumed = evaluate(target, DATA, [old, new], name="x", resume=True, store=store)
 
     assert (target.seen, old.seen, sorted(new.seen)) == ([], [], [0, 1, 2, 3, 4])
-    assert [figure.key for figure in found.summary()] == ["old", "new"]
+    assert [figure.key for figure in resumed.summary()] == ["old", "new"]
 
 
 def test_a_changed_evaluator_is_called_again(store: Store):
     """Its version is a hash of its code; only its newest results count."""
     evaluate(lambda n: n, DATA, [_half], name="x", store=store)
 
-    found = evaluate(lambda n: n, DATA, [_double], name="x", resume=True, store=store)
+    resumed = evaluate(lambda n: n, DATA, [_double], name="x", resume=True, store=store)
 
-    assert [row.feedback[0].score for row in found] == [0, 2, 4, 6, 8]
+    assert [row.feedback[0].score for row in resumed] == [0, 2, 4, 6, 8]
     assert len(load_experiment("x", store).feedback()["judge"]) == 5
 
 
@@ -87,9 +87,9 @@ def test_more_repetitions_are_added(store: Store):
     evaluate(target, DATA, name="x", store=store)
     target.seen = []
 
-    found = evaluate(target, DATA, name="x", num_repetitions=3, resume=True, store=store)
+    resumed = evaluate(target, DATA, name="x", num_repetitions=3, resume=True, store=store)
 
-    assert (len(target.seen), len(found)) == (10, 15)
+    assert (len(target.seen), len(resumed)) == (10, 15)
 
 
 def test_a_prefix_resumes_its_newest_experiment(store: Store):

@@ -46,7 +46,7 @@ def test_an_agent_without_model_spans_has_a_whole_trajectory(run):
     assert clerk("Refund the blue one") == "refunded 7"
 
     assert run.trajectory.agent == "clerk"
-    assert [found.code for found in run.trajectory.gaps] == ["no_model_spans"]
+    assert [gap.code for gap in run.trajectory.gaps] == ["no_model_spans"]
     assert story(run.trajectory) == [
         ("user", "Refund the blue one"),
         ("calls", ("search", {"query": "blue", "limit": 1, "open": True})),
@@ -142,8 +142,8 @@ def test_a_sub_agent_has_its_own_trajectory(run):
 
     boss("it")
 
-    inner = next(found for found in run.trajectories if found.agent == "helper")
-    outer = next(found for found in run.trajectories if found.agent == "boss")
+    inner = next(trajectory for trajectory in run.trajectories if trajectory.agent == "helper")
+    outer = next(trajectory for trajectory in run.trajectories if trajectory.agent == "boss")
     assert inner.parent_id == outer.id
     assert story(inner)[0] == ("user", "it")
     assert story(outer)[-1] == ("assistant", "refunded 7 after it")
@@ -167,7 +167,7 @@ def test_the_call_id_links_calls_to_executions(run):
 
     clerk("twice")
 
-    (asked,) = [found for found in run.trajectory.messages if found.tool_calls]
+    (asked,) = [message for message in run.trajectory.messages if message.tool_calls]
     first, second = asked.tool_calls
     assert (first.id, second.id) == ("c0", "c1")
     assert second.end_ns <= first.start_ns
@@ -283,7 +283,7 @@ def test_huge_content_is_cut_and_the_trajectory_says_so(run):
 
     assert clerk("store it") == 3_000_000
 
-    assert "content_truncated" in {found.code for found in run.trajectory.gaps}
+    assert "content_truncated" in {gap.code for gap in run.trajectory.gaps}
     result = run.trajectory.messages[2].content
     assert result.endswith("[cut: 3,000,000 characters in all]")
 

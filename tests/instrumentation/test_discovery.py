@@ -46,7 +46,7 @@ def run_agent(name: str, folder: Path, *libraries: str, **variables: str) -> Ran
 
 def told(run: Ran) -> list[tuple[Any, ...]]:
     """Return the messages of the only run that has any, system messages left out."""
-    [trajectory] = [one for one in run.trajectories if one.messages]
+    [trajectory] = [trajectory for trajectory in run.trajectories if trajectory.messages]
     return [
         (message.role, message.content, [(c.id, c.name, c.arguments) for c in message.tool_calls])
         for message in trajectory.messages
@@ -82,7 +82,7 @@ def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 def test_a_plain_loop_tells_what_was_exchanged(plain_run: Ran) -> None:
     """The trajectory of a loop around the client equals the messages of the model server."""
     assert told(plain_run) == exchanged(plain_run.server)
-    assert [one.gaps for one in plain_run.trajectories if one.messages] == [()]
+    assert [trajectory.gaps for trajectory in plain_run.trajectories if trajectory.messages] == [()]
 
 
 @pytest.mark.slow
@@ -101,7 +101,7 @@ def test_a_run_tells_what_was_exchanged(name: str, agent: str, tmp_path: Path) -
     run = run_agent(name, tmp_path)
 
     assert told(run) == exchanged(run.server)
-    [trajectory] = [one for one in run.trajectories if one.messages]
+    [trajectory] = [trajectory for trajectory in run.trajectories if trajectory.messages]
     assert trajectory.agent == agent
     assert trajectory.usage.model_calls == len(run.server.requests) == 3
     assert trajectory.gaps == ()

@@ -48,11 +48,11 @@ class Load:
 
 def metric(served: Served, name: str) -> float:
     """Return a figure of /metrics."""
-    found = re.search(
+    match = re.search(
         rf"^oteval_{re.escape(name)} (\S+)$", served.get("/metrics")[1].decode(), re.MULTILINE
     )
-    assert found, name
-    return float(found[1])
+    assert match, name
+    return float(match[1])
 
 
 @pytest.mark.slow

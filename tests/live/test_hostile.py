@@ -45,8 +45,8 @@ def trajectory(server: Served, trace_id: str, seconds: float = 60.0) -> dict[str
 
     def found() -> dict[str, object] | None:
         status, body = server.get(f"/api/trajectories/{trace_id}", READ)
-        known = json.loads(body)
-        return known if status == 200 and known["scores"] else None
+        document = json.loads(body)
+        return document if status == 200 and document["scores"] else None
 
     try:
         return dict(until(found, seconds))

@@ -187,10 +187,10 @@ def test_a_client_that_was_killed_ends_the_server(workspace: Workspace) -> None:
         started.stdout.close()
         started.stdin.write(json.dumps(INITIALIZE).encode() + b"\n")
         started.stdin.close()
-        said = started.stderr.read()
+        stderr = started.stderr.read()
         status = started.wait(60)
 
-    assert (status, said) == (0, b"")
+    assert (status, stderr) == (0, b"")
 
 
 def http_server(workspace: Workspace, token: str = "", address: str = "127.0.0.1:0") -> Any:
@@ -211,7 +211,7 @@ async def test_clients_use_it_over_http(workspace: Workspace, mode: str) -> None
             tools = (await client.list_tools()).tools
             found = await ask_with(client, "list_runs", {"outcome": "fail"})
 
-    assert "score_runs" not in {one.name for one in tools}
+    assert "score_runs" not in {tool.name for tool in tools}
     assert [row["run"] for row in found.rows] == [BAD.id]
 
 
@@ -342,6 +342,6 @@ def test_a_request_that_is_nested_too_deeply_gets_an_error(
         status = started.wait(60)
 
     assert status == 0
-    by_id = {one["id"]: one for one in answers}
+    by_id = {answer["id"]: answer for answer in answers}
     assert by_id[7]["error"]["message"].startswith("cannot read the message: ")
     assert "result" in by_id[8]

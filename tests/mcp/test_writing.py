@@ -33,9 +33,9 @@ WRITING = {"score_runs", "add_reference"}
 async def offered(workspace: Workspace, *, writes: bool) -> dict[str, bool]:
     """Return the tools of a server, and whether each says that it only reads."""
     async with Client(create_server(workspace, writes=writes)) as client:
-        found = (await client.list_tools()).tools
-    assert all(one.annotations is not None for one in found)
-    return {one.name: bool(one.annotations and one.annotations.read_only_hint) for one in found}
+        tools = (await client.list_tools()).tools
+    assert all(tool.annotations is not None for tool in tools)
+    return {tool.name: bool(tool.annotations and tool.annotations.read_only_hint) for tool in tools}
 
 
 async def test_tools_that_write_are_offered_on_request(workspace: Workspace) -> None:

@@ -35,7 +35,7 @@ def test_a_late_score_of_an_older_revision_is_not_current(store: Store, failing:
     assert list(store.scores.read()) == [failing]
     assert store.scores.of([failing.trajectory_id])[failing.trajectory_id] == [failing]
     assert store.scores.on_traces([failing.trace_id])[failing.trace_id] == [failing]
-    assert [(one.passed, one.failed) for one in agent.verdicts] == [(0, 1)]
+    assert [(verdict.passed, verdict.failed) for verdict in agent.verdicts] == [(0, 1)]
     assert (figures.counts.passed, figures.counts.failed) == (0, 1)
     assert [(row["passed"], row["failed"]) for row in verdicts.to_pylist()] == [(0, 1)]
 

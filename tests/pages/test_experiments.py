@@ -83,7 +83,9 @@ def test_only_failing_rows_can_be_shown(store: Store, pages: ShowPages):
     """The link counts them, and leads to them."""
     make(store, "mixed", [1, 0, 1])
     client = pages(store)
-    [link] = [one for one in links(client.get("/experiments/mixed").text) if "show=failing" in one]
+    [link] = [
+        link for link in links(client.get("/experiments/mixed").text) if "show=failing" in link
+    ]
     rows = plain(client.get(link).text).split("all 3 failing 1")[1].split()
     assert "e1" in rows
     assert "e0" not in rows
@@ -96,7 +98,7 @@ def test_a_long_experiment_is_shown_in_parts(store: Store, pages: ShowPages):
     first = client.get("/experiments/long").text
     assert "e99<" in first
     assert "e100<" not in first
-    [link] = [one for one in links(first) if "from=100" in one]
+    [link] = [link for link in links(first) if "from=100" in link]
     second = client.get(link).text
     assert "e129<" in second
     assert "/experiments/long" in links(second)
@@ -111,7 +113,7 @@ def test_a_row_leads_to_the_run(store: Store, pages: ShowPages):
 
     evaluate(Selection(), evaluators=[fine], name="stored", store=store)
     client = pages(store)
-    found = {one for one in links(client.get("/experiments/stored").text) if "/runs/" in one}
+    found = {link for link in links(client.get("/experiments/stored").text) if "/runs/" in link}
     assert found == {f"/runs/{1:016x}", f"/runs/{2:016x}"}
     assert all(client.get(one).status_code == 200 for one in found)
 
@@ -169,7 +171,7 @@ def test_a_pairwise_comparison_shows_preferences(compared: Store, pages: ShowPag
     """The list counts its votes; its page has wins and ties of both sides."""
 
     def higher(outputs: Sequence[Any]) -> list[float]:
-        return [float(one) for one in outputs]
+        return [float(output) for output in outputs]
 
     evaluate_comparative(["first", "second"], evaluators=[higher], name="duel", store=compared)
     client = pages(compared)
@@ -189,7 +191,7 @@ def test_names_of_experiments_are_hostile_as_well(store: Store, pages: ShowPages
     listed = client.get("/experiments")
     assert listed.status_code == 200
     # The test client decodes a path twice.
-    own = {one for one in links(listed.text) if "/experiments/" in one and "%25" not in one}
+    own = {link for link in links(listed.text) if "/experiments/" in link and "%25" not in link}
     assert len(own) > 8
     for link in own:
         for address in (link, f"{link}?baseline=a%2Fb"):

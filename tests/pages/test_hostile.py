@@ -71,8 +71,8 @@ def test_hostile_texts_do_nothing_and_pages_stay_small(
 ):
     """No element or attribute comes from a trace, nothing is invisible, and no page is large."""
     client = pages(store)
-    for at, one in enumerate(corpus[:3]):
-        store.spans.write(hostile.spans(one, 30, is_large=at == 0))
+    for at, corpu in enumerate(corpus[:3]):
+        store.spans.write(hostile.spans(corpu, 30, is_large=at == 0))
     for path in paths(client, corpus):
         answer = client.get(path)
         assert answer.status_code == 200, path
@@ -81,8 +81,8 @@ def test_hostile_texts_do_nothing_and_pages_stay_small(
         assert elements.faults == [], path
         assert elements.scripts == 1, path
         assert len(answer.content) < MOST, path
-        shown = HIDDEN.search(answer.text.replace("\n", ""))
-        assert shown is None, (path, answer.text[max(0, shown.start() - 80) : shown.end() + 20])
+        match = HIDDEN.search(answer.text.replace("\n", ""))
+        assert match is None, (path, answer.text[max(0, match.start() - 80) : match.end() + 20])
         assert answer.headers.get_list("set-cookie") == []
 
 

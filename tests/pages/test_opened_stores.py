@@ -32,7 +32,7 @@ def filled(path: Path) -> list[Trajectory]:
         talks = [run(100 + n, f"order {n}", conversation_id=f"c{n % 3}") for n in range(9)]
         put(store, *runs, *talks)
         store.scores.write(
-            [score(one, "calls", passed=at % 2 == 0) for at, one in enumerate([*runs, *talks])]
+            [score(run, "calls", passed=at % 2 == 0) for at, run in enumerate([*runs, *talks])]
         )
         for one in runs[:2]:
             store.spans.write(hostile.spans(one, 5, is_large=False))

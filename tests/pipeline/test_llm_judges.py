@@ -70,7 +70,7 @@ def test_a_model_judges_stored_runs(store: Store, server: Server):
     assert (found.comment, found.evaluator) == ("It does.", "quality")
     assert found.metadata["input_tokens"] == 100
     assert "question 1" in shown(server.requests[0])
-    assert [one.score for one in store.scores.read()] == [1.0]
+    assert [score.score for score in store.scores.read()] == [1.0]
 
 
 def test_numbers_pass_from_the_threshold_on(store: Store, server: Server):

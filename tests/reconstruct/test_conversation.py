@@ -75,14 +75,14 @@ def test_turns_are_stitched_by_their_messages_without_an_id():
 
 def test_a_turn_that_sends_only_what_is_new_follows_the_last():
     """In a session whose provider keeps the history, each turn goes on from the one before."""
-    found = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q2], A2)])
+    trajectories = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q2], A2)])
 
-    assert by_turn(found) == [(1, 0, ["q1", "a1"]), (2, 2, ["q1", "a1", "q2", "a2"])]
+    assert by_turn(trajectories) == [(1, 0, ["q1", "a1"]), (2, 2, ["q1", "a1", "q2", "a2"])]
 
 
 def test_services_that_share_an_id_are_conversations_of_their_own():
     """A conversation is a service's: another one's run of that id is not its next turn."""
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             *turn(1, [Q1], A1, service="front"),
             chat("b", 150, [Q2], A2, session="s", trace="b" * 32, service="back"),
@@ -90,8 +90,8 @@ def test_services_that_share_an_id_are_conversations_of_their_own():
         ]
     )
 
-    assert [(t.turn, texts(t)) for t in found if t.service == "back"] == [(1, ["q2", "a2"])]
-    assert found[2].history == found[0]
+    assert [(t.turn, texts(t)) for t in trajectories if t.service == "back"] == [(1, ["q2", "a2"])]
+    assert trajectories[2].history == trajectories[0]
 
 
 def test_two_runs_at_once_in_one_session_do_not_follow_each_other():
@@ -111,10 +111,10 @@ def test_two_runs_at_once_in_one_session_do_not_follow_each_other():
 
 def test_the_same_question_again_in_one_session_begins_anew():
     """A session that does not send its history asks the same twice: two runs, nothing rewritten."""
-    found = reconstruct([*turn(1, [system("s"), Q1], A1), *turn(2, [system("s"), Q1], A2)])
+    trajectories = reconstruct([*turn(1, [system("s"), Q1], A1), *turn(2, [system("s"), Q1], A2)])
 
-    assert by_turn(found) == [(1, 0, ["s", "q1", "a1"]), (1, 0, ["s", "q1", "a2"])]
-    assert [t.gaps for t in found] == [(), ()]
+    assert by_turn(trajectories) == [(1, 0, ["s", "q1", "a1"]), (1, 0, ["s", "q1", "a2"])]
+    assert [t.gaps for t in trajectories] == [(), ()]
 
 
 def test_an_edited_question_branches_off_where_it_was_asked():
@@ -162,11 +162,11 @@ def test_a_history_rewritten_within_a_turn_keeps_both_versions():
 
 def test_a_window_over_the_turns_before_loses_nothing():
     """A turn that is sent only the last messages still shows the whole conversation."""
-    found = reconstruct(
+    trajectories = reconstruct(
         [*turn(1, [Q1], A1), *turn(2, [Q1, A1, Q2], A2), *turn(3, [Q2, A2, Q3], A3)]
     )
 
-    assert by_turn(found)[2] == (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"])
+    assert by_turn(trajectories)[2] == (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"])
 
 
 def test_turn_two_alone_knows_where_it_begins():
@@ -189,15 +189,15 @@ def test_model_calls_below_no_agent_join_where_one_brings_the_others_results():
     three = step(3, sent, A1)
     again = step(4, [*sent, A1, Q2], A2)
 
-    found = reconstruct([one, two, three, again])
+    trajectories = reconstruct([one, two, three, again])
 
-    assert by_turn(found) == [
+    assert by_turn(trajectories) == [
         (1, 0, ["q1", None, "r1", None, "r2", "a1"]),
         (2, 6, ["q1", None, "r1", None, "r2", "a1", "q2", "a2"]),
     ]
-    assert found[0].trace_ids == (one.trace_id, two.trace_id, three.trace_id)
-    assert (found[0].gaps, found[0].usage.model_calls) == ((), 3)
-    assert found[1].history == found[0]
+    assert trajectories[0].trace_ids == (one.trace_id, two.trace_id, three.trace_id)
+    assert (trajectories[0].gaps, trajectories[0].usage.model_calls) == ((), 3)
+    assert trajectories[1].history == trajectories[0]
 
 
 def test_tools_keep_their_spans_when_later_results_join_a_run():
@@ -205,7 +205,7 @@ def test_tools_keep_their_spans_when_later_results_join_a_run():
     look, book = asks(("look", {}, "k1")), asks(("book", {}, "k2"))
     sent = [Q1, look, gives("r1", "k1")]
     trace = f"{2:032x}"
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             step(1, [Q1], look),
             step(2, sent, book),
@@ -214,7 +214,7 @@ def test_tools_keep_their_spans_when_later_results_join_a_run():
         ]
     )
 
-    (one,) = found
+    (one,) = trajectories
     assert one.messages[3].tool_calls[0].span_id == "t"
     assert one.messages[4].span_id == "t"
     assert one.gaps == ()
@@ -310,10 +310,10 @@ def test_an_agents_own_words_stand_in_for_model_spans():
         "gen_ai.output.messages": '[{"role":"assistant","content":"a"}]',
     }
 
-    (found,) = reconstruct([agent("a", 1, attributes=said_by_agent)])
+    (trajectory,) = reconstruct([agent("a", 1, attributes=said_by_agent)])
 
-    assert texts(found) == ["be good", "q", "a"]
-    assert codes(found) == ["no_model_spans"]
+    assert texts(trajectory) == ["be good", "q", "a"]
+    assert codes(trajectory) == ["no_model_spans"]
 
 
 def test_an_agents_own_words_do_not_repeat_what_its_model_calls_tell():
@@ -323,9 +323,9 @@ def test_an_agents_own_words_do_not_repeat_what_its_model_calls_tell():
         "gen_ai.output.messages": '[{"role":"assistant","content":"a1"}]',
     }
 
-    (found,) = reconstruct(turn(1, [Q1], A1, attributes=said_by_agent))
+    (trajectory,) = reconstruct(turn(1, [Q1], A1, attributes=said_by_agent))
 
-    assert texts(found) == ["q1", "a1"]
+    assert texts(trajectory) == ["q1", "a1"]
 
 
 def test_runs_at_the_same_time_are_told_in_one_order():
@@ -380,14 +380,14 @@ def test_a_run_that_names_an_earlier_answer_is_the_next_turn(conversation: str |
         attributes = {"gen_ai.conversation.id": id_} if id_ else {}
         spans += responses_turn(number, previous, **attributes)
 
-    found = reconstruct(spans)
+    trajectories = reconstruct(spans)
 
-    assert by_turn(found) == [
+    assert by_turn(trajectories) == [
         (1, 0, ["q1", "a1"]),
         (2, 2, ["q1", "a1", "q2", "a2"]),
         (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"]),
     ]
-    assert {t.conversation_id for t in found} == {""}
+    assert {t.conversation_id for t in trajectories} == {""}
 
 
 def test_another_conversations_answer_is_not_gone_on_from():
@@ -405,9 +405,9 @@ def test_a_conversation_that_was_compacted_is_a_gap(is_part: bool):
     first = {"role": "user", "parts": [{"type": "compaction", "id": "x"}]} if is_part else Q1
     attributes = {} if is_part else {"gen_ai.conversation.compacted": True}
 
-    (found,) = reconstruct([chat("c", 1, [first, Q2], A2, attributes=attributes)])
+    (trajectory,) = reconstruct([chat("c", 1, [first, Q2], A2, attributes=attributes)])
 
-    assert codes(found) == ["history_compacted"]
+    assert codes(trajectory) == ["history_compacted"]
 
 
 def swarm(handed: dict[str, Any], *, parent: str = "top", start: int = 40) -> list[Span]:
@@ -428,9 +428,9 @@ def swarm(handed: dict[str, Any], *, parent: str = "top", start: int = 40) -> li
 
 def test_an_agent_that_is_handed_a_summary_goes_on_with_the_turn():
     """The question stands once, nothing is told twice, and the gap says what is not shown."""
-    (found,) = reconstruct(swarm(user("Handoff Message: m\nUser Request: q1")))
+    (trajectory,) = reconstruct(swarm(user("Handoff Message: m\nUser Request: q1")))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("system", "triage"),
         ("user", "q1"),
         (
@@ -443,7 +443,10 @@ def test_an_agent_that_is_handed_a_summary_goes_on_with_the_turn():
         ("tool", "r"),
         ("assistant", "a1"),
     ]
-    assert (codes(found), found.agents) == (["handoff_summarized"], ("triage", "weather_desk"))
+    assert (codes(trajectory), trajectory.agents) == (
+        ["handoff_summarized"],
+        ("triage", "weather_desk"),
+    )
 
 
 @pytest.mark.parametrize("fields", [{"parent": "t1"}, {"start": 2}])
@@ -451,10 +454,10 @@ def test_an_agent_in_a_tool_or_beside_the_other_is_not_handed_to(fields: dict[st
     """A tool's own agent is a sub-agent, and one that runs at the same time began by itself."""
     spans = swarm(user("Other question"), **fields)
 
-    found = reconstruct(spans)
+    trajectories = reconstruct(spans)
 
-    assert [run.agents for run in found] == [()] * len(found)
-    assert len(found) > 1
+    assert [run.agents for run in trajectories] == [()] * len(trajectories)
+    assert len(trajectories) > 1
 
 
 @pytest.mark.parametrize("first", ["c1", "c2"])
@@ -475,18 +478,20 @@ def test_after_an_interrupt_each_result_stays_with_its_call(first: str):
         ),
     ]
 
-    (found,) = reconstruct(spans)
+    (trajectory,) = reconstruct(spans)
 
-    results = {m.tool_call_id: (m.content, m.span_id) for m in found.messages if m.role == "tool"}
+    results = {
+        m.tool_call_id: (m.content, m.span_id) for m in trajectory.messages if m.role == "tool"
+    }
     assert results == {first: ("declined", "m2"), other: ("ran", "t")}
-    assert (found.turn, found.gaps, found.trace_ids) == (1, (), (one, two))
+    assert (trajectory.turn, trajectory.gaps, trajectory.trace_ids) == (1, (), (one, two))
 
 
 def test_a_run_that_was_interrupted_and_arrives_alone_has_its_call():
     """Without the trace before, the call whose tool ran here is the run's own."""
     asked = asks(("look", {"x": 1}, "c1"))
 
-    (found,) = reconstruct(
+    (trajectory,) = reconstruct(
         [
             agent("a2", 100, end=199),
             tool("t", 101, id="c1", args={"x": 1}, result="ran", parent="a2"),
@@ -494,14 +499,14 @@ def test_a_run_that_was_interrupted_and_arrives_alone_has_its_call():
         ]
     )
 
-    assert (found.turn, found.new_from, found.gaps) == (1, 1, ())
-    assert [call.span_id for call in found.messages[1].tool_calls] == ["t"]
+    assert (trajectory.turn, trajectory.new_from, trajectory.gaps) == (1, 1, ())
+    assert [call.span_id for call in trajectory.messages[1].tool_calls] == ["t"]
 
 
 def test_tools_that_run_after_an_interrupt_belong_to_their_calls_without_a_model_call():
     """A run that only executes what was approved adds the results to the turn before."""
     asked = asks(("look", {"x": 1}, "c1"))
-    (found,) = reconstruct(
+    (trajectory,) = reconstruct(
         [
             *turn(1, [Q1], asked),
             agent("a2", 300, trace="2" * 32, session="s", end=399),
@@ -509,12 +514,12 @@ def test_tools_that_run_after_an_interrupt_belong_to_their_calls_without_a_model
         ]
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q1"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "ran"),
     ]
-    assert "missing_tool_result" not in codes(found)
+    assert "missing_tool_result" not in codes(trajectory)
 
 
 def test_the_result_that_the_next_turn_brings_is_of_the_turn_before():
@@ -537,10 +542,10 @@ def test_an_agent_may_say_a_word_after_it_handed_over():
         chat("c9", 8, [system("triage"), Q1, give, gives("handed", "k")], said("Over"), parent="a")
     )
 
-    (found,) = reconstruct(spans)
+    (trajectory,) = reconstruct(spans)
 
-    assert found.agents == ("triage", "weather_desk")
-    assert [m.content for m in found.messages if m.role == "assistant"] == [
+    assert trajectory.agents == ("triage", "weather_desk")
+    assert [m.content for m in trajectory.messages if m.role == "assistant"] == [
         None,
         "Over",
         None,

@@ -196,15 +196,15 @@ def test_retold_lines_become_what_they_retell(line: str, role: str, meant: Any, 
     text = line.format(quoted(value) if is_long else f" {value}")
     opening = LONG if is_long else "For context:"
 
-    found = only(chat("c", 1, [tells(text, opening=opening)], said("ok"), scope=ADK)).messages[0]
+    message = only(chat("c", 1, [tells(text, opening=opening)], said("ok"), scope=ADK)).messages[0]
 
-    assert found.role == role
+    assert message.role == role
     if role == "tool":
-        assert json.loads(found.content or "") == meant
+        assert json.loads(message.content or "") == meant
     elif isinstance(meant, str):
-        assert (found.content, found.name) == (meant, line[1 : line.index("]")])
+        assert (message.content, message.name) == (meant, line[1 : line.index("]")])
     else:
-        assert [(c.name, c.arguments) for c in found.tool_calls] == [("f", meant)]
+        assert [(c.name, c.arguments) for c in message.tool_calls] == [("f", meant)]
 
 
 def test_what_agents_did_at_once_stays_apart():
@@ -215,9 +215,9 @@ def test_what_agents_did_at_once_stays_apart():
         for name in ("one", "two")
     ]
 
-    found = only(chat("c", 1, retold, said("ok"), scope=ADK))
+    trajectory = only(chat("c", 1, retold, said("ok"), scope=ADK))
 
-    assert [(m.name, m.content, len(m.tool_calls)) for m in found.messages[:2]] == [
+    assert [(m.name, m.content, len(m.tool_calls)) for m in trajectory.messages[:2]] == [
         ("one", "I look", 1),
         ("two", "I look", 1),
     ]
@@ -265,17 +265,17 @@ def test_retold_calls_of_one_turn_stay_one_message():
         ),
     ]
 
-    found = only(chat("c", 1, sent, said("ok"), scope=ADK))
+    trajectory = only(chat("c", 1, sent, said("ok"), scope=ADK))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("f", {"n": 1}), ("g", {})]),
         ("tool", '{"r":1}'),
         ("tool", '{"r":2}'),
         ("assistant", "ok"),
     ]
-    assert found.messages[1].content == "wait"
-    assert (found.new_from, found.gaps) == (4, ())
+    assert trajectory.messages[1].content == "wait"
+    assert (trajectory.new_from, trajectory.gaps) == (4, ())
 
 
 @pytest.mark.parametrize("name", [*CAPTURES, "google_adk_native"])
@@ -374,14 +374,14 @@ def test_an_agent_as_a_tool_is_linked_to_its_call():
 
 def test_agents_of_old_releases_are_known_by_their_span_name():
     """An agent's span without attributes is no wrapper, and its session is the calls'."""
-    found = only(
+    trajectory = only(
         span("r", 1, title="invocation", scope=ADK),
         span("a", 2, parent="r", title="agent_run [old]", scope=ADK),
         call_llm("c", 3, {"contents": [content("user", {"text": "q"})]}, {"content": None}),
     )
 
-    assert (found.agent, found.conversation_id) == ("old", "s1")
-    assert brief(found.messages) == [("user", "q")]
+    assert (trajectory.agent, trajectory.conversation_id) == ("old", "s1")
+    assert brief(trajectory.messages) == [("user", "q")]
 
 
 def test_gemini_parts_are_read_in_either_spelling():
@@ -398,9 +398,9 @@ def test_gemini_parts_are_read_in_either_spelling():
     }
     answer = content("model", {"text": "think", "thought": True}, {"text": "ok"})
 
-    found = only(call_llm("c", 1, request, {"content": answer}, parent=""))
+    trajectory = only(call_llm("c", 1, request, {"content": answer}, parent=""))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("system", "be\ngood"),
         ("user", "hello"),
         ("user", "look"),
@@ -408,9 +408,9 @@ def test_gemini_parts_are_read_in_either_spelling():
         ("tool", '{"result":3}'),
         ("assistant", "ok"),
     ]
-    assert found.messages[2].parts[0] == {"type": "file_data", **file}
-    assert found.messages[3].parts == ({"type": "reasoning", "content": "hm"},)
-    assert found.messages[5].parts == ({"type": "reasoning", "content": "think"},)
+    assert trajectory.messages[2].parts[0] == {"type": "file_data", **file}
+    assert trajectory.messages[3].parts == ({"type": "reasoning", "content": "hm"},)
+    assert trajectory.messages[5].parts == ({"type": "reasoning", "content": "think"},)
 
 
 @pytest.mark.parametrize("empty", ["{}", "", {}])
@@ -422,11 +422,11 @@ def test_placeholders_of_the_first_schema_name_their_own_switch(empty: Any):
         old_tool("t", 4, empty, empty, parent="a"),
     ]
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert brief(found.messages) == [("assistant", [("look", None)]), ("tool", None)]
-    assert codes(found) == ["content_not_captured", "content_not_captured"]
-    for gap in found.gaps:
+    assert brief(trajectory.messages) == [("assistant", [("look", None)]), ("tool", None)]
+    assert codes(trajectory) == ["content_not_captured", "content_not_captured"]
+    for gap in trajectory.gaps:
         assert "unset ADK_CAPTURE_MESSAGE_CONTENT_IN_SPANS or set it to true" in gap.detail
 
 
@@ -437,11 +437,11 @@ def _without(of: Span) -> Span:
 
 def test_a_tool_without_arguments_is_not_one_without_content():
     """Empty arguments beside a response are those of a call without any."""
-    found = only(old_tool("t", 1, "{}", '{"result": 3}'))
+    trajectory = only(old_tool("t", 1, "{}", '{"result": 3}'))
 
-    assert found.messages[0].tool_calls[0].arguments == {}
-    assert found.messages[1].content == '{"result": 3}'
-    assert "content_not_captured" not in codes(found)
+    assert trajectory.messages[0].tool_calls[0].arguments == {}
+    assert trajectory.messages[1].content == '{"result": 3}'
+    assert "content_not_captured" not in codes(trajectory)
 
 
 def test_a_tool_that_raised_says_why():
@@ -486,10 +486,10 @@ def test_a_call_of_the_model_below_another_is_the_same_call():
         (call_llm("c", 1, "{}", "{}", parent="", end=9), inner),
         (call_llm("c", 1, request, response, parent="", end=9), inner),
     ):
-        found = only(outer, span("g", 2, parent="c", scope=ADK, attributes=attributes))
+        trajectory = only(outer, span("g", 2, parent="c", scope=ADK, attributes=attributes))
 
-        assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
-        assert (found.usage.model_calls, found.gaps) == (1, ())
+        assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
+        assert (trajectory.usage.model_calls, trajectory.gaps) == (1, ())
 
 
 def test_without_the_latest_conventions_content_is_in_one_record_a_message():
@@ -514,16 +514,16 @@ def test_without_the_latest_conventions_content_is_in_one_record_a_message():
         for i, (name, body) in enumerate(bodies, 1)
     ]
 
-    found = only(c, logs=logs)
+    trajectory = only(c, logs=logs)
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("system", "s"),
         ("user", "q"),
         ("assistant", [("f", {"x": 1})]),
         ("tool", '{"r":1}'),
         ("assistant", "a"),
     ]
-    assert found.gaps == ()
+    assert trajectory.gaps == ()
 
 
 def test_elided_records_are_content_not_captured():
@@ -534,10 +534,10 @@ def test_elided_records_are_content_not_captured():
         for name in ("gen_ai.system.message", "gen_ai.user.message", "gen_ai.choice")
     ]
 
-    found = only(c, logs=logs)
+    trajectory = only(c, logs=logs)
 
-    assert texts(found) == [None]
-    assert codes(found) == ["content_not_captured"]
+    assert texts(trajectory) == [None]
+    assert codes(trajectory) == ["content_not_captured"]
 
 
 def test_a_failed_call_says_why():
@@ -556,11 +556,11 @@ def test_a_cut_request_is_not_whole():
     request = json.dumps({"contents": [content("user", {"text": "q"})] * 2})
     response = json.dumps({"content": content("model", {"text": "a"}), "finish_reason": "STOP"})
 
-    found = only(call_llm("c", 1, request[:-30], response[:-4], parent=""))
+    trajectory = only(call_llm("c", 1, request[:-30], response[:-4], parent=""))
 
-    assert texts(found)[0] == "q"
-    assert len(found.messages) == 2
-    assert codes(found) == ["content_truncated", "content_truncated"]
+    assert texts(trajectory)[0] == "q"
+    assert len(trajectory.messages) == 2
+    assert codes(trajectory) == ["content_truncated", "content_truncated"]
 
 
 @pytest.mark.parametrize(
@@ -584,8 +584,8 @@ def test_odd_values_never_raise(odd: Any):
             attributes["gen_ai.operation.name"] = operation
             odd_span = span("x", 1, title=title, scope=ADK, attributes=attributes)
 
-            for found in reconstruct([odd_span, chat("c", 3, [user("q")], asks(("f", {})))]):
-                assert not any(gap.code == "internal_error" for gap in found.gaps)
+            for trajectory in reconstruct([odd_span, chat("c", 3, [user("q")], asks(("f", {})))]):
+                assert not any(gap.code == "internal_error" for gap in trajectory.gaps)
 
 
 def test_contents_may_be_one_text():
@@ -600,7 +600,7 @@ def test_the_merged_pseudo_span_is_no_tool():
     merged = old_tool(
         "m", 5, "N/A", "[]", parent="a", attributes={"gen_ai.tool.name": "(merged tools)"}
     )
-    found = only(
+    trajectory = only(
         agent("a", 1, scope=ADK, end=9),
         chat("c", 2, [user("q")], asks(("look", {"x": 1}, "k1")), parent="a", scope=ADK),
         old_tool("t", 4, '{"x": 1}', '{"r": 1}', parent="a"),
@@ -615,5 +615,5 @@ def test_the_merged_pseudo_span_is_no_tool():
         ),
     )
 
-    assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
-    assert found.gaps == ()
+    assert [m.role for m in trajectory.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trajectory.gaps == ()

@@ -38,15 +38,15 @@ def test_the_content_of_an_event_may_be_json():
         Event("gen_ai.user.message", 1, {"gen_ai.event.content": '{"content": "q"}'}),
         Event("gen_ai.choice", 2, {"gen_ai.event.content": '{"message": {"content": "a"}}'}),
     )
-    found = only(call(attributes={"gen_ai.provider.name": "azure"}, events=events))
+    trajectory = only(call(attributes={"gen_ai.provider.name": "azure"}, events=events))
 
-    assert brief(found.messages) == SAID
-    assert found.gaps == ()
+    assert brief(trajectory.messages) == SAID
+    assert trajectory.gaps == ()
 
 
 def test_a_record_without_a_body_has_its_message_in_its_attributes():
     """Some exporters put the body's fields into the attributes."""
-    told = [replace(one, body=None, attributes=one.body, span_id="c") for one in logs()]
+    told = [replace(log, body=None, attributes=log.body, span_id="c") for log in logs()]
 
     assert brief(only(call(), logs=told).messages) == SAID
 
@@ -58,10 +58,10 @@ def test_prompt_and_completion_are_read(prompt: str):
         Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": prompt}),
         Event("gen_ai.content.completion", 2, {"gen_ai.completion": "a"}),
     )
-    found = only(call(events=events))
+    trajectory = only(call(events=events))
 
-    assert brief(found.messages) == SAID
-    assert found.gaps == ()
+    assert brief(trajectory.messages) == SAID
+    assert trajectory.gaps == ()
 
 
 def test_a_prompt_without_its_completion_is_a_gap():
@@ -74,9 +74,11 @@ def test_a_prompt_without_its_completion_is_a_gap():
 def test_records_without_a_span_belong_to_the_call_that_was_running():
     """The one model call of the trace, or the one that was running, is told by them."""
     spans = [call("c", 1, end=10), call("d", 20, end=30)]
-    found = only(span("w", 1, end=40), *(replace(s, parent_id="w") for s in spans), logs=logs(21))
+    trajectory = only(
+        span("w", 1, end=40), *(replace(s, parent_id="w") for s in spans), logs=logs(21)
+    )
 
-    assert brief(found.messages)[-2:] == SAID
+    assert brief(trajectory.messages)[-2:] == SAID
 
 
 def test_a_span_that_was_exported_twice_is_one_call_for_records_without_a_span():
@@ -104,9 +106,9 @@ def test_hidden_and_cut_content_in_an_event_is_a_gap(value: str, code: str):
 def test_records_that_two_calls_may_have_are_left():
     """Of two calls at the same time, neither is told by records without a span."""
     spans = [call("c", 1, end=10, parent="w"), call("d", 1, end=10, parent="w")]
-    found = only(span("w", 1, end=40), *spans, logs=logs(2))
+    trajectory = only(span("w", 1, end=40), *spans, logs=logs(2))
 
-    assert "content_not_captured" in codes(found)
+    assert "content_not_captured" in codes(trajectory)
 
 
 def test_a_result_that_comes_twice_is_one():
@@ -120,15 +122,15 @@ def test_a_result_that_comes_twice_is_one():
         record("gen_ai.user.message", {"content": blocks}, 5, span_id="c"),
         record("gen_ai.choice", {"message": {"content": [{"text": "a"}]}}, 6, span_id="c"),
     ]
-    found = only(call(), logs=told)
+    trajectory = only(call(), logs=told)
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "bad"),
         ("assistant", "a"),
     ]
-    assert found.messages[2].is_error
+    assert trajectory.messages[2].is_error
 
 
 @pytest.mark.parametrize("key", ["event.name", "otel.event.name"])
@@ -138,9 +140,9 @@ def test_an_events_name_may_be_an_attribute(key: str):
     named = {"key": key, "value": {"stringValue": "gen_ai.choice"}}
     document = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{**raw, "attributes": [named]}]}]}]}
 
-    [found] = decode_json(json.loads(json.dumps(document))).logs
+    [log] = decode_json(json.loads(json.dumps(document))).logs
 
-    assert found.event_name == "gen_ai.choice"
+    assert log.event_name == "gen_ai.choice"
 
 
 def test_the_creation_of_an_agent_is_no_run():
@@ -149,14 +151,14 @@ def test_the_creation_of_an_agent_is_no_run():
     alone = span("a", 1, attributes=made, trace="b" * 32)
 
     assert reconstruct([alone]) == []
-    assert len(reconstruct([alone, call()], [replace(one, span_id="c") for one in logs()])) == 1
+    assert len(reconstruct([alone, call()], [replace(log, span_id="c") for log in logs()])) == 1
 
 
 def test_a_history_that_begins_with_a_result_is_a_gap():
     """What the provider keeps (`previous_response_id`), or another trace holds, is not there."""
     told = [
         record("gen_ai.tool.message", {"id": "k", "content": "r"}, span_id="c"),
-        *(replace(one, span_id="c") for one in logs(5)[1:]),
+        *(replace(log, span_id="c") for log in logs(5)[1:]),
     ]
 
     assert codes(only(call(), logs=told)) == ["history_missing"]

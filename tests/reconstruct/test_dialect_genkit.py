@@ -46,7 +46,7 @@ def test_a_flow_is_an_agents_run(prefix: str):
     """Models, tools and nested generations make one run, whichever exporter wrote them."""
     said = {"role": "model", "content": [{"text": "done"}]}
     used = {"usage": {"inputTokens": 5, "outputTokens": 2, "cachedContentTokens": 1}}
-    found = only(
+    trajectory = only(
         action("root", 1, "flow", "q", "done", parent="", of="desk", prefix=prefix, end=99),
         action("g", 2, "util", {}, {}, prefix=prefix, end=90),
         action(
@@ -72,21 +72,25 @@ def test_a_flow_is_an_agents_run(prefix: str):
         ),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("a", {"x": "a"}), ("b", {"x": "b"})]),
         ("tool", "ra"),
         ("tool", "rb"),
         ("assistant", "done"),
     ]
-    assert (found.agent, found.dialects, found.gaps) == ("desk", ("genkit",), ())
-    assert (found.models[0], found.usage.input_tokens, found.usage.cached_tokens) == ("ai/m", 5, 1)
-    assert found.messages[1].tool_calls[0].span_id == "ta"
+    assert (trajectory.agent, trajectory.dialects, trajectory.gaps) == ("desk", ("genkit",), ())
+    assert (
+        trajectory.models[0],
+        trajectory.usage.input_tokens,
+        trajectory.usage.cached_tokens,
+    ) == ("ai/m", 5, 1)
+    assert trajectory.messages[1].tool_calls[0].span_id == "ta"
 
 
 def test_a_failed_tool_is_an_error():
     """The state, or the span's status, says that a tool failed."""
-    found = only(
+    trajectory = only(
         action("m", 1, "model", {"messages": [Q]}, {"message": calls("a")}, parent=""),
         span(
             "t",
@@ -104,7 +108,10 @@ def test_a_failed_tool_is_an_error():
         ),
     )
 
-    assert (found.messages[-1].content, found.messages[-1].is_error) == ("Error: boom", True)
+    assert (trajectory.messages[-1].content, trajectory.messages[-1].is_error) == (
+        "Error: boom",
+        True,
+    )
 
 
 def test_the_oldest_answers_are_candidates():
@@ -112,9 +119,9 @@ def test_the_oldest_answers_are_candidates():
     answer = {
         "candidates": [{"index": 0, "message": {"role": "model", "content": [{"text": "a"}]}}]
     }
-    found = only(action("m", 1, "model", {"messages": [Q]}, answer, parent=""))
+    trajectory = only(action("m", 1, "model", {"messages": [Q]}, answer, parent=""))
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
 
 
 @pytest.mark.parametrize("side", ["input", "output"])
@@ -142,10 +149,13 @@ def test_what_a_redaction_left_is_not_said():
     """A placeholder is a gap in every dialect, also in one that writes none itself."""
     asked = {"messages": [{"role": "user", "content": [{"text": "[REDACTED]"}]}]}
     said = {"message": {"role": "model", "content": [{"text": "done"}]}}
-    found = only(
+    trajectory = only(
         action("root", 1, "flow", "q", "done", parent="", end=9),
         action("m", 3, "model", asked, said),
     )
 
-    assert [(m.role, m.content) for m in found.messages] == [("user", None), ("assistant", "done")]
-    assert "redacted" in codes(found)
+    assert [(m.role, m.content) for m in trajectory.messages] == [
+        ("user", None),
+        ("assistant", "done"),
+    ]
+    assert "redacted" in codes(trajectory)

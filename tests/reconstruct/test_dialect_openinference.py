@@ -93,10 +93,10 @@ CALLED = {"role": "assistant", "calls": [("k1", PARIS), ("k2", TOKYO)]}
 )  # fmt: skip
 def test_raw_and_plain_values_are_the_question_and_the_answer(asked: Any, answered: Any):
     """Without flat messages, the request and the response are read in any client's form."""
-    found = only(raw(asked, answered))
+    trajectory = only(raw(asked, answered))
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
-    assert codes(found) == []
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
+    assert codes(trajectory) == []
 
 
 @pytest.mark.parametrize(
@@ -111,16 +111,16 @@ def test_raw_and_plain_values_are_the_question_and_the_answer(asked: Any, answer
 )
 def test_a_raw_requests_system_prompt_comes_first(system: dict[str, Any]):
     """Every client has its own place for the prompt."""
-    found = only(raw({"messages": [ASKED], **system}, "a"))
+    trajectory = only(raw({"messages": [ASKED], **system}, "a"))
 
-    assert texts(found) == ["s", "q", "a"]
+    assert texts(trajectory) == ["s", "q", "a"]
 
 
 def test_text_that_is_said_to_be_plain_is_not_taken_apart():
     """An answer of JSON text, as of structured output, stays as it is."""
-    found = only(raw("q", '{"text": "a"}', **{"output.mime_type": "text/plain"}))
+    trajectory = only(raw("q", '{"text": "a"}', **{"output.mime_type": "text/plain"}))
 
-    assert texts(found) == ["q", '{"text": "a"}']
+    assert texts(trajectory) == ["q", '{"text": "a"}']
 
 
 @pytest.mark.parametrize(
@@ -130,10 +130,10 @@ def test_a_missing_side_is_named(sent: list[Any], got: list[Any], side: str):
     """A call without its question or its answer says which one, and how to have it."""
     got = [{"role": "assistant", "content": "a"}] if got else []
 
-    found = only(model("c", sent=sent, got=got))
+    trajectory = only(model("c", sent=sent, got=got))
 
-    assert len(found.messages) == 1
-    assert f"no {side} of the model call" in found.gaps[0].detail
+    assert len(trajectory.messages) == 1
+    assert f"no {side} of the model call" in trajectory.gaps[0].detail
 
 
 def test_calls_that_stand_among_the_contents_too_are_one_message():
@@ -144,17 +144,17 @@ def test_calls_that_stand_among_the_contents_too_are_one_message():
         {"role": "tool", "tool_call_id": id_, "content": text}
         for id_, text in (("k1", "sunny"), ("k2", "rainy"))
     ]
-    found = only(
+    trajectory = only(
         model("c", 1, [ASKED], [asked], attributes={"session.id": "s"}),
         model("d", 2, [ASKED, asked, *results], [{"role": "assistant", "content": "a"}],
               parent="", attributes={"session.id": "s"}),
     )  # fmt: skip
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"), ("assistant", [PARIS, TOKYO]), ("tool", "sunny"), ("tool", "rainy"),
         ("assistant", "a"),
     ]  # fmt: skip
-    assert codes(found) == []
+    assert codes(trajectory) == []
 
 
 def test_a_call_may_stand_only_among_the_contents_or_in_the_oldest_form():
@@ -166,8 +166,8 @@ def test_a_call_may_stand_only_among_the_contents_or_in_the_oldest_form():
            "function_call_arguments_json": '{"city": "Paris"}'}  # fmt: skip
 
     for message in (new, old):
-        found = only(model("c", 1, [ASKED], [message]))
-        assert brief(found.messages)[1] == ("assistant", [PARIS])
+        trajectory = only(model("c", 1, [ASKED], [message]))
+        assert brief(trajectory.messages)[1] == ("assistant", [PARIS])
 
 
 def test_autogens_function_messages_are_results():
@@ -179,9 +179,9 @@ def test_autogens_function_messages_are_results():
     message = {"role": "function", "function.0": json.dumps(results[0]),
                "function.1": json.dumps(results[1])}  # fmt: skip
 
-    found = only(model("c", 1, [ASKED, CALLED, message], [ANSWER]))
+    trajectory = only(model("c", 1, [ASKED, CALLED, message], [ANSWER]))
 
-    tools = [m for m in found.messages if m.role == "tool"]
+    tools = [m for m in trajectory.messages if m.role == "tool"]
     assert [(m.tool_call_id, m.content, m.is_error) for m in tools] == [
         ("k1", "sunny", False), ("k2", "no such city", True),
     ]  # fmt: skip
@@ -198,8 +198,8 @@ def test_autogens_thought_is_the_text_beside_the_calls(thought: str | None, text
     second = model("c2", 9, [ASKED, CALLED, result], [ANSWER], attributes=echo)
 
     for spans in ([first, second], [second]):
-        found = only(*spans)
-        assert texts(found) == ["q", text, "sunny", "a"]
+        trajectory = only(*spans)
+        assert texts(trajectory) == ["q", text, "sunny", "a"]
 
 
 def test_results_that_were_merged_are_told_by_the_tools_spans():
@@ -213,10 +213,10 @@ def test_results_that_were_merged_are_told_by_the_tools_spans():
         span("root", 1, end=20, attributes={KIND: "AGENT"}),
     ]
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert [m.content for m in found.messages if m.role == "tool"] == ["sunny", "rainy"]
-    assert codes(found) == []
+    assert [m.content for m in trajectory.messages if m.role == "tool"] == ["sunny", "rainy"]
+    assert codes(trajectory) == []
 
 
 def test_merged_results_without_tool_spans_are_a_gap():
@@ -228,10 +228,10 @@ def test_merged_results_without_tool_spans_are_a_gap():
         model("d", 6, [ASKED, CALLED, merged], [ANSWER], parent="root"),
     ]
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert [m.content for m in found.messages if m.role == "tool"] == [None, None]
-    assert codes(found) == ["content_not_captured"]
+    assert [m.content for m in trajectory.messages if m.role == "tool"] == [None, None]
+    assert codes(trajectory) == ["content_not_captured"]
 
 
 def test_merged_results_in_parts_are_the_calls_in_order():
@@ -239,9 +239,9 @@ def test_merged_results_in_parts_are_the_calls_in_order():
     parts = {f"contents.{i}.message_content.text": text for i, text in enumerate(["sun", "rain"])}
     merged = {"role": "tool", "tool_call_id": "k2", **parts}
 
-    found = only(model("c", 1, [ASKED, CALLED, merged], [ANSWER]))
+    trajectory = only(model("c", 1, [ASKED, CALLED, merged], [ANSWER]))
 
-    tools = [m for m in found.messages if m.role == "tool"]
+    tools = [m for m in trajectory.messages if m.role == "tool"]
     assert [(m.tool_call_id, m.content) for m in tools] == [("k1", "sun"), ("k2", "rain")]
 
 
@@ -253,9 +253,9 @@ def test_a_google_response_that_is_an_error_is_flagged(provider: str, recorded: 
     call = model("c", 1, [ASKED, called, result], [{"role": "model", "content": "a"}],
                  attributes={"llm.provider": provider})  # fmt: skip
 
-    found = only(call)
+    trajectory = only(call)
 
-    (answer,) = (m for m in found.messages if m.role == "tool")
+    (answer,) = (m for m in trajectory.messages if m.role == "tool")
     assert answer.is_error
     assert answer.is_outcome_recorded is recorded
 
@@ -269,25 +269,25 @@ def test_a_google_response_that_is_an_error_is_flagged(provider: str, recorded: 
 )
 def test_a_results_envelope_says_whether_the_tool_failed(output: dict[str, Any]):
     """LlamaIndex's and MCP's results are unwrapped, with their flag."""
-    found = only(
+    trajectory = only(
         model("c", 1, [ASKED], [{"role": "assistant", "calls": [("k", ("look", {}))]}]),
         used("t", 2, ("look", {}), output, parent="c"),
     )
 
-    assert (found.messages[2].content, found.messages[2].is_error) == ("no", True)
+    assert (trajectory.messages[2].content, trajectory.messages[2].is_error) == ("no", True)
 
 
 def test_a_span_that_only_prepares_a_request_is_no_model_call():
     """LlamaIndex writes a private method beside the call, with the same messages as reprs."""
     prepared = {KIND: "LLM", "input.value": '{"chat_history": []}', "output.value": "{}"}
-    found = only(
+    trajectory = only(
         span("run", 1, end=9, attributes={KIND: "CHAIN"}),
         span("p", 2, parent="run", title="OpenAI._prepare_chat_with_tools", attributes=prepared),
         model("c", 3, [ASKED], [{"role": "assistant", "content": "a"}], parent="run"),
     )
 
-    assert texts(found) == ["q", "a"]
-    assert found.usage.model_calls == 1
+    assert texts(trajectory) == ["q", "a"]
+    assert trajectory.usage.model_calls == 1
 
 
 def instructor(**fields: Any) -> Span:
@@ -297,30 +297,30 @@ def instructor(**fields: Any) -> Span:
 
 def test_a_chain_with_a_models_messages_is_a_model_call():
     """Instructor's span holds the question, and only what was parsed of the answer."""
-    found = only(instructor())
+    trajectory = only(instructor())
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", '{"city": "Paris"}')]
-    assert codes(found) == ["content_not_captured"]
-    assert "instrument the model's client" in found.gaps[0].detail
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", '{"city": "Paris"}')]
+    assert codes(trajectory) == ["content_not_captured"]
+    assert "instrument the model's client" in trajectory.gaps[0].detail
 
 
 def test_a_chain_around_model_calls_is_not_one_of_them():
     """With the client instrumented as well, the calls inside are all there is."""
-    found = only(
+    trajectory = only(
         instructor(),
         model("c", 2, [ASKED], [{"role": "assistant", "calls": [("k", PARIS)]}], parent="i"),
     )
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", [PARIS])]
-    assert "content_not_captured" not in codes(found)
-    assert found.usage.model_calls == 1
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", [PARIS])]
+    assert "content_not_captured" not in codes(trajectory)
+    assert trajectory.usage.model_calls == 1
 
 
 def test_an_answers_id_tells_that_two_spans_are_one_call():
     """The client's own span of the same call, in a trace of its own, does not double it."""
     answer = '{"id": "msg_1", "role": "assistant", "content": [{"type": "text", "text": "a"}]}'
     own = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "msg_1"}
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             model("c", 1, [ASKED], [{"role": "assistant", "content": "a"}], end=9,
                   attributes={"output.value": answer}, scope="openinference.x"),
@@ -328,7 +328,7 @@ def test_an_answers_id_tells_that_two_spans_are_one_call():
         ]
     )  # fmt: skip
 
-    assert [texts(trajectory) for trajectory in found] == [["q", "a"]]
+    assert [texts(trajectory) for trajectory in trajectories] == [["q", "a"]]
 
 
 def test_what_a_framework_wrote_itself_goes_before_its_translation():
@@ -339,10 +339,10 @@ def test_what_a_framework_wrote_itself_goes_before_its_translation():
         "gen_ai.input.messages": json.dumps([{"role": "user", "content": "own"}]),
         "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "a"}]),
     }
-    found = only(span("c", attributes={KIND: "LLM", **both}, scope="framework"))
+    trajectory = only(span("c", attributes={KIND: "LLM", **both}, scope="framework"))
     translated = only(span("c", attributes={KIND: "LLM", **both}, scope="openinference.x"))
 
-    assert texts(found) == ["own", "a"]
+    assert texts(trajectory) == ["own", "a"]
     assert translated.dialects == ("openinference",)
 
 
@@ -351,9 +351,9 @@ def test_cut_arguments_are_a_gap():
     call = "tool_calls.0.tool_call.function"
     cut = {"role": "assistant", f"{call}.name": "look", f"{call}.arguments": '{"city": "Par'}
 
-    found = only(model("c", 1, [ASKED], [cut]))
+    trajectory = only(model("c", 1, [ASKED], [cut]))
 
-    assert "content_truncated" in codes(found)
+    assert "content_truncated" in codes(trajectory)
 
 
 def test_a_flat_answer_without_its_calls_is_read_from_the_response():
@@ -366,11 +366,11 @@ def test_a_flat_answer_without_its_calls_is_read_from_the_response():
     }
     answer = json.dumps({"choices": [{"message": message}]})
 
-    found = only(
+    trajectory = only(
         model("c", 1, [ASKED], [{"role": "assistant"}], attributes={"output.value": answer})
     )
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", [PARIS])]
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", [PARIS])]
 
 
 def test_flat_messages_that_are_only_roles_are_read_from_the_request():
@@ -385,9 +385,9 @@ def test_flat_messages_that_are_only_roles_are_read_from_the_request():
     }
     sent = [ASKED, {"role": "assistant"}, {"role": "tool"}]
 
-    found = only(model("c", 1, sent, [ANSWER], attributes={"input.value": json.dumps(asked)}))
+    trajectory = only(model("c", 1, sent, [ANSWER], attributes={"input.value": json.dumps(asked)}))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"), ("assistant", [PARIS]), ("tool", "sunny"), ("assistant", "a"),
     ]  # fmt: skip
 
@@ -403,7 +403,7 @@ def test_flat_messages_that_are_only_roles_are_read_from_the_request():
 def test_langchains_result_tells_the_providers_id(output: dict[str, Any]):
     """The client's own span of the call is known by it; LangChain's own id is another."""
     own = {"gen_ai.operation.name": "chat", "gen_ai.response.id": "msg_1"}
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             model("c", 1, [ASKED], [ANSWER], end=9, scope="openinference.x",
                   attributes={"output.value": json.dumps(output)}),
@@ -411,7 +411,7 @@ def test_langchains_result_tells_the_providers_id(output: dict[str, Any]):
         ]
     )  # fmt: skip
 
-    assert len(found) == 1
+    assert len(trajectories) == 1
 
 
 def test_a_clients_span_without_content_is_the_call_around_it():
@@ -430,13 +430,13 @@ def test_a_clients_span_without_content_is_the_call_around_it():
 
 def test_a_span_that_marks_a_moment_of_a_run_is_not_an_agent():
     """BeeAI writes a span of kind AGENT, of no duration, for each requirement that applies."""
-    found = only(
+    trajectory = only(
         span("root", 1, end=9, attributes={KIND: "AGENT", "agent.name": "desk"}),
         span("mark", 2, end=2, parent="root", title="final_answer", attributes={KIND: "AGENT"}),
         model("c", 3, [ASKED], [ANSWER], parent="root"),
     )
 
-    assert found.agent == "desk"
+    assert trajectory.agent == "desk"
 
 
 def test_an_empty_result_leaves_a_request_as_it_is():
@@ -446,9 +446,9 @@ def test_an_empty_result_leaves_a_request_as_it_is():
     call = model("c", 1, [ASKED, {"role": "assistant", "calls": [("k1", PARIS)]}, empty], [ANSWER])
     call = dataclasses.replace(call, attributes={**call.attributes, "input.value": value})
 
-    found = only(call)
+    trajectory = only(call)
 
-    assert [(m.role, m.content) for m in found.messages if m.role in ("user", "tool")] == [
+    assert [(m.role, m.content) for m in trajectory.messages if m.role in ("user", "tool")] == [
         ("user", ASKED["content"]),
         ("tool", ""),
     ]

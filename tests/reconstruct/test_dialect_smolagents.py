@@ -93,7 +93,7 @@ def kwargs(**arguments: Any) -> dict[str, Any]:
 def test_a_tool_calling_agent_is_read():
     """Its memory's texts become calls and results, so that a call and its echo are one message."""
     observed = ("tool-response", "Observation:\nsunny\nrainy")
-    found = only(
+    trajectory = only(
         run(),
         step("s1", 2),
         model("c", 3, TASK, "I look.", CALLS, parent="s1"),
@@ -126,7 +126,7 @@ def test_a_tool_calling_agent_is_read():
         ),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         *TASK,
         ("assistant", [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]),
         ("tool", "sunny"),
@@ -135,11 +135,11 @@ def test_a_tool_calling_agent_is_read():
         ("tool", "cold"),
         ("assistant", "a"),
     ]
-    assert found.messages[2].content == "I look."
-    assert [m.tool_call_id for m in found.messages if m.role == "tool"] == ["k1", "k2", "k3"]
-    assert (found.gaps, found.rewrites, found.dialects) == ((), (), ("smolagents",))
-    assert (found.agent, found.models) == ("ToolCallingAgent", ("m",))
-    assert (found.usage.model_calls, found.usage.input_tokens) == (3, 27)
+    assert trajectory.messages[2].content == "I look."
+    assert [m.tool_call_id for m in trajectory.messages if m.role == "tool"] == ["k1", "k2", "k3"]
+    assert (trajectory.gaps, trajectory.rewrites, trajectory.dialects) == ((), (), ("smolagents",))
+    assert (trajectory.agent, trajectory.models) == ("ToolCallingAgent", ("m",))
+    assert (trajectory.usage.model_calls, trajectory.usage.input_tokens) == (3, 27)
 
 
 CODE = "Thought: look.\n<code>\nget_weather('Paris')\nget_weather('Tokyo')\n"
@@ -150,7 +150,7 @@ def test_a_code_agents_tools_are_its_answers_calls():
     echo = ("assistant", f"{CODE}</code>")
     ran = called(("call_1", "get_weather('Paris')"), of="python_interpreter")
     observed = ("tool-response", "Observation:\nExecution logs:\nsunny")
-    found = only(
+    trajectory = only(
         run(title="CodeAgent.run"),
         step("s1", 2),
         model("c", 3, TASK, CODE, parent="s1"),
@@ -160,7 +160,7 @@ def test_a_code_agents_tools_are_its_answers_calls():
         model("d", 7, [*TASK, echo, ran, observed], "All sunny.", parent="s2"),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         *TASK,
         ("assistant", [("get_weather", {"city": "Paris"}), ("get_weather", {"city": "Tokyo"})]),
         ("tool", "sunny"),
@@ -168,8 +168,8 @@ def test_a_code_agents_tools_are_its_answers_calls():
         ("user", "Observation:\nExecution logs:\nsunny"),
         ("assistant", "All sunny."),
     ]
-    assert found.messages[2].content == CODE
-    assert (found.agent, found.gaps, found.rewrites) == ("CodeAgent", (), ())
+    assert trajectory.messages[2].content == CODE
+    assert (trajectory.agent, trajectory.gaps, trajectory.rewrites) == ("CodeAgent", (), ())
 
 
 def test_the_raw_request_is_read_where_messages_have_no_keys():
@@ -181,17 +181,17 @@ def test_the_raw_request_is_read_where_messages_have_no_keys():
             {"role": "tool-response", "content": [{"type": "text", "text": "Error:\nno"}]},
         ]
     }
-    found = only(
+    trajectory = only(
         run(), model("c", 2, [], "a", parent="a", attributes={"input.value": json.dumps(request)})
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("get_weather", {"city": "Paris"})]),
         ("tool", "Error:\nno"),
         ("assistant", "a"),
     ]
-    assert found.messages[2].is_error
+    assert trajectory.messages[2].is_error
 
 
 @pytest.mark.parametrize(
@@ -213,29 +213,29 @@ def test_the_raw_request_is_read_where_messages_have_no_keys():
 )
 def test_a_tools_arguments_have_their_names(given: Any, arguments: Any):
     """Positional arguments get the names of the tool's inputs; JSON and a Python repr are read."""
-    found = only(run(), used("t", 2, given, "r", parent="a"))
+    trajectory = only(run(), used("t", 2, given, "r", parent="a"))
 
-    (call,) = found.messages[1].tool_calls
+    (call,) = trajectory.messages[1].tool_calls
     assert call.arguments == ({"city": "Paris"} if arguments is None else arguments)
 
 
 def test_a_tool_that_failed_is_an_error():
     """The span's exception is the result."""
     failed = Event("exception", 2, {"exception.message": "no such city"})
-    found = only(run(), used("t", 2, kwargs(), parent="a", status_code=2, events=(failed,)))
+    trajectory = only(run(), used("t", 2, kwargs(), parent="a", status_code=2, events=(failed,)))
 
-    result = found.messages[2]
+    result = trajectory.messages[2]
     assert (result.content, result.is_error) == ("Error: no such city", True)
-    assert codes(found) == ["no_model_spans"]
+    assert codes(trajectory) == ["no_model_spans"]
 
 
 def test_a_result_that_is_not_recorded_is_a_gap():
     """Of a tool that returns an image or anything, the span has no result, and says so."""
-    found = only(run(), used("t", 2, kwargs(), parent="a"))
+    trajectory = only(run(), used("t", 2, kwargs(), parent="a"))
 
-    assert found.messages[2].content is None
-    assert set(codes(found)) == {"content_not_captured", "no_model_spans"}
-    assert any("output_type" in gap.detail for gap in found.gaps)
+    assert trajectory.messages[2].content is None
+    assert set(codes(trajectory)) == {"content_not_captured", "no_model_spans"}
+    assert any("output_type" in gap.detail for gap in trajectory.gaps)
 
 
 def test_a_run_without_model_spans_is_told_by_its_span():
@@ -269,9 +269,9 @@ def test_texts_that_tell_no_calls_stay_texts(text: str):
     """What cannot be read as calls is what the assistant says."""
     sent = [*TASK, ("tool-call", text), ("tool-response", "Observation:\nr")]
 
-    found = only(run(), model("c", 2, sent, "a", parent="a"))
+    trajectory = only(run(), model("c", 2, sent, "a", parent="a"))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         *TASK,
         ("assistant", text),
         ("user", "Observation:\nr"),
@@ -289,7 +289,7 @@ def test_malformed_values_survive(value: Any):
         "tool.parameters": value,
     }
 
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             run(attributes=odd),
             model("c", 2, [], parent="a", attributes=odd),
@@ -297,8 +297,8 @@ def test_malformed_values_survive(value: Any):
         ]
     )
 
-    assert [t.agent for t in found] == ["ToolCallingAgent"]
-    assert all(m.content != "__REDACTED__" for t in found for m in t.messages)
+    assert [t.agent for t in trajectories] == ["ToolCallingAgent"]
+    assert all(m.content != "__REDACTED__" for t in trajectories for m in t.messages)
 
 
 def failed(text: str) -> tuple[str, str]:
@@ -311,24 +311,24 @@ BROKEN = "Error executing tool 'get_weather' with arguments {'city': 'Paris'}: V
 
 def test_a_failed_call_that_the_memory_drops_is_shown():
     """The next call is sent the error alone; the call is the one that the answer asked for."""
-    found = only(
+    trajectory = only(
         run(end=20),
         model("c", 3, TASK, None, CALLS[:1], parent="a"),
         used("t", 4, kwargs(city="Paris"), parent="a", status_code=2),
         model("d", 7, [*TASK, failed(BROKEN)], "a", parent="a"),
     )
 
-    assert brief(found.messages[2:4]) == [
+    assert brief(trajectory.messages[2:4]) == [
         ("assistant", [("get_weather", {"city": "Paris"})]),
         ("tool", f"Error:\n{BROKEN}\nNow let's retry: take care!\n"),
     ]
-    assert (found.messages[3].is_error, found.messages[3].tool_call_id) == (True, "k1")
-    assert "history_rewritten" not in codes(found)
+    assert (trajectory.messages[3].is_error, trajectory.messages[3].tool_call_id) == (True, "k1")
+    assert "history_rewritten" not in codes(trajectory)
 
 
 def test_of_several_dropped_calls_the_tools_spans_tell_the_results():
     """One error stands for a step of two calls; which failed is what the spans say."""
-    found = only(
+    trajectory = only(
         run(end=20),
         model("c", 3, TASK, "I look.", CALLS, parent="a"),
         used("t", 4, kwargs(city="Paris"), parent="a", status_code=2),
@@ -336,10 +336,10 @@ def test_of_several_dropped_calls_the_tools_spans_tell_the_results():
         model("d", 7, [*TASK, ("assistant", "I look."), failed(BROKEN)], "a", parent="a"),
     )
 
-    results = [(m.tool_call_id, m.is_error) for m in found.messages if m.role == "tool"]
+    results = [(m.tool_call_id, m.is_error) for m in trajectory.messages if m.role == "tool"]
     assert results == [("k1", True), ("k2", False)]
-    assert texts(found)[-2:] == ["rainy", "a"]
-    assert codes(found) == []
+    assert texts(trajectory)[-2:] == ["rainy", "a"]
+    assert codes(trajectory) == []
 
 
 @pytest.mark.parametrize("first", [CALLS[:1], CALLS])
@@ -347,7 +347,7 @@ def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, A
     """The memory has their errors one after another, whatever number of calls each step made."""
     again = [("k3", {"city": "Oslo"})]
     errors = [failed(BROKEN), failed("no Oslo"), failed("no Rome")]
-    found = only(
+    trajectory = only(
         run(end=20),
         model("c", 3, TASK, None, first, parent="a"),
         model("d", 5, [*TASK, *errors[:1]], None, again, parent="a"),
@@ -355,29 +355,29 @@ def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, A
         model("f", 9, [*TASK, *errors], "a", parent="a"),
     )
 
-    steps = [m.tool_call_id or [c.id for c in m.tool_calls] for m in found.messages[2:]]
+    steps = [m.tool_call_id or [c.id for c in m.tool_calls] for m in trajectory.messages[2:]]
     ids = [id_ for id_, _ in first]
     assert steps == [ids, *ids, ["k3"], "k3", ["k4"], "k4", []]
-    assert texts(found)[-4:] == [errors[1][1], None, errors[2][1], "a"]
-    assert "history_rewritten" not in codes(found)
+    assert texts(trajectory)[-4:] == [errors[1][1], None, errors[2][1], "a"]
+    assert "history_rewritten" not in codes(trajectory)
 
 
 def test_an_error_of_an_answer_without_calls_is_said_to_the_model():
     """A text in which no call could be found stays in the memory, and so does the error."""
     told = failed("Error while parsing tool call from model output: no blob")
-    found = only(
+    trajectory = only(
         run(end=20),
         model("c", 3, TASK, "Hm.", parent="a"),
         model("d", 7, [*TASK, ("assistant", "Hm."), told], "a", parent="a"),
     )
 
-    assert [m.role for m in found.messages[2:]] == ["assistant", "user", "assistant"]
+    assert [m.role for m in trajectory.messages[2:]] == ["assistant", "user", "assistant"]
 
 
 def test_a_call_that_is_written_as_text_is_a_call():
     """A model that is offered no tools answers with a blob, which the memory shows as a call."""
     text = 'Action:\n{"name": "get_weather", "arguments": {"city": "Paris"}}'
-    found = only(
+    trajectory = only(
         run(end=20),
         model("c", 3, TASK, text, parent="a"),
         model(
@@ -389,11 +389,11 @@ def test_a_call_that_is_written_as_text_is_a_call():
         ),
     )
 
-    assert brief(found.messages[2:4]) == [
+    assert brief(trajectory.messages[2:4]) == [
         ("assistant", [("get_weather", {"city": "Paris"})]),
         ("tool", "x"),
     ]
-    assert "history_rewritten" not in codes(found)
+    assert "history_rewritten" not in codes(trajectory)
 
 
 def test_a_later_runs_task_is_its_own():
@@ -405,11 +405,11 @@ def test_a_later_runs_task_is_its_own():
 
 def test_an_answer_of_which_only_the_role_is_there_is_missing():
     """A streamed answer that was not recorded leaves a role alone; the gap says so."""
-    found = only(run(attributes={"output.value": ""}), model("m", 3, TASK, parent="a"))
+    trajectory = only(run(attributes={"output.value": ""}), model("m", 3, TASK, parent="a"))
 
-    assert texts(found) == ["s", "New task:\nq"]
-    assert codes(found) == ["content_not_captured"]
-    assert "no output" in found.gaps[0].detail
+    assert texts(trajectory) == ["s", "New task:\nq"]
+    assert codes(trajectory) == ["content_not_captured"]
+    assert "no output" in trajectory.gaps[0].detail
 
 
 @pytest.mark.parametrize("length", [40, 80])

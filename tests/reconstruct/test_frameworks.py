@@ -48,9 +48,9 @@ def test_a_capture_gives_what_was_exchanged(name: str):
 @pytest.mark.parametrize("name", [name for name in NAMES if TRUTH[name]["lacks"]])
 def test_what_the_spans_lack_is_a_gap(name: str):
     """A capture whose spans do not hold everything says so."""
-    found = reconstruct(*capture(name, FRAMEWORKS))
+    trajectories = reconstruct(*capture(name, FRAMEWORKS))
 
-    assert MISSING & {code for trajectory in found for code in codes(trajectory)}
+    assert MISSING & {code for trajectory in trajectories for code in codes(trajectory)}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -73,8 +73,10 @@ def test_the_note_on_an_output_tool_is_a_message_once_it_was_sent(turns: int):
     spans, logs = capture("pydantic_ai_output_plain", FRAMEWORKS)
     traces = list(dict.fromkeys(span.trace_id for span in spans))[:turns]
 
-    found = reconstruct([span for span in spans if span.trace_id in traces], logs)
+    trajectories = reconstruct([span for span in spans if span.trace_id in traces], logs)
 
-    assert [codes(run) for run in found] == [[]] * turns
-    assert [run.messages[-1].content for run in found] == ["Final result processed.", None][-turns:]
-    assert [call.name for call in found[-1].messages[-1].tool_calls] == ["final_result"]
+    assert [codes(run) for run in trajectories] == [[]] * turns
+    assert [run.messages[-1].content for run in trajectories] == ["Final result processed.", None][
+        -turns:
+    ]
+    assert [call.name for call in trajectories[-1].messages[-1].tool_calls] == ["final_result"]

@@ -120,9 +120,9 @@ def test_a_span_that_only_lists_a_graphs_nodes_is_no_agent():
         span("i", 6, parent="a0", end=60, scope=TRACELOOP, attributes=beside),
     ]
 
-    found = reconstruct(spans)
+    trajectories = reconstruct(spans)
 
-    assert [(t.agent, len(t.messages), codes(t)) for t in found] == [
+    assert [(t.agent, len(t.messages), codes(t)) for t in trajectories] == [
         ("team", 0, []),
         ("worker", 5, []),
     ]

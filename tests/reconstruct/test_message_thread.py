@@ -23,7 +23,7 @@ def test_history_is_told_once():
     """Each call repeats what came before; the trajectory has it once, the system prompt first."""
     ask, look, result = user("q"), asks(("look", {"x": 1}, "k1")), gives("r", "k1")
 
-    found = only(
+    trajectory = only(
         *calls(
             ([system("be good"), ask], look),
             ([system("be good"), ask, look, result], said("a1")),
@@ -31,7 +31,7 @@ def test_history_is_told_once():
         )
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("system", "be good"),
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
@@ -40,12 +40,12 @@ def test_history_is_told_once():
         ("user", "q2"),
         ("assistant", "a2"),
     ]
-    assert (found.gaps, found.rewrites, found.usage.model_calls) == ((), (), 3)
+    assert (trajectory.gaps, trajectory.rewrites, trajectory.usage.model_calls) == ((), (), 3)
 
 
 def test_ids_and_encodings_do_not_tell_messages_apart():
     """An echo with another call id, spaced arguments or a re-encoded result is the same message."""
-    found = only(
+    trajectory = only(
         *calls(
             ([user("q")], asks(("look", '{"x":1,"y":2}', "fc_1"))),
             (
@@ -55,8 +55,8 @@ def test_ids_and_encodings_do_not_tell_messages_apart():
         )
     )
 
-    assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
-    assert found.gaps == ()
+    assert [m.role for m in trajectory.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trajectory.gaps == ()
 
 
 def test_the_reasoning_of_an_echo_may_be_missing():
@@ -64,10 +64,10 @@ def test_the_reasoning_of_an_echo_may_be_missing():
     thought = {"type": "reasoning", "content": "hm"}
     answer = {"role": "assistant", "parts": [thought, {"type": "text", "content": "a"}]}
 
-    found = only(*calls(([user("q")], answer), ([user("q"), said("a"), user("r")], said("b"))))
+    trajectory = only(*calls(([user("q")], answer), ([user("q"), said("a"), user("r")], said("b"))))
 
-    assert texts(found) == ["q", "a", "r", "b"]
-    assert found.messages[1].parts == (thought,)
+    assert texts(trajectory) == ["q", "a", "r", "b"]
+    assert trajectory.messages[1].parts == (thought,)
 
 
 @pytest.mark.parametrize(("id_", "is_same"), [("k1", True), ("k2", False)])
@@ -76,10 +76,12 @@ def test_the_text_beside_the_calls_of_an_echo_may_be_missing(id_: str, is_same: 
     answer, echo = asks(("look", {"x": 1}, "k1")), asks(("look", {"x": 1}, id_))
     answer["parts"].insert(0, {"type": "text", "content": "I look"})
 
-    found = only(*calls(([user("q")], answer), ([user("q"), echo, gives("r", id_)], said("a"))))
+    trajectory = only(
+        *calls(([user("q")], answer), ([user("q"), echo, gives("r", id_)], said("a")))
+    )
 
-    assert texts(found) == ["q", "I look" if is_same else None, "r", "a"]
-    assert codes(found) == ([] if is_same else ["history_rewritten"])
+    assert texts(trajectory) == ["q", "I look" if is_same else None, "r", "a"]
+    assert codes(trajectory) == ([] if is_same else ["history_rewritten"])
 
 
 def test_a_retry_after_a_failed_call_is_told_once():
@@ -87,15 +89,15 @@ def test_a_retry_after_a_failed_call_is_told_once():
     spans = calls(([user("q")], None), ([user("q")], said("a")))
     spans[1] = chat("c0", 10, [user("q")], parent="a", status_code=2, status_message="boom")
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert texts(found) == ["q", "a"]
-    assert [g.detail for g in found.gaps] == ["the model call failed: boom"]
+    assert texts(trajectory) == ["q", "a"]
+    assert [g.detail for g in trajectory.gaps] == ["the model call failed: boom"]
 
 
 def test_only_what_is_new_is_appended():
     """Where the provider keeps the history, inputs that share nothing are appended."""
-    found = only(
+    trajectory = only(
         *calls(
             ([user("q")], asks(("look", {}, "k1"))),
             ([gives("r", "k1")], said("a")),
@@ -103,16 +105,16 @@ def test_only_what_is_new_is_appended():
         )
     )
 
-    assert texts(found) == ["q", None, "r", "a", "q2", "a2"]
-    assert found.gaps == ()
+    assert texts(trajectory) == ["q", None, "r", "a", "q2", "a2"]
+    assert trajectory.gaps == ()
 
 
 def test_new_input_that_repeats_an_old_message_is_new():
     """With a previous response id, a user who says the same again is heard again."""
-    found = only(*calls(([user("q")], said("a")), ([user("q")], said("b")), delta=True))
+    trajectory = only(*calls(([user("q")], said("a")), ([user("q")], said("b")), delta=True))
 
-    assert texts(found) == ["q", "a", "q", "b"]
-    assert found.gaps == ()
+    assert texts(trajectory) == ["q", "a", "q", "b"]
+    assert trajectory.gaps == ()
 
 
 def test_a_retry_of_new_input_is_told_once():
@@ -120,14 +122,14 @@ def test_a_retry_of_new_input_is_told_once():
     spans = calls(([user("q")], None), ([user("q")], said("a")), delta=True)
     spans[1] = chat("c0", 10, [user("q")], parent="a", status_code=2, delta=True)
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert texts(found) == ["q", "a"]
+    assert texts(trajectory) == ["q", "a"]
 
 
 def test_a_sliding_window_keeps_what_left_it():
     """Inputs that hold only the last messages go on from them; nothing is lost or told twice."""
-    found = only(
+    trajectory = only(
         *calls(
             ([user("1")], said("a1")),
             ([user("1"), said("a1"), user("2")], said("a2")),
@@ -136,13 +138,13 @@ def test_a_sliding_window_keeps_what_left_it():
         )
     )
 
-    assert texts(found) == ["1", "a1", "2", "a2", "3", "a3", "4", "a4"]
-    assert (found.gaps, found.rewrites) == ((), ())
+    assert texts(trajectory) == ["1", "a1", "2", "a2", "3", "a3", "4", "a4"]
+    assert (trajectory.gaps, trajectory.rewrites) == ((), ())
 
 
 def test_a_compacted_history_is_kept_beside_the_new_one():
     """What a later call no longer held is a rewrite: both versions, the place and the gap."""
-    found = only(
+    trajectory = only(
         *calls(
             ([user("1")], said("a1")),
             ([user("1"), said("a1"), user("2")], said("a2")),
@@ -150,26 +152,26 @@ def test_a_compacted_history_is_kept_beside_the_new_one():
         )
     )
 
-    (rewrite,) = found.rewrites
-    assert texts(found) == ["1", "summary", "3", "a3"]
+    (rewrite,) = trajectory.rewrites
+    assert texts(trajectory) == ["1", "summary", "3", "a3"]
     assert [m.content for m in rewrite.messages] == ["a1", "2", "a2"]
     assert (rewrite.at, rewrite.span_id) == (1, "c2")
-    assert codes(found) == ["history_rewritten"]
-    assert "3 earlier messages" in found.gaps[0].detail
+    assert codes(trajectory) == ["history_rewritten"]
+    assert "3 earlier messages" in trajectory.gaps[0].detail
 
 
 def test_a_call_asked_again_replaces_its_answer():
     """The same input answered twice keeps the last answer, and the first as a rewrite."""
-    found = only(*calls(([user("q")], said("a")), ([user("q")], said("b"))))
+    trajectory = only(*calls(([user("q")], said("a")), ([user("q")], said("b"))))
 
-    assert texts(found) == ["q", "b"]
-    assert [m.content for m in found.rewrites[0].messages] == ["a"]
-    assert codes(found) == ["history_rewritten"]
+    assert texts(trajectory) == ["q", "b"]
+    assert [m.content for m in trajectory.rewrites[0].messages] == ["a"]
+    assert codes(trajectory) == ["history_rewritten"]
 
 
 def test_a_system_prompt_that_changes_is_shown_once_and_named():
     """A prompt with the time of day in it is no new history; that it changed is said once."""
-    found = only(
+    trajectory = only(
         *calls(
             ([system("it is 9"), user("1")], said("a1")),
             ([system("it is 10"), user("1"), said("a1"), user("2")], said("a2")),
@@ -177,18 +179,18 @@ def test_a_system_prompt_that_changes_is_shown_once_and_named():
         )
     )
 
-    assert texts(found)[:3] == ["it is 9", "1", "a1"]
-    assert codes(found) == ["system_prompt_changed"]
-    assert found.gaps[0].span_id == "c1"
+    assert texts(trajectory)[:3] == ["it is 9", "1", "a1"]
+    assert codes(trajectory) == ["system_prompt_changed"]
+    assert trajectory.gaps[0].span_id == "c1"
 
 
 def test_several_system_prompts_come_first():
     """System and developer prompts come first, in their order."""
     developer = {"role": "developer", "content": "d"}
 
-    found = only(*calls(([system("s"), developer, user("q")], said("a"))))
+    trajectory = only(*calls(([system("s"), developer, user("q")], said("a"))))
 
-    assert [(m.role, m.content) for m in found.messages[:3]] == [
+    assert [(m.role, m.content) for m in trajectory.messages[:3]] == [
         ("system", "s"),
         ("developer", "d"),
         ("user", "q"),
@@ -203,10 +205,10 @@ def test_a_call_that_is_not_whole_does_not_rewrite():
         chat("c9", 90, got=said("a3"), parent="a", attributes={"gen_ai.input.messages": cut})
     )
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert texts(found) == ["1", "a1", "2", "a2", "a3"]
-    assert (codes(found), found.rewrites) == (["content_truncated"], ())
+    assert texts(trajectory) == ["1", "a1", "2", "a2", "a3"]
+    assert (codes(trajectory), trajectory.rewrites) == (["content_truncated"], ())
 
 
 def test_an_answer_that_was_not_captured_is_filled_in_by_the_next_input():
@@ -214,28 +216,28 @@ def test_an_answer_that_was_not_captured_is_filled_in_by_the_next_input():
     spans = calls(([user("q")], None), ([user("q"), said("a"), user("r")], said("b")))
     spans[1] = chat("c0", 10, parent="a")
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert texts(found)[-3:] == ["a", "r", "b"]
-    assert codes(found) == ["content_not_captured"]
+    assert texts(trajectory)[-3:] == ["a", "r", "b"]
+    assert codes(trajectory) == ["content_not_captured"]
 
 
 @pytest.mark.parametrize("key", ["gen_ai.input.messages_ref", "gen_ai.output.messages_ref"])
 def test_content_that_was_uploaded_elsewhere_says_where(key: str):
     """A reference in place of content is a gap with the reference."""
-    found = only(chat("c", 1, attributes={key: "s3://bucket/1"}))
+    trajectory = only(chat("c", 1, attributes={key: "s3://bucket/1"}))
 
-    assert codes(found) == ["content_external"]
-    assert "s3://bucket/1" in found.gaps[0].detail
+    assert codes(trajectory) == ["content_external"]
+    assert "s3://bucket/1" in trajectory.gaps[0].detail
 
 
 def test_a_window_of_equal_messages_is_found():
     """Histories of the same message again and again still go on at the right place."""
     again = [message for _ in range(100) for message in (user("more"), said("ok"))]
 
-    found = only(*calls((again[:-1], said("ok")), ([*again[-9:], user("end")], said("bye"))))
+    trajectory = only(*calls((again[:-1], said("ok")), ([*again[-9:], user("end")], said("bye"))))
 
-    assert texts(found) == ["more", "ok"] * 100 + ["end", "bye"]
+    assert texts(trajectory) == ["more", "ok"] * 100 + ["end", "bye"]
 
 
 def test_a_models_run_keeps_its_tools_definitions():
@@ -251,10 +253,10 @@ def test_a_models_run_keeps_its_tools_definitions():
         attributes={"gen_ai.tool.definitions": offered, "gen_ai.response.model": "m1"},
     )
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert [t["name"] for t in found.tools] == ["look", "book"]
-    assert found.models == ("m1",)
+    assert [t["name"] for t in trajectory.tools] == ["look", "book"]
+    assert trajectory.models == ("m1",)
 
 
 def test_tools_that_ran_are_no_part_of_what_is_compared():
@@ -263,7 +265,7 @@ def test_tools_that_ran_are_no_part_of_what_is_compared():
     spans = calls(([ask], look), ([ask, look, gives("r")], said("a")))
     spans.append(tool("t", 15, args='{"x":1}', result="r", parent="a"))
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert [m.role for m in found.messages] == ["user", "assistant", "tool", "assistant"]
-    assert found.messages[1].tool_calls[0].span_id == "t"
+    assert [m.role for m in trajectory.messages] == ["user", "assistant", "tool", "assistant"]
+    assert trajectory.messages[1].tool_calls[0].span_id == "t"

@@ -38,29 +38,29 @@ def test_a_first_request_that_failed_belongs_to_the_run_that_sends_it_again(fail
     asked = call(8, Q, ASKED)
     answered = call(9, [*Q, ASKED, GIVEN], A)
 
-    (found,) = reconstruct([*tries, asked, answered])
+    (trajectory,) = reconstruct([*tries, asked, answered])
 
-    assert found.root_span.trace_id == tries[0].trace_id
-    assert brief(found.messages) == [
+    assert trajectory.root_span.trace_id == tries[0].trace_id
+    assert brief(trajectory.messages) == [
         ("system", "s"),
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r1"),
         ("assistant", "a"),
     ]
-    assert codes(found) == ["model_call_failed"] * failures
-    assert (found.turn, found.usage.model_calls) == (1, failures + 2)
+    assert codes(trajectory) == ["model_call_failed"] * failures
+    assert (trajectory.turn, trajectory.usage.model_calls) == (1, failures + 2)
 
 
 def test_a_later_question_that_failed_belongs_to_its_turn() -> None:
     """The second turn's request is sent again, and is not a third turn."""
     later = [*Q, A, user("q2")]
 
-    found = reconstruct([call(1, Q, A), call(2, later, None), call(3, later, said("a2"))])
+    trajectories = reconstruct([call(1, Q, A), call(2, later, None), call(3, later, said("a2"))])
 
-    assert [trajectory.turn for trajectory in found] == [1, 2]
-    assert brief(found[1].own_messages) == [("user", "q2"), ("assistant", "a2")]
-    assert codes(found[1]) == ["model_call_failed"]
+    assert [trajectory.turn for trajectory in trajectories] == [1, 2]
+    assert brief(trajectories[1].own_messages) == [("user", "q2"), ("assistant", "a2")]
+    assert codes(trajectories[1]) == ["model_call_failed"]
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,15 @@ def stored(store: Store, spans: list[Span], logs: list[LogRecord]) -> list[str]:
     """Store spans and log records, and return the ids of the traces with trajectories."""
     store.spans.write(spans, logs)
     refresh(store)
-    return list(dict.fromkeys(one.root_span.trace_id for one in store.trajectories.read()))
+    return list(
+        dict.fromkeys(trajectory.root_span.trace_id for trajectory in store.trajectories.read())
+    )
 
 
 def files(path: Path) -> tuple[list[Span], list[LogRecord]]:
     """Return the spans and log records of a capture's files."""
     paths = [path, path.with_name(f"{path.stem}.logs.json")]
-    batches = [batch for one in paths if one.exists() for batch in read(one)]
+    batches = [batch for path in paths if path.exists() for batch in read(path)]
     return [s for b in batches for s in b.spans], [r for b in batches for r in b.logs]
 
 
@@ -61,14 +63,16 @@ def without_store(
     spans: list[Span], logs: list[LogRecord]
 ) -> tuple[list[Trajectory], list[Recording]]:
     """Return the trajectories, and the recording of each trace that has any."""
-    found = reconstruct(spans, logs)
+    trajectories = reconstruct(spans, logs)
     sessions: dict[str, list[Trajectory]] = {}
-    for one in found:
-        sessions.setdefault(one.root_span.trace_id, []).append(one)
+    for trajectory in trajectories:
+        sessions.setdefault(trajectory.root_span.trace_id, []).append(trajectory)
     traces = tuple({span.trace_id for span in spans})
-    return found, [
+    return trajectories, [
         recording_of(
-            StoredSession(name, "trace", tuple(one.id for one in members), traces), spans, logs
+            StoredSession(name, "trace", tuple(member.id for member in members), traces),
+            spans,
+            logs,
         )
         for name, members in sessions.items()
     ]
@@ -89,7 +93,11 @@ def check(name: str, found: list[Trajectory], recordings: list[Recording]) -> No
     reasons = " ".join(reason for recording in recordings for reason in recording.reasons)
     assert UNKNOWN.get(name, "") in reasons
     for recording in recordings:
-        own = [m for one in recording.trajectory_ids for m in trajectories[one].own_messages]
+        own = [
+            m
+            for trajectory_id in recording.trajectory_ids
+            for m in trajectories[trajectory_id].own_messages
+        ]
         answers = [call.answer for call in recording.model_calls if call.answer]
         if name in UNKNOWN:
             assert said(answers) <= said(own)
@@ -120,7 +128,9 @@ def test_other_captures_give_recordings_too(path: Path) -> None:
 def test_sub_agents_belong_to_the_session(store: Store) -> None:
     """The recording of a manager has the calls of its sub-agent, and knows the tool that ran it."""
     stored(store, *capture("openai_agents_genai_plus_llm"))
-    manager = next(one for one in store.trajectories.read() if one.agent == "manager")
+    manager = next(
+        trajectory for trajectory in store.trajectories.read() if trajectory.agent == "manager"
+    )
 
     recording = read_recording(store, manager.id[:12])
 
@@ -137,15 +147,15 @@ def test_sub_agents_belong_to_the_session(store: Store) -> None:
 def test_a_conversation_has_all_turns(store: Store) -> None:
     """Turns come in order; tools have the arguments and results that the model saw."""
     stored(store, *capture("openinference_chat"))
-    turns = [one for one in store.trajectories.read() if one.agent]
+    turns = [trajectory for trajectory in store.trajectories.read() if trajectory.agent]
     conversation = turns[0].conversation_id
 
     recording = read_recording(store, conversation)
 
     assert recording.session == conversation
-    assert recording.trajectory_ids == tuple(one.id for one in turns)
+    assert recording.trajectory_ids == tuple(turn.id for turn in turns)
     assert [text[:12] for text in recording.inputs] == [
-        (one.question.content or "")[:12] for one in turns if one.question
+        (turn.question.content or "")[:12] for turn in turns if turn.question
     ]
     paris, tokyo, order = recording.tool_calls
     assert (paris.arguments["city"], tokyo.arguments["city"]) == ("Paris", "Tokyo")
@@ -158,7 +168,7 @@ def test_a_conversation_has_all_turns(store: Store) -> None:
 def test_failed_calls_keep_their_error(store: Store) -> None:
     """A call that failed has an error and no answer."""
     stored(store, *capture("genai_openai_chat"))
-    failed = next(one for one in store.trajectories.read() if not one.agent)
+    failed = next(trajectory for trajectory in store.trajectories.read() if not trajectory.agent)
     (call,) = read_recording(store, failed.id).model_calls
     assert call.answer is None
     assert "Connection" in call.error
@@ -194,9 +204,9 @@ def test_names_of_sessions(store: Store) -> None:
         read_recording(store, "zzz")
     with pytest.raises(NotFound, match="no trajectory"):
         read_recording(store, "")
-    several = read_recordings(store, [one.id for one in trajectories])
-    assert [one.session for one in several] == [one.id for one in trajectories]
-    ids = sorted(one.id for one in trajectories)
+    several = read_recordings(store, [trajectory.id for trajectory in trajectories])
+    assert [one.session for one in several] == [trajectory.id for trajectory in trajectories]
+    ids = sorted(trajectory.id for trajectory in trajectories)
     shared = next((i[0] for i, j in itertools.pairwise(ids) if i[0] == j[0]), "")
     if shared:
         with pytest.raises(NotFound, match="means several trajectories"):

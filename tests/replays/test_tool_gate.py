@@ -444,7 +444,7 @@ def renamed(recording: Recording, tool: str) -> Recording:
     """Return a recording whose model asks for another tool."""
     call = recording.model_calls[0]
     assert call.answer is not None
-    asked = tuple(replace(one, name=tool) for one in call.answer.tool_calls)
+    asked = tuple(replace(tool_call, name=tool) for tool_call in call.answer.tool_calls)
     answer = replace(call.answer, tool_calls=asked)
     calls = (replace(call, answer=answer), *recording.model_calls[1:])
     return replace(recording, model_calls=calls)
@@ -598,7 +598,7 @@ def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> No
 
     assert attempts == [ReplayDiverged] * 3
     assert effects(agent) == []
-    assert {one.kind for one in replay.result.divergences} == {"late"}
+    assert {divergence.kind for divergence in replay.result.divergences} == {"late"}
     assert not replay.result.passed
     assert agent.refund(5) == "refunded"
 

@@ -112,7 +112,7 @@ def test_texts_that_are_repeated_take_little_space(path: Path):
             store.spans.write(spans)
 
     size = path.stat().st_size
-    assert size < sum(len(str(one.attributes)) for one in spans) / 5
+    assert size < sum(len(str(span.attributes)) for span in spans) / 5
     assert size < old.stat().st_size / 2
 
 

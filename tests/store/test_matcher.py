@@ -125,12 +125,12 @@ def test_sql_and_python_agree_on_all_captures(store: Store, references: int):
     for name in CAPTURES:
         store.spans.write(*capture(name))
     refresh(store)
-    found = list(store.trajectories.read())
+    trajectories = list(store.trajectories.read())
 
-    for reference in found[:: len(found) // references]:
-        count = compared(store, found, reference.own_messages)
+    for reference in trajectories[:: len(trajectories) // references]:
+        count = compared(store, trajectories, reference.own_messages)
 
-        assert count == len(found) * len(MODES) * len(ARGUMENTS)
+        assert count == len(trajectories) * len(MODES) * len(ARGUMENTS)
 
 
 @pytest.mark.parametrize("how", ARGUMENTS)

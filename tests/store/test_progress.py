@@ -45,8 +45,8 @@ FEW_SPANS = [
 ]
 # Each dialect has log records of its own; every second is enough for the fast suite.
 WITH_LOGS = [
-    name if place % 2 else pytest.param(name, marks=pytest.mark.slow)
-    for place, name in enumerate(name for name in CAPTURES if capture(name)[1])
+    name if index % 2 else pytest.param(name, marks=pytest.mark.slow)
+    for index, name in enumerate(name for name in CAPTURES if capture(name)[1])
 ]
 
 Part = tuple[Sequence[Span], Sequence[LogRecord]]
@@ -147,14 +147,14 @@ def test_the_last_of_equal_runs_is_followed(store: Store):
     first = [chat(number, number, said, "hi") for number in (1, 2, 3)]
     store.spans.write([*first, chat(9, 9, again, "so")])
     refresh(store)
-    (turn,) = [one for one in store.trajectories.read() if one.follows]
+    (turn,) = [trajectory for trajectory in store.trajectories.read() if trajectory.follows]
     runs = [LooseRun(turn.service, turn.chain, turn.follows, turn.start_ns)]
 
-    found = store.related.by_messages(runs, [turn.root_span.trace_id], [Range(9, 9)])
+    related = store.related.by_messages(runs, [turn.root_span.trace_id], [Range(9, 9)])
 
-    assert found == [f"{3:032x}"]
+    assert related == [f"{3:032x}"]
     assert turn.history is not None
-    assert turn.history.root_span.trace_id == found[0]
+    assert turn.history.root_span.trace_id == related[0]
 
 
 def test_traces_of_one_run_are_related(store: Store):
@@ -162,12 +162,14 @@ def test_traces_of_one_run_are_related(store: Store):
     spans, logs = capture("dup_openinference_langchain_and_openai")
     store.spans.write(spans, logs)
     refresh(store)
-    run = next(one for one in store.trajectories.read() if len(one.trace_ids) > 1)
+    run = next(
+        trajectory for trajectory in store.trajectories.read() if len(trajectory.trace_ids) > 1
+    )
 
-    found = store.related.by_runs([run.trace_ids[-1]])
+    related = store.related.by_runs([run.trace_ids[-1]])
 
     assert run.root_span.trace_id != run.trace_ids[-1]
-    assert sorted(found) == sorted(run.trace_ids)
+    assert sorted(related) == sorted(run.trace_ids)
 
 
 def test_only_traces_with_new_spans_are_pending(store: Store):
@@ -351,14 +353,14 @@ def test_many_pages_give_every_trace_once(monkeypatch: pytest.MonkeyPatch):
 def test_tools_in_separate_traces_find_their_call():
     """One trace at a time, in any order, gives the same trajectories as all at once."""
     second = 10**9
-    asked = builders.asks(("look", {"x": 1}, "k1"), ("look", {"x": 2}, "k2"))
+    requested = builders.asks(("look", {"x": 1}, "k1"), ("look", {"x": 2}, "k2"))
     given = [builders.gives("r1", "k1"), builders.gives("r2", "k2")]
     question, answer = builders.user("q"), builders.said("a")
     parts = [
-        builders.chat("c", second, [question], asked, trace="a" * 32),
+        builders.chat("c", second, [question], requested, trace="a" * 32),
         builders.tool("s", 2 * second, id="k1", args='{"x": 1}', trace="b" * 32),
         builders.tool("t", 3 * second, args='{"x": 2}', trace="c" * 32),
-        builders.chat("d", 4 * second, [question, asked, *given], answer, trace="d" * 32),
+        builders.chat("d", 4 * second, [question, requested, *given], answer, trace="d" * 32),
     ]
     whole = all_told([(parts, [])])
 

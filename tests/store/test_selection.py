@@ -81,9 +81,9 @@ def test_sql_and_python_select_the_same_runs(
     """For any filters, the store reads the trajectories that `Selection.matches` accepts."""
     selection = replace(selection, excluded=excluded)
 
-    found = list(filled.trajectories.read(selection))
+    trajectories = list(filled.trajectories.read(selection))
 
-    assert found == [t for t in RUNS if selection.matches(t)]
+    assert trajectories == [t for t in RUNS if selection.matches(t)]
 
 
 def test_conditions_of_every_field_are_tried():
@@ -107,9 +107,9 @@ def test_conditions_of_every_field_are_tried():
 )
 def test_conditions_hold_as_written(condition: str, expected: list[int]):
     """A condition holds for any of several values, `!=` for none; spaces do not matter."""
-    found = [t.start_ns for t in RUNS[:4] if parse_condition(condition).holds(t)]
+    starts = [t.start_ns for t in RUNS[:4] if parse_condition(condition).holds(t)]
 
-    assert found == expected
+    assert starts == expected
 
 
 @pytest.mark.parametrize(

@@ -157,7 +157,7 @@ def _model(span: Span) -> str:
 
 def _is_explained(gaps: list[Gap]) -> bool:
     """Return whether a gap already explains the missing messages."""
-    return any(found.code in DAMAGED_CONTENT_GAPS for found in gaps)
+    return any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps)
 
 
 def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:

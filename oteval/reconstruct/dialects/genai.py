@@ -126,7 +126,7 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     sent = _messages(content.get(INPUT, content.get(OLD_PROMPT)), span)
     received, others = _answers(content.get(OUTPUT, content.get(OLD_COMPLETION)), span)
     is_lost = not sent or not received
-    if is_lost and not any(found.code in DAMAGED_CONTENT_GAPS for found in gaps):
+    if is_lost and not any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
     sent = _with_system(read_system(content, span), sent)
     return ModelCall(
@@ -199,8 +199,8 @@ def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
     """Return the input with the system prompt first, unless the input holds it already."""
     if not system:
         return sent
-    known = {message.content for message in facts_of(sent).prompts}
-    return [message for message in system if message.content not in known] + sent
+    contents = {message.content for message in facts_of(sent).prompts}
+    return [message for message in system if message.content not in contents] + sent
 
 
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:

@@ -212,7 +212,7 @@ def _with_messages(
     call: ModelCall, sent: Sequence[Message], received: Sequence[Message]
 ) -> ModelCall:
     """Return a model call with the messages of the two old events."""
-    gaps = [found for found in call.gaps if found.code != "content_not_captured"]
+    gaps = [gap for gap in call.gaps if gap.code != "content_not_captured"]
     missing = [key for key, pair in ((PROMPT, sent), (COMPLETION, received)) if not pair]
     gaps += [
         gap("content_unreadable", call.span.span_id, key=key, reason="it holds no messages")

@@ -131,9 +131,9 @@ def _tool(span: Span) -> ToolRun:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     arguments, result = attributes.get(ARGUMENTS), attributes.get(RESULT)
     failed = attributes.get(TOOL_ERROR)
-    found = parse(result).value
-    if (failed or span.is_error) and isinstance(found, Mapping) and "error" in found:
-        result = found["error"]
+    value = parse(result).value
+    if (failed or span.is_error) and isinstance(value, Mapping) and "error" in value:
+        result = value["error"]
     return tool_run(
         span,
         name=str(attributes[TOOL_NAME]),

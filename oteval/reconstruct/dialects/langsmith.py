@@ -138,8 +138,8 @@ def _returned(value: Any) -> Any:
 def _reason(span: Span) -> str:
     """Return why a run failed: LangSmith writes the exception's repr and its traceback as one."""
     text = error_text(span).split("Traceback (most recent call last)", 1)[0].strip()
-    found = _REPR.fullmatch(text)
-    return found["text"] if found else text
+    match = _REPR.fullmatch(text)
+    return match["text"] if match else text
 
 
 def _chain(span: Span) -> AgentRun | Wrapper:
@@ -163,8 +163,8 @@ def _chain(span: Span) -> AgentRun | Wrapper:
 
 def _is_state(span: Span) -> bool:
     """Return whether a chain takes and gives a graph's messages."""
-    found = [parse(span.attributes.get(key)).value for key in (INPUT, OUTPUT)]
-    return all(isinstance(value, Mapping) and "messages" in value for value in found)
+    values = [parse(span.attributes.get(key)).value for key in (INPUT, OUTPUT)]
+    return all(isinstance(value, Mapping) and "messages" in value for value in values)
 
 
 def _state(span: Span, key: str) -> list[Message]:

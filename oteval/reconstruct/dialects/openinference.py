@@ -134,7 +134,7 @@ def _model_call(span: Span) -> ModelCall:
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=response_id(span),
         usage=usage(attributes),
-        whole=not [found for found in gaps if found.code in losses],
+        whole=not [gap for gap in gaps if gap.code in losses],
         is_delta=delta,
         gaps=tuple(gaps),
     )
@@ -252,8 +252,8 @@ def _agent_or_node(span: Span, kind: str) -> Operation:
 
     A node is of kind AGENT when its name says "agent", and is none for that.
     """
-    found = parse(span.attributes.get("metadata")).value
-    metadata = found if isinstance(found, Mapping) else {}
+    value = parse(span.attributes.get("metadata")).value
+    metadata = value if isinstance(value, Mapping) else {}
     is_node = metadata.get("langgraph_node") == span.name
     is_agent = metadata.get("lc_agent_name") == span.name or (kind == "AGENT" and not is_node)
     if is_agent or _is_graph(span, metadata):

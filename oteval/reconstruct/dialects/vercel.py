@@ -173,7 +173,7 @@ def _read_7(span: Span, logs: Logs) -> Operation:
     call = genai.read_model_call(span, logs, SWITCH_7)
     call = replace(call, input=tuple(m for m in call.input if not _is_approval(m)))
     content = genai.content_of(span, logs)
-    if any(found.code in DAMAGED_CONTENT_GAPS for found in call.gaps):
+    if any(gap.code in DAMAGED_CONTENT_GAPS for gap in call.gaps):
         return call
     answered = span.is_error or genai.OUTPUT in content
     missing = missing_side(span, SWITCH_7, sent=genai.INPUT in content, received=answered)

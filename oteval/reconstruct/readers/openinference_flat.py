@@ -263,8 +263,8 @@ def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:
     content = item.get("content")
     if item.get("role") != "tool" or not isinstance(content, str):
         return item
-    found = parse(content).value
-    failed = isinstance(found, Mapping) and set(found) == {"error"} and bool(found["error"])
+    value = parse(content).value
+    failed = isinstance(value, Mapping) and set(value) == {"error"} and bool(value["error"])
     return {**item, "is_error": True} if failed else item
 
 

@@ -78,7 +78,7 @@ def attribute_gaps(
 
 def is_whole(gaps: Sequence[Gap]) -> bool:
     """Return whether the gaps of a model call leave its messages complete."""
-    return all(found.code == "model_call_failed" for found in gaps)
+    return all(gap.code == "model_call_failed" for gap in gaps)
 
 
 def model_failure(span: Span) -> list[Gap]:
@@ -177,8 +177,8 @@ def missing_side(span: Span, switch: str, *, sent: object, received: object) -> 
 
 def parsed_unless_cut(value: Any) -> Any:
     """Return the value that an attribute means; text of JSON that was cut stays text."""
-    found = parse(value)
-    return value if found.truncated else found.value
+    parsed = parse(value)
+    return value if parsed.truncated else parsed.value
 
 
 def call_arguments(found: Any) -> Any:

@@ -156,9 +156,9 @@ def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
     for one in store.experiments.feedback(experiment.id):
         verdicts.setdefault(one.run_id, []).append(RunVerdict.of(one))
     runs = store.experiments.runs(experiment.id)
-    known = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
+    trajectories = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
     for run in runs:
-        stored = known.get(run.trajectory_id)
+        stored = trajectories.get(run.trajectory_id)
         made = None if stored else _made_of(run)
         yield ReportRun(
             id=run.id,
@@ -196,10 +196,14 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
     """
     if len(experiments) < 2:
         return []
-    runs = {one.name: store.experiments.runs(one.id) for one in experiments}
+    runs = {experiment.name: store.experiments.runs(experiment.id) for experiment in experiments}
     found: list[PairwiseSummary] = []
     for row in store.experiments.list():
-        names = [one.name for one in experiments if one.name in (row["compared"] or ())]
+        names = [
+            experiment.name
+            for experiment in experiments
+            if experiment.name in (row["compared"] or ())
+        ]
         if row["kind"] == "comparison" and len(names) > 1:
             votes = store.experiments.votes(row["experiment_id"])
             for base, other in combinations(names, 2):

@@ -9,13 +9,14 @@ from typing import Any
 from ..jsontext import canonical
 from ..model import Message, ToolCall
 from . import MessageSource
-from .kinds import is_fragment
+from .kinds import is_fragment, transcript_of
 from .objects import plain_data
 from .parts import Part, Result, is_explicit, read_call, read_parts, read_result
 from .python_reprs import object_of
 from .values import parse, text_of
 
 __all__ = [
+    "BESIDE_TEXT",
     "MessageBody",
     "as_list",
     "distinct",
@@ -28,8 +29,12 @@ _LIST_OF_PARTS = ("[{", "[ ", "[\n")
 _ASIDE = {
     "reasoning_content": "reasoning",
     "reasoning": "reasoning",
+    "thinking": "reasoning",  # Ollama's
+    "tool_plan": "reasoning",  # Cohere's
     "refusal": "refusal",
 }
+BESIDE_TEXT = frozenset({*_ASIDE, "audio"})
+"""Fields of a message with content beside its text."""
 
 
 def may_spell_parts(text: str, role: str) -> bool:
@@ -159,6 +164,9 @@ class MessageBody:
         elif isinstance(part, Result):
             self.results += (result_message(part, self.source),)
         elif not (self.listed_calls and is_fragment(part)):
+            spoken = transcript_of(part)
+            if spoken and spoken not in self.texts:
+                self.texts.append(spoken)
             self.parts.append(part)
 
     def _add_listed(self, call: ToolCall) -> None:
@@ -185,7 +193,7 @@ class MessageBody:
 
     def add_aside(self, item: Mapping[str, Any]) -> None:
         """Add the reasoning, the refusal and the audio that a message holds beside its content."""
-        if _ASIDE.keys().isdisjoint(item) and "audio" not in item:
+        if BESIDE_TEXT.isdisjoint(item):
             return
         for key, kind in _ASIDE.items():
             text = item.get(key)
@@ -193,12 +201,14 @@ class MessageBody:
             if isinstance(text, str) and text and part not in self.parts:
                 self.add(part)
         if isinstance(item.get("audio"), Mapping):
-            self.parts.append({"type": "audio", **item["audio"]})
+            self._add_part({"type": "audio", **item["audio"]})
 
     def take_as_result(self, item: Mapping[str, Any]) -> None:
         """Take the whole message as the result of a tool; without content, it is not known."""
         is_known = bool(self.texts) or item.get("content") is not None
         result = read_result(item, "\n".join(self.texts) if is_known else None)
+        if self.parts and not self.texts:
+            result = result._replace(content=None)  # such as an image alone
         self.results += (result_message(result, self.source),)
         self.texts = []
 

@@ -20,6 +20,7 @@ __all__ = [
     "kind_of",
     "plain_name",
     "reasoning_text",
+    "transcript_of",
     "unknown_kind",
 ]
 
@@ -120,6 +121,12 @@ def is_written_by_model(part: Mapping[str, Any]) -> bool:
         or kind.startswith("mcp")
         or is_reasoning(part)
     )
+
+
+def transcript_of(part: Mapping[str, Any]) -> str:
+    """Return the transcript of a part of audio, or "" where it has none."""
+    transcript = part.get("transcript")
+    return transcript if isinstance(transcript, str) and "audio" in kind_of(part) else ""
 
 
 def is_fragment(part: Mapping[str, Any]) -> bool:

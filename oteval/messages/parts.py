@@ -161,6 +161,8 @@ def _read(part: Mapping[str, Any]) -> Sequence[Part]:
         return _of_provider(own)
     if kind == _REFUSAL:
         return _of_refusal(part)
+    if kind == "document" and (text := _text_of_document(part)) is not None:
+        return (text,)
     if kind in _RESULTS or kind.endswith("calloutput") or (not kind and _is_result(part)):
         return (read_result(part),)
     if "toolCallId" in part and "state" in part and _is_interface_call(kind):
@@ -196,6 +198,12 @@ def _of_refusal(part: Mapping[str, Any]) -> Sequence[Part]:
     text = next((part[key] for key in ("refusal", "content", "text") if part.get(key)), None)
     mark = {"type": _REFUSAL}
     return (text, mark) if isinstance(text, str) else (mark,)
+
+
+def _text_of_document(part: Mapping[str, Any]) -> str | None:
+    """Return the text of a document that is data, as Cohere's results are; None for a file."""
+    document = part.get("document")
+    return text_of(document.get("data")) if isinstance(document, Mapping) else None
 
 
 def _is_interface_call(kind: str) -> bool:

@@ -1,7 +1,7 @@
 """Model calls as the client libraries hold them: the request's keyword arguments and the response.
 
 Some instrumentations pass them on as they are. Read are OpenAI's chat completions and Responses
-API, Anthropic's messages, LangChain's results, and plain lists of messages.
+API, Anthropic's messages, Gemini's contents, LangChain's results, and plain lists of messages.
 """
 
 from __future__ import annotations
@@ -11,14 +11,25 @@ from typing import Any, NamedTuple
 
 from ..model import Message
 from . import MessageSource
+from .gemini import from_candidate
 from .langchain import generations, messages
 from .reader import from_messages, tool_definitions
 from .values import Parsed, hidden, parse
 
-__all__ = ["ModelAnswer", "ModelRequest", "answer_of", "last_message_of", "request_of"]
+__all__ = [
+    "ModelAnswer",
+    "ModelRequest",
+    "answer_of",
+    "last_message_of",
+    "request_of",
+    "system_prompt_of",
+]
 
-_SYSTEM = ("system", "instructions")
-_MESSAGES = ("messages", "input", "choices", "generations", "output", "content", "tool_calls")
+_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
+_MESSAGES = (
+    *("messages", "input", "contents", "choices", "candidates", "generations", "output"),
+    *("content", "tool_calls"),
+)
 
 
 class ModelRequest(NamedTuple):
@@ -64,12 +75,22 @@ def request_of(value: Any, source: MessageSource) -> ModelRequest:
         found, offered = _without_tools(value)
         return ModelRequest(messages(found, source) if found else [], offered)
     said = _without_cut_message(_asked(value, source), parsed)
-    system = next((value[key] for key in _SYSTEM if value.get(key)), None)
-    if system is not None and not any(m.role == "system" for m in said):
+    system = system_prompt_of(value)
+    if system and not any(m.role == "system" for m in said):
         said = [*from_messages([{"role": "system", "content": system}], source), *said]
     return ModelRequest(
         said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
     )
+
+
+def system_prompt_of(request: Mapping[str, Any]) -> str | list[Any]:
+    """Return the system prompt of a request's fields, or of its config's; "" where it has none."""
+    config = request.get("config")
+    places = (request, config) if isinstance(config, Mapping) else (request,)
+    prompt = next((place[key] for key in _SYSTEM for place in places if place.get(key)), "")
+    if isinstance(prompt, Mapping):
+        prompt = prompt.get("parts", prompt.get("text", prompt.get("content")))
+    return prompt if isinstance(prompt, (str, list)) else ""
 
 
 def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
@@ -80,10 +101,12 @@ def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
 
 def _asked(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
     """Return the messages of a request's fields, whatever the API calls them."""
-    for key in ("messages", "input", "prompts", "prompt"):
+    for key in ("messages", "input", "contents", "prompts", "prompt"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
             return messages(found, source)
+        if key == "contents" and isinstance(found, Mapping):
+            return messages([found], source)
         if isinstance(found, str) and found:
             return messages([found], source)
     return messages([value], source) if "role" in value or "lc" in value else []
@@ -117,6 +140,7 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
     if not isinstance(value, Mapping):
         said = messages(value, source, "assistant")
         return ModelAnswer(said if value else [])
+    value = _in_usual_form(value)
     answers = generations(value, source) or _choices(value.get("choices"), source)
     if not answers:
         answers = [_answer_messages(value, source)]
@@ -127,6 +151,15 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
         _text(value.get("id")),
         _text(value.get("model")),
     )
+
+
+def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a response of Gemini in the form of chat completions, and any other as it is."""
+    candidates = response.get("candidates")
+    if not isinstance(candidates, list):
+        return response
+    said = [from_candidate(candidate) for candidate in candidates if isinstance(candidate, Mapping)]
+    return {**response, "choices": [{"message": item} for items in said for item in items]}
 
 
 def _only_response(value: Any) -> Any:

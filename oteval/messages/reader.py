@@ -13,7 +13,7 @@ from typing import Any, cast
 
 from ..model import Message, ToolCall
 from . import MessageSource
-from .body import MessageBody, as_list, distinct, may_spell_parts, result_message
+from .body import BESIDE_TEXT, MessageBody, as_list, distinct, may_spell_parts, result_message
 from .forms import forms_of, is_usual
 from .kinds import is_reasoning, is_written_by_model, unknown_kind
 from .objects import plain_data
@@ -46,9 +46,7 @@ EVENT_ROLES = {
 _LEAST_REPEATED = 6
 _PLAIN = frozenset({str, list, dict, type(None), bool, int, float})
 # Fields that hold anything beside the text of a message.
-_BESIDE_TEXT = frozenset(
-    {"audio", "reasoning", "reasoning_content", "refusal", "toolInvocations", "tool_calls"}
-)
+_BESIDE_TEXT = BESIDE_TEXT | {"toolInvocations", "tool_calls"}
 
 
 def from_messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
@@ -163,6 +161,10 @@ class MessageCollector:
                 return
             if type(item) is not dict or not _PLAIN.issuperset(map(type, item.values())):
                 item = plain_data(item)
+        elif type(item) is str and item[:1] == "{":
+            # Attributes of some SDKs are lists of texts.
+            written = parse(item).value
+            item = written if is_usual(written) else item
         if is_usual(item):
             forms: Sequence[Mapping[str, Any]] = (item,)
         elif not item and (item is None or item == {} or item == []):

@@ -2,7 +2,8 @@
 
 Most instrumentations have an attribute. Others have the reason only inside of the recorded answer:
 in the messages of the conventions, in a chat completion, Anthropic's message, Gemini's candidates,
-LangChain's generations, or the event of a choice.
+LangChain's generations, or the event of a choice; the Responses API and Gemini have it elsewhere
+where they give no answer, or not a whole one.
 """
 
 from __future__ import annotations
@@ -16,16 +17,22 @@ from ..model import Span, normal_finish_reason
 from .dialect import Logs
 from .readers.spans import finish_reasons
 
-__all__ = ["finish_reason_of"]
+__all__ = ["CONTAINERS", "DEEPEST", "finish_reason_of"]
 
-_NAMES = ("finish_reason", "finishReason", "stop_reason", "stopReason")
-# The parts of answers that may have the reason; nothing else is searched.
-_CONTAINERS = (
+_NAMES = (
+    *("finish_reason", "finishReason", "stop_reason", "stopReason", "blockReason", "block_reason"),
+)
+# The Responses API names the reason here, where an answer is incomplete.
+_DETAILS = ("incomplete_details", "incompleteDetails")
+CONTAINERS = (
     *("choices", "candidates", "generations", "messages", "choice", "message", "response"),
     *("generation_info", "response_metadata", "metadata", "meta", "kwargs", "output", "data"),
     *("llm_output", "raw", "body", "result", "additional_kwargs", "_meta"),
+    *("promptFeedback", "prompt_feedback"),
 )
-_DEEPEST = 8
+"""The parts of answers that may have the reason; nothing else is searched."""
+DEEPEST = 8
+"""How deep in an answer it is searched for."""
 _OUTPUT = frozenset(semconv.OUTPUT)
 
 
@@ -57,10 +64,10 @@ def _reason_in(value: Any, depth: int = 0) -> str:
         # Most texts hold none, and parsing them would take as long as reading the span did.
         if value[:1] not in ("{", "[") or "eason" not in value:
             return ""
-        if not any(name in value for name in _NAMES):
+        if not any(name in value for name in (*_NAMES, *_DETAILS)):
             return ""
         value = parse(value).value
-    if depth > _DEEPEST:
+    if depth > DEEPEST:
         return ""
     if isinstance(value, list):
         return next((reason for item in value if (reason := _reason_in(item, depth + 1))), "")
@@ -70,5 +77,9 @@ def _reason_in(value: Any, depth: int = 0) -> str:
         recorded = value.get(name)
         if isinstance(recorded, str) and recorded:
             return recorded
-    inner = (value[name] for name in _CONTAINERS if name in value)
+    for name in _DETAILS:
+        details = value.get(name)
+        if isinstance(details, Mapping) and isinstance(details.get("reason"), str):
+            return str(details["reason"])
+    inner = (value[name] for name in CONTAINERS if name in value)
     return next((reason for item in inner if (reason := _reason_in(item, depth + 1))), "")

@@ -19,7 +19,8 @@ from ..messages.forms import ROLES, SYSTEM_ROLES
 from ..messages.glued_calls import is_glued, separated
 from ..messages.kinds import is_missing_text, unknown_kind
 from ..messages.values import hidden
-from ..model import CONTENT_GAPS, Attributes, Gap, Message, Span, ToolCall
+from ..model import CONTENT_GAPS, NO_TOKENS, Attributes, Gap, Message, Span, ToolCall
+from .answer_tokens import tokens_in_answer
 from .dialect import Dialect, Logs
 from .dialects import DIALECTS
 from .dialects.by_shape import DIALECT as SHAPES
@@ -56,9 +57,14 @@ def read_span(span: Span, logs: Logs, *, by_shape: bool = False) -> tuple[str, O
     if dialect is None:
         return _read_by_shape(span) if by_shape and not is_pending(span) else ("", Wrapper(span))
     operation = _checked(_stamped(dialect.read(span, logs)), dialect.switch)
-    if isinstance(operation, ModelCall) and not operation.finish_reason:
-        # A new object would take longer than finding the reason.
-        object.__setattr__(operation, "finish_reason", finish_reason_of(span, logs))
+    if isinstance(operation, ModelCall):
+        # A new object would take longer than finding the values.
+        if not operation.finish_reason:
+            object.__setattr__(operation, "finish_reason", finish_reason_of(span, logs))
+        if not (operation.usage.input_tokens or operation.usage.output_tokens):
+            tokens = tokens_in_answer(span)
+            if tokens is not NO_TOKENS:
+                object.__setattr__(operation, "usage", tokens.usage)
     return dialect.name, operation
 
 

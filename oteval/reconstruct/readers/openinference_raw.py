@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...messages.gemini import from_candidate
-from ...messages.provider_calls import ModelAnswer, answer_of, request_of
+from ...messages.provider_calls import ModelAnswer, answer_of, request_of, system_prompt_of
 from ...messages.reader import from_messages
 from ...messages.values import hidden, parse, text_of
 from ...model import Message, Span
@@ -20,7 +19,6 @@ __all__ = ["INPUT", "OUTPUT", "answer", "request", "response_id"]
 
 INPUT, OUTPUT = "input.value", "output.value"
 _TURNS = ("messages", "input", "contents", "prompt", "message")
-_SYSTEM = ("system", "instructions", "system_instruction", "systemInstruction")
 _TEXTS = ("text", "response", "completion", "output_text", "generated_text")
 _IDS = ("id", "response_id", "responseId")
 
@@ -44,10 +42,7 @@ def _request(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
         value, turns = arguments, _turns(arguments)
     if turns is None:
         return None
-    config = value.get("config")
-    places = (value, config) if isinstance(config, Mapping) else (value,)
-    prompts = [place[key] for key in _SYSTEM for place in places if place.get(key)]
-    system = _text(prompts[0]) if prompts else ""
+    system = system_prompt_of(value)
     return {"messages": turns if isinstance(turns, list) else [turns], "system": system}
 
 
@@ -74,21 +69,22 @@ def answer(span: Span) -> ModelAnswer:
 
 def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a response in the form of chat completions, where it is in one of few others."""
-    candidates = value.get("candidates")
-    if isinstance(candidates, list):
-        said = [from_candidate(c) for c in candidates if _is_full(c)]
-        return {"choices": [{"message": item} for items in said for item in items]}
     if isinstance(value.get("content"), Mapping):
         return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
-    known = {"choices", "output", "message", "content", "parts", "tool_calls", "generations"}
+    known = {
+        "candidates",
+        "choices",
+        "output",
+        "message",
+        "content",
+        "parts",
+        "tool_calls",
+        "generations",
+    }
     if text is not None and known.isdisjoint(value):
         return {"message": {"role": "assistant", "content": text}}
     return value
-
-
-def _is_full(candidate: Any) -> bool:
-    return isinstance(candidate, Mapping) and bool(candidate.get("content"))
 
 
 def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
@@ -127,15 +123,6 @@ def _plain(value: Any, span: Span, role: str) -> list[Message]:
     if not text or not text.strip():
         return []
     return [Message(role, text, span_id=span.span_id, trace_id=span.trace_id)]
-
-
-def _text(prompt: Any) -> str:
-    """Return a system prompt as text, in whichever form a client takes it."""
-    if isinstance(prompt, Mapping):
-        prompt = prompt.get("parts", prompt.get("text", prompt.get("content")))
-    if isinstance(prompt, list):
-        return "\n".join(filter(None, map(_text, prompt)))
-    return prompt if isinstance(prompt, str) else ""
 
 
 def response_id(span: Span) -> str:

@@ -1,0 +1,52 @@
+"""Find the tokens of a model call in its recorded answer, where its span has no counts beside it.
+
+SDKs that trace any function record the provider's response as it is, with its usage inside.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from .. import semconv
+from ..messages.values import parse
+from ..model import NO_TOKENS, Span, TokenCounts, read_tokens
+from .finish_reasons import CONTAINERS, DEEPEST
+
+__all__ = ["tokens_in_answer"]
+
+_NAMES = ("usage", "usageMetadata", "usage_metadata", "token_usage", "tokenUsage")
+_OUTPUT = frozenset(semconv.OUTPUT)
+
+
+def tokens_in_answer(span: Span) -> TokenCounts:
+    """Return the tokens that the recorded answer of a model call reports.
+
+    Args:
+        span: The span of the model call.
+    """
+    for key in sorted(span.attributes.keys() & _OUTPUT, key=semconv.OUTPUT.index):
+        tokens = _tokens_in(span.attributes[key], 0)
+        if tokens != NO_TOKENS:
+            return tokens
+    return NO_TOKENS
+
+
+def _tokens_in(value: Any, depth: int) -> TokenCounts:
+    if isinstance(value, str):
+        # Most texts hold none, and parsing them would take as long as reading the span did.
+        if value[:1] not in ("{", "[") or not any(f'{name}"' in value for name in _NAMES):
+            return NO_TOKENS
+        value = parse(value).value
+    if depth > DEEPEST:
+        return NO_TOKENS
+    places: list[Any] = []
+    if isinstance(value, list):
+        places = value
+    elif isinstance(value, Mapping):
+        counts = [read_tokens(value[name]) for name in _NAMES if name in value]
+        if any(tokens != NO_TOKENS for tokens in counts):
+            return next(tokens for tokens in counts if tokens != NO_TOKENS)
+        places = [value[name] for name in CONTAINERS if name in value]
+    found = (_tokens_in(place, depth + 1) for place in places)
+    return next((tokens for tokens in found if tokens != NO_TOKENS), NO_TOKENS)

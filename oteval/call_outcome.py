@@ -143,6 +143,8 @@ def _read_text(text: str, depth: int) -> CallOutcome:
         return CallOutcome(failed=True, evidence="written", reason=_short(head))
     if "tool_call_id='" in text and _PRINTED_MESSAGE.search(text[-_HEAD:]):
         return CallOutcome(failed=True, evidence="flagged", reason=_short(head))
+    if text.endswith(_FAILED_MCP) and _PRINTED_MCP.match(text):
+        return CallOutcome(failed=True, evidence="flagged", reason=_short(head))
     return _UNKNOWN
 
 
@@ -409,5 +411,8 @@ _ONE_LINE = re.compile(
 )
 # A message of LangChain as Python prints it.
 _PRINTED_MESSAGE = re.compile(r"\btool_call_id='[^'\n]{0,200}'[^\n]{0,200}\bstatus='error'")
+# A result of MCP's as Python prints it: its fields alone, or with the class.
+_FAILED_MCP = ("isError=True", "isError=True)", "is_error=True", "is_error=True)")
+_PRINTED_MCP = re.compile(r"\w*Result\(|_?meta=|content=\[")
 # `oteval.store.outlines` looks for it in the JSON of messages, where it may match more.
 _NEAR_MISS = re.compile(r"[^A-Za-z]{0,8}(?i:errors?|exceptions?|traceback)(?:[^A-Za-z ]|\Z)")

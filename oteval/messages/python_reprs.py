@@ -30,7 +30,7 @@ _TOKEN = re.compile(
 )
 _OBJECT = re.compile(r"\s*\[?\s*[A-Z]\w*\(")
 # Between two fields of a message that LangChain prints, outside of texts.
-_NEXT_FIELD = re.compile(rf"(?P<text>{_TEXT})|(?P<gap> +)(?=[a-z_]+=)")
+_NEXT_FIELD = re.compile(rf"(?P<text>{_TEXT})|(?<![,(\[{{])(?P<gap> +)(?=[a-zA-Z_]+=)")
 
 
 def object_of(text: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..call_outcome import outcome_of
+from ..messages.mcp_results import content_of
 from ..messages.values import hidden, text_of
 from ..model import Gap, Message, Span
 from .operations import AgentRun, ToolRun
@@ -54,8 +55,10 @@ def tool_run(
         gaps: The gaps found in it.
         agent: The agent that the tool starts, if that has no span, or None.
     """
+    content, flag = content_of(None if hidden(result) else result)
+    failed = flag if failed is None else failed
     is_error = bool(failed) or failure_of(span)
-    text = None if hidden(result) else text_of(result)
+    text = text_of(content)
     if text is None and is_error:
         text = f"Error: {reason or error_text(span)}"
     return ToolRun(

@@ -225,16 +225,11 @@ def _tool(span: Span) -> ToolRun:
 def _tool_output(value: Any) -> Mapping[str, Any] | None:
     """Return the fields of a result in an envelope, or None where a tool's output has none.
 
-    LlamaIndex's ``ToolOutput`` and MCP's ``CallToolResult`` say beside the result if it failed.
+    LlamaIndex's ``ToolOutput`` says beside the result if it failed.
     """
-    if not isinstance(value, Mapping):
+    if not (isinstance(value, Mapping) and "raw_output" in value and "tool_name" in value):
         return None
-    if "raw_output" in value and "tool_name" in value:
-        content = value.get("content", value.get("blocks"))
-    elif isinstance(value.get("content"), list) and isinstance(value.get("isError"), bool):
-        content = value["content"]
-    else:
-        return None
+    content = value.get("content", value.get("blocks"))
     # LlamaIndex writes False of each tool that did not raise, whatever it returned.
     return {**value, "content": _joined(content), "is_error": value.get("is_error") or None}
 

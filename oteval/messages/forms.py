@@ -65,6 +65,9 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
     if inner is not None:
         return forms_of(inner, role) or [{"role": role, "content": inner.get("content")}]
     said_by = _role(fields, item) or _default_role(fields, role)
+    if said_by == "thinking":  # OpenLLMetry's, of Anthropic
+        thought = {"type": "reasoning", "content": fields.get("content")}
+        return [{"role": "assistant", "parts": [thought]}]
     return [_with_extras({**fields, "role": said_by})] if said_by else []
 
 

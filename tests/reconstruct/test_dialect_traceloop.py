@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from oteval.messages.kinds import reasoning_text
 from oteval.model import Span
 
 from .builders import asks, brief, chat, codes, only, said, span, texts, user
@@ -113,3 +114,52 @@ def test_a_crew_s_task_says_what_its_agent_was_asked():
 
     assert (alone.agent, texts(alone), codes(alone)) == ("support", ["q", "a"], ["no_model_spans"])
     assert (both.agent, texts(both), codes(both)) == ("support", ["Current Task: q", "a"], [])
+
+
+OLD = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "q"}
+
+
+def test_filter_results_beside_a_prompt_lose_nothing():
+    """Azure's stand among the messages, under a name instead of an index."""
+    attributes = {
+        "gen_ai.prompt.prompt_filter_results": '[{"prompt_index": 0}]',
+        **OLD,
+        "gen_ai.completion.0.role": "assistant",
+        "gen_ai.completion.0.content": "FILTERED",
+        "gen_ai.completion.0.finish_reason": "content_filter",
+        "gen_ai.completion.0.content_filter_results": "{}",
+    }
+    run = only(span("c", attributes=attributes))
+
+    assert brief(run.messages) == [("user", "q"), ("assistant", "FILTERED")]
+    assert codes(run) == []
+
+
+def test_anthropics_thinking_is_reasoning():
+    """It is a completion of its own, before the one that says why the model stopped."""
+    attributes = {
+        **OLD,
+        "gen_ai.completion.0.role": "thinking",
+        "gen_ai.completion.0.content": "hm",
+        "gen_ai.completion.1.role": "assistant",
+        "gen_ai.completion.1.content": "fine",
+        "gen_ai.completion.1.finish_reason": "max_tokens",
+    }
+    run = only(span("c", attributes=attributes))
+
+    assert brief(run.messages) == [("user", "q"), ("assistant", "fine")]
+    assert [reasoning_text(part) for part in run.messages[-1].parts] == ["hm"]
+    assert (codes(run), list(run.finish_reasons)) == ([], ["length"])
+
+
+def test_the_prompt_of_a_completion():
+    """It has no role and no content, but a text under the name of its role."""
+    attributes = {
+        "llm.request.type": "completion",
+        "gen_ai.prompt.0.user": "Once upon",
+        "gen_ai.completion.0.content": "a time",
+    }
+    run = only(span("c", attributes=attributes))
+
+    assert brief(run.messages) == [("user", "Once upon"), ("assistant", "a time")]
+    assert codes(run) == []

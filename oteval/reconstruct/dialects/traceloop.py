@@ -13,12 +13,13 @@ from typing import Any
 
 from ... import semconv
 from ...call_outcome import recorded_outcome
+from ...messages.body import as_list
 from ...messages.langchain import tool_message
 from ...messages.provider_calls import last_message_of
 from ...messages.python_reprs import printed_fields
 from ...messages.reader import choices, from_messages, join_neighbours, tool_definitions
 from ...messages.values import parse
-from ...model import Message, Span
+from ...model import Message, Span, normal_finish_reason
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -236,7 +237,7 @@ def _returned(found: Any) -> Any:
 def _old_model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
-    sent = from_messages(nested(attributes, "gen_ai.prompt."), span)
+    sent = from_messages([*map(_prompt, nested(attributes, "gen_ai.prompt."))], span)
     answer, others = choices(nested(attributes, "gen_ai.completion."))
     received = from_messages(answer, span, "assistant")
     if not sent and not received:
@@ -249,10 +250,25 @@ def _old_model_call(span: Span) -> ModelCall:
         tools=tool_definitions(nested(attributes, "llm.request.functions.")),
         model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
         response_id=str(attributes.get("gen_ai.response.id") or ""),
+        finish_reason=_finish_reason(answer),
         usage=usage(attributes),
         whole=is_whole(gaps),
         gaps=tuple(gaps),
     )
+
+
+def _finish_reason(answer: Any) -> str:
+    """Return why the model stopped; reasoning stands before the message that tells."""
+    items = [item for item in as_list(answer) if isinstance(item, Mapping)]
+    reasons = [str(item["finish_reason"]) for item in items if item.get("finish_reason")]
+    return normal_finish_reason(reasons[0]) if reasons else ""
+
+
+def _prompt(item: Any) -> Any:
+    """Return a message of a request; the prompt of a completion stands under the role alone."""
+    if isinstance(item, Mapping) and "role" not in item and isinstance(item.get("user"), str):
+        return {"role": "user", "content": item["user"]}
+    return item
 
 
 DIALECT = Dialect(

@@ -208,8 +208,9 @@ def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
         prefix: The beginning of the keys, the last dot included.
 
     Returns:
-        The items in the order of their indices as numbers; a missing index leaves no hole.
-        Inside an item, keys that are all numbers become a list likewise.
+        The items in the order of their indices as numbers; a missing index leaves no hole, and
+        names without an index are left out. Inside an item, keys that are all numbers become a
+        list likewise.
     """
     if not has_prefix(attributes, prefix):
         return []
@@ -227,7 +228,8 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
             *path, last = key[cut:].split(".", _MAX_STEPS)
             if len(path) < _MAX_STEPS:
                 _put(root, path, last, value)
-    items = _with_lists(root)
+    # Azure's filter results stand beside the indices.
+    items = _with_lists(_Branch({key: item for key, item in root.items() if key.isdecimal()}))
     return items if isinstance(items, list) else []
 
 

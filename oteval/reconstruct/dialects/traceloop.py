@@ -265,7 +265,7 @@ def _finish_reason(answer: Any) -> str:
 
 
 def _prompt(item: Any) -> Any:
-    """Return a message of a request; the prompt of a completion stands under the role alone."""
+    """Return a message of a request; the prompt of a completion has its role as its only key."""
     if isinstance(item, Mapping) and "role" not in item and isinstance(item.get("user"), str):
         return {"role": "user", "content": item["user"]}
     return item

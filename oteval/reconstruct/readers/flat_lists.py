@@ -228,7 +228,7 @@ def _nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
             *path, last = key[cut:].split(".", _MAX_STEPS)
             if len(path) < _MAX_STEPS:
                 _put(root, path, last, value)
-    # Azure's filter results stand beside the indices.
+    # Azure's filter results have a name in place of an index.
     items = _with_lists(_Branch({key: item for key, item in root.items() if key.isdecimal()}))
     return items if isinstance(items, list) else []
 

@@ -11,13 +11,16 @@ describes how fields become options. `Evaluator.evaluate` gets an `EvaluationCon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from ..model import (
+    CALL_GAPS,
     CONTENT_GAPS,
+    FAILURE_GAPS,
+    UNREAD_MODEL_GAPS,
     EvaluationResult,
     Gap,
     Message,
@@ -31,6 +34,7 @@ from .messages import field as item
 from .messages import to_messages
 from .observed import observed
 from .options import PYTHON_ONLY, check_options, describe_options
+from .passed_run import passed_run
 from .values import show
 
 __all__ = [
@@ -40,6 +44,7 @@ __all__ = [
     "NotEvaluated",
     "ReferenceOption",
     "Resources",
+    "refuse_empty",
     "refuse_unseen",
     "runs_of",
 ]
@@ -51,21 +56,46 @@ class NotEvaluated(Exception):
     """The run cannot be evaluated; the message says why."""
 
 
+def refuse_empty(run: Trajectory, messages: Sequence[Message], *, needs_messages: bool) -> None:
+    """Refuse a run without messages, if an evaluator needs them or the run was not read.
+
+    Raises:
+        NotEvaluated: The messages are missing.
+    """
+    if messages:
+        return
+    failed = any(gap.code in FAILURE_GAPS for gap in run.gaps)
+    if failed or needs_messages:
+        reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in run.gaps[:1])
+        raise NotEvaluated(reasons or "the run has no messages")
+
+
 def refuse_unseen(trajectory: Trajectory, messages: Sequence[Message]) -> None:
     """Refuse a run that may have made calls which the trace does not show.
 
     Calls may be missing if content is missing and no tool span shows a call. Where spans were read
-    by their shape, tool spans of another shape may not have been.
+    by their shape, tool spans of another shape may not have been. Where no model call was read,
+    messages that show calls show all of them, and messages without any prove nothing. A call
+    without a name is one that the emitter left out.
 
     Raises:
         NotEvaluated: Calls may be missing.
     """
-    lost = next((gap for gap in trajectory.gaps if gap.code in CONTENT_GAPS), None)
-    if lost is None:
-        return
+    calls = [call for message in messages for call in message.tool_calls]
+    if not all(call.name for call in calls):
+        raise NotEvaluated(_gap_text(trajectory, {"calls_left_out"}) or "a call has no name")
+    if not calls and (text := _gap_text(trajectory, UNREAD_MODEL_GAPS)):
+        raise NotEvaluated(text)
+    text = _gap_text(trajectory, CALL_GAPS)
     is_guess = any(gap.code == "read_by_shape" for gap in trajectory.gaps)
-    if is_guess or not any(call.span_id for message in messages for call in message.tool_calls):
-        raise NotEvaluated(f"{lost.code}: {lost.detail}")
+    if text and (is_guess or not any(call.span_id for call in calls)):
+        raise NotEvaluated(text)
+
+
+def _gap_text(run: Trajectory, codes: Collection[str]) -> str:
+    """Return the first gap of a run with one of some codes as text, or ""."""
+    gap = next((gap for gap in run.gaps if gap.code in codes), None)
+    return "" if gap is None else f"{gap.code}: {gap.detail}"
 
 
 def runs_of(trajectory: Trajectory) -> list[Trajectory]:
@@ -353,8 +383,8 @@ class Evaluator(ABC):
 
         Args:
             outputs: The trajectory, in any form of `oteval.evaluators.messages`. Of a
-                `Trajectory` the whole conversation is looked at, and its usage, times and tools
-                count as well.
+                `Trajectory` the whole conversation is looked at, and its usage, times, tools and
+                gaps count as well. ``gaps`` beside the messages of a dict count too.
             reference_outputs: The expected outputs, for an evaluator that compares.
             inputs: Not used.
             **extra: Not used.
@@ -368,19 +398,26 @@ class Evaluator(ABC):
         """
         context = EvaluationContext(
             to_messages(outputs, "outputs"),
-            outputs if isinstance(outputs, Trajectory) else None,
+            passed_run(outputs),
             reference_outputs,
             scope="conversation",
             given_tools=_tools_beside(outputs),
         )
         try:
+            if context.trajectory is not None:
+                needs = self.needs_messages
+                refuse_empty(context.trajectory, context.messages, needs_messages=needs)
             found = self.evaluate(context)
         except NotEvaluated as reason:
-            why, metadata = str(reason), {"status": "not_evaluated"}
-            return observed({"key": self.key, "score": None, "comment": why, "metadata": metadata})
+            return observed(self.without_verdict(str(reason)))
         score = found.score if found.passed is None else found.passed
         comment, metadata = found.comment or None, dict(found.metadata)
         return observed({"key": self.key, "score": score, "comment": comment, "metadata": metadata})
+
+    def without_verdict(self, reason: str) -> dict[str, Any]:
+        """Return the result of a call with a trajectory that cannot be evaluated."""
+        metadata = {"status": "not_evaluated"}
+        return {"key": self.key, "score": None, "comment": reason, "metadata": metadata}
 
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Call the evaluator without blocking the event loop."""

@@ -8,7 +8,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from .evaluator import Evaluator
 
-__all__ = ["AsyncEvaluator", "as_async", "async_variant", "with_options_of"]
+__all__ = ["AsyncEvaluator", "as_async", "async_variant", "fixed", "with_options_of"]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -57,6 +57,16 @@ def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R
 
     variant.__name__ = variant.__qualname__ = f"{function.__name__}_async"
     return variant
+
+
+def fixed(evaluator: Evaluator) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Give a function the evaluator that it calls, by which callers know its configuration."""
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        function.evaluator = evaluator  # type: ignore[attr-defined]
+        return function
+
+    return decorate
 
 
 def with_options_of(

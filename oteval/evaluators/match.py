@@ -34,14 +34,15 @@ from .evaluator import (
     Evaluator,
     NotEvaluated,
     ReferenceOption,
-    refuse_unseen,
+    refuse_empty,
 )
-from .factories import AsyncEvaluator, as_async, async_variant, with_options_of
+from .factories import AsyncEvaluator, as_async, async_variant, fixed, with_options_of
 from .messages import to_messages
 from .observed import observed
 from .options import InConfig, Share
 from .outline import Unread
 from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
+from .passed_run import passed_run
 from .rules import Custom, Rule
 from .spec import MatchSpec, Mode, View, make_spec
 
@@ -165,7 +166,15 @@ class TrajectoryMatch(Evaluator):
         Raises:
             InputError: A side cannot be read as a trajectory; the text names the place.
         """
-        return observed(self.result(compare(outputs, reference_outputs, self.spec)))
+        verdict = compare(outputs, reference_outputs, self.spec)
+        try:
+            run = _whole_run(outputs)
+            if run is not None and not verdict.passed:
+                wanted = to_messages(reference_outputs, "reference_outputs")
+                self._refuse_unknown(run, run.messages, wanted)
+        except NotEvaluated as reason:
+            return observed(self.without_verdict(str(reason)))
+        return observed(self.result(verdict))
 
     def result(self, verdict: Verdict) -> dict[str, Any]:
         """Return a verdict as this evaluator's result."""
@@ -181,7 +190,7 @@ class TrajectoryMatch(Evaluator):
         run, expected = context.trajectory, context.reference_outputs
         if run is None or expected is None:
             raise NotEvaluated("there is no reference")
-        refuse_unseen(run, context.messages)
+        context.require_all_calls()
         wanted = to_messages(expected, "reference_outputs")
         found = self._compare_run(run, context.messages, wanted, self.spec)
         if not found.passed:
@@ -224,7 +233,7 @@ class TrajectoryMatch(Evaluator):
         run, expected = context.trajectory, context.reference_outputs
         if run is None or expected is None:
             raise NotEvaluated("there is no reference")
-        refuse_unseen(run, context.messages)
+        context.require_all_calls()
         out = OutlinedCalls(context.messages)
         ref = HashedCalls(to_messages(expected, "reference_outputs"))
         if self.spec.mode == "strict" and context.outline["overlapping"]:
@@ -274,7 +283,24 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Compare outputs with the reference, awaiting functions that are asynchronous."""
         verdict = await acompare(case["outputs"], case.get("reference_outputs"), self.spec)
+        try:
+            _whole_run(case["outputs"])
+        except NotEvaluated as reason:
+            return observed(self.without_verdict(str(reason)))
         return observed(self.result(verdict))
+
+
+def _whole_run(outputs: Any) -> Trajectory | None:
+    """Return the run that a caller passed, or None if only messages are known.
+
+    Raises:
+        NotEvaluated: The run may have made calls that it does not show.
+    """
+    run = passed_run(outputs)
+    if run is not None:
+        refuse_empty(run, run.messages, needs_messages=True)
+        EvaluationContext(run.messages, run, scope="conversation").require_all_calls()
+    return run
 
 
 def score_of(verdict: Verdict, score_type: ScoreType) -> bool | float:
@@ -355,6 +381,7 @@ _SUBSET = _ignoring("subset", "trajectory_subset")
 _SUPERSET = _ignoring("superset", "trajectory_superset")
 
 
+@fixed(_STRICT)
 def trajectory_strict_match(
     *,
     outputs: Any,
@@ -382,16 +409,19 @@ def trajectory_strict_match(
     return chosen(outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra)
 
 
+@fixed(_UNORDERED)
 def trajectory_unordered_match(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
     """Check that the same tools are called equally often, in any order."""
     return _UNORDERED(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
+@fixed(_SUBSET)
 def trajectory_subset(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
     """Check that no tool is called more often than in the reference."""
     return _SUBSET(outputs=outputs, reference_outputs=reference_outputs, **extra)
 
 
+@fixed(_SUPERSET)
 def trajectory_superset(*, outputs: Any, reference_outputs: Any = None, **extra: Any) -> Any:
     """Check that each tool is called at least as often as in the reference."""
     return _SUPERSET(outputs=outputs, reference_outputs=reference_outputs, **extra)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..jsontext import canonical
-from ..model import FAILURE_GAPS, EvaluationResult, Outline, Reference, Score, Trajectory
+from ..model import EvaluationResult, Outline, Reference, Score, Trajectory
 from ..selection import EVERYTHING, Selection
-from .evaluator import EvaluationContext, Evaluator, NotEvaluated
+from .evaluator import EvaluationContext, Evaluator, NotEvaluated, refuse_empty
 from .outline import Unread
 
 __all__ = ["Scorer", "is_drawn", "version_of"]
@@ -133,10 +133,7 @@ class Scorer:
             raise NotEvaluated(problem)
         own = self.scope == "turn"
         messages = tuple(trajectory.own_messages if own else trajectory.messages)
-        failed = any(gap.code in FAILURE_GAPS for gap in trajectory.gaps)
-        if not messages and (failed or self.evaluator.needs_messages):
-            reasons = "; ".join(f"{gap.code}: {gap.detail}" for gap in trajectory.gaps[:1])
-            raise NotEvaluated(reasons or "the run has no messages")
+        refuse_empty(trajectory, messages, needs_messages=self.evaluator.needs_messages)
         wanted = list(reference.messages) if reference else None
         return EvaluationContext(messages, trajectory, wanted, reference, self.scope)
 

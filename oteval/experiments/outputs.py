@@ -7,10 +7,19 @@ from typing import Any
 
 from ..errors import InputError
 from ..evaluators import to_messages
+from ..evaluators.messages import is_message
+from ..evaluators.passed_run import gaps_beside
 from ..model import Gap, Message, SpanRef, Trajectory, Usage
 from ..serialization import to_jsonable
 
-__all__ = ["json_form", "trajectory_of"]
+__all__ = ["ANSWER_ONLY", "json_form", "trajectory_of"]
+
+ANSWER_ONLY = Gap(
+    "calls_not_captured",
+    "the target returned only its answer, so that the run may have made calls; return all "
+    "messages, or a Trajectory such as that of oteval.capture()",
+)
+"""The gap of a run of which only the answer is known."""
 
 
 def json_form(value: Any) -> Any:
@@ -36,13 +45,17 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     """Return the trajectory in a target's outputs; None if they hold no messages.
 
     Args:
-        outputs: A trajectory, a list of messages, or a dict with ``messages`` or ``trajectory``.
+        outputs: A trajectory, a list of messages, or a dict with ``messages`` or ``trajectory``; or
+            one message, the answer, of a run that is not known otherwise.
             A dict may also have ``agent``, ``service``, ``models``, ``usage`` and ``gaps``, in
             the form of `Trajectory.as_dict`.
         trajectory_id: The id of a trajectory that is made from messages.
     """
     if isinstance(outputs, Trajectory):
         return outputs
+    if is_message(outputs):
+        answer = to_messages(outputs)
+        return Trajectory(trajectory_id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
     if not isinstance(outputs, (list, Mapping)) or not outputs:
         return None
     if isinstance(outputs, Mapping) and isinstance(outputs.get("trajectory"), Trajectory):
@@ -68,11 +81,5 @@ def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
     counts = Usage().as_dict().keys()
     if isinstance(usage, Mapping) and usage.keys() == counts:
         found["usage"] = Usage(**{name: int(usage[name]) for name in counts})
-    gaps = outputs.get("gaps")
-    if isinstance(gaps, list) and all(_is_gap(one) for one in gaps):
-        found["gaps"] = tuple(Gap(**one) for one in gaps)
+    found["gaps"] = gaps_beside(outputs)
     return found
-
-
-def _is_gap(value: Any) -> bool:
-    return isinstance(value, Mapping) and value.keys() == Gap("", "").as_dict().keys()

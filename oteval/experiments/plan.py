@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ConfigError, InputError
@@ -92,18 +92,13 @@ def _session(one: Any, place: str) -> Trajectory:
     """Return a session as a trajectory; a dict may have an id besides its messages."""
     if isinstance(one, Trajectory):
         return one
-    try:
-        messages = to_messages(one, place)
-    except InputError:
-        found = trajectory_of(one, "")
-        if found is None:
-            raise
+    found = trajectory_of(one, "")
+    if found is None:
+        found = Trajectory("", SpanRef("", ""), tail=to_messages(one, place))
+    if not isinstance(one, Mapping):
         return found
-    attributes = {}
-    if isinstance(one, Mapping):
-        case = next((one[key] for key in (CASE_KEY, "id") if one.get(key) is not None), None)
-        attributes = {} if case is None else {CASE_KEY: str(case)}
-    return Trajectory("", SpanRef("", ""), tail=tuple(messages), attributes=attributes)
+    case = next((one[key] for key in (CASE_KEY, "id") if one.get(key) is not None), None)
+    return found if case is None else replace(found, attributes={CASE_KEY: str(case)})
 
 
 def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:

@@ -22,16 +22,17 @@ from typing import Any, Protocol
 from ..config import Config
 from ..errors import ConfigError, InputError
 from ..evaluators import to_messages
-from ..evaluators.evaluator import NotEvaluated
+from ..evaluators.evaluator import Evaluator, NotEvaluated
 from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
-from ..model import Example, Reference, Run, SpanRef, Trajectory
+from ..model import Example, Message, Reference, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
 from ..runner.async_runner import AsyncRunner
 from ..store import Store
 from .datasets import CASE_KEY
 from .feedback import KeyedResult, failed, keyed_results, not_evaluated
+from .outputs import ANSWER_ONLY
 
 __all__ = [
     "Arguments",
@@ -108,7 +109,7 @@ class _FunctionEvaluator:
     ) -> list[KeyedResult]:
         available = {
             "inputs": example.inputs,
-            "outputs": run.outputs,
+            "outputs": _whole_outputs(self.function, run, example),
             "reference_outputs": example.reference_outputs,
             "run": run,
             "example": example,
@@ -166,18 +167,29 @@ class _ConfiguredEvaluator:
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:
-    """Return a run as a trajectory; one with a text as output becomes question and answer."""
+    """Return a run as a trajectory; one of which only the answer is known has its question too.
+
+    Such a run, and one without messages, has the gap that its calls are not known.
+    """
     found = run.trajectory
     if found is None:
-        messages = []
-        if isinstance(run.outputs, str):
-            question = _only_text(example.inputs)
-            messages = [{"role": "user", "content": question}] if question else []
-            messages.append({"role": "assistant", "content": run.outputs})
-        found = Trajectory(run.id, SpanRef("", ""), tail=tuple(to_messages(messages)))
+        answer = (Message("assistant", run.outputs),) if isinstance(run.outputs, str) else ()
+        found = Trajectory(run.id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
+    question = _only_text(example.inputs)
+    if question and found.tail and ANSWER_ONLY in found.gaps:
+        found = replace(found, tail=(Message("user", question), *found.tail))
     # References by case, and 'where', find the example by these.
     case = {**example.metadata, CASE_KEY: example.id}
     return replace(found, attributes={**case, **found.attributes})
+
+
+def _whole_outputs(function: Any, run: Run, example: Example) -> Any:
+    """Return the outputs for a function: for an `Evaluator`, the run with its usage and gaps."""
+    evaluators = [each for each in _described(function) if isinstance(each, Evaluator)]
+    if not evaluators or (run.trajectory is None and not isinstance(run.outputs, str)):
+        return run.outputs
+    whole = _as_trajectory(run, example)
+    return replace(whole, tail=whole.own_messages, history=None, new_from=0)
 
 
 def _only_text(inputs: Any) -> str:

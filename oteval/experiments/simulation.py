@@ -13,18 +13,26 @@ from __future__ import annotations
 import inspect
 import uuid
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
 from ..errors import ConfigError, InputError
 from ..evaluators import to_messages
+from ..evaluators.evaluator import Evaluator
+from ..evaluators.messages import is_message
 from ..evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
 from ..runner import describe_error
 from ..sync import IoCall, drive, drive_async
+from .outputs import ANSWER_ONLY
 from .run_evaluators import name_of
 
 __all__ = ["run_multiturn_simulation", "run_multiturn_simulation_async"]
 
+_ANSWER_ONLY = (
+    "the app returned only its answer, so that it may have made calls; return the list of all "
+    "messages of the turn"
+)
 Params = ParamSpec("Params")
 Value = TypeVar("Value")
 
@@ -72,13 +80,14 @@ async def _simulate(
     thread = thread_id or str(uuid.uuid4())
     speak = user if callable(user) else _scripted(user)
     trajectory: list[ChatCompletionMessage] = []
+    answers: list[Any] = []
     turn = 0
     while max_turns is None or turn < max_turns:
         message = await _call(speak, list(trajectory), turn_counter=turn, thread_id=thread)
         said = _messages(message, "user")
         _append(trajectory, said)
-        answer = await _call(app, said[-1], thread_id=thread)
-        _append(trajectory, _messages(answer, "app"))
+        answers.append(await _call(app, said[-1], thread_id=thread))
+        _append(trajectory, _messages(answers[-1], "app"))
         turn += 1
         if stopping_condition is not None and await _call(
             stopping_condition, list(trajectory), turn_counter=turn
@@ -87,9 +96,8 @@ async def _simulate(
     results: list[EvaluatorResult] = []
     for evaluator in trajectory_evaluators or ():
         try:
-            found = await _call(
-                evaluator, outputs=list(trajectory), reference_outputs=reference_outputs
-            )
+            outputs = _outputs_for(evaluator, trajectory, answers)
+            found = await _call(evaluator, outputs=outputs, reference_outputs=reference_outputs)
         except Exception as error:
             found = _failure(evaluator, error)
         results += found if isinstance(found, list) else [found]
@@ -195,6 +203,24 @@ def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMes
     """Add messages, except those with a known id, which the app returned as part of the history."""
     known = {message.get("id") for message in trajectory}
     trajectory += [message for message in new if message.get("id") not in known]
+
+
+def _outputs_for(
+    evaluator: Any, trajectory: Sequence[ChatCompletionMessage], answers: Sequence[Any]
+) -> Any:
+    """Return the conversation for an evaluator: for ours, with the gap of calls not returned."""
+    messages = list(trajectory)
+    is_ours = isinstance(getattr(evaluator, "evaluator", evaluator), Evaluator)
+    if is_ours and any(map(_is_answer_only, answers)):
+        return {"messages": messages, "gaps": [replace(ANSWER_ONLY, detail=_ANSWER_ONLY)]}
+    return messages
+
+
+def _is_answer_only(answer: Any) -> bool:
+    """Return whether the app returned a text, or one message that asks for no call."""
+    return isinstance(answer, str) or (
+        is_message(answer) and not any(message.tool_calls for message in to_messages(answer))
+    )
 
 
 def _failure(evaluator: Callable[..., Any], error: Exception) -> EvaluatorResult:

@@ -124,6 +124,9 @@ from .telemetry import (
     is_completed_by as is_completed_by,
 )
 from .trajectory import (
+    CALL_GAPS as CALL_GAPS,
+)
+from .trajectory import (
     CONTENT_GAPS as CONTENT_GAPS,
 )
 from .trajectory import (
@@ -143,6 +146,9 @@ from .trajectory import (
 )
 from .trajectory import (
     RETRY_WAIT_NS as RETRY_WAIT_NS,
+)
+from .trajectory import (
+    UNREAD_MODEL_GAPS as UNREAD_MODEL_GAPS,
 )
 from .trajectory import (
     Gap as Gap,

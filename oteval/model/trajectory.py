@@ -13,6 +13,7 @@ from .telemetry import Attributes
 from .usage import Usage
 
 __all__ = [
+    "CALL_GAPS",
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
     "FAILED_REQUEST",
@@ -20,6 +21,7 @@ __all__ = [
     "FOLLOWS_ANSWER",
     "PROVIDER",
     "RETRY_WAIT_NS",
+    "UNREAD_MODEL_GAPS",
     "Gap",
     "Message",
     "RetrievedDocument",
@@ -102,6 +104,11 @@ CONTENT_GAPS = frozenset(
     }
 )
 """Codes of gaps by which messages, or calls in them, may be missing."""
+CALL_GAPS = CONTENT_GAPS | {"calls_not_captured"}
+"""Codes of gaps by which calls may be missing."""
+UNREAD_MODEL_GAPS = frozenset({"no_model_spans", "unknown_dialect"})
+"""Codes of gaps of a run whose model calls were not read. Its calls may be known nevertheless: an
+agent's own span may hold all messages."""
 DAMAGED_CONTENT_GAPS = frozenset({"content_truncated", "redacted"})
 """Codes of gaps of messages that were recorded, but were cut or replaced."""
 FAILURE_GAPS = frozenset({"internal_error", "too_large"})

@@ -21,6 +21,9 @@ CODES: dict[str, str] = {
         "the emitter left {count} tool calls out of the history; load the earlier traces, "
         "which hold them"
     ),
+    "calls_not_captured": (
+        "only the answer is known, so that the run may have made calls; {switch}"
+    ),
     "content_external": (
         "the messages were uploaded and the span holds only a reference ({where}), which oteval "
         "does not follow"

@@ -56,7 +56,9 @@ class FinishReason(Check):
             for reason, count in reasons.items()
             if reason not in allowed
         ]
-        if not problems and reasons.total() < max(calls, 1):
+        if not problems and not calls:
+            raise NotEvaluated("the trace shows no model call")
+        if not problems and reasons.total() < calls:
             raise NotEvaluated(
                 f"the trace does not tell why the model stopped in {calls - reasons.total()} of "
                 f"{calls} model calls"

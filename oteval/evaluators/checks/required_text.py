@@ -58,10 +58,16 @@ class RequiredText(Check):
         problems = self._problems(found, absent)
         # Content that was not captured may contain the texts.
         is_sure = bool(problems) if self.match == "none" else not problems
-        lost = None if is_sure else context.content_gap("content_shortened")
+        lost = None if is_sure else context.content_gap(*self._lost_by(said))
         if lost is not None:
             raise NotEvaluated(f"{lost.code}: {lost.detail}")
         return self.result(problems, {"found": found, "absent": absent, "messages": len(said)})
+
+    def _lost_by(self, said: Sequence[tuple[int, str]]) -> Sequence[str]:
+        """Return the codes of gaps by which texts may be missing although no content is."""
+        # An answer without its run is all that the assistant is known to say, but others spoke too.
+        is_answer = bool(said) and self.said_by in ("assistant", "user")
+        return ("content_shortened", *(() if is_answer else ("calls_not_captured",)))
 
     def _said(self, context: EvaluationContext) -> list[tuple[int, str]]:
         """Return the texts to look at, each with its message's number."""

@@ -14,14 +14,17 @@ from __future__ import annotations
 
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
 from ...errors import BudgetSpent, JudgeError
+from ...model import CONTENT_GAPS, Gap, Trajectory
 from ...sync import drive, drive_async, gather
+from ..evaluator import runs_of
 from ..functions import code_version
 from ..observed import observed
+from ..passed_run import gaps_beside
 from .answer_schema import AnswerSchema
 from .client import JudgeAnswer, JudgeClient
 from .prompt import INSTRUCTION_VARIABLES, Prompt, RenderedPrompt
@@ -32,6 +35,7 @@ __all__ = [
     "MakeVariables",
     "as_async",
     "combine_votes",
+    "missing_content",
     "vote_share",
 ]
 
@@ -96,6 +100,10 @@ class JudgeEvaluator:
         self, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
     ) -> Any:
         """Score outputs, under `drive` or `drive_async`."""
+        run = outputs if isinstance(outputs, Trajectory) else None
+        gaps = gaps_beside(outputs) if run is None else [g for r in runs_of(run) for g in r.gaps]
+        if reason := missing_content(gaps):
+            return observed(self._refusal(reason))
         variables = {name: value for name, value in extra.items() if name != "attachments"}
         values = self.make_variables(outputs, reference_outputs, inputs, variables)
         rendered = self.prompt.render(values, extra.get("attachments"))
@@ -130,6 +138,17 @@ class JudgeEvaluator:
         )
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
+    def _refusal(self, reason: str) -> dict[str, Any]:
+        """Return the result of outputs that no judge is asked about.
+
+        Raises:
+            JudgeError: There is an output schema, which has no place for the reason.
+        """
+        if self.schema.raw:
+            raise JudgeError(reason)
+        metadata = {"status": "not_evaluated", "error": reason}
+        return {"key": self.key, "score": None, "comment": reason, "metadata": metadata}
+
     def _failure(self, answers: Sequence[JudgeAnswer], metadata: dict[str, Any]) -> dict[str, Any]:
         errors = [answer.error for answer in answers if answer.error is not None]
         is_budget_spent = all(isinstance(error, BudgetSpent) for error in errors)
@@ -160,6 +179,15 @@ class JudgeEvaluator:
         """Close the connections that the evaluator opened."""
         for client in self.clients:
             client.backend.close()
+
+
+def missing_content(gaps: Iterable[Gap]) -> str:
+    """Return why a judge would see only a part of a run, or "".
+
+    A run that was read by its shape has another gap where content of it is missing.
+    """
+    lost = next((g for g in gaps if g.code in CONTENT_GAPS and g.code != "read_by_shape"), None)
+    return "" if lost is None else f"{lost.code}: {lost.detail}"
 
 
 def combine_votes(scores: Sequence[Any], *, continuous: bool = False) -> Any:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from ...errors import ConfigError, JudgeError
 from ...jsontext import dumps
-from ...model import CONTENT_GAPS, EvaluationResult, Message, Usage
+from ...model import EvaluationResult, Message, Usage
 from ...prices import Price, make_prices
 from ..evaluator import (
     EvaluationContext,
@@ -28,10 +28,10 @@ from ..options import (
 )
 from .cache import JudgeCall
 from .costs import CostBudget, estimate_tokens
-from .evaluator import JudgeEvaluator
+from .evaluator import JudgeEvaluator, missing_content
 from .factory import create_trajectory_llm_as_judge
 from .prompt import FEW_SHOT_EXAMPLES
-from .prompts import PROMPTS, optional_variables
+from .prompts import PROMPTS, PROMPTS_ON_CALLS, optional_variables
 from .templates import closest_name, template_problem, template_variables
 
 if TYPE_CHECKING:
@@ -344,7 +344,7 @@ class LlmJudge(Evaluator):
             NotEvaluated: The run has no content to judge, or the budget is spent.
             VerdictMissing: The model gave no verdict.
         """
-        _require_content(context)
+        _require_content(context, self.prompt)
         variables = {
             "outputs": list(context.messages),
             "reference_outputs": context.reference_outputs,
@@ -463,10 +463,17 @@ def _documents(context: EvaluationContext) -> list[str]:
     return [document.text for run in context.runs for document in run.documents]
 
 
-def _require_content(context: EvaluationContext) -> None:
-    """Reject a run without captured content: a model would make up its verdict."""
-    if any(message.content or message.tool_calls or message.parts for message in context.messages):
-        return
-    gaps = context.trajectory.gaps if context.trajectory else ()
-    gap = next((gap for gap in gaps if gap.code in CONTENT_GAPS), None)
-    raise NotEvaluated(f"{gap.code}: {gap.detail}" if gap else "the messages have no content")
+def _require_content(context: EvaluationContext, prompt: str) -> None:
+    """Refuse a run whose content the judge would see only in part: it would make up its verdict.
+
+    Raises:
+        NotEvaluated: Content was not captured, or the prompt judges calls that are not known.
+    """
+    if reason := missing_content(gap for run in context.runs for gap in run.gaps):
+        raise NotEvaluated(reason)
+    if not any(
+        message.content or message.tool_calls or message.parts for message in context.messages
+    ):
+        raise NotEvaluated("the messages have no content")
+    if prompt in PROMPTS_ON_CALLS:
+        context.require_all_calls()

@@ -20,6 +20,7 @@ __all__ = [
     "PII_LEAKAGE_PROMPT",
     "PLAN_ADHERENCE_PROMPT",
     "PROMPTS",
+    "PROMPTS_ON_CALLS",
     "PROMPT_INJECTION_PROMPT",
     "TASK_COMPLETION_PROMPT",
     "TOOL_SELECTION_PROMPT",
@@ -67,6 +68,15 @@ PROMPTS = {
     "user_satisfaction": USER_SATISFACTION_PROMPT,
 }
 """The prompts by their name in oteval.yaml (``prompt:``)."""
+PROMPTS_ON_CALLS = frozenset(
+    {
+        "plan_adherence",
+        "tool_selection",
+        "trajectory_accuracy",
+        "trajectory_accuracy_with_reference",
+    }
+)
+"""The names of the prompts that ask about tool calls, and so need to show all of them."""
 
 
 _OPTIONAL = re.compile(r"\bif (?:it|that|there) is\b[^\n]*:\n\n\{(\w+)\}")

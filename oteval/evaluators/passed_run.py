@@ -1,0 +1,52 @@
+"""The run that a caller passes to an evaluator, where more than its messages is known.
+
+A caller may pass a `Trajectory`, or a dict in the form of `Trajectory.as_dict`, whose ``gaps`` name
+content that its messages lack. A list of messages names none: it is the whole run.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ..model import Gap, SpanRef, Trajectory
+from .messages import to_messages
+
+__all__ = ["gaps_beside", "passed_run"]
+
+
+def passed_run(outputs: Any, place: str = "outputs") -> Trajectory | None:
+    """Return the run that a caller passed; None if only messages are known.
+
+    Args:
+        outputs: A trajectory in any form of `oteval.evaluators.messages`.
+        place: Its name in error messages.
+
+    Raises:
+        InputError: The messages beside the gaps cannot be read.
+    """
+    if isinstance(outputs, Trajectory):
+        return outputs
+    gaps = gaps_beside(outputs)
+    if not gaps:
+        return None
+    return Trajectory("", SpanRef("", ""), tail=to_messages(outputs, place), gaps=gaps)
+
+
+def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
+    """Return the gaps beside the messages of a dict; none if it has no list of gaps."""
+    gaps = outputs.get("gaps") if isinstance(outputs, Mapping) else None
+    if not isinstance(gaps, (list, tuple)):
+        return ()
+    read = [_gap(gap) for gap in gaps]
+    return tuple(gap for gap in read if gap is not None) if None not in read else ()
+
+
+def _gap(value: Any) -> Gap | None:
+    """Return a gap, or its JSON form, as a gap; None for anything else."""
+    if isinstance(value, Gap):
+        return value
+    code = value.get("code") if isinstance(value, Mapping) else None
+    if not isinstance(code, str):
+        return None
+    return Gap(code, str(value.get("detail") or ""), str(value.get("span_id") or ""))

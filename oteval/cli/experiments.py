@@ -11,6 +11,7 @@ from typing import Any, cast
 import click
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.text import Text
 
 from ..config import DEFAULT_PATH, Config, load_config
 from ..errors import NothingEvaluated
@@ -30,6 +31,7 @@ from ..show import (
     experiment_junit,
     experiment_markdown,
     experiments_table,
+    failed_targets,
     figures_table,
     run_errors_table,
 )
@@ -171,7 +173,8 @@ def eval_(
     The target is a function from an example's inputs to outputs. Evaluators come from oteval.yaml
     or are functions (--call), which may have the parameters inputs, outputs, reference_outputs,
     run, example and trajectory. Ctrl-C keeps finished runs; --resume continues. Exit status: 0
-    success, 1 a gate failed or a score regressed, 2 an error, 3 nothing could be evaluated.
+    success, 1 the target failed on an example, a gate failed or a score regressed, 2 an error, 3
+    nothing could be evaluated.
     """
     import_from_cwd()
     function = load_function(target) if target else None
@@ -239,6 +242,8 @@ def _show(results: ExperimentResults, comparison: Comparison | None, as_json: bo
             out().print(failures)
             out().print()
         out().print(figures_table(results))
+        if failed := failed_targets(results):
+            out().print(Text(failed, style="red"))
         if comparison is not None:
             out().print()
             out().print(comparison_view(comparison))
@@ -258,7 +263,7 @@ def _status(
         raise NothingEvaluated(
             f"no evaluator gave a verdict on {results.name}; --json gives the reasons"
         )
-    passed = True
+    passed = not results.errors
     for gate in check_gates(config.gates, _tally(results).tallies) if config else []:
         warn(f"gate {gate.evaluator}: {'passed' if gate.passed else 'FAILED'}: {gate.comment}")
         passed = passed and gate.passed

@@ -14,6 +14,7 @@ from .experiments import comparative_view as comparative_view
 from .experiments import comparison_view as comparison_view
 from .experiments import datasets_table as datasets_table
 from .experiments import experiments_table as experiments_table
+from .experiments import failed_targets as failed_targets
 from .experiments import figures_table as figures_table
 from .experiments import run_errors_table as run_errors_table
 from .explanation import explanation_view as explanation_view

@@ -14,7 +14,15 @@ from ..experiments import (
     ResultRow,
 )
 from ..text import counted
-from .experiments import difference_cells, interval_text, k_text, needed_lines, number, p_text
+from .experiments import (
+    difference_cells,
+    failed_targets,
+    interval_text,
+    k_text,
+    needed_lines,
+    number,
+    p_text,
+)
 from .reports import markdown_cell
 from .run_titles import unique
 from .text import clean, one_line, shorten
@@ -81,17 +89,11 @@ def comparative_junit(results: ComparativeResults) -> str:
 
 
 def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
-    root = ElementTree.Element("testsuites", name=clean(name))
+    every_case = [case for cases in suites.values() for case in cases]
+    root = ElementTree.Element("testsuites", {"name": clean(name), **_counts(every_case)})
     for title, cases in suites.items():
-        outcomes = [outcome for _, outcome, _ in cases]
-        counts = {
-            "tests": len(cases),
-            "failures": outcomes.count("failure"),
-            "errors": outcomes.count("error"),
-            "skipped": outcomes.count("skipped"),
-        }
-        attributes = {key: str(value) for key, value in counts.items()}
-        suite = ElementTree.SubElement(root, "testsuite", {"name": clean(title), **attributes})
+        attributes = {"name": clean(title), **_counts(cases)}
+        suite = ElementTree.SubElement(root, "testsuite", attributes)
         names = unique(case for case, _, _ in cases)
         for case, (_, outcome, why) in zip(names, cases, strict=True):
             element = ElementTree.SubElement(
@@ -102,6 +104,18 @@ def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
                 ElementTree.SubElement(element, outcome, message=message)
     ElementTree.indent(root)
     return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+
+
+def _counts(cases: Sequence[_Case]) -> dict[str, str]:
+    """Return the attributes that count cases by outcome."""
+    outcomes = [outcome for _, outcome, _ in cases]
+    counts = {
+        "tests": len(cases),
+        "failures": outcomes.count("failure"),
+        "errors": outcomes.count("error"),
+        "skipped": outcomes.count("skipped"),
+    }
+    return {key: str(value) for key, value in counts.items()}
 
 
 def experiment_markdown(results: ExperimentResults, comparison: Comparison | None = None) -> str:
@@ -119,7 +133,7 @@ def experiment_markdown(results: ExperimentResults, comparison: Comparison | Non
     head = ("score", "evaluated", "passed", "errors", "mean", "95% interval", "pass@k", "pass^k")
     parts = [
         f"# {markdown_cell(results.name)}",
-        f"{counted(len(results), 'run')}, {results.errors} failed.",
+        failed_targets(results) or f"{counted(len(results), 'run')}, 0 failed.",
     ]
     parts.append(_rows(head, rows))
     if comparison is not None:

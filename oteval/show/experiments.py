@@ -19,6 +19,7 @@ __all__ = [
     "comparison_view",
     "datasets_table",
     "experiments_table",
+    "failed_targets",
     "figures_table",
     "run_errors_table",
 ]
@@ -97,6 +98,11 @@ def _figure_cells(figure: Figure) -> list[Text | str]:
         one_row(labels) if labels and figure.mean is None else number(figure.mean),
         interval_text(figure.interval),
     ]
+
+
+def failed_targets(results: ExperimentResults) -> str:
+    """Return on how many runs the target failed, or "" if on none."""
+    return f"targets failed: {results.errors} of {len(results)}" if results.errors else ""
 
 
 def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | None:

@@ -228,6 +228,24 @@ gates:
     assert "ValueError: nine" in failed.out
 
 
+def test_failed_targets_fail_the_command(shop: Run, tmp_path: Path):
+    """A run that failed has no score, and is counted in every form of the result."""
+    lines = [json.dumps({"inputs": {"n": 9 if n < 2 else 1, "m": n}}) for n in range(10)]
+    (tmp_path / "data.jsonl").write_text("\n".join(lines))
+
+    done = shop(*EVAL, "--junit", "x.xml", "--md", "x.md")
+    rows = shop(*EVAL, "--json").rows
+
+    assert done.status == 1
+    assert "targets failed: 2 of 10" in done.out
+    assert "targets failed: 2 of 10" in (tmp_path / "x.md").read_text()
+    assert [row["error"] for row in rows] == ["ValueError: nine"] * 2 + [None] * 8
+    suites = ElementTree.parse(tmp_path / "x.xml").getroot()
+    target = suites.find("testsuite[@name='target']")
+    assert target is not None
+    assert (target.get("tests"), target.get("errors"), suites.get("errors")) == ("10", "2", "2")
+
+
 def test_nothing_evaluated_has_exit_status_3(shop: Run, tmp_path: Path):
     """If every run or every evaluation fails, the exit status is 3."""
     (tmp_path / "nines.jsonl").write_text('{"inputs": {"n": 9}}\n')

@@ -28,10 +28,10 @@ from oteval.evaluators.stats import (
     paired_permutation,
     ppi_mean,
     rank,
-    wilson,
 )
 from oteval.evaluators.stats.ppi import normal_interval
 from oteval.evaluators.stats.rates import mean
+from oteval.monitor.baselines import lower_bound
 
 from . import parts
 from .report import Row
@@ -120,9 +120,14 @@ def _rates(size: int, samples: int, chance: random.Random) -> tuple[float, float
 
     return _worst(
         cases(),
-        [lambda passes: clopper_pearson(sum(passes), size), lambda p: wilson(sum(p), size)],
+        [lambda passes: clopper_pearson(sum(passes), size), _wilson],
         samples,
     )
+
+
+def _wilson(passes: Sequence[Any]) -> Interval:
+    share = sum(passes) / len(passes)
+    return Interval(lower_bound(share, len(passes)), 1 - lower_bound(1 - share, len(passes)))
 
 
 def _corrected(size: int, samples: int, chance: random.Random) -> tuple[float, float]:

@@ -1,7 +1,6 @@
 """Gates over scores: the figures that they must reach.
 
-A pass rate is passes over runs that were evaluated or failed to be: an evaluator that raises on
-every run has a pass rate of 0 here, though each of its scores says ``error`` and not 0.
+A figure that is not there meets no gate: an evaluator that raises on every run has no pass rate.
 """
 
 from __future__ import annotations
@@ -10,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
 from ..model import EvaluationResult, Score
+from .stats import PassRate, pass_rate
 
 __all__ = ["GateResult", "Tally", "check_gate", "tally", "worst_first"]
 
@@ -68,9 +68,13 @@ class Tally:
 
     @property
     def pass_rate(self) -> float | None:
-        """Passes divided by passes, fails and errors; None without any."""
-        judged = self.passed + self.failed + self.errors
-        return self.passed / judged if judged else None
+        """The pass rate; see `stats.pass_rate`."""
+        return self.rate.value
+
+    @property
+    def rate(self) -> PassRate:
+        """The pass rate with its interval."""
+        return pass_rate(self.passed, self.failed, self.errors)
 
     @property
     def mean(self) -> float | None:

@@ -8,6 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from ..errors import ConfigError
+from ..evaluators.stats import Interval, pass_rate
 from ..experiments import Comparison, Difference, ResultRow, compare
 from ..show.text import clock
 from ..store import KeyCounts, ListedExperiment
@@ -69,11 +70,12 @@ def _experiment_row(one: ListedExperiment) -> dict[str, Any]:
 
 
 def _key_row(one: KeyCounts) -> dict[str, Any]:
-    judged = one.passed + one.failed
+    rate = pass_rate(one.passed_share, one.failed_share)
     return given(
         {
             "score": one.key,
-            "pass_rate": round(one.passed / judged, 4) if judged else None,
+            "pass_rate": None if rate.value is None else round(rate.value, 4),
+            "interval_95": _ends(rate.interval),
             "mean": None if one.mean is None else round(one.mean, 4),
             "evaluated": one.evaluated,
             "errors": one.errors,
@@ -81,6 +83,10 @@ def _key_row(one: KeyCounts) -> dict[str, Any]:
             "cost_usd": None if one.cost is None else round(one.cost, 6),
         }
     )
+
+
+def _ends(interval: Interval | None) -> list[float] | None:
+    return None if interval is None else [round(end, 4) for end in interval]
 
 
 class _CompareExperiments(ToolArguments):
@@ -150,7 +156,7 @@ def _difference_row(one: Difference) -> dict[str, Any]:
             "baseline": round(one.mean_a, 4),
             "now": round(one.mean_b, 4),
             "delta": round(one.delta, 4),
-            "interval_95": [round(end, 4) for end in one.interval] if one.interval else None,
+            "interval_95": _ends(one.interval),
             "p_adjusted": round(one.p_adjusted, 6),
             "examples": one.pairs,
             "more_examples_needed": one.needed or None,

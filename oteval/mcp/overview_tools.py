@@ -66,6 +66,7 @@ def _variant_row(row: Mapping[str, Any]) -> dict[str, Any]:
             "share_before": _rounded(row["earlier_share"]),
             "runs_with_failed_calls": row["errors"],
             "pass_rate": _rounded(row["pass_rate"]),
+            "interval_95": [round(end, 4) for end in row["pass_rate_interval"] or ()] or None,
             "verdicts": row["judged"],
             "mean_cost_usd": _rounded(row["cost"], 6),
             "median_seconds": _rounded(row["seconds"]),

@@ -14,9 +14,11 @@ only on the observations, not on how they arrived, because sizes are tried on a 
 then, `learn` returns a `Learning` with the reason.
 
 The floor is the mean that a detector defends: the lower of the mean's confidence bound (Wilson, for
-the effective number) and the mean minus the margin. A daily cycle (`daily_cycle.py`) is subtracted
-first, so that the floor follows it. The margin grows with the slow variation that is left: a steady
-group gets half the margin, an unsteady one up to 1.2 of it.
+the effective number) and the mean minus the margin. Intervals that are shown are exact. The floor
+is not: the rate of false alarms was simulated with this bound, of 300 observations or more. A daily
+cycle (`daily_cycle.py`) is subtracted first, so that the floor follows it. The margin grows with
+the slow variation that is left: a steady group gets half the margin, an unsteady one up to 1.2 of
+it.
 
 `review` chooses the length of blocks anew from later observations. Mean and floor stay frozen, so
 that a slow decline is not learned away.
@@ -165,7 +167,7 @@ def learn(
 
 
 def lower_bound(mean: float, size: float, *, deviations: float = 1.96) -> float:
-    """Return Wilson's lower bound of a mean of values in [0, 1]."""
+    """Return Wilson's lower bound of a mean of values in [0, 1], for floors alone."""
     squared = deviations**2
     centre = mean + squared / (2 * size)
     width = deviations * float(np.sqrt(mean * (1 - mean) / size + squared / (4 * size**2)))

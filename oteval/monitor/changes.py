@@ -1,6 +1,6 @@
 """Compare the measures of monitors before and after a time, such as a deployment.
 
-Means of 0/1 values have Wilson intervals for the effective number of observations; others have
+Means of 0/1 values have exact intervals for the effective number of observations; others have
 intervals from a block bootstrap. The p-values of all groups and measures are adjusted together
 (Benjamini-Hochberg). A measure whose unit is unbounded is compared by the share beyond 90% of the
 values before. Groups by version are joined, since a deployment changes it.
@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 
 from ..config import MonitorSettings
-from ..evaluators.stats import benjamini_hochberg
-from ..evaluators.stats.rates import wilson
+from ..evaluators.stats import benjamini_hochberg, clopper_pearson
 from ..store import Store
 from .autocorrelation import autocorrelation_time
 from .blocks import resampled
@@ -177,7 +176,7 @@ def _shown(scale: Scale, value: float) -> float:
 def _estimate(scale: Scale, values: Floats, time: float) -> Estimate:
     mean, size = float(values.mean()), len(values) / time
     if np.isin(values, (0.0, 1.0)).all() or values.std() < 1e-9:
-        low, high = wilson(mean * size, size)
+        low, high = clopper_pearson(mean * size, size)
     else:
         rng = np.random.default_rng(len(values))
         stretch = min(len(values), max(1, int(5 * time)))

@@ -5,7 +5,7 @@ episode. So a notification has the same content however often it is sent.
 
 Runs from before the earliest time of the change are compared with those since its most likely time.
 At most so many of each are read, so that the work does not grow with the store. Intervals are
-Wilson's for the effective number of observations: their number divided by the dispersion.
+exact for the effective number of observations: their number divided by the dispersion.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 
 from ..config import MonitorSettings
-from ..evaluators.stats.rates import wilson
+from ..evaluators.stats import clopper_pearson
 from ..jsontext import dumps
 from ..store import (
     DIMENSIONS,
@@ -264,7 +264,7 @@ def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | Non
         return None
     dispersion = learned.baseline.dispersion if learned.baseline is not None else 1.0
     effective = size / dispersion
-    found = wilson(min(mean * effective, effective), effective)
+    found = clopper_pearson(min(mean * effective, effective), effective)
     ends = (learned.scale.shown(found.low), learned.scale.shown(found.high))
     return sorted(end for end in ends if end is not None)
 

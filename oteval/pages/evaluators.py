@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
-from ..evaluators.stats import wilson
+from ..evaluators.stats import pass_rate
 from ..prices import Prices
 from ..selection import Selection
 from ..show.html.charts import BarChart, bar_chart
@@ -68,12 +68,12 @@ class VerdictFigures:
     @classmethod
     def of(cls, counts: VerdictCounts) -> VerdictFigures:
         """Return counts with their pass rate: an error is in its denominator, never a 0 score."""
-        interval = wilson(counts.passed, counts.judged) if counts.judged else None
+        rate = pass_rate(counts.passed, counts.failed, counts.errors)
         return cls(
             counts=counts,
-            rate=counts.passed / counts.judged if counts.judged else None,
-            low=interval.low if interval else 0.0,
-            high=interval.high if interval else 1.0,
+            rate=rate.value,
+            low=rate.low,
+            high=rate.high,
             mean="" if counts.mean is None else f"{counts.mean:.3g}",
             cost="" if counts.cost is None else cost_text(counts.cost),
         )

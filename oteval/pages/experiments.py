@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import ConfigError
-from ..evaluators.stats import wilson
+from ..evaluators.stats import pass_rate
 from ..show.text import one_line, shorten
 from ..store import KeyCounts, ListedExperiment
 from .experiment_comparison import comparison_page
@@ -41,7 +41,7 @@ class ExperimentKey:
     Attributes:
         name: The key.
         counts: Its counts.
-        rate: The pass rate of the runs with a verdict, None if nothing passed or failed.
+        rate: The pass rate over examples, None if nothing passed or failed.
         low: The lower end of its 95% interval.
         high: The upper end of it.
         mean: The mean score, or "".
@@ -238,14 +238,13 @@ def experiment_item(one: ListedExperiment) -> ExperimentItem:
 
 
 def _key(counts: KeyCounts) -> ExperimentKey:
-    judged = counts.passed + counts.failed
-    interval = wilson(counts.passed, judged) if judged else None
+    rate = pass_rate(counts.passed_share, counts.failed_share)
     return ExperimentKey(
         name=shorten(one_line(counts.key), 60) or "(no name)",
         counts=counts,
-        rate=counts.passed / judged if judged else None,
-        low=interval.low if interval else 0.0,
-        high=interval.high if interval else 1.0,
+        rate=rate.value,
+        low=rate.low,
+        high=rate.high,
         mean="" if counts.mean is None else f"{counts.mean:.3g}",
     )
 

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..evaluators.stats import wilson
+from ..evaluators.stats import pass_rate
 from ..prices import Prices
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
@@ -242,15 +242,13 @@ def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployment
 
 
 def _evaluator(found: AgentVerdicts, words: Sequence[str]) -> EvaluatorItem:
-    judged = found.passed + found.failed
-    total = found.judged if judged else 0
-    interval = wilson(found.passed, total) if total else None
+    rate = pass_rate(found.passed, found.failed, found.errors)
     failures = [*words, search_word("evaluator", found.evaluator), "passed=false"]
     return EvaluatorItem(
         name=shorten(one_line(found.evaluator), _NAME),
-        rate=found.passed / total if total else None,
-        low=interval.low if interval else 0.0,
-        high=interval.high if interval else 1.0,
+        rate=rate.value,
+        low=rate.low,
+        high=rate.high,
         passed=found.passed,
         failed=found.failed,
         errors=found.errors,

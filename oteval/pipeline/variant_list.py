@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..evaluators.stats import wilson
+from ..evaluators.stats import pass_rate
 from ..prices import Prices, make_prices
 from ..selection import EVERYTHING, Selection
 from ..store import Period, Store
@@ -45,8 +45,8 @@ def variants(
 
     - ``tools``; ``count``, ``share``; ``example``, the id of the first run;
     - ``errors``: runs with a failed call;
-    - ``passed``, ``judged``: verdicts, the newest of each evaluator; ``pass_rate`` and its 95%
-      interval (Wilson's), None without verdicts;
+    - ``passed``; ``judged``: passes, fails and errors, the current score of each evaluator;
+      ``pass_rate`` and its 95% interval, None if nothing passed or failed;
     - ``cost``: the mean in US dollars at list prices over the ``priced`` runs, those of a single
       model with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
     - ``seconds``, ``seconds_p95``: the median and the 95% quantile;
@@ -69,19 +69,19 @@ def variants(
 def _row(
     found: Mapping[str, Any], runs: int, periods: Sequence[Period], prices: Prices
 ) -> dict[str, Any]:
-    passed, judged = found["passed"], found["judged"]
-    interval = wilson(passed, judged) if judged else None
+    passed, failed, errors = found["passed"], found["failed"], found["evaluator_errors"]
+    rate = pass_rate(passed, failed, errors)
     median, p95 = found["seconds"]
     return {
         "tools": found["tools"],
         "errors": found["errors"],
         "passed": passed,
-        "judged": judged,
+        "judged": passed + failed + errors if passed or failed else 0,
         "example": found["example"],
         "count": found["count"],
         "share": found["count"] / runs,
-        "pass_rate": passed / judged if judged else None,
-        "pass_rate_interval": [interval.low, interval.high] if interval else None,
+        "pass_rate": rate.value,
+        "pass_rate_interval": None if rate.interval is None else list(rate.interval),
         **_costs(found["models"], prices),
         "input_tokens": found["input_tokens"],
         "output_tokens": found["output_tokens"],

@@ -68,13 +68,15 @@ _KEYS = f"""
             count(*) FILTER (status = 'ok' AND NOT passed) AS failed,
             count(*) FILTER (status = 'error') AS errors,
             count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
+            avg(passed::INTEGER) FILTER (status = 'ok') AS share,
             avg(score) FILTER (status = 'ok' AND isfinite(score)) AS mean,
             sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost
         FROM newest f JOIN newest_runs USING (experiment_id, run_id)
         GROUP BY f.experiment_id, f.evaluator, f.key, example_id
     )
     SELECT experiment_id, evaluator, key, sum(evaluated)::BIGINT, sum(passed)::BIGINT,
-        sum(failed)::BIGINT, sum(errors)::BIGINT, sum(not_evaluated)::BIGINT, avg(mean), sum(cost)
+        sum(failed)::BIGINT, sum(errors)::BIGINT, sum(not_evaluated)::BIGINT,
+        coalesce(fsum(share), 0), coalesce(fsum(1 - share), 0), avg(mean), sum(cost)
     FROM by_example GROUP BY experiment_id, evaluator, key
     ORDER BY experiment_id, min(first), evaluator, key
 """  # noqa: S608
@@ -108,6 +110,8 @@ class KeyCounts:
         failed: How many of them failed.
         errors: On how many runs the evaluator failed.
         not_evaluated: How many runs could not be evaluated.
+        passed_share: The sum of the examples' shares of passes, over those with a verdict.
+        failed_share: The sum of their shares of fails.
         mean: The mean of the examples' mean scores; None without scores.
         cost: The reported cost in US dollars; None if no feedback reports any.
     """
@@ -119,6 +123,8 @@ class KeyCounts:
     failed: int
     errors: int
     not_evaluated: int
+    passed_share: float
+    failed_share: float
     mean: float | None
     cost: float | None
 

@@ -84,12 +84,14 @@ _VARIANTS = f"""WITH {_CHOSEN},
         SEMI JOIN kept USING (variant)
     ),
     newest AS (
-        SELECT variant, arg_max_null(passed, {NEWEST_KEY}) AS passed
+        SELECT variant, arg_max_null(passed, {NEWEST_KEY}) AS passed,
+            arg_max(status, {NEWEST_KEY}) = 'error' AS is_error
         FROM scores JOIN (SELECT trajectory_id, variant FROM members) USING (trajectory_id)
         WHERE {{scored}} GROUP BY trajectory_id, evaluator, variant
     ),
     verdicts AS (
-        SELECT variant, count(*) FILTER (passed) AS passed, count(passed) AS judged
+        SELECT variant, count(*) FILTER (passed) AS passed, count(*) FILTER (NOT passed) AS failed,
+            count(*) FILTER (is_error) AS evaluator_errors
         FROM newest GROUP BY variant
     ),
     usages AS (
@@ -105,7 +107,8 @@ _VARIANTS = f"""WITH {_CHOSEN},
         ) AS models
         FROM usages GROUP BY variant
     )
-    SELECT tools, count, errors, coalesce(passed, 0) AS passed, coalesce(judged, 0) AS judged,
+    SELECT tools, count, errors, coalesce(passed, 0) AS passed, coalesce(failed, 0) AS failed,
+        coalesce(evaluator_errors, 0) AS evaluator_errors,
         first.id AS example, first.start_ns AS first_seen_ns, last_seen_ns, seconds,
         input_tokens, output_tokens, map_entries(periods) AS periods, models, variants, runs
     FROM kept LEFT JOIN verdicts USING (variant) LEFT JOIN models USING (variant)
@@ -136,8 +139,8 @@ class VariantCounts(NamedTuple):
         periods: The time of the runs, in periods of equal length; the last has the last run.
             Empty if no run has a time.
         rows: The variants, most frequent first, then by their first run. Each has `tools`,
-            `count`, `errors` (runs with a failed call), `passed` and `judged` (the newest score of
-            each evaluator), `example` (its first run), `first_seen_ns`, `last_seen_ns`, `seconds`
+            `count`, `errors` (runs with a failed call), `passed`, `failed` and `evaluator_errors`
+            (current scores), `example` (its first run), `first_seen_ns`, `last_seen_ns`, `seconds`
             (the median and the 95% quantile), `input_tokens` and `output_tokens` (means),
             `periods` (runs by period, in the order of `periods`), and `models`: for runs of a
             single model the sums of tokens by model. They can be read once.

@@ -49,7 +49,7 @@ def test_without_verdicts_there_is_no_rate():
     found = counted([score("not_evaluated")])
 
     assert (found.pass_rate, found.mean) == (None, None)
-    assert counted([score("error")]).pass_rate == 0.0
+    assert counted([score("error")]).pass_rate is None
 
 
 @pytest.mark.parametrize(
@@ -87,6 +87,12 @@ def test_without_verdicts_there_is_no_rate():
             {"min_score": -1.0},
             False,
             "evaluated 1 (at least 1), mean score none (at least -1): not met",
+        ),
+        (
+            [score("error")],
+            {"min_pass_rate": 0.0},
+            False,
+            "evaluated 0 (at least 1): not met, pass rate none (at least 0): not met",
         ),
         (MIXED, {"max_errors": 2}, True, "evaluated 9 (at least 1), errors 2 (at most 2)"),
         (

@@ -54,6 +54,7 @@ async def test_experiments_are_listed_with_their_figures(ask: Ask) -> None:
         {
             "score": "right",
             "pass_rate": 0.2,
+            "interval_95": [0.0252, 0.5561],
             "mean": 0.2,
             "evaluated": 10,
             "errors": 0,

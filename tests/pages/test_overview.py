@@ -46,7 +46,7 @@ def test_the_overview_has_agents_by_evaluators(store: Store, pages: ShowPages):
     client = pages(store)
     text = client.get("/").text
     found = plain(text)
-    assert "calls 80.0% 49.0% to 94.3% 49.0% – 94.3% 8 2 0 0" in found
+    assert "calls 80.0% 44.4% to 97.5% 44.4% – 97.5% 8 2 0 0" in found
     assert "tone nothing passed or failed 0 0 1 0" in found
     assert "batch service without an agent" in found
     assert "runs 10" in found

@@ -21,7 +21,16 @@ from .bradley_terry import ExampleVotes, Ranking, bradley_terry, rank
 from .means import difference_interval, mean_interval
 from .power import fewest_pairs, minimal_detectable_difference, minimal_detectable_share
 from .ppi import Corrected, ppi_mean
-from .rates import Interval, clopper_pearson, mcnemar, pass_at_k, pass_hat_k, sign_test, wilson
+from .rates import (
+    Interval,
+    PassRate,
+    clopper_pearson,
+    mcnemar,
+    pass_at_k,
+    pass_hat_k,
+    pass_rate,
+    sign_test,
+)
 
 __all__ = [
     "Confusion",
@@ -29,6 +38,7 @@ __all__ = [
     "ExampleVotes",
     "Interval",
     "Kappa",
+    "PassRate",
     "Permutation",
     "Ranking",
     "benjamini_hochberg",
@@ -47,8 +57,8 @@ __all__ = [
     "paired_permutation",
     "pass_at_k",
     "pass_hat_k",
+    "pass_rate",
     "ppi_mean",
     "rank",
     "sign_test",
-    "wilson",
 ]

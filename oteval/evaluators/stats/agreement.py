@@ -8,7 +8,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .rates import Interval, quantile_of_normal, wilson
+from .rates import Interval, clopper_pearson, quantile_of_normal
 
 __all__ = ["Confusion", "Kappa", "cohen_kappa", "confusion_matrix"]
 
@@ -99,7 +99,7 @@ def cohen_kappa(
     Source: J. Cohen, "A coefficient of agreement for nominal scales" (1960); the standard error
     is that of J. L. Fleiss, J. Cohen and B. S. Everitt, "Large sample standard errors of kappa
     and weighted kappa", Psychological Bulletin 72 (1969), equation 13. Where the raters agree on
-    everything that error is 0, and the interval is Wilson's of the agreement, on kappa's scale.
+    everything that error is 0, and the interval is that of the agreement, on kappa's scale.
     If one rater gave only one label, kappa is 0 and the interval is the whole range.
 
     Args:
@@ -122,7 +122,7 @@ def cohen_kappa(
         return Kappa(0.0, Interval(-1.0, 1.0), agreement, by_chance, confusion)
     kappa = (agreement - by_chance) / (1 - by_chance)
     if agreement == 1:  # the standard error is 0, however few were rated
-        low = wilson(total, total, confidence).low
+        low = clopper_pearson(total, total, confidence).low
         return Kappa(
             1.0, Interval((low - by_chance) / (1 - by_chance), 1.0), 1.0, by_chance, confusion
         )

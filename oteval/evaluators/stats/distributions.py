@@ -17,14 +17,20 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
         a: The first shape, above 0.
         b: The second shape, above 0.
     """
-    low, high = 0.0, 1.0
-    for _ in range(60):
-        middle = (low + high) / 2
-        if _beta_below(middle, a, b) < probability:
-            low = middle
-        else:
-            high = middle
-    return (low + high) / 2
+    # Newton's method, with a bisection where a step leaves the bracket or does not halve the last.
+    low, high, found, last = 0.0, 1.0, a / (a + b), 1.0
+    log_scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
+    for _ in range(100):
+        error = _beta_below(found, a, b) - probability
+        low, high = (found, high) if error < 0 else (low, found)
+        log_density = log_scale + (a - 1) * math.log(found) + (b - 1) * math.log1p(-found)
+        step = error * math.exp(min(700.0, -log_density))
+        if not low < found - step < high or abs(step) > last / 2:
+            step = found - (low + high) / 2
+        found, last = found - step, abs(step)
+        if last <= 1e-15 * found or not low < found < high:
+            break
+    return found
 
 
 def t_quantile(probability: float, degrees: float) -> float:

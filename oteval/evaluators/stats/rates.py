@@ -1,4 +1,4 @@
-"""Rates: exact and Wilson intervals, exact sign and McNemar tests, pass@k and pass^k."""
+"""Rates: pass rates with exact intervals, exact sign and McNemar tests, pass@k and pass^k."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from .distributions import beta_quantile
 
 __all__ = [
     "Interval",
+    "PassRate",
     "clopper_pearson",
     "mcnemar",
     "pass_at_k",
     "pass_hat_k",
+    "pass_rate",
     "quantile_of_normal",
     "sign_test",
-    "wilson",
 ]
 
 _NORMAL = NormalDist()
@@ -36,52 +37,39 @@ class Interval(NamedTuple):
     high: float
 
 
+class PassRate(NamedTuple):
+    """A pass rate with its 95% interval.
+
+    Attributes:
+        value: The rate, None if nothing passed or failed.
+        low: The lower end of the exact interval; 0 without a rate.
+        high: Its upper end; 1 without a rate.
+    """
+
+    value: float | None
+    low: float
+    high: float
+
+    @property
+    def interval(self) -> Interval | None:
+        """The interval, None without a rate."""
+        return None if self.value is None else Interval(self.low, self.high)
+
+
 def quantile_of_normal(probability: float) -> float:
     """Return the standard normal distribution's quantile of a probability, 0 to 1 exclusive."""
     return _NORMAL.inv_cdf(probability)
 
 
-def wilson(successes: float, total: float, confidence: float = 0.95) -> Interval:
-    """Return the Wilson score interval of a share.
-
-    Source: E. B. Wilson, "Probable inference, the law of succession, and statistical inference",
-    JASA 22 (1927). Unlike the normal interval it is never empty and never leaves 0 to 1.
-    A mean of values in 0 to 1 has at most the variance of a share of the same size, so that the
-    interval of such a mean (`successes` their sum) is a conservative one.
-
-    Args:
-        successes: The number of successes, or the sum of values in 0 to 1.
-        total: The number of trials; 0 gives the interval 0 to 1.
-        confidence: The interval's confidence.
-
-    Raises:
-        ValueError: There are fewer than no successes, or more than there are tries.
-    """
-    if not 0 <= successes <= total:
-        raise ValueError(f"{successes} of {total}: successes must be from 0 to the total")
-    if not total:
-        return Interval(0.0, 1.0)
-    z2 = quantile_of_normal(0.5 + confidence / 2) ** 2
-    share = successes / total
-    centre = share + z2 / (2 * total)
-    spread = math.sqrt(z2 * (share * (1 - share) / total + z2 / (4 * total * total)))
-    scale = 1 + z2 / total
-    low, high = (centre - spread) / scale, (centre + spread) / scale
-    # At the ends the formula gives 0 and 1, up to rounding.
-    return Interval(
-        0.0 if successes == 0 else max(0.0, low), 1.0 if successes == total else min(1.0, high)
-    )
-
-
 @lru_cache(maxsize=10_000)
-def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> Interval:
+def clopper_pearson(successes: float, total: float, confidence: float = 0.95) -> Interval:
     """Return the exact interval of a share.
 
     Source: C. J. Clopper and E. S. Pearson, "The use of confidence or fiducial limits illustrated
     in the case of the binomial", Biometrika 26 (1934). It holds the truth at least as often as it
     claims, whatever the share; Wilson's does so only on average (.85 at 1 of 8 for a share of
-    .02). A sum of values in 0 to 1 is taken as well: a mean of such values varies no more than a
-    share does.
+    .02). A sum of values in 0 to 1 is taken as well, since a mean of such values varies no more
+    than a share does, and so is the effective number of dependent ones.
 
     Args:
         successes: The number of successes, or the sum of values in 0 to 1.
@@ -99,6 +87,23 @@ def clopper_pearson(successes: float, total: int, confidence: float = 0.95) -> I
     low = beta_quantile(tail, successes, failures + 1) if successes > 1e-9 else 0.0
     high = beta_quantile(1 - tail, successes + 1, failures) if failures > 1e-9 else 1.0
     return Interval(low, high)
+
+
+def pass_rate(passed: float, failed: float, errors: float = 0) -> PassRate:
+    """Return the pass rate of an evaluator: passes over passes, fails and errors.
+
+    Every surface shows this rate and this interval. A run on which the evaluator failed did not
+    pass, so that it counts; if nothing passed or failed, the rate is unknown.
+
+    Args:
+        passed: The number of passes, or the sum of the examples' shares of passes.
+        failed: The number of fails, or the sum of the shares of fails.
+        errors: The number of runs on which the evaluator failed.
+    """
+    if not passed and not failed:
+        return PassRate(None, 0.0, 1.0)
+    total = passed + failed + errors
+    return PassRate(passed / total, *clopper_pearson(passed, total))
 
 
 def sign_test(positive: int, negative: int) -> float:

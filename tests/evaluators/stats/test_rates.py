@@ -4,51 +4,69 @@ import math
 from itertools import combinations
 
 import pytest
+import scipy.special
 import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.evaluators.stats import (
     benjamini_hochberg,
+    clopper_pearson,
     mcnemar,
     minimal_detectable_difference,
     minimal_detectable_share,
     pass_at_k,
     pass_hat_k,
+    pass_rate,
     sign_test,
-    wilson,
 )
+from oteval.evaluators.stats.distributions import beta_quantile
 
 SHARES = st.integers(1, 400).flatmap(lambda n: st.tuples(st.integers(0, n), st.just(n)))
 COUNTS = st.integers(0, 300)
 
 
 @given(SHARES, st.floats(0.5, 0.999))
-def test_wilson_is_statsmodels(share: tuple[int, int], confidence: float):
-    """The interval is that of statsmodels at every size and confidence."""
-    from statsmodels.stats.proportion import proportion_confint
+def test_the_interval_of_a_share_is_scipys(share: tuple[int, int], confidence: float):
+    """The interval is the exact one of scipy at every size and confidence."""
+    expected = scipy.stats.binomtest(*share).proportion_ci(confidence)
 
-    found = wilson(*share, confidence)
-
-    assert found == pytest.approx(
-        proportion_confint(*share, alpha=1 - confidence, method="wilson"), abs=1e-9
+    assert clopper_pearson(*share, confidence) == pytest.approx(
+        (expected.low, expected.high), abs=1e-9
     )
 
 
 @given(SHARES)
-def test_wilson_holds_the_share_and_stays_inside(share: tuple[int, int]):
+def test_the_interval_holds_the_share_and_stays_inside(share: tuple[int, int]):
     """The interval contains the share itself and never leaves 0 to 1."""
-    low, high = wilson(*share)
+    low, high = clopper_pearson(*share)
 
     assert 0 <= low <= share[0] / share[1] <= high <= 1
     assert low < high
 
 
-def test_wilson_of_nothing_is_everything():
+def test_the_interval_of_nothing_is_everything():
     """Without tries nothing is known; more successes than tries is refused."""
-    assert wilson(0, 0) == (0, 1)
+    assert clopper_pearson(0, 0) == (0, 1)
     with pytest.raises(ValueError, match="5 of 4: successes must be"):
-        wilson(5, 4)
+        clopper_pearson(5, 4)
+
+
+@given(st.floats(-2, 6), st.floats(-2, 6), st.floats(1e-6, 1 - 1e-6))
+def test_quantiles_of_the_beta_distribution_are_scipys(a: float, b: float, probability: float):
+    """They are exact for shapes far below 1 and of a million."""
+    expected = scipy.special.betaincinv(10**a, 10**b, probability)
+
+    assert beta_quantile(probability, 10**a, 10**b) == pytest.approx(expected, rel=1e-6, abs=1e-12)
+
+
+def test_an_error_counts_in_the_rate_and_alone_gives_none():
+    """A run that an evaluator failed on did not pass; without any verdict the rate is unknown."""
+    found = pass_rate(2, 1, 1)
+
+    assert (found.value, found.interval) == (0.5, clopper_pearson(2, 4))
+    assert pass_rate(0, 0, 3) == (None, 0.0, 1.0)
+    assert pass_rate(0, 0, 3).interval is None
 
 
 @given(COUNTS, COUNTS)

@@ -1,25 +1,27 @@
 """Filters for trajectories, from the command line and from ``where`` in oteval.yaml.
 
-`Selection.matches` tests one trajectory; the store translates a selection to a query. `select`
-makes one of the filters of the command line, which other interfaces take by the same names.
+A filter compares the columns of runs (`oteval.model.columns`). `Selection.matches` tests one
+trajectory, and the store translates a selection to a query. `select` makes one of the filters of
+the command line, which other interfaces take by the same names.
 """
 
 from __future__ import annotations
 
+import difflib
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from .errors import ConfigError
 from .model import Trajectory
+from .model.columns import COLUMNS, FIELDS, RunValues, column_values, items_of
 from .patterns import PatternError, compile_pattern
 
 __all__ = [
     "EVERYTHING",
-    "FIELDS",
     "Condition",
     "Selection",
     "parse_asked",
@@ -33,47 +35,13 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days", "w": "weeks"}
 _CONDITION = re.compile(r"([\w.\-:/]+)\s*(!=|>=|<=|=|~|>|<)(.*)", re.DOTALL)
 
-# The fields that a condition may name, besides ``attributes.KEY``.
-FIELDS: Mapping[str, Callable[[Trajectory], Any]] = {
-    "agent": lambda t: t.agents or t.agent,
-    "service": lambda t: t.service,
-    "conversation": lambda t: t.conversation_id,
-    "user": lambda t: t.user,
-    "version": lambda t: t.version,
-    "model": lambda t: t.models,
-    "dialect": lambda t: t.dialects,
-    "gap": lambda t: tuple(gap.code for gap in t.gaps),
-    "finish_reason": lambda t: t.finish_reasons,
-    "prompt": lambda t: tuple(
-        dict.fromkeys(name for prompt in t.prompts for name in prompt_names(prompt))
-    ),
-    "turn": lambda t: t.turn,
-    "parent": lambda t: t.parent_id,
-    "tool": lambda t: tuple(call.name for m in t.own_messages for call in m.tool_calls),
-    "calls": lambda t: sum(len(m.tool_calls) for m in t.own_messages),
-    "errors": lambda t: sum(m.is_error for m in t.own_messages),
-    "input_tokens": lambda t: t.usage.input_tokens,
-    "output_tokens": lambda t: t.usage.output_tokens,
-    "seconds": lambda t: (t.end_ns - t.start_ns) / 1e9,
-    "asked": lambda t: (t.question.content,) if t.question else (),
-}
-
-
-_NUMBERS = ("turn", "calls", "errors", "input_tokens", "output_tokens", "seconds")
-
-
-def prompt_names(prompt: str) -> tuple[str, ...]:
-    """Return the names by which a prompt is found: with its version, and without it."""
-    name = prompt.rpartition("@")[0]
-    return (prompt, name) if name else (prompt,)
-
 
 @dataclass(frozen=True, slots=True)
 class Condition:
     """One comparison: a field, an operator and a value.
 
     Attributes:
-        name: A name of `FIELDS`, or ``attributes.KEY``.
+        name: One of `oteval.model.columns.FIELDS`, or ``attributes.KEY``.
         operator: One of ``= != ~ > < >= <=``; ``~`` searches for a regular expression.
         value: The value to compare with, as text.
     """
@@ -83,19 +51,15 @@ class Condition:
     value: str
 
     def holds(self, trajectory: Trajectory) -> bool:
-        """Return whether the comparison is true for the field, or for any of its values."""
-        actual = self._actual(trajectory)
+        """Return whether the comparison is true for a trajectory."""
+        return self.accepts(column_values(trajectory))
+
+    def accepts(self, values: RunValues) -> bool:
+        """Return whether the comparison is true for the run's column, or for any of its texts."""
+        actual = items_of(self.name, values)
         if self.operator == "!=":
             return not any(_equal(item, self.value) for item in actual)
         return any(_compare(item, self.operator, self.value) for item in actual)
-
-    def _actual(self, trajectory: Trajectory) -> tuple[Any, ...]:
-        key = self.name.removeprefix("attributes.")
-        if key != self.name:
-            found = trajectory.attributes.get(key)
-            return () if found is None else (found,)
-        found = FIELDS[self.name](trajectory)
-        return found if isinstance(found, tuple) else (found,)
 
 
 def _equal(actual: Any, wanted: str) -> bool:
@@ -135,14 +99,16 @@ def parse_condition(text: str) -> Condition:
         raise ConfigError(f"--where {text!r}: write FIELD OPERATOR VALUE, for instance errors>0")
     name, operator, value = match[1], match[2], match[3].strip()
     if name not in FIELDS and not name.startswith("attributes."):
+        near = difflib.get_close_matches(name, FIELDS, 1)
+        hint = f", perhaps {near[0]!r}" if near else ""
         known = ", ".join([*FIELDS, "attributes.KEY"])
-        raise ConfigError(f"--where {text!r}: unknown field {name!r}; the fields are {known}")
+        raise ConfigError(f"--where {text!r}: unknown field {name!r}{hint}; the fields are {known}")
     if operator == "~":
         try:
             compile_pattern(value)
         except PatternError as error:
             raise ConfigError(f"--where {text!r}: invalid regular expression: {error}") from error
-    if operator[0] in "<>" or (operator != "~" and name in _NUMBERS):
+    if operator[0] in "<>" or (operator != "~" and _is_number(name)):
         try:
             number = float(value)
         except ValueError:
@@ -150,6 +116,10 @@ def parse_condition(text: str) -> Condition:
         if math.isnan(number):
             raise ConfigError(f"--where {text!r}: {operator} compares with a number")
     return Condition(name, operator, value)
+
+
+def _is_number(name: str) -> bool:
+    return name in COLUMNS and COLUMNS[name].kind == "number"
 
 
 def parse_asked(text: str) -> Condition:
@@ -207,28 +177,50 @@ class Selection:
 
     def matches(self, trajectory: Trajectory) -> bool:
         """Return whether the filter, without its `limit`, matches a trajectory."""
-        if not self._matches_columns(trajectory):
+        return self.accepts(column_values(trajectory))
+
+    def accepts(self, values: RunValues) -> bool:
+        """Return whether the filter, without its `limit`, matches a run with these columns."""
+        if not self._accepts_columns(values):
             return False
         for key, wanted in self.attributes.items():
-            actual = trajectory.attributes.get(key)
+            actual = values(f"attributes.{key}")
             if actual is None or not any(_equal(actual, value) for value in wanted):
                 return False
-        if not all(condition.holds(trajectory) for condition in self.conditions):
+        if not all(condition.accepts(values) for condition in self.conditions):
             return False
-        if self.asked and not any(condition.holds(trajectory) for condition in self.asked):
+        if self.asked and not any(condition.accepts(values) for condition in self.asked):
             return False
-        return self.excluded is None or not self.excluded.matches(trajectory)
+        return self.excluded is None or not self.excluded.accepts(values)
 
-    def _matches_columns(self, t: Trajectory) -> bool:
-        return (
-            (not self.ids or t.id.startswith(self.ids))
-            and (self.since_ns is None or t.start_ns >= self.since_ns)
-            and (self.until_ns is None or t.start_ns < self.until_ns)
-            and (not self.agents or bool(set(self.agents) & {*(t.agents or (t.agent,))}))
-            and (not self.services or t.service in self.services)
-            and (not self.conversations or t.conversation_id in self.conversations)
-            and (not self.models or bool(set(self.models) & set(t.models)))
-        )
+    def _accepts_columns(self, values: RunValues) -> bool:
+        if self.ids and not values("id").startswith(self.ids):
+            return False
+        if self.since_ns is not None and values("started") < self.since_ns:
+            return False
+        if self.until_ns is not None and values("started") >= self.until_ns:
+            return False
+        return all(set(wanted) & set(items_of(name, values)) for name, wanted in self.texts())
+
+    def texts(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        """Yield the columns of which a text must be one of some, with these."""
+        for name, wanted in (
+            ("agent", self.agents),
+            ("service", self.services),
+            ("conversation", self.conversations),
+            ("model", self.models),
+        ):
+            if wanted:
+                yield name, wanted
+
+    def columns(self) -> Iterator[str]:
+        """Yield the names of the columns that it tests, as `RunValues` takes them."""
+        yield from (condition.name for condition in (*self.conditions, *self.asked))
+        yield from (f"attributes.{key}" for key in self.attributes)
+        yield from (name for name, _ in self.texts())
+        yield from ("id",) if self.ids else ()
+        yield from () if self.since_ns is None and self.until_ns is None else ("started",)
+        yield from self.excluded.columns() if self.excluded is not None else ()
 
     @property
     def needs_python(self) -> bool:

@@ -9,6 +9,7 @@ import pytest
 
 from oteval.config import load_tokens, parse_config
 from oteval.evaluators.registry import evaluator_types
+from oteval.model.columns import COLUMNS, FIELDS
 from oteval.reconstruct import CODES
 from scripts import make_evaluator_docs, make_replay_table
 from scripts.make_cli_docs import page
@@ -42,6 +43,15 @@ def test_the_page_of_gaps_lists_every_code() -> None:
     rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "gaps.md").read_text(), re.MULTILINE)
 
     assert sorted(rows) == sorted(CODES)
+
+
+def test_the_page_of_filters_has_every_column() -> None:
+    """docs/looking.md has the columns that ``--where`` knows, with their meanings."""
+    text = (ROOT / "docs" / "looking.md").read_text().partition("| field | meaning |")[2]
+
+    assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE) == [
+        (name, COLUMNS[name].meaning) for name in FIELDS
+    ]
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)

@@ -6,7 +6,8 @@ import pytest
 
 from oteval.errors import ConfigError
 from oteval.model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
-from oteval.selection import EVERYTHING, FIELDS, Condition, Selection, parse_condition
+from oteval.model.columns import FIELDS
+from oteval.selection import EVERYTHING, Condition, Selection, parse_condition
 
 CALLS = (ToolCall("look", {}), ToolCall("book", {}))
 RUN = Trajectory(

@@ -15,7 +15,7 @@ from ..model import Score
 from ..pipeline import check_gates
 from ..selection import Selection, parse_condition
 from ..show import markdown_report
-from ..store import RunColumn, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
+from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from ..text import counted
 from .common import (
     databases_option,
@@ -245,7 +245,7 @@ def _from_store(
     by, split, baseline, case = (given[name] for name in ("by", "split", "baseline", "case"))
     if by and split:
         raise click.UsageError("--by and --split exclude each other; give one")
-    group: RunFunction | RunColumn | None = None
+    group: RunFunction | RunExpression | None = None
     if by:
         group = grouping(by)
     elif split:

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ..errors import ConfigError
+from ..model.columns import FIELDS
 from ..selection import Selection, select
 from .workspace import Workspace
 
@@ -62,8 +63,7 @@ class RunFilters(ToolArguments):
         max_length=20,
         description="Conditions FIELD OP VALUE, all true: errors>0, tool=refund, gap=redacted, "
         "asked~money back, seconds>10, attributes.user.id=u1. OP: = != ~ (regular expression) > < "
-        ">= <=. Fields: agent service conversation model dialect gap finish_reason prompt "
-        "turn parent tool calls errors input_tokens output_tokens seconds asked attributes.KEY.",
+        f">= <=. Fields: {' '.join(FIELDS)} attributes.KEY.",
     )
 
     def selection(self) -> Selection:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ..config import Config, EvaluatorSettings
 from ..evaluators.scorer import is_drawn
 from ..model import Trajectory
+from ..model.columns import column_values, items_of
 from ..selection import Selection
 from ..show.text import clean, clock, one_line, shorten
 from ..text import listed
@@ -62,14 +63,10 @@ def unmet_filter(where: Selection, run: Trajectory) -> str:
 
 
 def _unmet(where: Selection, run: Trajectory) -> Iterator[str]:
-    named: Iterable[tuple[str, tuple[str, ...], tuple[str, ...]]] = (
-        ("agent", where.agents, (run.agent,)),
-        ("service", where.services, (run.service,)),
-        ("conversation", where.conversations, (run.conversation_id,)),
-        ("model", where.models, run.models),
-    )
-    for name, wanted, actual in named:
-        if wanted and not set(wanted) & set(actual):
+    columns = column_values(run)
+    for name, wanted in where.texts():
+        actual = items_of(name, columns)
+        if set(wanted).isdisjoint(actual):
             found = listed([_shown(one) for one in actual if one]) or "unknown"
             yield f"It scores {name} {listed([*map(_shown, wanted)])}; this run's is {found}."
     if where.since_ns is not None and run.start_ns < where.since_ns:

@@ -11,7 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ..errors import ConfigError
-from ..selection import FIELDS, Condition, Selection, parse_condition, time_of
+from ..model.columns import FIELDS
+from ..selection import Condition, Selection, parse_condition, time_of
 from ..store import VerdictFilter
 from ..store.scores import Outcome
 

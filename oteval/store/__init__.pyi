@@ -56,7 +56,7 @@ from .result_folder import UNFINISHED as UNFINISHED
 from .result_folder import ResultFolder as ResultFolder
 from .result_folder import is_result_folder as is_result_folder
 from .result_folder import read_result_folder as read_result_folder
-from .run_fields import RunColumn as RunColumn
+from .run_fields import RunExpression as RunExpression
 from .run_fields import RunFunction as RunFunction
 from .run_groups import RunGroups as RunGroups
 from .run_groups import split_at as split_at

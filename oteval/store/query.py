@@ -27,8 +27,10 @@ import duckdb
 import pyarrow as pa
 
 from ..errors import StoreError
+from ..model.columns import COLUMNS
 from ..selection import Selection
-from .conditions import AGENTS, sql_condition
+from .column_sql import COLUMN_SQL
+from .conditions import sql_condition
 
 __all__ = [
     "condition_of",
@@ -189,16 +191,10 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
         add("start_ns >= ?", selection.since_ns)
     if selection.until_ns is not None:
         add("start_ns < ?", selection.until_ns)
-    for column, accepted in (
-        ("service", selection.services),
-        ("conversation_id", selection.conversations),
-    ):
-        if accepted:
-            add(f"list_contains(?::VARCHAR[], {column})", list(accepted))
-    if selection.agents:
-        add(f"list_has_any({AGENTS}, ?::VARCHAR[])", list(selection.agents))
-    if selection.models:
-        add("list_has_any(models, ?::VARCHAR[])", list(selection.models))
+    for name, accepted in selection.texts():
+        column = COLUMN_SQL[name].sql
+        texts = f"[{column}]" if COLUMNS[name].kind == "text" else column
+        add(f"list_has_any({texts}, ?::VARCHAR[])", list(accepted))
     for condition in selection.conditions:
         if found := sql_condition(condition):
             parts.append(found.text)

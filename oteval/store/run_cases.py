@@ -14,7 +14,8 @@ import pyarrow as pa
 from ..jsontext import dumps, escaped
 from ..model import LONGEST_CASE, Trajectory, case_text
 from ..patterns import SPACES
-from .run_fields import ASKED, RunColumn, attribute_pointer, has_text
+from .column_sql import ASKED, attribute_pointer, has_text
+from .run_fields import RunExpression
 
 __all__ = ["case_column", "number_of"]
 
@@ -55,7 +56,7 @@ _LINE = f"""
 """
 
 
-def case_column(attributes: Sequence[str]) -> RunColumn:
+def case_column(attributes: Sequence[str]) -> RunExpression:
     """Return the numbers of the cases of runs.
 
     Args:
@@ -81,4 +82,4 @@ def case_column(attributes: Sequence[str]) -> RunColumn:
     def of(run: Trajectory) -> int:
         return _case_number(case_text(run, attributes))
 
-    return RunColumn(sql, tuple(values), of, pa.int64())
+    return RunExpression(sql, tuple(values), of, pa.int64())

@@ -7,9 +7,10 @@ from dataclasses import dataclass
 import pyarrow as pa
 
 from ..model import Trajectory
+from ..model.columns import RunValues, column_values
 from ..selection import Condition
 from .conditions import sql_condition
-from .run_fields import RunColumn, RunFunction
+from .run_fields import RunExpression, RunFunction
 
 __all__ = ["RunGroups", "split_at", "split_by"]
 
@@ -23,28 +24,31 @@ class RunGroups:
         case_attributes: The attributes that name its case; the first one present counts.
     """
 
-    group: RunFunction | RunColumn
+    group: RunFunction | RunExpression
     case_attributes: tuple[str, ...]
 
 
-def split_at(time_ns: int, before: str, since: str) -> RunColumn:
+def split_at(time_ns: int, before: str, since: str) -> RunExpression:
     """Return the grouping of runs that began before a time (ns) and of those that began later."""
 
     def group(run: Trajectory) -> str:
         return before if run.start_ns < time_ns else since
 
     sql = "CASE WHEN start_ns < ?::BIGINT THEN ?::VARCHAR ELSE ?::VARCHAR END"
-    return RunColumn(sql, (time_ns, before, since), group, pa.string())
+    return RunExpression(sql, (time_ns, before, since), group, pa.string())
 
 
-def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunColumn:
+def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunExpression:
     """Return the grouping of runs that meet a condition and of the others."""
 
     def group(run: Trajectory) -> str:
-        return name if condition.holds(run) else others
+        return named(column_values(run))
+
+    def named(values: RunValues) -> str:
+        return name if condition.accepts(values) else others
 
     found = sql_condition(condition)
     if found is None or not found.is_exact:
-        return RunFunction((condition.name,), group, pa.string())
+        return RunFunction((condition.name,), named, pa.string())
     sql = f"CASE WHEN {found.text} THEN ?::VARCHAR ELSE ?::VARCHAR END"
-    return RunColumn(sql, (*found.values, name, others), group, pa.string())
+    return RunExpression(sql, (*found.values, name, others), group, pa.string())

@@ -20,7 +20,7 @@ from ..selection import Selection
 from .memory import with_memory
 from .query import condition_of, is_exact, new_cursor, registered
 from .run_cases import case_column, number_of
-from .run_fields import RunColumn, RunFields, RunFunction, selected
+from .run_fields import RunExpression, RunFields, RunFunction, selected
 from .run_groups import RunGroups
 from .scores import NEWEST_FIRST, REPORTED_COST, score_of
 from .trajectories import Trajectories
@@ -204,7 +204,7 @@ class RunStatistics:
         exact = is_exact(selection)
         if groups is None and selection.limit is None and exact:
             return SelectedRuns(self._connection, _RUNS.format(clause=clause), values, evaluators)
-        functions: dict[str, RunFunction | RunColumn] = {**_ONE_GROUP}
+        functions: dict[str, RunFunction | RunExpression] = {**_ONE_GROUP}
         if groups is not None:
             functions["group"] = groups.group
             functions["case_number"] = case_column(groups.case_attributes)
@@ -223,8 +223,8 @@ class RunStatistics:
 
 
 _ONE_GROUP = {
-    "group": RunColumn("''", (), lambda _: "", pa.string()),
-    "case_number": RunColumn("0::BIGINT", (), lambda _: 0, pa.int64()),
+    "group": RunExpression("''", (), lambda _: "", pa.string()),
+    "case_number": RunExpression("0::BIGINT", (), lambda _: 0, pa.int64()),
 }
 
 

@@ -12,8 +12,9 @@ from dataclasses import dataclass
 
 from ..jsontext import call_hash, dumps_exact, escaped
 from ..model import Message, ToolCall
+from ..model.columns import call_errors
 
-__all__ = ["Signature", "call_errors", "name_hash", "signature_of"]
+__all__ = ["Signature", "name_hash", "signature_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,24 +80,6 @@ def _strict(roles: Sequence[str], positions: Sequence[int], calls: Sequence[str]
     return name_hash(
         dumps_exact([[role, *sorted(g)] for role, g in zip(roles, grouped, strict=True)])
     )
-
-
-def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
-    """Return whether each call failed; results are paired with calls by id, then by order."""
-    found: list[bool | None] = []
-    for at, message in enumerate(messages):
-        results = []
-        for later in messages[at + 1 :] if message.tool_calls else ():
-            if later.role == "assistant":
-                break
-            if later.role == "tool":
-                results.append(later)
-        for call in message.tool_calls:
-            match = next((r for r in results if r.tool_call_id == call.id), None)
-            if match is not None:
-                results.remove(match)
-            found.append(None if match is None else match.is_error)
-    return tuple(found)
 
 
 def _overlapping(calls: Sequence[tuple[int, ToolCall]]) -> bool:

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 
 from oteval.errors import ConfigError
 from oteval.model import Message, Trajectory, Usage
-from oteval.selection import FIELDS, Selection, parse_asked, parse_condition
+from oteval.model.columns import FIELDS
+from oteval.selection import Selection, parse_asked, parse_condition
 from oteval.store import Store
 
 from ..make import asks, call, gap, keep, run
@@ -45,6 +46,7 @@ CONDITIONS = [
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
     *("asked=q", "asked~q", "finish_reason=length", "finish_reason!=stop", "prompt=p"),
     *("prompt!=q", "prompt~@1", "user=u1", "user!=u1", "user=", "version=v1", "version~^v"),
+    *("cached_tokens=0", "tokens>9", "tool_errors>0.4", "tool_errors!=1", "loops=0", "messages=2"),
 ]
 
 some = st.lists
@@ -88,7 +90,7 @@ def test_sql_and_python_select_the_same_runs(
 
 def test_conditions_of_every_field_are_tried():
     """The conditions above name every field."""
-    assert {parse_condition(text).name for text in CONDITIONS} >= FIELDS.keys()
+    assert {parse_condition(text).name for text in CONDITIONS} >= set(FIELDS)
 
 
 @pytest.mark.parametrize(
@@ -117,7 +119,7 @@ def test_conditions_hold_as_written(condition: str, expected: list[int]):
     [
         ("errors", "write FIELD OPERATOR VALUE, for instance errors>0"),
         ("", "write FIELD OPERATOR VALUE, for instance errors>0"),
-        ("error>0", "unknown field 'error'; the fields are agent, service,"),
+        ("error>0", "unknown field 'error', perhaps 'errors'; the fields are agent, service,"),
         ("tool~(", "invalid regular expression"),
         ("errors>many", "> compares with a number"),
         ("errors<=", "<= compares with a number"),

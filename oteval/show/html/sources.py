@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from itertools import combinations
 
 import pyarrow as pa
@@ -12,8 +13,9 @@ from ...errors import ConfigError
 from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Score, Trajectory, Vote, first_attribute, question_of
+from ...model.columns import RunValues, group_text
 from ...selection import Selection
-from ...store import RunColumn, RunFunction, RunGroups, Store
+from ...store import RunExpression, RunFunction, RunGroups, Store
 from ..run_titles import CASE_ATTRIBUTES, case_key, question_line
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
@@ -34,33 +36,30 @@ NONE = "(none)"
 def _by_time(form: str) -> RunFunction:
     """Return the grouping by the time at which runs began, which is the same for an hour."""
 
-    def group(run: Trajectory) -> str:
+    def group(values: RunValues) -> str:
         try:
-            return datetime.fromtimestamp(run.start_ns // 10**9, UTC).strftime(form)
+            return datetime.fromtimestamp(values("hour") // 10**9, UTC).strftime(form)
         except (OverflowError, ValueError, OSError):
             return ""
 
     return _named(group, "hour")
 
 
-def _by_attribute(*keys: str) -> RunFunction:
-    return _named(lambda run: first_attribute(run, keys), *(f"attributes.{key}" for key in keys))
+def _by_column(name: str) -> RunFunction:
+    return _named(partial(group_text, name), name)
 
 
-def _named(group: Callable[[Trajectory], str], *fields: str) -> RunFunction:
+def _named(group: Callable[[RunValues], str], column: str) -> RunFunction:
     """Return a grouping in which runs without a name are the group `NONE`."""
-    return RunFunction(fields, lambda run: group(run) or NONE, pa.string())
+    return RunFunction((column,), lambda values: group(values) or NONE, pa.string())
 
 
 # Ways to group runs for a comparison, in addition to `attributes.KEY`.
 BY: dict[str, RunFunction] = {
-    "agent": _named(lambda run: run.agent, "agent"),
-    "service": _named(lambda run: run.service, "service"),
-    "model": _named(lambda run: ", ".join(run.models), "model"),
-    "version": _named(lambda run: run.version, "version"),
-    "user": _named(lambda run: run.user, "user"),
-    "prompt": _named(lambda run: ", ".join(run.prompts), "prompt"),
-    "dialect": _named(lambda run: ", ".join(run.dialects), "dialect"),
+    **{
+        name: _by_column(name)
+        for name in ("agent", "service", "model", "version", "user", "prompt", "dialect")
+    },
     "day": _by_time("%Y-%m-%d"),
     "hour": _by_time("%Y-%m-%d %H:00"),
     "week": _by_time("%G-W%V"),
@@ -78,10 +77,10 @@ def grouping(by: str) -> RunFunction:
     key = by.removeprefix("attributes.")
     if key == by or not key:
         raise ConfigError(f"--by {by!r}: there are {', '.join(BY)}, attributes.KEY")
-    return _by_attribute(key)
+    return _by_column(by)
 
 
-def run_groups(group: RunFunction | RunColumn, case: str = "") -> RunGroups:
+def run_groups(group: RunFunction | RunExpression, case: str = "") -> RunGroups:
     """Return how to compare stored runs.
 
     Args:

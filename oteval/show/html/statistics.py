@@ -11,10 +11,10 @@ from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
+from ...model.columns import call_errors
 from ...pipeline import check_gates
 from ...prices import make_prices
 from ...store import CaseComparison, SelectedRuns
-from ...store.signature import call_errors
 from ...store.usage_sums import usage_of
 from ..text import clean, clock, duration
 from .cells import direction, worth_of

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...model import Trajectory
-from ...store.signature import call_errors
+from ...model.columns import call_errors
 from ..text import shorten
 
 __all__ = ["END", "START", "ToolEdge", "ToolGraph", "ToolGraphCounts", "ToolNode"]

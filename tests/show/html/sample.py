@@ -24,7 +24,7 @@ from oteval.model import (
 )
 from oteval.selection import EVERYTHING, Selection
 from oteval.show.html import ReportRun, from_keys, run_groups
-from oteval.store import RunColumn, RunFunction, Store
+from oteval.store import RunExpression, RunFunction, Store
 
 from ...make import asks, call, run
 
@@ -274,7 +274,7 @@ def votes(ids: dict[tuple[str, int, int], str], cases: int, rng: random.Random) 
 
 def read(
     store: Store,
-    group: RunFunction | RunColumn | None = None,
+    group: RunFunction | RunExpression | None = None,
     *,
     case: str = "",
     selection: Selection = EVERYTHING,

@@ -1,0 +1,292 @@
+"""The columns of a run: each figure by which runs are selected, grouped, listed and watched, once.
+
+A column has a name, a meaning and a value. From `COLUMNS` come the fields of ``--where`` and of the
+search of the pages, the measures of monitors, and the columns of lists in the terminal, on pages
+and for agents. `oteval.store.column_sql` has the same values in SQL, under the same names.
+
+To add a column, write an entry here and its SQL there; to keep more of a run than is stored now,
+follow the steps in `oteval.store` first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal
+
+from ..jsontext import call_hash
+from .trajectory import Message, ToolCall, Trajectory
+
+__all__ = [
+    "COLUMNS",
+    "FIELDS",
+    "MEASURES",
+    "RunColumn",
+    "RunValues",
+    "call_errors",
+    "column_values",
+    "group_text",
+    "items_of",
+]
+
+_HOUR = 3600 * 10**9
+
+RunValues = Callable[[str], Any]
+"""Returns the value of a run's column by its name, or of an attribute by ``attributes.KEY``."""
+
+
+def _same_text(text: str) -> tuple[str, ...]:
+    return (text,)
+
+
+def _prompt_names(prompt: str) -> tuple[str, ...]:
+    """Return the names by which a prompt is found: with its version, and without it."""
+    name = prompt.rpartition("@")[0]
+    return (prompt, name) if name else (prompt,)
+
+
+@dataclass(frozen=True, slots=True)
+class RunColumn:
+    """A column of a run.
+
+    Attributes:
+        name: Its name, by which ``--where`` and lists know it.
+        meaning: Its meaning, a noun phrase.
+        kind: Whether its value is a text, a tuple of texts, a number, or a time in nanoseconds
+            since the Unix epoch.
+        value: Returns its value for a run; None if the run lacks it.
+        unit: The unit of a number: ``s``, ``tokens``, ``share``, ``flag`` or "".
+        is_field: Whether ``--where`` knows it.
+        measure: Its name as a measure of monitors, or "".
+        figure: The name of the figure that monitors show for this measure, if not the measure.
+        spellings: Returns all texts that equal one of its texts.
+        has_one_group: Whether a run belongs to the group of its first text only; otherwise to that
+            of all its texts together.
+    """
+
+    name: str
+    meaning: str
+    kind: Literal["text", "texts", "number", "time"]
+    value: Callable[[Trajectory], Any]
+    unit: Literal["", "s", "tokens", "share", "flag"] = ""
+    is_field: bool = True
+    measure: str = ""
+    figure: str = ""
+    spellings: Callable[[str], tuple[str, ...]] = _same_text
+    has_one_group: bool = False
+
+    @property
+    def has_spellings(self) -> bool:
+        """Whether more texts equal one of its texts than that text."""
+        return self.spellings is not _same_text
+
+
+def call_errors(messages: Sequence[Message]) -> tuple[bool | None, ...]:
+    """Return whether each call failed; results are paired with calls by id, then by order."""
+    errors: list[bool | None] = []
+    for at, message in enumerate(messages):
+        results = []
+        for later in messages[at + 1 :] if message.tool_calls else ():
+            if later.role == "assistant":
+                break
+            if later.role == "tool":
+                results.append(later)
+        for call in message.tool_calls:
+            match = next((r for r in results if r.tool_call_id == call.id), None)
+            if match is not None:
+                results.remove(match)
+            errors.append(None if match is None else match.is_error)
+    return tuple(errors)
+
+
+def _calls(run: Trajectory) -> list[ToolCall]:
+    return [call for message in run.own_messages for call in message.tool_calls]
+
+
+def _question(run: Trajectory) -> str | None:
+    question = run.question
+    return question.content if question else None
+
+
+def _seconds(run: Trajectory) -> float | None:
+    is_timed = run.start_ns > 0 and run.end_ns >= run.start_ns
+    return (run.end_ns - run.start_ns) / 1e9 if is_timed else None
+
+
+def _failed_share(run: Trajectory) -> float | None:
+    errors = call_errors(run.own_messages)
+    return sum(error is True for error in errors) / len(errors) if errors else None
+
+
+def _has_loop(run: Trajectory) -> int | None:
+    hashes = [
+        None if call.arguments is None else call_hash(call.name, call.arguments)
+        for call in _calls(run)
+    ]
+    if not hashes:
+        return None
+    triples = zip(hashes, hashes[1:], hashes[2:], strict=False)
+    return int(any(first == second == third is not None for first, second, third in triples))
+
+
+_ALL = (
+    RunColumn(
+        "agent",
+        "the agent, or the agents of a run that was handed over",
+        "texts",
+        lambda run: run.agents or (run.agent,),
+        has_one_group=True,
+    ),
+    RunColumn("service", "the service that emitted the spans", "text", lambda run: run.service),
+    RunColumn("conversation", "the conversation's id", "text", lambda run: run.conversation_id),
+    RunColumn("user", "the user's id", "text", lambda run: run.user),
+    RunColumn(
+        "version", "the version of the agent or its service", "text", lambda run: run.version
+    ),
+    RunColumn("model", "the models that answered", "texts", lambda run: run.models),
+    RunColumn(
+        "dialect", "the dialects by which the spans were read", "texts", lambda run: run.dialects
+    ),
+    RunColumn(
+        "gap",
+        "the codes of gaps: the information that the trace lacks",
+        "texts",
+        lambda run: tuple(dict.fromkeys(gap.code for gap in run.gaps)),
+    ),
+    RunColumn(
+        "finish_reason",
+        "why the model stopped, for each call that tells it",
+        "texts",
+        lambda run: run.finish_reasons,
+    ),
+    RunColumn(
+        "prompt",
+        "the prompts that were used, as name or name@version",
+        "texts",
+        lambda run: run.prompts,
+        spellings=_prompt_names,
+    ),
+    RunColumn("turn", "the number of the run in its conversation", "number", lambda run: run.turn),
+    RunColumn("parent", "the run that called it", "text", lambda run: run.parent_id),
+    RunColumn(
+        "tool",
+        "the tools called, in order",
+        "texts",
+        lambda run: tuple(call.name for call in _calls(run)),
+    ),
+    RunColumn("calls", "the number of tool calls", "number", lambda run: len(_calls(run))),
+    RunColumn(
+        "errors",
+        "the number of tool results that are failures",
+        "number",
+        lambda run: sum(message.is_error for message in run.own_messages),
+    ),
+    RunColumn(
+        "input_tokens",
+        "the input tokens, including cached ones",
+        "number",
+        lambda run: run.usage.input_tokens,
+        unit="tokens",
+    ),
+    RunColumn(
+        "output_tokens",
+        "the output tokens, including reasoning",
+        "number",
+        lambda run: run.usage.output_tokens,
+        unit="tokens",
+    ),
+    RunColumn(
+        "cached_tokens",
+        "the input tokens that came from a cache",
+        "number",
+        lambda run: run.usage.cached_tokens,
+        unit="tokens",
+    ),
+    RunColumn(
+        "tokens",
+        "the input and output tokens, if the trace has any",
+        "number",
+        lambda run: run.usage.input_tokens + run.usage.output_tokens or None,
+        unit="tokens",
+        measure="tokens",
+    ),
+    RunColumn(
+        "seconds",
+        "how long the run took, if its times are known",
+        "number",
+        _seconds,
+        unit="s",
+        measure="latency",
+    ),
+    RunColumn(
+        "tool_errors",
+        "the share of tool calls that failed, if there are calls",
+        "number",
+        _failed_share,
+        unit="share",
+        measure="tool_errors",
+        figure="share of failed tool calls",
+    ),
+    RunColumn(
+        "loops",
+        "1 if three calls in a row are equal, else 0; if there are calls",
+        "number",
+        _has_loop,
+        unit="flag",
+        measure="loops",
+        figure="share of runs with a loop",
+    ),
+    RunColumn(
+        "messages",
+        "the number of the run's own messages",
+        "number",
+        lambda run: len(run.own_messages),
+        measure="length",
+    ),
+    RunColumn("asked", "the question, if it was captured", "text", _question),
+    RunColumn("id", "the run's id", "text", lambda run: run.id, is_field=False),
+    RunColumn("started", "when the run began", "time", lambda run: run.start_ns, is_field=False),
+    RunColumn(
+        "hour",
+        "the start of the hour in which the run began",
+        "time",
+        lambda run: run.start_ns // _HOUR * _HOUR,
+        is_field=False,
+    ),
+)
+COLUMNS: Mapping[str, RunColumn] = {column.name: column for column in _ALL}
+"""The columns by name, in the order in which they are listed."""
+FIELDS = tuple(column.name for column in _ALL if column.is_field)
+"""The columns that a condition may name, besides ``attributes.KEY``."""
+MEASURES: Mapping[str, RunColumn] = {column.measure: column for column in _ALL if column.measure}
+"""The columns that monitors watch, by the names of their measures."""
+
+
+def column_values(run: Trajectory) -> RunValues:
+    """Return the function that gives the values of a run's columns."""
+    return partial(_column_value, run)
+
+
+def _column_value(run: Trajectory, name: str) -> Any:
+    key = name.removeprefix("attributes.")
+    return run.attributes.get(key) if key != name else COLUMNS[name].value(run)
+
+
+def items_of(name: str, values: RunValues) -> tuple[Any, ...]:
+    """Return everything that equals a value of a run's column; nothing if the run lacks it."""
+    value = values(name)
+    if value is None:
+        return ()
+    if name not in COLUMNS or COLUMNS[name].kind != "texts":
+        return (value,)
+    spellings = COLUMNS[name].spellings
+    return tuple(text for item in value for text in spellings(item))
+
+
+def group_text(name: str, values: RunValues) -> str:
+    """Return the name of the group of runs with equal values of a column; "" without a value."""
+    value = values(name)
+    if name not in COLUMNS or COLUMNS[name].kind != "texts":
+        return "" if value is None else str(value)
+    return ", ".join(value[:1] if COLUMNS[name].has_one_group else value)

@@ -1,0 +1,165 @@
+"""The columns of a run in SQL: the values of `oteval.model.columns` from a row of ``trajectories``.
+
+Tables: ``trajectories`` is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from ..jsontext import restore
+from ..model.columns import COLUMNS
+from ..patterns import SPACES
+
+__all__ = [
+    "ASKED",
+    "COLUMN_SQL",
+    "ColumnSql",
+    "attribute_pointer",
+    "decoder_of",
+    "has_text",
+    "transport_of",
+]
+
+_HOUR = 3600 * 10**9
+
+# The first user message among the run's own messages, which are the last of its row. A path that is
+# the same for all rows is compiled once.
+_AT = "nullif(list_position(roles, 'user'), 0)"
+_IS_FIRST = "(history_id IS NULL AND new_from = 0)"
+_FIRST_ASKED = f"""
+    CASE WHEN {_IS_FIRST} AND roles[1] = 'user'
+            THEN TRY(json_extract_string(messages, '$[0].content'))
+        WHEN {_IS_FIRST} AND roles[2] = 'user'
+            THEN TRY(json_extract_string(messages, '$[1].content'))
+        ELSE TRY(json_extract_string(
+            messages, '$[#-' || (len(roles) - {_AT} + 1) || '].content'
+        )) END
+"""
+
+
+def has_text(expression: str) -> str:
+    """Return the condition that a text has more than white space."""
+    return f"coalesce(regexp_matches({expression}, '[^{SPACES}]'), FALSE)"
+
+
+_LATER_ASKED = f"""
+    CASE WHEN json_valid(messages) AND json_array_length(messages) >= len(roles) THEN coalesce(
+        list_filter(
+            from_json(messages, '[{{"role":"VARCHAR","content":"VARCHAR"}}]')[-len(roles):],
+            lambda m: m.role = 'user' AND {has_text("m.content")}
+        )[1].content,
+        ''
+    ) END
+"""
+ASKED = f"""
+    CASE WHEN {_AT} IS NULL THEN '' ELSE coalesce(
+        list_filter([{_FIRST_ASKED}], lambda found: {has_text("found")})[1],
+        {_LATER_ASKED}
+    ) END
+"""
+"""The text of a run's question in SQL: "" without a question, NULL if the run must be read."""
+_FAILED_CALLS = "len(list_filter(call_errors, lambda e: e))"
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnSql:
+    """The value of a column in SQL.
+
+    Attributes:
+        sql: The value, NULL or "" where the run lacks it.
+        known: The condition that the row has the value; otherwise the run must be read. "" for all.
+        is_escaped: Whether lone surrogates in its texts are escaped. The run must be read for a
+            text with an escape, but other texts are found without.
+        is_optional: Whether a run with the text "" lacks the column.
+        is_wide: Whether it needs the messages, which other filters should have narrowed down.
+    """
+
+    sql: str
+    known: str = ""
+    is_escaped: bool = False
+    is_optional: bool = False
+    is_wide: bool = False
+
+
+COLUMN_SQL: Mapping[str, ColumnSql] = {
+    # A run that was handed over is each of its agents'.
+    "agent": ColumnSql("list_transform(coalesce(agents, [agent]), lambda a: coalesce(a, ''))"),
+    "service": ColumnSql("coalesce(service, '')"),
+    "conversation": ColumnSql("coalesce(conversation_id, '')"),
+    # NULL in older rows, whose attributes tell.
+    "user": ColumnSql("user_id", "user_id IS NOT NULL"),
+    "version": ColumnSql("agent_version", "agent_version IS NOT NULL"),
+    "model": ColumnSql("models"),
+    "dialect": ColumnSql("dialects"),
+    "gap": ColumnSql("gap_codes"),
+    "finish_reason": ColumnSql("coalesce(finish_reasons, [])"),
+    "prompt": ColumnSql("coalesce(prompts, [])"),
+    "turn": ColumnSql("turn"),
+    "parent": ColumnSql("coalesce(parent_id, '')"),
+    "tool": ColumnSql("call_names", is_escaped=True),
+    "calls": ColumnSql("len(call_names)"),
+    # Only if each tool message is the result of a call: others may report failures as well, and
+    # only the messages tell.
+    "errors": ColumnSql(
+        _FAILED_CALLS, "len(list_filter(roles, lambda r: r = 'tool')) = list_count(call_errors)"
+    ),
+    "input_tokens": ColumnSql("coalesce(input_tokens, 0)"),
+    "output_tokens": ColumnSql("coalesce(output_tokens, 0)"),
+    "cached_tokens": ColumnSql("coalesce(cached_tokens, 0)"),
+    "tokens": ColumnSql("nullif(input_tokens::HUGEINT + output_tokens, 0)"),
+    "seconds": ColumnSql(
+        "CASE WHEN start_ns > 0 AND end_ns >= start_ns "
+        "THEN (end_ns::HUGEINT - start_ns)::DOUBLE / 1e9 END"
+    ),
+    "tool_errors": ColumnSql(
+        f"CASE WHEN len(call_names) > 0 THEN {_FAILED_CALLS} / len(call_names) END"
+    ),
+    "loops": ColumnSql(
+        "CASE WHEN len(call_hashes) > 0 THEN (len(list_filter("
+        "range(1, len(call_hashes) - 1), lambda i: call_hashes[i] = call_hashes[i + 1] "
+        "AND call_hashes[i] = call_hashes[i + 2])) > 0)::INTEGER END"
+    ),
+    "messages": ColumnSql("len(roles)"),
+    "asked": ColumnSql(ASKED, is_optional=True, is_wide=True),
+    "id": ColumnSql("trajectory_id"),
+    "started": ColumnSql("start_ns"),
+    "hour": ColumnSql(f"start_ns - (start_ns % {_HOUR} + {_HOUR}) % {_HOUR}"),
+}
+
+
+def attribute_pointer(key: str) -> str:
+    """Return the JSON pointer of a key of an object."""
+    return "/" + key.replace("~", "~0").replace("/", "~1")
+
+
+def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
+    """Return a column's value as a hashable scalar, NULL if the run must be read; see `decoder_of`.
+
+    Args:
+        name: The name of a column, or ``attributes.KEY``.
+
+    Returns:
+        The expression and its parameters.
+    """
+    key = name.removeprefix("attributes.")
+    if key != name:
+        text = "coalesce(json_extract(attributes, ?)::VARCHAR, 'null')"
+        return text, (attribute_pointer(key),)
+    column = COLUMN_SQL[name]
+    known, value = column.known, column.sql
+    if column.is_escaped:
+        known = rf"NOT contains(array_to_string({value}, ' '), '\u')"
+    if COLUMNS[name].kind != "text":
+        value = f"coalesce(to_json({value})::VARCHAR, 'null')"
+    return (f"CASE WHEN {known} THEN {value} END" if known else value), ()
+
+
+def decoder_of(name: str) -> Callable[[str], Any]:
+    """Return the function that gives a column's value for its scalar of `transport_of`."""
+    kind = COLUMNS[name].kind if name in COLUMNS else "attribute"
+    if kind == "text":
+        return (lambda text: text or None) if COLUMN_SQL[name].is_optional else str
+    return (lambda text: tuple(restore(text))) if kind == "texts" else restore

@@ -11,26 +11,20 @@ from .common import progress, warn
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["load_files", "report_problems"]
+__all__ = ["load_files"]
 
 _SHOWN = 10
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
     """Load files and folders with a progress bar, and report unreadable parts on standard error."""
-    # Large files are scored without a store.
     from ..pipeline import load
 
     with progress("reading", " bytes") as update:
         report = load(store, paths, update)
-    report_problems(report)
-    return report
-
-
-def report_problems(report: LoadReport) -> None:
-    """Report the unreadable parts of files on standard error."""
     for file in report.files:
         _report_problems(file)
+    return report
 
 
 def _report_problems(file: FileReport) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import closing
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import click
@@ -13,8 +14,9 @@ from click.core import ParameterSource
 
 from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..errors import InputError, NothingEvaluated
+from ..ingest import file_size
 from ..model import Score
-from ..pipeline import FileScores, GateResult, ScoreRun, can_score_files, check_gates
+from ..pipeline import GateResult, ScoreRun, check_gates
 from ..selection import Selection
 from ..show import (
     judge_summary,
@@ -41,7 +43,7 @@ from .common import (
     warn,
     write_report,
 )
-from .loaded_files import load_files, report_problems
+from .loaded_files import load_files
 from .score_spark import (
     SparkOptions,
     count_results,
@@ -58,6 +60,8 @@ __all__ = ["exit_status", "score", "score_selection", "scores"]
 
 _SHOWN = 20
 _PAGE = 500
+# Bytes of files from which on their runs are not all kept in memory.
+_LARGE = 32 << 20
 
 
 @click.command()
@@ -106,7 +110,7 @@ def score(
 ) -> int:
     """Score trajectories with the evaluators of oteval.yaml, and check its gates.
 
-    Without PATHs, this scores the database. With PATHs, it scores these trace files in memory; or,
+    Without PATHs, this scores the database. With PATHs, it scores these trace files alone; or,
     if --db is given, loads them into that database and scores it. With --engine spark, it scores
     them on Spark, and --out has the results. Exit status: 0 all gates passed, 1 a gate failed, 2
     the configuration or a file is broken, 3 nothing could be evaluated.
@@ -154,13 +158,9 @@ class _CommandScores(NamedTuple):
             with open_store(db) as store:
                 kept = _run(store, config, base, selection, run, as_json, keep, again)
                 return kept, _titles(store, kept)
-        is_alone = not keep and not stores
-        if is_alone and _score_files(paths, config, base, selection, run, as_json):
-            return [], {}
         from ..pipeline import refresh
-        from ..store import MEMORY
 
-        with store_in_turn(db if stores else MEMORY) as store:
+        with _store_for(paths, db if stores else None) as store:
             report = load_files(store, tuple(paths))
             if any(file.error for file in report.files):
                 raise InputError("nothing was scored, because a file could not be read")
@@ -236,27 +236,18 @@ def _run(
     return kept
 
 
-def _score_files(
-    paths: Sequence[str],
-    config: Config,
-    base: Path,
-    selection: Selection,
-    run: ScoreRun,
-    as_json: bool,
-) -> bool:
-    """Score files without a store, if they are large; return whether that was possible."""
-    if not can_score_files(config, selection, paths):
-        return False
-    with FileScores(paths, config, base, selection) as files:
-        with progress("reading and scoring", " bytes") as update:
-            if not files.read(update):
-                return False
-        report_problems(files.report)
-        with progress("listing", " trajectories") as update:
-            found = files.scores(run, lambda done: update(done, None))
-            _, failures = _print_scores(found, as_json, keep=False)
-    _print_failures(failures, run)
-    return True
+@contextmanager
+def _store_for(paths: Sequence[str], db: str | None) -> Iterator[Store]:
+    """Open the database that files are loaded into: the named one, or one for this command."""
+    from ..store import MEMORY
+
+    if db is None:
+        sizes = [file_size(path) for path in paths]
+        is_small = None not in sizes and sum(filter(None, sizes)) < _LARGE
+        db = MEMORY if is_small else ""
+    with ExitStack() as stack:
+        path = db or str(Path(stack.enter_context(TemporaryDirectory(prefix="oteval-"))) / "runs")
+        yield stack.enter_context(store_in_turn(path))
 
 
 def _print_scores(

@@ -13,8 +13,6 @@ from .exporter import export_parquet as export_parquet
 from .exporter import scored_trajectories as scored_trajectories
 from .file_reports import FileReport as FileReport
 from .file_reports import LoadReport as LoadReport
-from .file_scores import FileScores as FileScores
-from .file_scores import can_score_files as can_score_files
 from .loader import load as load
 from .prepared import prepare as prepare
 from .previews import preview as preview

@@ -14,13 +14,13 @@ from ..machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
 from ..pipeline.prepared import PreparedEvaluator
 from ..pipeline.reconstruction import reconstruct_all
-from ..pipeline.trace_groups import keys_of_run
 from ..pipeline.trace_scores import scored_runs
 from ..reconstruct import failed_trajectory
 from ..selection import Selection
 from ..store import SCORE_ROWS
 from ..store.telemetry_rows import LOG_SCHEMA
 from ..store.trajectory_rows import TRAJECTORY_SCHEMA
+from .group_keys import keys_of_run
 from .group_stream import OversizedGroup, whole_groups
 from .readable_rows import UnreadableRow, read_rows
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
-from ..pipeline.trace_groups import GroupKey, linked_groups
+from .group_keys import GroupKey, linked_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

@@ -245,8 +245,6 @@ ALLOWED = {
     "attach/request_log.py": "segments, with a mode",
     "live/decoder.py": "rejected requests, with a mode",
     "pipeline/trace_folder.py": "marks, with a mode",
-    "pipeline/score_spool.py": "in a temporary folder",
-    "pipeline/file_scores.py": "in a temporary folder",
     "replays/verify.py": "in a temporary folder",
     "replays/verify_worker.py": "in a temporary folder",
     "replays/whatif.py": "in a temporary folder",

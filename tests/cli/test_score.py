@@ -1,12 +1,15 @@
 from __future__ import annotations
 
 import json
+import tempfile
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
 
+from oteval.cli import score
+from oteval.cli.common import store_in_turn
 from oteval.store import Store
 
 from ..make import asks, call, keep, run
@@ -308,3 +311,31 @@ def test_an_argument_mode_in_the_configuration_is_checked(oteval: Run, rules: An
         assert done.status == 2
         assert "tool_args" in done.err
         assert done.err.count("\n") == 1
+
+
+def test_large_files_are_scored_from_a_database_that_is_deleted(
+    oteval: Run, chat: Path, rules: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Scores are those of a database in memory, and the temporary folder is empty afterwards."""
+    rules()
+    expected = oteval("score", chat, "--json")
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    monkeypatch.setattr(score, "_LARGE", 1)
+    opened: list[str] = []
+
+    def open_store(path: str) -> Store:
+        opened.append(path)
+        return store_in_turn(path)
+
+    monkeypatch.setattr(score, "store_in_turn", open_store)
+
+    large = oteval("score", chat, "--json")
+
+    def rows(done: Any) -> Any:
+        return [{k: v for k, v in row.items() if k != "time_ns"} for row in done.rows]
+
+    assert rows(large) == rows(expected) != []
+    assert opened[0].startswith(str(temporary))
+    assert list(temporary.iterdir()) == []

@@ -46,6 +46,9 @@ from .errors import (
     VariableMissing as VariableMissing,
 )
 from .evaluators import (
+    AnyOf as AnyOf,
+)
+from .evaluators import (
     MatchSpec as MatchSpec,
 )
 from .evaluators import (

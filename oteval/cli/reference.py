@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import click
 
-from ..errors import OtevalError
+from ..errors import ConfigError, OtevalError
 from ..evaluators import to_messages
+from ..model import Reference
 from ..pipeline import read_messages
 from ..show import references_table
-from ..store import Store
 from ..text import counted
 from . import common
 from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
@@ -39,6 +38,8 @@ def add(source: str, name: str | None, db: str) -> int:
     with open_store(db) as store:
         if Path(source).is_file():
             found = read_messages(Path(source))
+            if found.alternatives:
+                raise ConfigError(f"{source} holds several references; add a file for each")
             messages, label, origin = to_messages(list(found.messages)), found.name, source
         else:
             trajectory = store.trajectories.get(source)
@@ -75,29 +76,27 @@ def check(files: tuple[str, ...], db: tuple[str, ...]) -> int:
     bad = 0
     if files:
         for name in files:
-            bad += not _is_readable(name, partial(_file_messages, name))
+            bad += not _is_readable(name, partial(read_messages, Path(name)))
     else:
         with open_store(db) as store:
             for row in store.references.list():
                 name = row["name"]
-                bad += not _is_readable(name, partial(_stored_messages, store, name))
+                bad += not _is_readable(name, partial(store.references.get, name))
     return 1 if bad else 0
 
 
-def _file_messages(path: str) -> Iterable[Any]:
-    return read_messages(Path(path)).messages
-
-
-def _stored_messages(store: Store, name: str) -> Iterable[Any]:
-    return store.references.get(name).messages
-
-
-def _is_readable(name: str, read: Callable[[], Iterable[Any]]) -> bool:
+def _is_readable(name: str, read: Callable[[], Reference]) -> bool:
     try:
-        messages = to_messages(list(read()), "messages")
+        reference = read()
+        accepted = {f"{name} {one.name}": one for one in reference.alternatives}
+        sizes = []
+        for label, one in (accepted or {name: reference}).items():
+            messages = to_messages(list(one.messages), "messages")
+            calls = sum(len(message.tool_calls) for message in messages)
+            sizes.append(f"{label}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
     except OtevalError as error:
         warn(f"{name}: {error}")
         return False
-    calls = sum(len(message.tool_calls) for message in messages)
-    say(f"{name}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
+    for line in sizes:
+        say(line)
     return True

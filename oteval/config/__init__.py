@@ -6,7 +6,15 @@ prints the JSON schema.
 
 from __future__ import annotations
 
-from .base import DatasetReference, ExampleReference, ReferenceSource, StoredReference, Where
+from .base import (
+    AnyReference,
+    DatasetReference,
+    ExampleReference,
+    ReferenceSource,
+    StoredReference,
+    Where,
+    is_in_store,
+)
 from .evaluators import EvaluatorSettings
 from .file import (
     DEFAULT_PATH,
@@ -51,6 +59,7 @@ __all__ = [
     "EVALUATOR_MEASURES",
     "RUN_MEASURES",
     "Alertmanager",
+    "AnyReference",
     "BaselineSettings",
     "Completion",
     "Config",
@@ -76,6 +85,7 @@ __all__ = [
     "TwoWindowsSettings",
     "Webhook",
     "Where",
+    "is_in_store",
     "load_config",
     "load_tokens",
     "parse_config",

@@ -17,12 +17,15 @@ from pydantic import (
 from ..selection import Condition, Selection, parse_asked, parse_condition
 
 __all__ = [
+    "AnyReference",
     "DatasetReference",
     "ExampleReference",
     "ReferenceSource",
+    "SeveralReferences",
     "StoredReference",
     "Strict",
     "Where",
+    "is_in_store",
 ]
 
 Texts = str | list[str]
@@ -124,9 +127,11 @@ class ExampleReference(Strict):
 
 
 def _reference_kind(value: Any) -> str:
-    if isinstance(value, (DatasetReference, ExampleReference, StoredReference)):
+    if isinstance(value, (AnyReference, DatasetReference, ExampleReference, StoredReference)):
         return type(value).__name__
     if isinstance(value, dict):
+        if "any" in value:
+            return "AnyReference"
         if "example" in value:
             return "ExampleReference"
         return "DatasetReference" if {"dataset", "key"} & set(value) else "StoredReference"
@@ -134,10 +139,31 @@ def _reference_kind(value: Any) -> str:
 
 
 # The shape selects the alternative, so that an error is about the intended one.
-ReferenceSource = Annotated[
-    Annotated[str, Tag("str")]
-    | Annotated[StoredReference, Tag("StoredReference")]
-    | Annotated[DatasetReference, Tag("DatasetReference")]
-    | Annotated[ExampleReference, Tag("ExampleReference")],
+_File = Annotated[str, Tag("str")]
+_Stored = Annotated[StoredReference, Tag("StoredReference")]
+_Dataset = Annotated[DatasetReference, Tag("DatasetReference")]
+_Example = Annotated[ExampleReference, Tag("ExampleReference")]
+
+ReferenceSource = Annotated[_File | _Stored | _Dataset | _Example, Discriminator(_reference_kind)]
+
+
+class AnyReference(Strict):
+    """Several accepted references, of which the best match counts."""
+
+    any: list[Annotated[_File | _Stored | _Dataset, Discriminator(_reference_kind)]] = Field(
+        min_length=1, description="The accepted references."
+    )
+
+
+SeveralReferences = Annotated[
+    _File | _Stored | _Dataset | _Example | Annotated[AnyReference, Tag("AnyReference")],
     Discriminator(_reference_kind),
 ]
+"""One reference, or several of which the best match counts."""
+
+
+def is_in_store(source: ReferenceSource | AnyReference | None) -> bool:
+    """Return whether a reference, or one of several, is read from the store."""
+    if isinstance(source, AnyReference):
+        return any(map(is_in_store, source.any))
+    return isinstance(source, StoredReference)

@@ -19,7 +19,7 @@ from ..errors import ConfigError
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.options import Option, options_of
 from ..evaluators.registry import evaluator_class, evaluator_types, load_all
-from .base import ReferenceSource, Strict, Where
+from .base import AnyReference, ReferenceSource, SeveralReferences, Strict, Where
 
 if TYPE_CHECKING:
     from pydantic import GetJsonSchemaHandler
@@ -59,9 +59,9 @@ class EvaluatorSettings(Strict):
         return self
 
     @property
-    def reference(self) -> ReferenceSource | None:
+    def reference(self) -> ReferenceSource | AnyReference | None:
         """Where its references come from."""
-        source: ReferenceSource | None = getattr(self, "reference_source", None)
+        source: ReferenceSource | AnyReference | None = getattr(self, "reference_source", None)
         return source
 
     @property
@@ -96,8 +96,9 @@ def settings_class(kind: type[Evaluator]) -> type[EvaluatorSettings]:
     options: dict[str, Any] = {"type": (Literal[kind.type], ...)}
     if kind.reference is not None:
         required = kind.reference.is_required
+        source: Any = SeveralReferences if kind.reference.accepts_several else ReferenceSource
         options["reference_source"] = (
-            ReferenceSource if required else ReferenceSource | None,
+            source if required else source | None,
             Field(
                 ... if required else None,
                 alias="reference",

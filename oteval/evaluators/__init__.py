@@ -9,6 +9,7 @@ and `answers.embeddings`, which call models.
 from __future__ import annotations
 
 from ..model import EvaluationResult
+from .accepted import AnyOf
 from .compare import Verdict, acompare, compare
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption, Resources
 from .match import (
@@ -29,6 +30,7 @@ from .options import InConfig
 from .spec import MatchSpec, make_spec
 
 __all__ = [
+    "AnyOf",
     "EvaluationContext",
     "EvaluationResult",
     "Evaluator",

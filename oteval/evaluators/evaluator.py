@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
+from ..errors import InputError
 from ..model import (
     CALL_GAPS,
     CONTENT_GAPS,
@@ -30,6 +31,7 @@ from ..model import (
     ToolCall,
     Trajectory,
 )
+from .accepted import AnyOf, BestMatch, any_of, naming
 from .messages import field as item
 from .messages import to_messages
 from .observed import observed
@@ -207,11 +209,13 @@ class ReferenceOption(NamedTuple):
         description: The values that it may have.
         is_required: Whether it must be given.
         form: Whether references are messages or the steps of a graph.
+        accepts_several: Whether there may be several, of which the best match counts.
     """
 
     description: str
     is_required: bool = False
     form: Literal["messages", "steps"] = "messages"
+    accepts_several: bool = False
 
 
 class RequestLimit(Protocol):
@@ -385,13 +389,41 @@ class Evaluator(ABC):
             outputs: The trajectory, in any form of `oteval.evaluators.messages`. Of a
                 `Trajectory` the whole conversation is looked at, and its usage, times, tools and
                 gaps count as well. ``gaps`` beside the messages of a dict count too.
-            reference_outputs: The expected outputs, for an evaluator that compares.
+            reference_outputs: The expected outputs, for an evaluator that compares; an `AnyOf` if
+                several are accepted.
             inputs: Not used.
             **extra: Not used.
 
         Returns:
             ``key``, ``score`` (a bool where there is a pass; None where it could not be
             evaluated), ``comment`` (None for a pass) and ``metadata``.
+
+        Raises:
+            InputError: The trajectory or a reference cannot be read; the text names the place.
+        """
+        references = self._accepted(reference_outputs)
+        if references is None:
+            return observed(self.answer(outputs, reference_outputs))
+        best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
+        for name, reference in references.items():
+            with naming(name):
+                best.add(name, self.answer(outputs, reference))
+        return observed(best.result())
+
+    def _accepted(self, reference_outputs: Any) -> AnyOf | None:
+        """Return several accepted references; None if there is one, or none is compared.
+
+        Raises:
+            InputError: The evaluator compares with one reference, or the form is wrong.
+        """
+        if self.reference is not None and self.reference.accepts_several:
+            return any_of(reference_outputs)
+        if self.reference is not None and isinstance(reference_outputs, AnyOf):
+            raise InputError(f"{self.key} compares with one reference; it takes no AnyOf")
+        return None
+
+    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
+        """Return the result of a call with one reference; see `__call__`.
 
         Raises:
             InputError: The trajectory or the reference cannot be read; the text names the place.
@@ -409,10 +441,10 @@ class Evaluator(ABC):
                 refuse_empty(context.trajectory, context.messages, needs_messages=needs)
             found = self.evaluate(context)
         except NotEvaluated as reason:
-            return observed(self.without_verdict(str(reason)))
+            return self.without_verdict(str(reason))
         score = found.score if found.passed is None else found.passed
         comment, metadata = found.comment or None, dict(found.metadata)
-        return observed({"key": self.key, "score": score, "comment": comment, "metadata": metadata})
+        return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def without_verdict(self, reason: str) -> dict[str, Any]:
         """Return the result of a call with a trajectory that cannot be evaluated."""

@@ -27,6 +27,7 @@ from ..model import (
     ToolCall,
     Trajectory,
 )
+from .accepted import BestMatch, naming
 from .args import ArgsMatch
 from .compare import Verdict, acompare, compare, compare_calls
 from .evaluator import (
@@ -97,8 +98,10 @@ class TrajectoryMatch(Evaluator):
 
     type: ClassVar[str] = "trajectory_match"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
-        "A JSON file of messages, {trajectory: ID}, {name: NAME}, or {dataset, key}.",
+        "A JSON file of messages, {trajectory: ID}, {name: NAME}, {dataset, key}, or "
+        "{any: [...]} of these, of which the best match counts.",
         is_required=True,
+        accepts_several=True,
     )
     awaits_functions: ClassVar[bool] = False
     """Whether functions among the argument forms may be coroutine functions."""
@@ -144,37 +147,21 @@ class TrajectoryMatch(Evaluator):
         """The score's name in results."""
         return self.feedback_key or f"trajectory_{self.spec.mode}_match"
 
-    def __call__(
-        self,
-        *,
-        outputs: Any,
-        reference_outputs: Any = None,
-        inputs: Any = None,  # noqa: ARG002  part of every evaluator's signature
-        **extra: Any,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Compare outputs with the reference.
-
-        Args:
-            outputs: The trajectory, in any form of `oteval.evaluators.messages`.
-            reference_outputs: The trajectory that was wanted, in any form.
-            inputs: Not used.
-            **extra: Not used.
-
-        Returns:
-            ``key``, ``score``, ``comment`` and ``metadata``.
-
-        Raises:
-            InputError: A side cannot be read as a trajectory; the text names the place.
-        """
+    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
+        """Compare outputs with one reference, both in any form of `oteval.evaluators.messages`."""
         verdict = compare(outputs, reference_outputs, self.spec)
+        return self._answer(outputs, reference_outputs, verdict)
+
+    def _answer(self, outputs: Any, reference_outputs: Any, verdict: Verdict) -> dict[str, Any]:
+        """Return the result of a comparison, unless the run lacks data for it."""
         try:
             run = _whole_run(outputs)
             if run is not None and not verdict.passed:
                 wanted = to_messages(reference_outputs, "reference_outputs")
                 self._refuse_unknown(run, run.messages, wanted)
         except NotEvaluated as reason:
-            return observed(self.without_verdict(str(reason)))
-        return observed(self.result(verdict))
+            return self.without_verdict(str(reason))
+        return self.result(verdict)
 
     def result(self, verdict: Verdict) -> dict[str, Any]:
         """Return a verdict as this evaluator's result."""
@@ -252,7 +239,10 @@ class TrajectoryMatch(Evaluator):
             return
         overrides = {tool: _lenient(rule) for tool, rule in self.spec.overrides.items()}
         spec = replace(self.spec, args=_lenient(self.spec.args), overrides=overrides)
-        if not self._compare_run(run, _marked(messages), _marked(wanted), spec).passed:
+        # Functions that must be awaited are not asked again: any missing argument is a reason.
+        if not self.awaits_functions and not self._compare_run(
+            run, _marked(messages), _marked(wanted), spec
+        ).passed:
             return
         lost = next((gap for gap in run.gaps if gap.code in CONTENT_GAPS), None)
         why = f" ({lost.code}: {lost.detail})" if lost and unseen else ""
@@ -282,12 +272,17 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
 
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Compare outputs with the reference, awaiting functions that are asynchronous."""
-        verdict = await acompare(case["outputs"], case.get("reference_outputs"), self.spec)
-        try:
-            _whole_run(case["outputs"])
-        except NotEvaluated as reason:
-            return observed(self.without_verdict(str(reason)))
-        return observed(self.result(verdict))
+        outputs, reference = case["outputs"], case.get("reference_outputs")
+        references = self._accepted(reference)
+        if references is None:
+            verdict = await acompare(outputs, reference, self.spec)
+            return observed(self._answer(outputs, reference, verdict))
+        best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
+        for name, accepted in references.items():
+            with naming(name):
+                verdict = await acompare(outputs, accepted, self.spec)
+                best.add(name, self._answer(outputs, accepted, verdict))
+        return observed(best.result())
 
 
 def _whole_run(outputs: Any) -> Trajectory | None:

@@ -8,13 +8,14 @@ ever has a number.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..jsontext import canonical
 from ..model import EvaluationResult, Outline, Reference, Score, Trajectory
 from ..selection import EVERYTHING, Selection
+from .accepted import BestMatch
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated, refuse_empty
 from .outline import Unread
 
@@ -81,7 +82,7 @@ class Scorer:
             time_ns: Now.
         """
         root = trajectory.root_span
-        result = self._result(trajectory, reference, problem)
+        result = self._best_match(trajectory, reference, problem, self._result)
         return Score(
             trajectory_id=trajectory.id,
             trace_id=root.trace_id,
@@ -113,13 +114,44 @@ class Scorer:
         Returns:
             The result that `score` would store, or None if the run must be read.
         """
+
+        def evaluate(context: EvaluationContext) -> EvaluationResult:
+            try:
+                return self.evaluator.evaluate_outline(replace(context, outline=outline))
+            except NotEvaluated as reason:
+                return EvaluationResult(status="not_evaluated", comment=str(reason))
+
         try:
-            context = self._context(run, reference, problem)
-            return self.evaluator.evaluate_outline(replace(context, outline=outline))
-        except NotEvaluated as reason:
-            return EvaluationResult(status="not_evaluated", comment=str(reason))
+            return self._best_match(run, reference, problem, evaluate)
         except (Exception, Unread):
             return None  # if the evaluator fails, the whole run gives the error
+
+    def _best_match(
+        self,
+        run: Trajectory,
+        reference: Reference | None,
+        problem: str,
+        evaluate: Callable[[EvaluationContext], EvaluationResult],
+    ) -> EvaluationResult:
+        """Return the result of a run with its reference, or with the best of several."""
+        accepted = reference.alternatives if reference is not None else ()
+        option = self.evaluator.reference
+        if accepted and option is None:  # it compares with nothing
+            accepted, reference = (), None
+        if accepted and option is not None and not option.accepts_several:
+            comment = f"the run has several references, and type {self.evaluator.type} takes one"
+            return EvaluationResult(status="not_evaluated", comment=comment)
+        try:
+            contexts = [self._context(run, one, problem) for one in accepted or (reference,)]
+        except NotEvaluated as reason:
+            return EvaluationResult(status="not_evaluated", comment=str(reason))
+        if not accepted:
+            return evaluate(contexts[0])
+        best: BestMatch[EvaluationResult] = BestMatch(len(accepted))
+        for one, context in zip(accepted, contexts, strict=True):
+            if best.add(one.name, evaluate(context)):
+                break
+        return best.result()
 
     def _context(
         self, trajectory: Trajectory, reference: Reference | None, problem: str
@@ -137,11 +169,10 @@ class Scorer:
         wanted = list(reference.messages) if reference else None
         return EvaluationContext(messages, trajectory, wanted, reference, self.scope)
 
-    def _result(
-        self, trajectory: Trajectory, reference: Reference | None, problem: str
-    ) -> EvaluationResult:
+    def _result(self, context: EvaluationContext) -> EvaluationResult:
+        """Return the result of an evaluation, also if the evaluator fails."""
         try:
-            return self.evaluator.evaluate(self._context(trajectory, reference, problem))
+            return self.evaluator.evaluate(context)
         except NotEvaluated as reason:
             return EvaluationResult(status="not_evaluated", comment=str(reason))
         except KeyboardInterrupt:

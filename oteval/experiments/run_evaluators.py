@@ -22,6 +22,7 @@ from typing import Any, Protocol
 from ..config import Config
 from ..errors import ConfigError, InputError
 from ..evaluators import to_messages
+from ..evaluators.accepted import any_of
 from ..evaluators.evaluator import Evaluator, NotEvaluated
 from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
@@ -157,7 +158,10 @@ class _ConfiguredEvaluator:
     def _reference(self, trajectory: Trajectory, example: Example) -> tuple[Reference | None, str]:
         """Return the reference of an evaluator for a run; without one, the reason."""
         own = self.prepared.references.of
-        of_example = _reference(example)
+        try:
+            of_example = _reference(example)
+        except InputError as error:
+            return None, f"reference_outputs of example {example.id}: {error}"
         if not self.own_reference_first and of_example is not None:
             return of_example, ""
         reference, problem = own(trajectory)
@@ -199,14 +203,32 @@ def _only_text(inputs: Any) -> str:
 
 
 def _reference(example: Example) -> Reference | None:
+    """Return the reference of an example; None if its outputs are not a trajectory.
+
+    Raises:
+        InputError: There are several accepted references, and one cannot be read.
+    """
     outputs = example.reference_outputs
+    references = any_of(outputs)
+    if references is None:
+        return _one_reference(example.id, outputs)
+    accepted = []
+    for name, value in references.items():
+        reference = _one_reference(name, value)
+        if reference is None:
+            raise InputError(f"{name} is not a trajectory")
+        accepted.append(reference)
+    return Reference(example.id, (), "the example", None, tuple(accepted))
+
+
+def _one_reference(name: str, outputs: Any) -> Reference | None:
     if not isinstance(outputs, (list, Mapping)) or not outputs:
         return None
     try:
         if isinstance(outputs, Mapping) and "steps" in outputs:  # a graph trajectory
             steps = tuple(tuple(map(str, turn)) for turn in outputs["steps"])
-            return Reference(example.id, (), "the example", steps)
-        return Reference(example.id, tuple(to_messages(outputs)), "the example")
+            return Reference(name, (), "the example", steps)
+        return Reference(name, tuple(to_messages(outputs)), "the example")
     except (InputError, TypeError):
         return None
 

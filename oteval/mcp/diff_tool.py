@@ -114,7 +114,8 @@ def _other_side(workspace: Workspace, store: Store, asked: _DiffRuns) -> _Compar
         )
     except (ConfigError, NotFound) as error:
         raise NotFound(f"{error}; give other (a run) or reference (a name)") from error
-    return _ComparedSide("the reference of an evaluator", to_messages(list(found.messages)))
+    name = f"the reference {found.name} of an evaluator"
+    return _ComparedSide(name, to_messages(list(found.messages)))
 
 
 def _summary(pairs: Sequence[AlignedPair], first: int | None) -> str:

@@ -48,16 +48,22 @@ class Reference:
         messages: The messages, in any form `oteval.evaluators.messages` accepts.
         source: Its origin: the path of a file, or the id of a trajectory.
         steps: The nodes of each turn, for evaluators of graphs; None without a graph.
+        alternatives: The references of which the best match counts; if there are any, they take the
+            place of `messages` and `steps`.
     """
 
     name: str
     messages: tuple[Any, ...]
     source: str = ""
     steps: tuple[tuple[str, ...], ...] | None = None
+    alternatives: tuple[Reference, ...] = ()
 
     @property
     def fingerprint(self) -> str:
         """A hash of the content; part of an evaluator's version."""
+        if self.alternatives:
+            names = [[one.name, one.fingerprint] for one in self.alternatives]
+            return hashlib.blake2b(canonical(names).encode(), digest_size=8).hexdigest()
         messages = [m.as_dict() if isinstance(m, Message) else m for m in self.messages]
         text = canonical(messages if self.steps is None else [messages, self.steps])
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()

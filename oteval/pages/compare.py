@@ -22,7 +22,7 @@ from ..evaluators import to_messages
 from ..evaluators.reference_form import ComparedStep, in_reference_form
 from ..model import Message, SpanRef, Trajectory
 from ..pipeline import align, first_divergence
-from ..pipeline.references import references_of
+from ..pipeline.references import compared_reference, references_of
 from ..selection import Condition, Selection
 from ..show.html.details import message_details
 from ..show.run_titles import question_line
@@ -265,6 +265,7 @@ def reference_of(
     reference, problem = references_of(settings, store, base).of(run)
     if reference is None:
         raise NotFound(problem or f"evaluator {evaluator!r} has no reference")
+    reference = compared_reference(reference, run, evaluator, store)
     messages = to_messages(list(reference.messages), f"reference {reference.name}")
     return Trajectory("reference", SpanRef("", ""), tail=messages, agent=clean(reference.name))
 

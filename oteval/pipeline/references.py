@@ -4,20 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from ..config import Config, DatasetReference, EvaluatorSettings, ExampleReference, StoredReference
+from ..config import (
+    AnyReference,
+    Config,
+    DatasetReference,
+    EvaluatorSettings,
+    ExampleReference,
+    ReferenceSource,
+    StoredReference,
+)
 from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
+from ..evaluators.accepted import any_of
+from ..jsontext import canonical
 from ..model import Reference, Trajectory
 from .resources import read_text
 
 if TYPE_CHECKING:
     from ..store import Store
 
-__all__ = ["References", "read_json", "read_messages", "reference_of_run", "references_of"]
+__all__ = [
+    "References",
+    "compared_reference",
+    "read_json",
+    "read_messages",
+    "reference_of_run",
+    "references_of",
+]
 
 
 # The key of a dataset whose cases are questions instead of values of an attribute.
@@ -49,7 +67,7 @@ class References:
 class _One(References):
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self.known = (reference,)
+        self.known = reference.alternatives or (reference,)
         self.fingerprint = reference.fingerprint
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
@@ -72,7 +90,8 @@ class _Dataset(References):
     def __init__(self, path: Path, key: str, kind: _Kind) -> None:
         self.key, self.path = key, path
         self.by_case = _read_dataset(path, key, kind)
-        self.known = tuple(self.by_case.values())
+        references = self.by_case.values()
+        self.known = tuple(one for each in references for one in each.alternatives or (each,))
         self.attribute, self.needs_messages = key, key == QUESTION
         prints = "".join(self.by_case[case].fingerprint for case in sorted(self.by_case))
         self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
@@ -89,6 +108,37 @@ class _Dataset(References):
         name = _case_name(case, self.key)
         found = self.by_case.get(name)
         return found, "" if found else f"{self.path.name} has no case {_shown(name)}"
+
+
+class _AnyOf(References):
+    """Several accepted references, all of which a run must have."""
+
+    def __init__(self, sources: Mapping[str, References]) -> None:
+        self.sources = sources
+        self.known = tuple(one for source in sources.values() for one in source.known)
+        attributes = {source.attribute for source in sources.values()} - {""}
+        self.attribute = min(attributes, default="")
+        # An outline has one attribute.
+        is_read = any(source.needs_messages for source in sources.values())
+        self.needs_messages = is_read or len(attributes) > 1
+        prints = canonical([[name, source.fingerprint] for name, source in sources.items()])
+        self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
+
+    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
+        accepted: list[Reference] = []
+        for name, source in self.sources.items():
+            reference, problem = source.of(trajectory)
+            if reference is None:
+                return None, f"reference {name}: {problem}"
+            accepted += _named(reference, name)
+        return Reference("any", (), "", None, tuple(accepted)), ""
+
+
+def _named(reference: Reference, name: str) -> list[Reference]:
+    """Return a reference, or its alternatives, under a name."""
+    if not reference.alternatives:
+        return [replace(reference, name=name)]
+    return [replace(one, name=f"{name} {one.name}") for one in reference.alternatives]
 
 
 def _case_name(value: Any, key: str) -> str:
@@ -138,6 +188,29 @@ def read_json(path: Path) -> Any:
 
 
 def _reference(name: str, value: Any, place: str) -> Reference:
+    """Return a reference of messages; ``{"any": [...]}`` has several."""
+    return _several(name, value, place, _messages)
+
+
+def _graph(name: str, value: Any, place: str) -> Reference:
+    """Return a reference of steps; ``{"any": [...]}`` has several."""
+    return _several(name, value, place, _steps)
+
+
+def _several(
+    name: str, value: Any, place: str, read: Callable[[str, Any, str], Reference]
+) -> Reference:
+    try:
+        references = any_of(value)
+    except InputError as error:
+        raise ConfigError(f"{place}: {error}") from error
+    if references is None:
+        return read(name, value, place)
+    accepted = tuple(read(key, one, f"{place}: {key}") for key, one in references.items())
+    return Reference(name, (), place, None, accepted)
+
+
+def _messages(name: str, value: Any, place: str) -> Reference:
     try:
         messages = to_messages(value, "messages")
     except InputError as error:
@@ -145,7 +218,7 @@ def _reference(name: str, value: Any, place: str) -> Reference:
     return Reference(name, tuple(messages), place)
 
 
-def _graph(name: str, value: Any, place: str) -> Reference:
+def _steps(name: str, value: Any, place: str) -> Reference:
     # This imports judges as well.
     from ..evaluators.graph.forms import read_turns
 
@@ -185,16 +258,47 @@ def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) 
     source, option = settings.reference, settings.evaluator.reference
     if source is None or option is None:
         return References()
+    is_whole = settings.scope == "conversation"
+    if not isinstance(source, AnyReference):
+        return _references_from(source, option.form, store, base, is_whole=is_whole)
+    sources: dict[str, References] = {}
+    for one in source.any:
+        name = _source_name(one)
+        if name in sources:
+            raise ConfigError(f"reference: {name} is accepted twice")
+        try:
+            sources[name] = _references_from(one, option.form, store, base, is_whole=is_whole)
+        except NotFound as error:
+            raise ConfigError(f"reference {name}: {error}") from error
+    return _AnyOf(sources)
+
+
+def _source_name(source: ReferenceSource) -> str:
+    """Return the name of one of several accepted references."""
+    if isinstance(source, StoredReference):
+        return source.name or f"trajectory {source.trajectory}"
+    return source.dataset if isinstance(source, DatasetReference) else str(source)
+
+
+def _references_from(
+    source: ReferenceSource, form: _Kind, store: Store | None, base: Path, *, is_whole: bool
+) -> References:
+    """Return where one reference comes from.
+
+    Raises:
+        ConfigError: A file cannot be read, or a graph that was found has no steps.
+        NotFound: The store has no such reference.
+    """
     if isinstance(source, ExampleReference):
         return _OfExample()
     if isinstance(source, str):
         path = base / source
-        return _One(_READ[option.form](path.stem, read_json(path), str(path)))
+        return _One(_READ[form](path.stem, read_json(path), str(path)))
     if isinstance(source, DatasetReference):
-        return _Dataset(base / source.dataset, source.key, option.form)
+        return _Dataset(base / source.dataset, source.key, form)
     assert store is not None
-    if option.form == "steps":
-        return _One(_stored_graph(source, store, whole=settings.scope == "conversation"))
+    if form == "steps":
+        return _One(_stored_graph(source, store, whole=is_whole))
     if source.name is not None:
         return _One(store.references.get(source.name))
     found = store.trajectories.get(str(source.trajectory))
@@ -229,10 +333,33 @@ def reference_of_run(
             continue
         found, reason = references_of(settings, store, base).of(run)
         if found is not None:
-            return settings.name, found
+            return settings.name, compared_reference(found, run, settings.name, store)
         reasons.append(f"{settings.name}: {reason}")
     nobody = f"evaluator {evaluator!r} does not compare" if evaluator else "no evaluator compares"
     raise NotFound("; ".join(reasons) or f"{nobody} this run with the messages of a reference")
+
+
+def compared_reference(
+    reference: Reference, run: Trajectory, evaluator: str, store: Store
+) -> Reference:
+    """Return the reference that the comments on a run are about.
+
+    Args:
+        reference: The reference of the run.
+        run: The run.
+        evaluator: The name of the evaluator that compares them.
+        store: The store that has its scores.
+
+    Returns:
+        Of several accepted references the one that the run's score names, or else the first.
+    """
+    if not reference.alternatives:
+        return reference
+    scores = store.scores.of([run.id])[run.id]
+    score = next((score for score in scores if score.evaluator == evaluator), None)
+    name = score.metadata.get("reference") if score is not None else None
+    named = (one for one in reference.alternatives if one.name == name)
+    return next(named, reference.alternatives[0])
 
 
 def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Reference:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..config import Config, StoredReference
+from ..config import Config, is_in_store
 from ..errors import InputError
 from ..pipeline.prepared import prepare
 from ..selection import EVERYTHING, Selection
@@ -206,7 +206,7 @@ def require_files(config: Config) -> None:
         InputError: An evaluator has one.
     """
     for one in config.evaluators:
-        if isinstance(one.reference, StoredReference):
+        if is_in_store(one.reference):
             raise InputError(
                 f"evaluator {one.name!r} reads its reference from a database; give Spark a file"
             )

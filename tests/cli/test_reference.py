@@ -62,3 +62,18 @@ def test_references_are_checked(filled: Run, tmp_path: Path):
     assert kept.out == "kept: 2 messages, 0 calls\n"
     assert "bad.json: messages[0]: unknown role 'nobody'" in bad.err
     assert "none.json: no such file" in bad.err
+
+
+def test_a_file_with_several_references_is_checked_one_by_one(filled: Run, tmp_path: Path):
+    """Each of several references of a file is counted, and a stored reference is one of them."""
+    messages = [{"role": "user", "content": "x"}]
+    (tmp_path / "both.json").write_text(json.dumps({"any": [messages, messages * 2]}))
+
+    checked = filled("reference", "check", "both.json")
+    added = filled("reference", "add", "both.json")
+
+    assert checked.out == (
+        "both.json any[0]: 1 message, 0 calls\nboth.json any[1]: 2 messages, 0 calls\n"
+    )
+    assert added.status == 2
+    assert "both.json holds several references; add a file for each" in added.err

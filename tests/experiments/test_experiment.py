@@ -446,6 +446,33 @@ evaluators:
     assert "no example with a reference" in found.rows[2].feedback[0].comment
 
 
+def test_an_example_may_accept_several_references(store: Store, tmp_path: Path):
+    """The best match counts; an unreadable one of several shows, and a function takes one."""
+    text = """
+evaluators:
+  - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
+  - {name: one, type: python, call: "math:isclose", reference: {example: true}}
+  - {name: loops, type: loops}
+"""
+    judges = configured(parse_config(text), store, tmp_path)
+    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    other = [{"role": "assistant", "tool_calls": [{"name": "ask", "args": {}}]}]
+    kept = [replace(one, attributes={}) for one in sessions(store)[:2]]
+    data = [
+        {"inputs": 0, "reference_outputs": {"any": [other, wanted]}},
+        {"inputs": 1, "reference_outputs": {"any": [other, "refund"]}},
+    ]
+
+    rows = evaluate(kept, data, judges, store=store).rows
+
+    results = [{one.key: one for one in row.feedback} for row in rows]
+    assert [one["calls"].passed for one in results] == [True, None]
+    assert results[0]["calls"].metadata["reference"] == "any[1]"
+    assert "any[1] is not a trajectory" in results[1]["calls"].comment
+    assert results[0]["one"].status == "not_evaluated"
+    assert results[0]["loops"].status == "ok"
+
+
 def test_a_text_is_evaluated_as_an_answer(store: Store, tmp_path: Path):
     """A configured evaluator sees a target's text as the answer to the question."""
     seen = []

@@ -71,6 +71,12 @@ OTHERS: list[dict[str, Any]] = [
     {**MATCHES[9], "name": "where", "where": {"agent": "b"}},
     {**MATCHES[9], "name": "attributes", "where": {"attributes": {"test.case": ["1"]}}},
     {**MATCHES[3], "name": "writes", "view": "writes", "effect_tools": ["f"]},
+    {**MATCHES[9], "name": "several", "reference": {"any": ["short.json", "r.json"]}},
+    {
+        **MATCHES[3],
+        "name": "several cases",
+        "reference": {"any": ["r.json", {"dataset": "d.jsonl", "key": "test.case"}]},
+    },
 ]
 WORDS = ("y", "Error: no", " \n\tTraceback", "\x1fException", "no Error", '"content":"Error', None)
 
@@ -164,6 +170,7 @@ def trajectories(drawn: Sequence[dict[str, Any]]) -> list[Trajectory]:
 def base(tmp_path: Path) -> Path:
     """Return a folder with the references."""
     (tmp_path / "r.json").write_text(json.dumps(CASES))
+    (tmp_path / "short.json").write_text(json.dumps(CASES[2:]))
     lines = [{"test.case": case, "messages": CASES[:at]} for at, case in enumerate(["1", "2"], 2)]
     (tmp_path / "d.jsonl").write_text("\n".join(map(json.dumps, lines)))
     return tmp_path

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 from ...errors import InputError
+from ..accepted import accepts_any_of
 from ..factories import async_variant
 from ..observed import observed
 from ..types import EvaluatorResult
@@ -20,6 +21,7 @@ __all__ = [
 ]
 
 
+@accepts_any_of
 def exact_match(
     *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
 ) -> EvaluatorResult:
@@ -27,7 +29,7 @@ def exact_match(
 
     Args:
         outputs: Any JSON-like value.
-        reference_outputs: The value expected.
+        reference_outputs: The value expected, or an `AnyOf`.
         inputs: Not used.
         **extra: Not used.
 
@@ -47,6 +49,7 @@ def exact_match(
 exact_match_async = async_variant(exact_match)
 
 
+@accepts_any_of
 def levenshtein_distance(
     *, outputs: Any, reference_outputs: Any, inputs: Any = None, **extra: Any
 ) -> EvaluatorResult:
@@ -57,7 +60,7 @@ def levenshtein_distance(
 
     Args:
         outputs: A text; any other value is written as JSON first.
-        reference_outputs: The text expected.
+        reference_outputs: The text expected, or an `AnyOf`.
         inputs: Not used.
         **extra: Not used.
 

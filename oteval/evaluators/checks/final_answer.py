@@ -82,7 +82,9 @@ class FinalAnswer(Check):
 
     type: ClassVar[str] = "final_answer"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
-        "A JSON file of messages, {trajectory: ID}, {name: NAME}, or {dataset, key}."
+        "A JSON file of messages, {trajectory: ID}, {name: NAME}, {dataset, key}, or "
+        "{any: [...]} of these, of which the best match counts.",
+        accepts_several=True,
     )
 
     mode: Literal["exact", "normalised", "numeric"] = "exact"

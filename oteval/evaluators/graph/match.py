@@ -13,7 +13,6 @@ from ...model import EvaluationResult
 from ..evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption
 from ..factories import AsyncEvaluator, as_async, async_variant, with_options_of
 from ..match import ScoreType, result_of_figure, score_of
-from ..observed import observed
 from ..options import InConfig, Share
 from ..spec import Mode
 from .compare import compare_turns
@@ -41,9 +40,11 @@ class GraphMatch(Evaluator):
 
     type: ClassVar[str] = "graph_match"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
-        "A JSON file with steps, {trajectory: ID}, {name: NAME}, or {dataset, key}.",
+        "A JSON file with steps, {trajectory: ID}, {name: NAME}, {dataset, key}, or {any: [...]} "
+        "of these, of which the best match counts.",
         is_required=True,
         form="steps",
+        accepts_several=True,
     )
     # Nodes are known also where messages were not captured.
     needs_messages: ClassVar[bool] = False
@@ -57,21 +58,8 @@ class GraphMatch(Evaluator):
         """The score's name in results."""
         return self.feedback_key or f"graph_trajectory_{self.trajectory_match_mode}_match"
 
-    def __call__(
-        self,
-        *,
-        outputs: Any,
-        reference_outputs: Any = None,
-        inputs: Any = None,  # noqa: ARG002  part of every evaluator's signature
-        **extra: Any,  # noqa: ARG002
-    ) -> dict[str, Any]:
-        """Compare outputs with the reference.
-
-        Args:
-            outputs: The graph trajectory, in any form of `oteval.evaluators.graph.forms`.
-            reference_outputs: The graph trajectory that was wanted, in any form.
-            inputs: Not used.
-            **extra: Not used.
+    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
+        """Compare outputs with one reference, both in any form of `oteval.evaluators.graph.forms`.
 
         Returns:
             ``key``, ``score``, ``comment`` and ``metadata``: the figures of a match of calls, how
@@ -83,18 +71,13 @@ class GraphMatch(Evaluator):
         wanted = read_turns(reference_outputs, "reference_outputs")
         turns = read_turns(outputs, "outputs")
         verdict, turn = compare_turns(turns, wanted, self.trajectory_match_mode)
-        return observed(
-            {
-                "key": self.key,
-                "score": score_of(verdict, self.score_type),
-                "comment": verdict.comment,
-                "metadata": {
-                    **verdict.metadata(),
-                    "turns": [len(turns), len(wanted)],
-                    "turn": turn,
-                },
-            }
-        )
+        figures = {**verdict.metadata(), "turns": [len(turns), len(wanted)], "turn": turn}
+        return {
+            "key": self.key,
+            "score": score_of(verdict, self.score_type),
+            "comment": verdict.comment,
+            "metadata": figures,
+        }
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the nodes of a run with its reference's."""

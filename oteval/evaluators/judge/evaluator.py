@@ -18,9 +18,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from ...errors import BudgetSpent, JudgeError
+from ...errors import BudgetSpent, InputError, JudgeError
 from ...model import CONTENT_GAPS, Gap, Trajectory
 from ...sync import drive, drive_async, gather
+from ..accepted import AnyOf
 from ..evaluator import runs_of
 from ..functions import code_version
 from ..observed import observed
@@ -100,6 +101,8 @@ class JudgeEvaluator:
         self, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
     ) -> Any:
         """Score outputs, under `drive` or `drive_async`."""
+        if isinstance(reference_outputs, AnyOf):
+            raise InputError(f"{self.key}: a judge compares with one reference; it takes no AnyOf")
         run = outputs if isinstance(outputs, Trajectory) else None
         gaps = gaps_beside(outputs) if run is None else [g for r in runs_of(run) for g in r.gaps]
         if reason := missing_content(gaps):

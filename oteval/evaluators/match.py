@@ -240,9 +240,10 @@ class TrajectoryMatch(Evaluator):
         overrides = {tool: _lenient(rule) for tool, rule in self.spec.overrides.items()}
         spec = replace(self.spec, args=_lenient(self.spec.args), overrides=overrides)
         # Functions that must be awaited are not asked again: any missing argument is a reason.
-        if not self.awaits_functions and not self._compare_run(
-            run, _marked(messages), _marked(wanted), spec
-        ).passed:
+        if (
+            not self.awaits_functions
+            and not self._compare_run(run, _marked(messages), _marked(wanted), spec).passed
+        ):
             return
         lost = next((gap for gap in run.gaps if gap.code in CONTENT_GAPS), None)
         why = f" ({lost.code}: {lost.detail})" if lost and unseen else ""

@@ -67,6 +67,7 @@ CONVERSATION_ID = (
     "gen_ai.conversation.id",
     "session.id",
     "langwatch.thread.id",
+    "spring.ai.chat.client.conversation.id",
     "gcp.vertex.agent.session_id",
     "langsmith.metadata.thread_id",
     "langsmith.metadata.session_id",

@@ -176,7 +176,7 @@ def _choices(found: Any, source: MessageSource) -> list[list[Message]]:
 
 
 def _answer_messages(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    for key in ("output", "message", "output_text"):
+    for key in ("output", "message", "output_text", "completion"):
         found = parse(value.get(key)).value
         if isinstance(found, list):
             return messages(found, source, "assistant")

@@ -31,7 +31,7 @@ from .readers.flat_lists import FEW_KEYS, named
 from .runs import TracedRun, Visit
 from .span_reader import read_span
 from .tree import Node, build, order
-from .unread_spans import foreign_marks
+from .unread_spans import foreign_marks, holds_messages
 
 __all__ = ["adopted", "runs_of", "without_wrappers"]
 
@@ -181,7 +181,7 @@ def _runs_of_tree(
         run.gaps.extend(node.gaps)
         if dialect:
             run.dialects[dialect] = None
-        else:
+        if not dialect or (isinstance(operation, Wrapper) and holds_messages(node.span, dialect)):
             run.unread.append(node.span)
     # Parents and children refer to each other; without the latter all is freed when it is done.
     for node in nodes:

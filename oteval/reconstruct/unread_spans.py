@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from ..messages.reader import EVENT_ROLES
 from ..model import Span
 from ..semconv import first
 from .readers.attribute_shapes import token_attributes
 from .span_reader import is_pending
 
-__all__ = ["FOREIGN", "foreign_marks", "infrastructure_of", "is_transport"]
+__all__ = ["FOREIGN", "foreign_marks", "holds_messages", "infrastructure_of", "is_transport"]
 
 # Attribute prefixes by which model spans that no dialect reads are known.
 FOREIGN = (
@@ -15,6 +16,8 @@ FOREIGN = (
     "braintrust.input",
     "braintrust.output",
     "gen_ai.completion",
+    "gen_ai.input.messages",
+    "gen_ai.output.messages",
     "gen_ai.prompt",
     "helicone.",
     "langtrace.",
@@ -62,7 +65,25 @@ def foreign_marks(span: Span) -> set[str]:
         return set()
     keys = [key for key in span.attributes if key.startswith(FOREIGN)]
     marks = {mark for mark in FOREIGN for key in keys if key.startswith(mark)}
+    marks |= {event.name for event in span.events if event.name in EVENT_ROLES}
     return marks or set(token_attributes(span))
+
+
+def holds_messages(span: Span, dialect: str) -> bool:
+    """Return whether a span of the conventions holds messages, whatever its operation is.
+
+    Args:
+        span: The span, which its dialect takes for a wrapper.
+        dialect: The name of the dialect.
+    """
+    if dialect not in _CONVENTIONS:
+        return False
+    is_told = any(event.name in EVENT_ROLES for event in span.events)
+    return is_told or not span.attributes.keys().isdisjoint(_MESSAGES)
+
+
+_CONVENTIONS = ("genai", "genai-events")
+_MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.completion")
 
 
 def is_transport(span: Span) -> bool:

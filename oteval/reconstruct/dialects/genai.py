@@ -11,7 +11,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...messages.body import as_list
 from ...messages.facts import facts_of
+from ...messages.provider_calls import answer_of, request_of
 from ...messages.reader import (
     EVENT_ROLES,
     choices,
@@ -43,12 +45,14 @@ SWITCH = (
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
-# Before there were messages: a text, or JSON of messages.
-OLD_PROMPT, OLD_COMPLETION = "gen_ai.prompt", "gen_ai.completion"
+# Before there were messages: a text, JSON of messages, or of the request and the response; Quarkus
+# has the names of the events that came before.
+OLD_INPUT = ("gen_ai.prompt", "gen_ai.content.prompt")
+OLD_OUTPUT = ("gen_ai.completion", "gen_ai.content.completion")
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
 CONTENT = (INPUT, OUTPUT, SYSTEM)
 
-MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
+MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "responses"})
 OPENINFERENCE_KIND = "openinference.span.kind"
 # Not its output: Phoenix writes the ids of a model's answer there.
 _TRANSLATED = frozenset({"input.value", "llm.input_messages.0.message.role"})
@@ -103,7 +107,7 @@ def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
     """Return the attributes with the content that events and log records add to them."""
     if not logs and not span.events:
         return span.attributes
-    found = dict(span.attributes)
+    found = {**span.attributes, **_foundry_messages(span)}
     sources = [record.attributes for record in logs if record.event_name == DETAILS_EVENT]
     sources += [event.attributes for event in span.events if event.name == DETAILS_EVENT]
     for source in sources:
@@ -111,6 +115,19 @@ def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
             if key in source and key not in found:
                 found[key] = source[key]
     return found
+
+
+def _foundry_messages(span: Span) -> Mapping[str, list[Any]]:
+    """Return the messages in events that are named like attributes, as Microsoft Foundry's are."""
+    found: dict[str, list[Any]] = {}
+    for event in span.events:
+        if key := _FOUNDRY.get(event.name):
+            found.setdefault(key, []).extend(as_list(parse(event.attributes.get(_EVENT)).value))
+    return found
+
+
+_EVENT = "gen_ai.event.content"
+_FOUNDRY = {INPUT: INPUT, OUTPUT: OUTPUT, "gen_ai.system.instructions": SYSTEM}
 
 
 def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
@@ -123,8 +140,8 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     """
     content = content_of(span, logs)
     gaps = attribute_gaps(span, CONTENT, switch, content) + model_failure(span)
-    sent = _messages(content.get(INPUT, content.get(OLD_PROMPT)), span)
-    received, others = _answers(content.get(OUTPUT, content.get(OLD_COMPLETION)), span)
+    sent = _messages(semconv.first(content, (INPUT, *OLD_INPUT)), span)
+    received, others = _answers(semconv.first(content, (OUTPUT, *OLD_OUTPUT)), span)
     is_lost = not sent or not received
     if is_lost and not any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
@@ -154,7 +171,13 @@ def _no_content(
 ) -> list[Gap]:
     """Return the gap of a call of which a side is missing, with why it is."""
     lost = [key for key, found in ((INPUT, sent), (OUTPUT, received)) if not found]
-    for key in lost:
+    older = [
+        key
+        for keys, found in ((OLD_INPUT, sent), (OLD_OUTPUT, received))
+        if not found
+        for key in keys
+    ]
+    for key in (*lost, *older):
         if parse(content.get(key)).value not in (None, "", [], {}):
             reason = "it holds no messages"
             return [gap("content_unreadable", span.span_id, key=key, reason=reason)]
@@ -176,7 +199,18 @@ def _is_nothing(value: Any) -> bool:
 
 
 def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
-    return [] if _is_nothing(value) else from_messages(parse(value).value, span, role)
+    if _is_nothing(value):
+        return []
+    found = parse(value).value
+    if isinstance(found, Mapping) and not _MESSAGE & found.keys():
+        return (
+            request_of(found, span).messages if role == "user" else answer_of(found, span).messages
+        )
+    return from_messages(found, span, role)
+
+
+# Fields of a message, which a request and a response do not have.
+_MESSAGE = frozenset({"content", "parts", "role"})
 
 
 def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
@@ -184,7 +218,7 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
     if _is_nothing(value):
         return [], []
     answer, others = choices(parse(value).value, _choice_count(span))
-    received = from_messages(answer, span, "assistant")
+    received = _messages(answer, span, "assistant")
     return received, from_messages(others, span, "assistant") if others else []
 
 

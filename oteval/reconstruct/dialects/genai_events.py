@@ -58,8 +58,9 @@ SWITCH = (
 )
 CONTENT = "gen_ai.event.content"
 PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
-# The key of each one's content.
+# The key of each one's content; some emitters write that alone, or the name of the event as a key.
 _PAIR = {PROMPT: "gen_ai.prompt", COMPLETION: "gen_ai.completion"}
+_PAIR_KEYS = {name: (key, name) for name, key in _PAIR.items()}
 # Attributes that only a model call has.
 _MODEL_KEYS = frozenset(
     {
@@ -172,6 +173,8 @@ def _asks_model(span: Span, logs: Logs) -> bool:
     """
     if emitted(span, logs) or any(event.name in _PAIR for event in span.events):
         return True
+    if all(semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values()):
+        return True
     return not span.attributes.keys().isdisjoint(_MODEL_KEYS)
 
 
@@ -181,7 +184,9 @@ def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | N
     Some emitters write the same as attributes.
     """
     is_told = any(event.name in _PAIR for event in span.events)
-    if not is_told and span.attributes.keys().isdisjoint(_PAIR.values()):
+    if not is_told and not any(
+        semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values()
+    ):
         return None
     found = {name: _old_content(span, name) for name in _PAIR}
     received = from_messages(found[COMPLETION], span, "assistant")
@@ -192,7 +197,7 @@ def _old_content(span: Span, name: str) -> Any:
     """Return the value of one of the two old events: JSON messages, or text."""
     key = _PAIR[name]
     values = [event.attributes.get(key) for event in span.events if event.name == name]
-    values = values or [span.attributes[key]] if key in span.attributes else values
+    values = values or [semconv.first(span.attributes, _PAIR_KEYS[name])]
     value = parse(values[0]).value if values else None
     if isinstance(value, str) and value.lstrip().startswith("["):
         return []  # the format of Semantic Kernel for .NET is not JSON

@@ -56,6 +56,11 @@ _RUNS = "gen_ai.workflow.nodes"
 _NODE = "traceloop.association.properties.langgraph_node"
 _AGENT = "traceloop.association.properties.lc_agent_name"
 _RESPONSE = "openai.response"
+# The first attributes of messages by their indices, which others write as well.
+_INDEXED = (
+    *("gen_ai.prompt.0.role", "gen_ai.prompt.0.content"),
+    *("gen_ai.completion.0.role", "gen_ai.completion.0.content"),
+)
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -63,7 +68,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
     attributes = span.attributes
     if KIND in attributes or "llm.request.type" in attributes:
         return True
-    if "gen_ai.prompt.0.role" in attributes or "gen_ai.completion.0.role" in attributes:
+    if not attributes.keys().isdisjoint(_INDEXED):
         return True
     if span.scope.startswith("traceloop.") or _is_of_agents_sdk(span) or _is_beside_graph(span):
         return True
@@ -93,8 +98,10 @@ def read(span: Span, logs: Logs) -> Operation:
         return _crew_task(span)
     if kind is not None:
         return _task(span)
-    has_messages = genai.INPUT in attributes or genai.OUTPUT in attributes
-    if has_messages or ("gen_ai.operation.name" in attributes and REQUEST not in attributes):
+    if genai.INPUT in attributes or genai.OUTPUT in attributes:
+        return _model_call(span, logs)
+    is_old = REQUEST in attributes or not attributes.keys().isdisjoint(_INDEXED)
+    if "gen_ai.operation.name" in attributes and not is_old:
         return _model_call(span, logs)
     if attributes.get("llm.request.type", "chat") in ("chat", "completion"):
         return _old_model_call(span)
@@ -280,8 +287,7 @@ DIALECT = Dialect(
     keys=(
         KIND,
         REQUEST,
-        "gen_ai.prompt.0.role",
-        "gen_ai.completion.0.role",
+        *_INDEXED,
         "gen_ai.is_streaming",
         _RUNS,
     ),

@@ -104,7 +104,7 @@ notify:
         ("  - measure: latency\n    grup_by: x\n", "x.yaml:5: unknown key 'grup_by'; did you"),
         (
             "  - measure: latency\n    group_by: [agent, team]\n",
-            "x.yaml:5: monitors.0.group_by: 'team': there are agent, service, version, user",
+            "x.yaml:5: monitors.0.group_by: 'team': there are agent, service, user, version",
         ),
         (
             "  - measure: latency\n    false_alarms: often\n",

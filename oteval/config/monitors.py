@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..model.columns import GROUPS, MEASURES
 from ..text import seconds, shown_url
 from .base import Strict, Where
 from .live import Endpoint, EndpointOrUrl, Seconds, check_headers, check_host
@@ -42,22 +43,12 @@ __all__ = [
     "Webhook",
 ]
 
-EvaluatorMeasure = Literal["pass_rate", "score", "error_rate", "not_evaluated_rate"]
-RunMeasure = Literal[
-    "latency",
-    "tokens",
-    "cost",
-    "tool_errors",
-    "loops",
-    "length",
-    "new_variants",
-    "variant_shift",
-]
-EVALUATOR_MEASURES: tuple[str, ...] = EvaluatorMeasure.__args__  # type: ignore[attr-defined]
-RUN_MEASURES: tuple[str, ...] = RunMeasure.__args__  # type: ignore[attr-defined]
+EVALUATOR_MEASURES = ("pass_rate", "score", "error_rate", "not_evaluated_rate")
 _MORE_IS_BETTER = ("pass_rate", "score")
 _VARIANTS = ("new_variants", "variant_shift")
-_GROUPS = ("agent", "service", "version", "user", "model", "prompt")
+# The cost depends on prices, and variants on those of the baseline: they are not values of a run.
+RUN_MEASURES = (*MEASURES, "cost", *_VARIANTS)
+_MEASURES: Any = Literal.__getitem__((*EVALUATOR_MEASURES, *RUN_MEASURES))
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -263,14 +254,13 @@ class MonitorSettings(Strict):
     evaluator: str | None = Field(
         None, description="The name of one of the evaluators; without it the measure is of runs."
     )
-    measure: Annotated[
-        EvaluatorMeasure | RunMeasure,
-        BeforeValidator(_measure, json_schema_input_type=EvaluatorMeasure | RunMeasure),
-    ] = Field("pass_rate", description="The figure that is watched.")
+    measure: Annotated[str, BeforeValidator(_measure, json_schema_input_type=_MEASURES)] = Field(
+        "pass_rate", description="The figure that is watched."
+    )
     where: Where = Field(Where(), description="Which runs it looks at.")
     group_by: _Names = Field(
         default_factory=list,
-        description="Watch each value separately: agent, service, version, model, attributes.KEY.",
+        description=f"Watch each value separately: {', '.join(GROUPS)}, attributes.KEY.",
     )
     max_groups: int = Field(
         1000,
@@ -302,8 +292,8 @@ class MonitorSettings(Strict):
     def _known_groups(cls, value: list[str]) -> list[str]:
         for name in value:
             key = name.removeprefix("attributes.")
-            if name not in _GROUPS and (key == name or not key):
-                raise ValueError(f"{name!r}: there are {', '.join(_GROUPS)}, attributes.KEY")
+            if name not in GROUPS and (key == name or not key):
+                raise ValueError(f"{name!r}: there are {', '.join(GROUPS)}, attributes.KEY")
         if len(set(value)) < len(value):
             raise ValueError("a name is given twice")
         return value

@@ -21,6 +21,7 @@ from .trajectory import Message, ToolCall, Trajectory
 __all__ = [
     "COLUMNS",
     "FIELDS",
+    "GROUPS",
     "MEASURES",
     "RunColumn",
     "RunValues",
@@ -61,8 +62,8 @@ class RunColumn:
         measure: Its name as a measure of monitors, or "".
         figure: The name of the figure that monitors show for this measure, if not the measure.
         spellings: Returns all texts that equal one of its texts.
-        has_one_group: Whether a run belongs to the group of its first text only; otherwise to that
-            of all its texts together.
+        group: Whether runs are grouped by it, and a run with several texts belongs to the group of
+            the ``first``, or to that of ``all`` together; "" if runs are not grouped by it.
     """
 
     name: str
@@ -74,7 +75,12 @@ class RunColumn:
     measure: str = ""
     figure: str = ""
     spellings: Callable[[str], tuple[str, ...]] = _same_text
-    has_one_group: bool = False
+    group: Literal["", "first", "all"] = ""
+
+    @property
+    def is_share(self) -> bool:
+        """Whether the mean of its values is a share."""
+        return self.unit in ("share", "flag")
 
     @property
     def has_spellings(self) -> bool:
@@ -136,17 +142,31 @@ _ALL = (
         "the agent, or the agents of a run that was handed over",
         "texts",
         lambda run: run.agents or (run.agent,),
-        has_one_group=True,
+        group="first",
     ),
-    RunColumn("service", "the service that emitted the spans", "text", lambda run: run.service),
+    RunColumn(
+        "service",
+        "the service that emitted the spans",
+        "text",
+        lambda run: run.service,
+        group="all",
+    ),
     RunColumn("conversation", "the conversation's id", "text", lambda run: run.conversation_id),
-    RunColumn("user", "the user's id", "text", lambda run: run.user),
+    RunColumn("user", "the user's id", "text", lambda run: run.user, group="all"),
     RunColumn(
-        "version", "the version of the agent or its service", "text", lambda run: run.version
+        "version",
+        "the version of the agent or its service",
+        "text",
+        lambda run: run.version,
+        group="all",
     ),
-    RunColumn("model", "the models that answered", "texts", lambda run: run.models),
+    RunColumn("model", "the models that answered", "texts", lambda run: run.models, group="all"),
     RunColumn(
-        "dialect", "the dialects by which the spans were read", "texts", lambda run: run.dialects
+        "dialect",
+        "the dialects by which the spans were read",
+        "texts",
+        lambda run: run.dialects,
+        group="all",
     ),
     RunColumn(
         "gap",
@@ -166,6 +186,7 @@ _ALL = (
         "texts",
         lambda run: run.prompts,
         spellings=_prompt_names,
+        group="all",
     ),
     RunColumn("turn", "the number of the run in its conversation", "number", lambda run: run.turn),
     RunColumn("parent", "the run that called it", "text", lambda run: run.parent_id),
@@ -204,20 +225,20 @@ _ALL = (
         unit="tokens",
     ),
     RunColumn(
-        "tokens",
-        "the input and output tokens, if the trace has any",
-        "number",
-        lambda run: run.usage.input_tokens + run.usage.output_tokens or None,
-        unit="tokens",
-        measure="tokens",
-    ),
-    RunColumn(
         "seconds",
         "how long the run took, if its times are known",
         "number",
         _seconds,
         unit="s",
         measure="latency",
+    ),
+    RunColumn(
+        "tokens",
+        "the input and output tokens, if the trace has any",
+        "number",
+        lambda run: run.usage.input_tokens + run.usage.output_tokens or None,
+        unit="tokens",
+        measure="tokens",
     ),
     RunColumn(
         "tool_errors",
@@ -259,6 +280,8 @@ COLUMNS: Mapping[str, RunColumn] = {column.name: column for column in _ALL}
 """The columns by name, in the order in which they are listed."""
 FIELDS = tuple(column.name for column in _ALL if column.is_field)
 """The columns that a condition may name, besides ``attributes.KEY``."""
+GROUPS = tuple(column.name for column in _ALL if column.group)
+"""The columns by which runs are grouped, besides ``attributes.KEY``."""
 MEASURES: Mapping[str, RunColumn] = {column.measure: column for column in _ALL if column.measure}
 """The columns that monitors watch, by the names of their measures."""
 
@@ -289,4 +312,4 @@ def group_text(name: str, values: RunValues) -> str:
     value = values(name)
     if name not in COLUMNS or COLUMNS[name].kind != "texts":
         return "" if value is None else str(value)
-    return ", ".join(value[:1] if COLUMNS[name].has_one_group else value)
+    return ", ".join(value[:1] if COLUMNS[name].group == "first" else value)

@@ -23,13 +23,11 @@ from ..config import Config, MonitorSettings
 from ..jsontext import canonical
 from ..machine import return_freed_memory
 from ..prices import make_prices
-from ..selection import Selection
 from ..store import (
     ObservationSource,
     ReadPosition,
     Store,
     StoredMonitor,
-    needs_python,
     repeated,
     small_arrow,
 )
@@ -41,7 +39,7 @@ from .run_reader import RunReader
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
-__all__ = ["acceptance", "check", "check_backlog", "little_memory", "source_of"]
+__all__ = ["check", "check_backlog", "little_memory", "source_of"]
 
 # Rows that are read in one transaction, and runs whose versions are noted in one.
 _TRANSACTION = 1_200_000
@@ -189,21 +187,6 @@ def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
     return found
 
 
-def acceptance(
-    store: Store, source: ObservationSource
-) -> Callable[[Collection[str]], Collection[str]] | None:
-    """Return the function for conditions that SQL cannot check; None without such conditions."""
-    if not needs_python(source.selection):
-        return None
-    return partial(_accepted, store, source.selection)
-
-
-def _accepted(store: Store, selection: Selection, ids: Collection[str]) -> Collection[str]:
-    """Return the ids of those trajectories that a selection matches."""
-    found = store.trajectories.of(list(ids))
-    return [name for name in ids if name in found and selection.matches(found[name])]
-
-
 def _definition(settings: MonitorSettings) -> str:
     """Return everything on which the state of a monitor depends, as text."""
     names = ("evaluator", "measure", "where", "group_by", "detector", "baseline", "direction")
@@ -229,7 +212,6 @@ def _advance(
 ) -> bool:
     """Check a monitor in one transaction; return whether it has read everything."""
     source = source_of(settings)
-    accepts = acceptance(store, source)
     definition = _definition(settings)
     with store.monitors.check(now_ns):
         lock = Lock()
@@ -238,7 +220,7 @@ def _advance(
         if stored is None or stored.definition != definition:
             watcher.start_over()
             stored = StoredMonitor(settings.title, definition)
-        reader = RunReader(store, source, stored.at, now_ns=now_ns, accepts=accepts, lock=lock)
+        reader = RunReader(store, source, stored.at, now_ns=now_ns, lock=lock)
         newest = store.observations.newest(source)
         end = min(newest, stored.at.position + most)
         is_last = end >= newest
@@ -254,7 +236,7 @@ def _advance(
         if is_last:
             watcher.end_check()
         if is_last and watcher.has_episodes:
-            add_evidence(store, settings, source, accepts)
+            add_evidence(store, settings, source)
             queue_events(store, settings, config.notify, now_ns)
         store.monitors.put_monitor(
             replace(stored, at=reader.at, missing_ns=None, configuration=config.path)

@@ -11,7 +11,7 @@ exact for the effective number of observations: their number divided by the disp
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -36,11 +36,11 @@ from .observations import Observations
 from .scales import Scale
 from .slices import Slice, worst_slices
 
-__all__ = ["Accepts", "add_evidence", "shortened"]
+__all__ = ["add_evidence", "shortened"]
 
 _HOUR_NS = 3600 * 10**9
-# Runs that are compared before and since a change; fewer if each has to be loaded as a whole.
-_MOST, _MOST_LOADED = 2000, 300
+# Runs that are compared before and since a change.
+_MOST = 2000
 # The time before a change from which runs are read, in intervals between observations.
 _REACH = 1000
 _EXAMPLES = 5
@@ -55,8 +55,6 @@ _NO_RUNS = pa.table(
         **{name: pa.array([], pa.int64()) for name in ("variant", "time_ns")},
     }
 )
-
-Accepts = Callable[[Collection[str]], Collection[str]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +90,6 @@ def add_evidence(
     store: Store,
     settings: MonitorSettings,
     source: ObservationSource,
-    accepts: Accepts | None = None,
 ) -> None:
     """Gather the evidence of the episodes of a monitor that last and have none yet.
 
@@ -102,8 +99,6 @@ def add_evidence(
         store: The store.
         settings: The monitor.
         source: Its observations.
-        accepts: Returns those of some trajectories that match conditions which SQL cannot check;
-            None without such conditions.
     """
     new = [
         one
@@ -124,8 +119,7 @@ def add_evidence(
     windows = [
         window for episode, row, _ in found[:_MOST_EPISODES] for window in _windows(episode, row)
     ]
-    most = _MOST if accepts is None else _MOST_LOADED
-    runs = store.run_windows.latest(source, windows, most=most, accepts=accepts)
+    runs = store.run_windows.latest(source, windows, most=_MOST)
     runs += [_NO_RUNS] * 2 * len(found[_MOST_EPISODES:])
     store.monitors.put_episodes(
         [

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..config import MonitorSettings
 from ..store import ObservationSource, ReadPosition, Store
-from .check import acceptance, source_of
+from .check import source_of
 from .observations import Observations, by_group
 from .run_reader import RunReader
 
@@ -60,10 +60,9 @@ def past_parts(
         A table of observations, and the latest time of an observation before and after the part.
     """
     source = _within(source_of(settings), period)
-    accepts = acceptance(store, source)
     newest = store.observations.newest(source)
     size = min(_MOST, max(_FEWEST, newest // _PARTS))
-    reader = RunReader(store, source, ReadPosition(), now_ns=now_ns, accepts=accepts)
+    reader = RunReader(store, source, ReadPosition(), now_ns=now_ns)
     is_last = False
     while not is_last:
         before = reader.at.reached_ns

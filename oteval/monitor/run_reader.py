@@ -6,7 +6,7 @@ caller has begun a transaction, in which it also calls `RunReader.write` and not
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from threading import Lock
 
@@ -39,8 +39,6 @@ class RunReader:
         source: The observations to read.
         at: How far it was read.
         now_ns: The time (ns).
-        accepts: Returns those of some trajectories that match conditions which SQL cannot check;
-            None without such conditions.
         lock: Held while the store is used, because others use it while a thread reads ahead.
 
     Attributes:
@@ -54,7 +52,6 @@ class RunReader:
         at: ReadPosition,
         *,
         now_ns: int,
-        accepts: Callable[[Collection[str]], Collection[str]] | None = None,
         lock: Lock | None = None,
     ) -> None:
         self.at = at
@@ -62,7 +59,6 @@ class RunReader:
         self._reader = store.observations
         self._source = source
         self._now_ns = now_ns
-        self._accepts = accepts
         self._open = _encoded(self._reader.open_runs(source.monitor))
         self._forgotten = first_remembered_day(at.reached_ns)
 
@@ -100,7 +96,7 @@ class RunReader:
         while True:
             end = min(upto, self.at.position + _PART)
             with self._lock:
-                found, run_seq = self._reader.new_runs(self._source, self.at, end, self._accepts)
+                found, run_seq = self._reader.new_runs(self._source, self.at, end)
             self.at = replace(self.at, position=end, run_seq=run_seq)
             order = np.argsort(found["seq"].to_numpy(), kind="stable")
             # Texts that are numbers are moved in less time.

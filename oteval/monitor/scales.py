@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..model.columns import MEASURES
 from .detector import Floats
 from .observations import Observations
 from .shapes import KnownVariants
@@ -26,7 +27,10 @@ Side = Literal["worse", "better", "silent"]
 
 _MORE_IS_BETTER = frozenset({"pass_rate", "score"})
 _SHARES = frozenset(
-    {"pass_rate", "score", "error_rate", "not_evaluated_rate", "tool_errors", "loops"}
+    {
+        *("pass_rate", "score", "error_rate", "not_evaluated_rate"),
+        *(name for name, column in MEASURES.items() if column.is_share),
+    }
 )
 _VARIANTS = frozenset({"new_variants", "variant_shift"})
 _QUANTILE = 0.9
@@ -97,10 +101,8 @@ class Scale:
         if self.limit is not None:
             relation = "below" if self.is_least else "above"
             return f"share of conversations with {self.measure} {relation} {self.limit:.4g}"
-        return {
-            "tool_errors": "share of failed tool calls",
-            "loops": "share of runs with a loop",
-        }.get(self.measure, self.measure.replace("_", " "))
+        column = MEASURES.get(self.measure)
+        return (column and column.figure) or self.measure.replace("_", " ")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""

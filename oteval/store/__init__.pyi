@@ -39,7 +39,6 @@ from .monitors import MonitorStore as MonitorStore
 from .observations import ObservationReader as ObservationReader
 from .observations import ObservationSource as ObservationSource
 from .observations import ReadPosition as ReadPosition
-from .observations import needs_python as needs_python
 from .outbox import NotificationOutbox as NotificationOutbox
 from .query import is_conflict as is_conflict
 from .query import is_exact as is_exact

@@ -9,8 +9,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from .. import semconv
 from ..jsontext import restore
-from ..model.columns import COLUMNS
+from ..model.columns import COLUMNS, MEASURES
 from ..patterns import SPACES
 
 __all__ = [
@@ -19,7 +20,9 @@ __all__ = [
     "ColumnSql",
     "attribute_pointer",
     "decoder_of",
+    "group_sql",
     "has_text",
+    "measure_sql",
     "transport_of",
 ]
 
@@ -109,11 +112,11 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
     "input_tokens": ColumnSql("coalesce(input_tokens, 0)"),
     "output_tokens": ColumnSql("coalesce(output_tokens, 0)"),
     "cached_tokens": ColumnSql("coalesce(cached_tokens, 0)"),
-    "tokens": ColumnSql("nullif(input_tokens::HUGEINT + output_tokens, 0)"),
     "seconds": ColumnSql(
         "CASE WHEN start_ns > 0 AND end_ns >= start_ns "
         "THEN (end_ns::HUGEINT - start_ns)::DOUBLE / 1e9 END"
     ),
+    "tokens": ColumnSql("nullif(input_tokens::HUGEINT + output_tokens, 0)"),
     "tool_errors": ColumnSql(
         f"CASE WHEN len(call_names) > 0 THEN {_FAILED_CALLS} / len(call_names) END"
     ),
@@ -130,9 +133,36 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
 }
 
 
+_OLDER_ATTRIBUTES = {"user": semconv.USER_ID, "version": semconv.VERSION}
+
+
 def attribute_pointer(key: str) -> str:
     """Return the JSON pointer of a key of an object."""
     return "/" + key.replace("~", "~0").replace("/", "~1")
+
+
+def group_sql(name: str) -> tuple[str, list[str]]:
+    """Return the name of a run's group, as `oteval.model.columns.group_text`, with parameters.
+
+    Rows without a user or version have those of their attributes.
+
+    Args:
+        name: One of `oteval.model.columns.GROUPS`, or ``attributes.KEY``.
+    """
+    attribute = "json_extract_string(attributes, ?)"
+    key = name.removeprefix("attributes.")
+    if key != name:
+        return f"coalesce({attribute}, '')", [attribute_pointer(key)]
+    column, value = COLUMNS[name], COLUMN_SQL[name].sql
+    keys = [attribute_pointer(key) for key in _OLDER_ATTRIBUTES.get(name, ())]
+    if column.kind == "texts":
+        value = f"({value})[1]" if column.group == "first" else f"array_to_string({value}, ', ')"
+    return f"coalesce({', '.join([value, *[attribute] * len(keys)])}, '')", keys
+
+
+def measure_sql(measure: str) -> str:
+    """Return the value of a run for a measure of `oteval.model.columns.MEASURES`, as DOUBLE."""
+    return f"({COLUMN_SQL[MEASURES[measure].name].sql})::DOUBLE"
 
 
 def transport_of(name: str) -> tuple[str, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Conditions of ``--where`` as SQL, for the columns whose values a row has (`column_sql`).
 
 The SQL of a condition has the same result as `Condition.holds`, or selects more runs, which Python
-then tests; see `SqlCondition.is_exact`. Regular expressions and attributes are left to Python.
+then tests; see `SqlCondition.is_exact`. Regular expressions are left to Python.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..jsontext import encodable
 from ..model.columns import COLUMNS
 from ..selection import Condition
-from .column_sql import COLUMN_SQL
+from .column_sql import COLUMN_SQL, attribute_pointer
 
 __all__ = ["SqlCondition", "sql_condition"]
 
@@ -38,16 +38,35 @@ class SqlCondition(NamedTuple):
 
 def sql_condition(condition: Condition) -> SqlCondition | None:
     """Return a condition in SQL, or None if only Python can test it."""
-    column = COLUMN_SQL.get(condition.name)
-    if column is None or column.is_wide or COLUMNS[condition.name].has_spellings:
-        return None
     if condition.operator == "~" or encodable(condition.value) != condition.value:
+        return None
+    if condition.name not in COLUMN_SQL:
+        return _attribute(condition)
+    column = COLUMN_SQL[condition.name]
+    if column.is_wide or COLUMNS[condition.name].has_spellings:
         return None
     compared = _FORMS[COLUMNS[condition.name].kind](condition, column.sql)
     if compared is None or not column.known:
         return compared
     text = f"({compared.text} OR NOT coalesce({column.known}, FALSE))"
     return SqlCondition(text, compared.values, is_exact=False)
+
+
+_ATTRIBUTE = """
+    CASE json_type(attributes, ?) WHEN 'VARCHAR' THEN json_extract_string(attributes, ?) = ?
+        WHEN 'BOOLEAN' THEN json_extract_string(attributes, ?) = lower(?)
+        WHEN 'NULL' THEN FALSE WHEN 'ARRAY' THEN TRUE WHEN 'OBJECT' THEN TRUE
+        ELSE try_cast(json_extract_string(attributes, ?) AS DOUBLE) = try_cast(? AS DOUBLE) END
+"""
+
+
+def _attribute(condition: Condition) -> SqlCondition | None:
+    """Return the equality of an attribute; Python tests lists, objects and large numbers."""
+    if condition.operator != "=":
+        return None
+    pointer = attribute_pointer(condition.name.removeprefix("attributes."))
+    values = (pointer, *(pointer, condition.value) * 3)
+    return SqlCondition(f"coalesce({_ATTRIBUTE}, FALSE)", values, is_exact=False)
 
 
 def _text(condition: Condition, column: str) -> SqlCondition | None:

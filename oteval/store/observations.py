@@ -20,23 +20,22 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from .. import semconv
 from ..selection import EVERYTHING, Selection
-from .query import condition_of, number, registered, wanted
+from .column_sql import group_sql, measure_sql
+from .query import condition_of, is_exact, number, registered, wanted
+from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, all_input
 
 __all__ = [
     "COST",
-    "RUN_VALUES",
     "SCORE_VALUES",
     "ObservationReader",
     "ObservationSource",
     "ReadPosition",
+    "accepted_runs",
     "group_of",
-    "matching",
-    "needs_python",
     "prices_of",
-    "text_of",
+    "value_of",
 ]
 
 # Rows before the position are read again, because concurrent writers may commit out of order.
@@ -54,20 +53,6 @@ SCORE_VALUES: Mapping[str, tuple[str, str]] = {
     "error_rate": ("(status = 'error')::DOUBLE", f"NOT {_DEFERRED}"),
     "not_evaluated_rate": ("(status = 'not_evaluated')::DOUBLE", f"NOT {_DEFERRED}"),
 }
-# The value of a run; NULL where it has none.
-RUN_VALUES: Mapping[str, str] = {
-    "latency": "(end_ns - start_ns) / 1e9",
-    "tokens": "nullif(input_tokens + output_tokens, 0)::DOUBLE",
-    "cost": "cost",
-    "tool_errors": "CASE WHEN len(call_names) > 0 "
-    "THEN len(list_filter(call_errors, lambda e: e)) / len(call_names) END",
-    "loops": "CASE WHEN len(call_hashes) > 0 THEN (len(list_filter("
-    "range(1, len(call_hashes) - 1), lambda i: call_hashes[i] = call_hashes[i + 1] "
-    "AND call_hashes[i] = call_hashes[i + 2])) > 0)::DOUBLE END",
-    "length": "len(roles)::DOUBLE",
-    "new_variants": "0.0",
-    "variant_shift": "0.0",
-}
 # The cost at the prices of the dearest of a run's models.
 _RATED = {
     **{name: f"coalesce(t.{name}, 0)" for name in TOKEN_COLUMNS},
@@ -78,27 +63,11 @@ COST = f""", (
     FROM prices WHERE list_contains(t.models, model)
 ) AS cost"""  # noqa: S608
 _VARIANTS = ("new_variants", "variant_shift")
-_GROUP_COLUMNS = {
-    "agent": "coalesce(agent, '')",
-    "service": "coalesce(service, '')",
-    "model": "coalesce(models[1], '')",
-    "prompt": "coalesce(array_to_string(prompts, ', '), '')",
-}
-# NULL in older rows, whose attributes tell.
-_NEWER_COLUMNS = {
-    "user": ("user_id", semconv.USER_ID),
-    "version": ("agent_version", semconv.VERSION),
-}
 _RUN_COLUMNS = (
     "trajectory_id, nullif(conversation_id, '') AS conversation_id, "
     "coalesce(start_ns, end_ns) AS start_ns, end_ns"
 )
-_ATTRIBUTE = "json_extract_string(attributes, ?)"
-# An attribute equals a text; numbers equal as numbers.
-_EQUAL = (
-    f"lower({_ATTRIBUTE}) = lower(?) OR (json_type(attributes, ?) NOT IN ('VARCHAR', 'BOOLEAN') "
-    f"AND try_cast({_ATTRIBUTE} AS DOUBLE) = try_cast(? AS DOUBLE))"
-)
+_ACCEPTED_AT_ONCE = 20_000
 _UNLIMITED = 1 << 62
 # The columns of new runs.
 _NEW = pa.schema(
@@ -174,8 +143,8 @@ class ReadPosition:
 class ObservationReader:
     """Reads the observations of monitors from a store."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trajectories: Trajectories) -> None:
+        self._connection, self._trajectories = connection, trajectories
 
     def newest(self, source: ObservationSource) -> int:
         """Return the number of the newest score or run, up to which a check reads."""
@@ -218,7 +187,6 @@ class ObservationReader:
         source: ObservationSource,
         at: ReadPosition,
         upto: int,
-        accepts: Callable[[Collection[str]], Collection[str]] | None = None,
     ) -> tuple[pa.Table, int]:
         """Return the next runs with their values, in no order.
 
@@ -228,8 +196,6 @@ class ObservationReader:
             source: The observations to read.
             at: How far it was read.
             upto: The last number to read.
-            accepts: Returns those of some trajectories that match conditions which SQL cannot
-                check; None without such conditions.
 
         Returns:
             A table with ``trajectory_id``, ``conversation_id`` (may be null), ``group``,
@@ -241,24 +207,19 @@ class ObservationReader:
             if source.evaluator is None
             else self._scored_runs(source, at, upto)
         )
-        if accepts is not None and found.num_rows:
-            from pyarrow import compute
-
-            accepted = accepts(found["trajectory_id"].unique().to_pylist())
-            wanted_ids = pa.array(list(accepted), pa.string())
-            found = found.filter(compute.is_in(found["trajectory_id"], value_set=wanted_ids))
+        found = accepted_runs(found, source.selection, self._trajectories)
         return found.select(_NEW.names).cast(_NEW), run_seq
 
     def _runs(self, source: ObservationSource, at: ReadPosition, upto: int) -> pa.Table:
         first = at.reread_after
         group, group_values = group_of(source.group_by)
-        clause, values = matching(source.selection)
-        value = RUN_VALUES[source.measure]
+        clause, values = condition_of(source.selection)
+        value = value_of(source.measure)
         variant = "strict_names" if source.measure in _VARIANTS else "NULL::BIGINT"
         with prices_of(self._connection, source, "seq > ? AND seq <= ?", [first, upto]):
             return self._connection.sql(
                 f"""
-                SELECT {_RUN_COLUMNS}, {group} AS "group", '' AS version, {value} AS value,
+                SELECT {_RUN_COLUMNS}, rev, {group} AS "group", '' AS version, {value} AS value,
                        {variant} AS variant, seq
                 FROM (SELECT t.*{COST if source.measure == "cost" else ""} FROM trajectories t
                       WHERE seq > ? AND seq <= ?)
@@ -300,7 +261,7 @@ class ObservationReader:
     ) -> pa.Table:
         """Return scores with their runs in a range of numbers, NULL without; not all match."""
         group, group_values = group_of(source.group_by)
-        clause, clause_values = matching(source.selection)
+        clause, clause_values = condition_of(source.selection)
         return self._connection.sql(
             f"""
             SELECT {_RUN_COLUMNS}, rev, {group} AS "group", version, value,
@@ -417,49 +378,30 @@ def prices_of(
         yield
 
 
+def accepted_runs(runs: pa.Table, selection: Selection, trajectories: Trajectories) -> pa.Table:
+    """Return those of some rows of runs that meet the conditions that SQL cannot test exactly."""
+    if is_exact(selection) or not runs.num_rows:
+        return runs
+    from pyarrow import compute  # takes a while, and only monitors need it
+
+    accepted = set[str]()
+    for first in range(0, len(runs), _ACCEPTED_AT_ONCE):
+        part = runs.slice(first, _ACCEPTED_AT_ONCE)
+        accepted |= trajectories.matching_revisions(part, selection)
+    ids = pa.array(list(accepted), pa.string())
+    return runs.filter(compute.is_in(runs["trajectory_id"], value_set=ids))
+
+
 def group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:
     """Return the expression of a run's group, a JSON list of texts, with its parameters."""
-    found = [text_of(name) for name in group_by]
-    parts = ", ".join(part for part, _ in found)
-    return f"to_json([{parts}]::VARCHAR[])::VARCHAR", [one for _, more in found for one in more]
+    texts = [group_sql(name) for name in group_by]
+    parts = ", ".join(text for text, _ in texts)
+    parameters = [parameter for _, more in texts for parameter in more]
+    return f"to_json([{parts}]::VARCHAR[])::VARCHAR", parameters
 
 
-def text_of(name: str) -> tuple[str, list[Any]]:
-    """Return one of a run's values, by its name in `group_by`, as an expression with parameters."""
-    if name in _GROUP_COLUMNS:
-        return _GROUP_COLUMNS[name], []
-    if name in _NEWER_COLUMNS:
-        column, attributes = _NEWER_COLUMNS[name]
-        keys = [_pointer(key) for key in attributes]
-        return f"coalesce({column}, {', '.join([_ATTRIBUTE] * len(keys))}, '')", keys
-    return f"coalesce({_ATTRIBUTE}, '')", [_pointer(name.removeprefix("attributes."))]
-
-
-def _pointer(key: str) -> str:
-    """Return the JSON pointer of an attribute."""
-    return "/" + key.replace("~", "~0").replace("/", "~1")
-
-
-def matching(selection: Selection) -> tuple[str, list[Any]]:
-    """Return a selection as a condition on runs, without its comparisons and questions."""
-    clause, values = condition_of(selection)
-    parts = [clause]
-    for key, accepted in selection.attributes.items():
-        alternatives = []
-        for text in accepted:
-            alternatives.append(_EQUAL)
-            values += [_pointer(key), text, _pointer(key), _pointer(key), text]
-        parts.append(f"coalesce({' OR '.join(alternatives)}, FALSE)")
-    if selection.excluded is not None and not needs_python(selection.excluded):
-        excluded, more = matching(selection.excluded)
-        parts.append(f"NOT coalesce({excluded}, FALSE)")
-        values += more
-    return " AND ".join(f"({part})" for part in parts), values
-
-
-def needs_python(selection: Selection) -> bool:
-    """Return whether a selection has conditions that `ObservationReader` cannot check itself."""
-    excluded = selection.excluded
-    return bool(selection.conditions or selection.asked) or (
-        excluded is not None and needs_python(excluded)
-    )
+def value_of(measure: str) -> str:
+    """Return the value of a run for a measure of runs; NULL where it has none."""
+    if measure in _VARIANTS:
+        return "0.0"
+    return "cost" if measure == "cost" else measure_sql(measure)

@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from ..errors import StoreError
 from ..model.columns import COLUMNS
-from ..selection import Selection
+from ..selection import Condition, Selection
 from .column_sql import COLUMN_SQL
 from .conditions import sql_condition
 
@@ -172,8 +172,7 @@ def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:
     """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
 
-    It leaves out attributes, questions, exclusions, and conditions on fields without a column;
-    `is_exact` tells whether it is complete.
+    It may select more runs: `is_exact` tells whether it does, and `run_fields.selected` tests them.
     """
     parts: list[str] = []
     values: list[Any] = []
@@ -195,16 +194,32 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
         column = COLUMN_SQL[name].sql
         texts = f"[{column}]" if COLUMNS[name].kind == "text" else column
         add(f"list_has_any({texts}, ?::VARCHAR[])", list(accepted))
-    for condition in selection.conditions:
-        if found := sql_condition(condition):
-            parts.append(found.text)
-            values.extend(found.values)
+    for alternatives in _alternatives(selection):
+        translated = [sql_condition(condition) for condition in alternatives]
+        known = [condition for condition in translated if condition is not None]
+        if len(known) == len(alternatives):
+            parts.append(f"({' OR '.join(condition.text for condition in known)})")
+            values.extend(value for condition in known for value in condition.values)
+    if selection.excluded is not None and is_exact(selection.excluded):
+        clause, more = condition_of(selection.excluded)
+        parts.append(f"NOT coalesce({clause}, FALSE)")
+        values.extend(more)
     return " AND ".join(parts) or "TRUE", values
+
+
+def _alternatives(selection: Selection) -> Iterator[Sequence[Condition]]:
+    """Yield the conditions of a selection, of each several of which one must hold."""
+    yield from ([condition] for condition in selection.conditions)
+    for key, accepted in selection.attributes.items():
+        yield [Condition(f"attributes.{key}", "=", text) for text in accepted]
+    if selection.asked:
+        yield selection.asked
 
 
 def is_exact(selection: Selection) -> bool:
     """Return whether `condition_of` selects exactly the runs of a selection, without its limit."""
-    if selection.attributes or selection.asked or selection.excluded:
+    if selection.excluded is not None and not is_exact(selection.excluded):
         return False
-    found = [sql_condition(condition) for condition in selection.conditions]
-    return all(one is not None and one.is_exact for one in found)
+    conditions = [one for alternatives in _alternatives(selection) for one in alternatives]
+    translated = [sql_condition(condition) for condition in conditions]
+    return all(condition is not None and condition.is_exact for condition in translated)

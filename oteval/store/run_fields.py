@@ -22,7 +22,7 @@ from ..selection import Selection
 from .column_sql import decoder_of, transport_of
 from .conditions import sql_condition
 from .memory import with_memory
-from .query import reader
+from .query import is_exact, reader
 
 __all__ = [
     "RunExpression",
@@ -214,11 +214,14 @@ def _caller(function: RunFunction | RunExpression) -> _FunctionCaller | _Express
 
 def selected(selection: Selection) -> RunFunction:
     """Return the function that tests conditions which `condition_of` leaves out."""
+    excluded = selection.excluded
+    if excluded is not None and is_exact(excluded):
+        excluded = None
     rest = replace(
         Selection(),
         attributes=selection.attributes,
         asked=selection.asked,
-        excluded=selection.excluded,
+        excluded=excluded,
         conditions=tuple(
             condition
             for condition in selection.conditions

@@ -10,22 +10,24 @@ Tables: ``trajectories`` and ``scores`` are read.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import duckdb
 import pyarrow as pa
 
+from .column_sql import group_sql
 from .observations import (
     COST,
-    RUN_VALUES,
     SCORE_VALUES,
     ObservationSource,
-    matching,
+    accepted_runs,
     prices_of,
-    text_of,
+    value_of,
 )
+from .query import condition_of
+from .trajectories import Trajectories
 
 __all__ = ["DIMENSIONS", "RunWindow", "RunWindows"]
 
@@ -61,8 +63,8 @@ class RunWindow:
 class RunWindows:
     """Reads the runs of monitors' groups in periods."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trajectories: Trajectories) -> None:
+        self._connection, self._trajectories = connection, trajectories
 
     def latest(
         self,
@@ -70,7 +72,6 @@ class RunWindows:
         windows: Sequence[RunWindow],
         *,
         most: int,
-        accepts: Callable[[Collection[str]], Collection[str]] | None = None,
     ) -> list[pa.Table]:
         """Return the latest runs of groups that ended in periods and have a value.
 
@@ -78,8 +79,6 @@ class RunWindows:
             source: The observations of the monitor.
             windows: The periods of groups.
             most: The most runs of each.
-            accepts: Returns those of some trajectories that match conditions which SQL cannot
-                check; None without such conditions.
 
         Returns:
             A table for each period with ``trajectory_id``, ``conversation``, ``value``,
@@ -97,15 +96,12 @@ class RunWindows:
             query = _SCORED.format(value=value, status=status)
             values = [source.evaluator, first - _SLACK_NS, most]
         found = self._connection.sql(
-            f'SELECT "window", {", ".join(_COLUMNS)}, end_ns AS time_ns '  # noqa: S608
+            f'SELECT "window", {", ".join(_COLUMNS)}, rev, start_ns, end_ns AS time_ns '  # noqa: S608
             f'FROM ({query}) ORDER BY "window", end_ns, trajectory_id',
             params=values,
         ).to_arrow_table()
         self._connection.execute("DROP TABLE temp.window_runs")
-        if accepts is not None:
-            ids = found["trajectory_id"].to_pylist()
-            accepted = set(accepts(sorted(set(ids))))
-            found = found.filter(pa.array([name in accepted for name in ids], pa.bool_()))
+        found = accepted_runs(found, source.selection, self._trajectories)
         numbers = found["window"].to_numpy()
         return [found.filter(pa.array(numbers == number)) for number in range(len(windows))]
 
@@ -139,27 +135,27 @@ _SCORED = """
 
 def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]:
     """Return the query of the latest runs of a period, with its parameters, up to the limit."""
-    version, values = text_of("version")
-    values = [*values, window.since_ns, window.until_ns]
+    version, keys = group_sql("version")
+    values: list[Any] = [*keys, window.since_ns, window.until_ns]
     parts = []
     for name, wanted in zip(source.group_by, json.loads(window.group), strict=True):
         if name == "version" and window.is_of_all_versions:
             continue
-        text, more = text_of(name)
+        text, more = group_sql(name)
         parts.append(f"{text} = ?")
         values += [*more, wanted]
-    clause, more = matching(source.selection)
+    clause, more = condition_of(source.selection)
     values += more
     value = "NULL::DOUBLE"
     if source.evaluator is None:
-        value = RUN_VALUES[source.measure]
+        value = value_of(source.measure)
         parts.append(f"isfinite({value})")
     query = f"""
-        SELECT trajectory_id, rev, end_ns, {value} AS value, strict_names AS variant,
+        SELECT trajectory_id, rev, start_ns, end_ns, {value} AS value, strict_names AS variant,
                coalesce(nullif(conversation_id, ''), trajectory_id) AS conversation,
                array_to_string(call_names, ' > ') AS tools, {version} AS version,
-               {text_of("model")[0]} AS model, {text_of("agent")[0]} AS agent,
-               {text_of("service")[0]} AS service
+               {group_sql("model")[0]} AS model, {group_sql("agent")[0]} AS agent,
+               {group_sql("service")[0]} AS service
         FROM (SELECT t.*{COST if source.measure == "cost" else ""} FROM current_trajectories t
               WHERE end_ns >= ? AND end_ns <= ?)
         WHERE {" AND ".join([*parts, f"({clause})"])}

@@ -303,14 +303,33 @@ class Trajectories:
             keys: A table of `keys` whose trajectories meet `condition_of` of the selection.
             selection: The selection.
         """
+        runs = "SELECT * FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev)"
+        return self._accepted(keys, selection, runs, [])
+
+    def matching_revisions(self, revisions: pa.Table, selection: Selection) -> set[str]:
+        """Return the ids of revisions that meet conditions that SQL cannot test exactly.
+
+        Args:
+            revisions: Their ``trajectory_id``, ``rev`` and ``start_ns``, as for `matching`.
+            selection: The selection.
+        """
+        runs = (
+            "SELECT t.* FROM trajectories t SEMI JOIN (SELECT unnest(?::VARCHAR[]) AS "
+            "trajectory_id, unnest(?::INTEGER[]) AS rev) USING (trajectory_id, rev)"
+        )
+        columns = [revisions[name].to_pylist() for name in ("trajectory_id", "rev")]
+        return self._accepted(revisions, selection, runs, columns)
+
+    def _accepted(
+        self, keys: pa.Table, selection: Selection, runs: str, parameters: list[Any]
+    ) -> set[str]:
         if not len(keys):
             return set()
         starts = keys["start_ns"].to_pylist()
         found = self._fields.results(
-            "SELECT * FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev) "
-            "WHERE start_ns BETWEEN ? AND ? "
+            f"{runs} WHERE start_ns BETWEEN ? AND ? "
             "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
-            [min(starts), max(starts), keys["trajectory_id"].to_pylist()],
+            [*parameters, min(starts), max(starts), keys["trajectory_id"].to_pylist()],
             {},
             selected(selection),
         )

@@ -289,7 +289,7 @@ def test_two_windows_compare_an_hour_with_the_day_before():
 
 
 def test_conditions_are_checked_in_sql_and_in_python():
-    """Attributes, exclusions and comparisons of `where` choose the runs."""
+    """Attributes, exclusions and comparisons of `where` choose the runs that evaluators score."""
     with Store() as store:
         history = History(store)
         history.scored(5, 1.0, attributes={"env": "live", "n": 1})
@@ -301,11 +301,26 @@ def test_conditions_are_checked_in_sql_and_in_python():
             "where: {attributes: {n: 1}, not: {attributes: {env: test}}}}",
             "{name: three, evaluator: e, where: {conditions: [tool=refund]}}",
             "{name: four, evaluator: e, where: {agent: [b, c]}}",
+            "{name: five, evaluator: e, where: {attributes: {env: LIVE}}}",
+            "{name: six, evaluator: e, where: {conditions: ['tool~^ref', 'attributes.env~l']}}",
+            "{name: seven, evaluator: e, where: {not: {conditions: [asked~.]}}}",
         )
 
         found = check(store, watched, history.now)
 
-        assert [one.observations for one in found] == [10, 5, 5, 0]
+        assert [one.observations for one in found] == [10, 5, 5, 0, 0, 5, 15]
+
+
+def test_runs_of_several_models_are_a_group():
+    """A run belongs to the group of all its models, as in reports."""
+    with Store() as store:
+        history = History(store)
+        history.runs(2, models=("m", "n"))
+        history.runs(3, models=("m",))
+
+        found = check(store, config("{measure: latency, group_by: model}"), history.now)
+
+        assert {one.group["model"]: one.observations for one in found} == {"m, n": 2, "m": 3}
 
 
 @pytest.mark.slow

@@ -9,10 +9,10 @@ from dataclasses import replace
 import pytest
 
 from oteval.model import Message, Trajectory, Usage
-from oteval.model.columns import COLUMNS, FIELDS, column_values
+from oteval.model.columns import COLUMNS, FIELDS, GROUPS, MEASURES, column_values, group_text
 from oteval.selection import Condition, Selection
 from oteval.store import Store
-from oteval.store.column_sql import COLUMN_SQL, decoder_of, transport_of
+from oteval.store.column_sql import COLUMN_SQL, decoder_of, group_sql, measure_sql, transport_of
 
 from ..make import asks, call, gap, keep, run
 
@@ -106,6 +106,30 @@ def test_sql_and_python_give_the_same_value(
     assert len(rows) == len(runs)
     assert len(from_rows) == len(rows) or (name in _SOMETIMES_READ and from_rows)
     assert name in _ATTRIBUTES or len({*map(repr, expected.values())}) > 1
+
+
+@pytest.mark.parametrize("name", [*GROUPS, *_ATTRIBUTES[:2]])
+def test_sql_and_python_group_alike(name: str, filled: Store, runs: list[Trajectory]) -> None:
+    """Monitors, in SQL, and reports, in Python, have the same groups."""
+    group, parameters = group_sql(name)
+    rows = filled._connection.execute(
+        f"SELECT trajectory_id, {group} FROM current_trajectories", parameters
+    ).fetchall()
+
+    assert dict(rows) == {one.id: group_text(name, column_values(one)) for one in runs}
+
+
+@pytest.mark.parametrize("measure", [*MEASURES])
+def test_monitors_measure_the_value_of_a_column(
+    measure: str, filled: Store, runs: list[Trajectory]
+) -> None:
+    """Each row has the value, or none, so that no run has to be read."""
+    column = MEASURES[measure]
+    rows = filled._connection.execute(
+        f"SELECT trajectory_id, {measure_sql(measure)} FROM current_trajectories"
+    ).fetchall()
+
+    assert dict(rows) == {one.id: column.value(one) for one in runs}
 
 
 @pytest.mark.parametrize("name", [*FIELDS, *_ATTRIBUTES])

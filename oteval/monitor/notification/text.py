@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ...model.columns import MEASURES
 from ...text import counted, listed, printable, shown_name
 
 __all__ = [
@@ -27,9 +28,7 @@ __all__ = [
     "time_text",
 ]
 
-_SHARES = frozenset(
-    {"pass_rate", "error_rate", "not_evaluated_rate", "tool_errors", "loops", "new_variants"}
-)
+_SHARES = frozenset({"pass_rate", "error_rate", "not_evaluated_rate", "new_variants"})
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _SPECIAL = str.maketrans({mark: f"\\{mark}" for mark in "\\`*_{}[]<>#|~"})
 _SHOWN_RUNS = 3
@@ -145,10 +144,12 @@ def _with_interval(payload: Payload, value: float, interval: Sequence[float] | N
 
 def _figure(payload: Payload, value: float) -> str:
     figure = str(payload.get("figure") or "")
-    measure = payload.get("measure")
-    if figure.startswith("share") or measure in _SHARES:
+    measure = str(payload.get("measure"))
+    column = MEASURES.get(measure)
+    is_share = measure in _SHARES or (column is not None and column.is_share)
+    if figure.startswith("share") or is_share:
         return f"{value:.1%}"
-    if measure == "latency":
+    if column is not None and column.unit == "s":
         return f"{value:.3g} s"
     if measure == "cost":
         return f"${value:.3g}"

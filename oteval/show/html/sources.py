@@ -13,7 +13,7 @@ from ...errors import ConfigError
 from ...experiments.outputs import trajectory_of
 from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Score, Trajectory, Vote, first_attribute, question_of
-from ...model.columns import RunValues, group_text
+from ...model.columns import GROUPS, RunValues, group_text
 from ...selection import Selection
 from ...store import RunExpression, RunFunction, RunGroups, Store
 from ..run_titles import CASE_ATTRIBUTES, case_key, question_line
@@ -56,10 +56,7 @@ def _named(group: Callable[[RunValues], str], column: str) -> RunFunction:
 
 # Ways to group runs for a comparison, in addition to `attributes.KEY`.
 BY: dict[str, RunFunction] = {
-    **{
-        name: _by_column(name)
-        for name in ("agent", "service", "model", "version", "user", "prompt", "dialect")
-    },
+    **{name: _by_column(name) for name in GROUPS},
     "day": _by_time("%Y-%m-%d"),
     "hour": _by_time("%Y-%m-%d %H:00"),
     "week": _by_time("%G-W%V"),

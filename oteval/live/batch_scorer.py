@@ -9,13 +9,15 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..pipeline.outlined_runs import DecidedRuns, OutlinedEvaluator
+from ..model import OutlineRequest
+from ..pipeline.decide import DecidedRuns, Decider
+from ..selection import Selection
 from ..store import SCORE_ROWS, Store, is_store_failure
 from .evaluator_rules import LiveEvaluator
 
@@ -72,6 +74,25 @@ class ScoredBatch:
         return pa.concat_tables([SCORE_ROWS.empty_table(), *tables])
 
 
+@dataclass(frozen=True)
+class _WrittenPage:
+    """Runs whose rows were written just now, as a `Page`."""
+
+    store: Store
+    rows: pa.Table
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def outlines(self, request: OutlineRequest, where: Selection) -> pa.Table:
+        return self.store.outlines.of_rows(self.rows, request, where)
+
+    def messages(self, runs: pa.Table) -> Iterable[tuple[int, str]]:
+        places = runs["place"]
+        messages = self.rows["messages"].take(places).to_pylist()
+        return zip(places.to_pylist(), messages, strict=True)
+
+
 class BatchScorer:
     """Scores batches of runs with those evaluators that can decide by outlines.
 
@@ -82,15 +103,14 @@ class BatchScorer:
 
     def __init__(self, store: Store, wall: Callable[[], int] = time.time_ns) -> None:
         self._store, self._wall = store, wall
-        self._evaluators: dict[_Key, OutlinedEvaluator] = {}
+        self._deciders: dict[_Key, Decider] = {}
 
     def configure(self, evaluators: Collection[LiveEvaluator], *, salt: str) -> None:
         """Put evaluators in force."""
-        self._evaluators = {}
-        for one in evaluators:
-            outlined = None if one.is_slow else OutlinedEvaluator.of(one.prepared, salt)
-            if outlined is not None:
-                self._evaluators[one.key] = outlined
+        deciders = {one.key: Decider(one.prepared, salt) for one in evaluators}
+        self._deciders = {
+            key: decider for key, decider in deciders.items() if not decider.reads_every_run
+        }
 
     def score(self, rows: pa.Table, traces: Collection[str]) -> ScoredBatch:
         """Return the scores of new trajectories and of new revisions.
@@ -99,16 +119,16 @@ class BatchScorer:
             rows: Their rows.
             traces: The traces that have ended. Runs of other traces are left out.
         """
-        if not len(rows) or not self._evaluators:
+        if not len(rows) or not self._deciders:
             return ScoredBatch()
         has_ended = pc.is_in(rows["trace_id"], pa.array(traces, pa.string()))
         rows = rows.filter(has_ended)
         ids, revs = rows["trajectory_id"].to_pylist(), rows["rev"].to_pylist()
         revisions = list(zip(ids, revs, strict=True))
         batch = ScoredBatch(frozenset(revisions))
-        for key, outlined in self._evaluators.items() if revisions else ():
+        for key, decider in self._deciders.items() if revisions else ():
             try:
-                batch.by_evaluator[key] = self._decided(key, outlined, rows, revisions)
+                batch.by_evaluator[key] = self._decided(key, decider, rows, revisions)
             except Exception as error:
                 if is_store_failure(error):
                     raise
@@ -117,10 +137,10 @@ class BatchScorer:
         return batch
 
     def _decided(
-        self, key: _Key, outlined: OutlinedEvaluator, rows: pa.Table, revisions: Sequence[Revision]
+        self, key: _Key, decider: Decider, rows: pa.Table, revisions: Sequence[Revision]
     ) -> EvaluatorBatch:
         begun = time.perf_counter()
-        runs = outlined.decide_rows(self._store, rows, self._wall())
+        runs = decider.decide(_WrittenPage(self._store, rows), self._wall())
         agents = pc.take(rows["agent"], runs.rows["place"]).to_pylist()
         undecided = frozenset(revisions[place] for place in runs.undecided)
         return EvaluatorBatch(key[0], runs, agents, time.perf_counter() - begun, undecided)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from itertools import islice
 from pathlib import Path
 
@@ -16,11 +14,11 @@ from ..config import Config
 from ..evaluators.alignment import AlignedPair, align, first_divergence
 from ..evaluators.gates import GateResult, Tally
 from ..model import Score, Trajectory
-from ..runner import Runner
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .outlined_runs import Given, OutlinedEvaluator
-from .prepared import PreparedEvaluator, prepare
+from .decide import Decider, StoredVerdicts
+from .prepared import prepare
+from .run_scorer import RunScorer
 from .score_batch import ScoreBatch
 from .score_counts import ScoreRun, check_gates
 from .score_pages import ScorePage, ScorePages
@@ -42,8 +40,6 @@ __all__ = [
 _PAGE = 1000
 # DuckDB's memory while scoring: rows are read once.
 _MEMORY_LIMIT = "96MB"
-
-_ScoreRunner = Runner[str, Score]
 
 
 def score(
@@ -83,111 +79,100 @@ def score(
     run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
     run.versions.update({one.scorer.name: one.scorer.version for one in prepared})
     used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
-    runner, batch = _runner_of(prepared), ScoreBatch(store, _PAGE)
-    outlined = [OutlinedEvaluator.of(one, config.salt) for one in prepared]
+    deciders = [Decider(one, config.salt) for one in prepared]
     scoring = _Scoring(
-        prepared=prepared,
-        salt=config.salt,
+        deciders=deciders,
         run=run,
-        batch=batch,
-        runner=runner,
+        batch=ScoreBatch(store, _PAGE),
+        runs=RunScorer(prepared, config.salt),
         yields_passes=yields_passes,
         on_progress=on_progress or (lambda _: None),
     )
     try:
         with (
             store.reduced_memory(_MEMORY_LIMIT),
-            ScorePages(store, outlined, [] if again else used_again) as pages,
+            ScorePages(store, deciders, [] if again else used_again) as pages,
         ):
             for page in pages.read(selection):
                 yield from scoring.page(page)
             yield from scoring.rest()
     finally:
         # Finished scores are written after Ctrl-C as well.
-        runner.close()
-        batch.flush()
+        scoring.runs.close()
+        scoring.batch.flush()
         store.judge_calls.flush()
-        _close(prepared, runner)
 
 
 @dataclass(frozen=True, kw_only=True)
 class _Scoring:
     """Scores the runs of a store page by page; the fields are those of `score`."""
 
-    prepared: Sequence[PreparedEvaluator]
-    salt: str
+    deciders: Sequence[Decider]
     run: ScoreRun
     batch: ScoreBatch
-    runner: _ScoreRunner
+    runs: RunScorer
     yields_passes: bool
     on_progress: Callable[[int], None]
 
     def page(self, page: ScorePage) -> Iterator[Score]:
         """Score the runs of a page, and yield the scores."""
-        before, decided, given = self.run.trajectories, page.decided, page.given
-        first = before * len(self.prepared)
-        shown = [{} if d is None else d.scores(passes=self.yields_passes) for d in decided]
-        for order, d in enumerate(decided):
-            if d is not None:
-                self.batch.add_rows(_positioned(d.rows, first + order, len(self.prepared)))
-        runs = _runs_of(page)
+        before, step = self.run.trajectories, len(self.deciders)
+        shown = [one.scores(passes=self.yields_passes) for one in page.decided]
+        for order, decided in enumerate(page.decided):
+            self.batch.add_rows(_positioned(decided.rows, before * step + order, step))
+        run_at = _runs_of(page)
         for place in _busy_places(page, shown):
-            trajectory = runs(place)
+            run = run_at(place)
             self.run.trajectories = before + place + 1
-            for order, one in enumerate(self.prepared):
-                position, d = first + place * len(self.prepared) + order, decided[order]
+            for order, decided in enumerate(page.decided):
+                position = (before + place) * step + order
                 if place in shown[order]:
                     self.batch.reached = position
-                    self.run.add(shown[order][place])
-                    yield shown[order][place]
-                elif d is not None and place in d.given:
-                    self.run.add(d.given[place], reused=True)
-                    yield d.given[place]
-                elif trajectory is not None and (d is None or place in d.undecided):
-                    yield from self._evaluated(
-                        one, trajectory, given, position, page.time_ns if d else None
-                    )
-            self.on_progress(self.run.trajectories - self.runner.pending)
+                    yield self._counted(shown[order][place])
+                elif place in decided.reused:
+                    yield self._counted(decided.reused[place], reused=True)
+                elif run is not None and place in decided.undecided:
+                    yield from self._whole(self.deciders[order], run, page.stored, position)
+            self._report()
         self.run.trajectories = before + len(page.names)
-        self.batch.reached = self.run.trajectories * len(self.prepared) - 1
-        for one, d in zip(self.prepared, decided, strict=True):
-            for result, count in d.counts(passes=self.yields_passes) if d else ():
-                self.run.add_results(one.scorer.name, result, count)
-        if any(decided):
+        self.batch.reached = self.run.trajectories * step - 1
+        for decider, decided in zip(self.deciders, page.decided, strict=True):
+            for result, count in decided.counts(passes=self.yields_passes):
+                self.run.add_results(decider.prepared.scorer.name, result, count)
+        if not all(decider.reads_every_run for decider in self.deciders):
             self.batch.flush()
-        self.on_progress(self.run.trajectories - self.runner.pending)
+        self._report()
 
     def rest(self) -> Iterator[Score]:
-        """Yield the scores of the evaluations that still run in threads."""
-        for outcome in self.runner.completed(max_pending=0):
-            yield self._added(outcome.result(), self.batch.reached)
-            self.on_progress(self.run.trajectories - self.runner.pending)
+        """Yield the scores that judges still give, as they finish."""
+        for score in self.runs.rest():
+            yield self._added(score, self.batch.reached)
+            self._report()
 
-    def _evaluated(
-        self,
-        one: PreparedEvaluator,
-        trajectory: Trajectory,
-        given: Given,
-        position: int,
-        time_ns: int | None,
+    def _whole(
+        self, decider: Decider, run: Trajectory, stored: StoredVerdicts, position: int
     ) -> Iterator[Score]:
         """Yield the finished scores of an evaluator on a run; those in threads come later."""
-        if not one.scorer.wants(trajectory, self.salt):
+        if not self.runs.wants(decider.prepared, run):
             return
-        had = given.get((trajectory.id, one.scorer.name, one.scorer.version))
-        if had is not None and had.rev == trajectory.rev:
-            self.run.add(had, reused=True)
-            yield had
-        elif time_ns is not None:
-            yield self._added(one.score(trajectory, time_ns), position)
-        else:
-            for found in _evaluated(one, trajectory, self.runner):
-                yield self._added(found, position)
+        scorer = decider.prepared.scorer
+        score = stored.get((run.id, scorer.name, scorer.version))
+        if score is not None and score.rev == run.rev:
+            yield self._counted(score, reused=True)
+            return
+        for score in self.runs.evaluate(decider.prepared, run):
+            yield self._added(score, position)
 
     def _added(self, score: Score, position: int) -> Score:
         self.batch.add(score, position)
-        self.run.add(score)
+        return self._counted(score)
+
+    def _counted(self, score: Score, *, reused: bool = False) -> Score:
+        self.run.add(score, reused=reused)
         return score
+
+    def _report(self) -> None:
+        self.on_progress(self.run.trajectories - self.runs.pending)
 
 
 def _positioned(rows: pa.Table, first: int, step: int) -> pa.Table:
@@ -212,34 +197,7 @@ def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
 
 def _busy_places(page: ScorePage, shown: Sequence[Mapping[int, Score]]) -> list[int]:
     """Return the places of the runs that are read or whose scores are yielded."""
-    given = (one.given.keys() for one in page.decided if one is not None)
-    return sorted({*page.needed}.union(*given, *shown))
-
-
-def _runner_of(prepared: Iterable[PreparedEvaluator]) -> _ScoreRunner:
-    return Runner(sum(one.concurrency for one in prepared if one.concurrency > 1))
-
-
-def _close(prepared: Iterable[PreparedEvaluator], runner: _ScoreRunner) -> None:
-    """Close the evaluators' connections, unless one is still in use."""
-    for one in () if runner.pending else prepared:
-        one.close()
-
-
-def _evaluated(
-    one: PreparedEvaluator, trajectory: Trajectory, runner: _ScoreRunner
-) -> Iterator[Score]:
-    """Yield the score of a trajectory, or, if it is evaluated in a thread, finished scores."""
-    if one.concurrency > 1:
-        for outcome in runner.completed(max_pending=runner.concurrency - 1):
-            yield outcome.result()
-        runner.submit(partial(_score_one, one, trajectory), trajectory.id)
-    else:
-        yield _score_one(one, trajectory)
-
-
-def _score_one(one: PreparedEvaluator, trajectory: Trajectory) -> Score:
-    return one.score(trajectory, time.time_ns())
+    return sorted({*page.undecided}.union(*(one.reused for one in page.decided), *shown))
 
 
 def score_trajectories(
@@ -256,17 +214,13 @@ def score_trajectories(
     Raises:
         ConfigError: A reference or function cannot be loaded, or an option is wrong.
     """
-    prepared = prepare(config, store, base)
-    runner = _runner_of(prepared)
-    found: list[Score] = []
+    runs = RunScorer(prepare(config, store, base), config.salt)
+    scores: list[Score] = []
     try:
-        for trajectory in trajectories:
-            for one in prepared:
-                if one.scorer.wants(trajectory, config.salt):
-                    found += _evaluated(one, trajectory, runner)
-        found += [outcome.result() for outcome in runner.completed(max_pending=0)]
+        scores.extend(runs.score(trajectories))
     finally:
-        runner.close()
-        _close(prepared, runner)
-    store.scores.write(found)
-    return found
+        # Finished scores are written after Ctrl-C as well.
+        runs.close()
+        store.scores.write(scores)
+        store.judge_calls.flush()
+    return scores

@@ -24,6 +24,7 @@ from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS, log_of, spans_of
 from ..store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
 from .prepared import PreparedEvaluator
 from .reconstruction import reconstruct_all
+from .run_scorer import RunScorer
 
 __all__ = ["ScoredTraces", "score_batch", "scored_runs", "telemetry_of"]
 
@@ -107,13 +108,8 @@ def scored_runs(
         selection: The runs to score.
         time_ns: The time of the scores (ns).
     """
-    scores = [
-        one.score(run, time_ns)
-        for run in runs
-        if selection.matches(run)
-        for one in prepared
-        if one.scorer.wants(run, salt)
-    ]
+    scorer = RunScorer(prepared, salt, lambda: time_ns)
+    scores = list(scorer.score(run for run in runs if selection.matches(run)))
     return ScoredTraces(_trajectory_rows(runs), _score_rows(scores))
 
 

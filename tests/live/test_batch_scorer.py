@@ -12,7 +12,7 @@ from oteval.attach import ScoreDestinations
 from oteval.attach.metrics import ScoringMetrics
 from oteval.live.batch_scorer import BatchScorer
 from oteval.model import Score
-from oteval.pipeline.outlined_runs import OutlinedEvaluator
+from oteval.pipeline.decide import Decider
 from oteval.store import Store
 
 from ..make import CAPTURES, capture, chat
@@ -85,7 +85,7 @@ def test_an_evaluator_that_cannot_decide_is_run_on_each_run(
     def fails(*_: Any) -> Any:
         raise ValueError("broken")
 
-    monkeypatch.setattr(OutlinedEvaluator, "decide_rows", fails)
+    monkeypatch.setattr(Decider, "decide", fails)
     driver.rules("evaluators: [{name: errors, type: tool_errors}]")
     driver.start()
     driver.came(*(chat(number, 1, [("user", "hi")], f"hello {number}") for number in range(1, 4)))
@@ -117,14 +117,14 @@ def test_evaluators_that_a_monitor_watches_run_on_each_run(
 ) -> None:
     """Their scores are stored in the order of the runs, also of those that must be read."""
     asked: list[str] = []
-    real = OutlinedEvaluator.decide_rows
+    real = Decider.decide
 
-    def recorded(self: OutlinedEvaluator, *rest: Any) -> Any:
+    def recorded(self: Decider, *rest: Any) -> Any:
         found = real(self, *rest)
         asked.extend(found.rows["evaluator"].to_pylist())
         return found
 
-    monkeypatch.setattr(OutlinedEvaluator, "decide_rows", recorded)
+    monkeypatch.setattr(Decider, "decide", recorded)
     driver.rules(
         "evaluators: [{name: a, type: tool_errors}, {name: b, type: tool_errors}]\n"
         "monitors: [{evaluator: a}]"

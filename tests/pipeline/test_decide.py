@@ -18,10 +18,11 @@ from oteval.config import parse_config
 from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMatch, registry
 from oteval.evaluators.checks import Check
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
-from oteval.pipeline import ScoreRun, evaluation, refresh, score_pages
+from oteval.pipeline import ScoreRun, decide, evaluation, refresh, score_pages
 from oteval.pipeline import score as score_all
-from oteval.pipeline.outlined_runs import OutlinedEvaluator
-from oteval.store import ReadPages, Store
+from oteval.pipeline.score_pages import ScorePages
+from oteval.selection import EVERYTHING
+from oteval.store import Store
 
 from ..make import CAPTURES, asks, call, capture, gap, keep, run
 
@@ -191,11 +192,11 @@ def said(score: Score) -> Any:
 @pytest.fixture
 def read_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     """Return a function that turns the decision by outlines off or on."""
-    decide = OutlinedEvaluator.of
+    request_of = decide._request_of
 
     def switch(off: bool) -> None:
-        chosen = (lambda *_: None) if off else decide
-        monkeypatch.setattr(OutlinedEvaluator, "of", chosen)
+        chosen = (lambda *_: None) if off else request_of
+        monkeypatch.setattr(decide, "_request_of", chosen)
 
     return switch
 
@@ -260,18 +261,11 @@ def test_captured_runs_get_equal_scores_both_ways(
 def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[int, int]]:
     """Yield, for each rule, how many runs it decides and how many must be read as a whole."""
     config = parse_config(json.dumps({"evaluators": rules}))
-    (keys,) = store.trajectories.keys()
-    for one in evaluation.prepare(config, store, base):
-        outlined = OutlinedEvaluator.of(one, "")
-        assert outlined is not None
-        looked = outlined.look(outlined.read(store, keys))
-        places = looked.open_runs()
-        starts = keys["start_ns"].take(places["place"])
-        messages = store.outlines.messages(
-            places.append_column("start_ns", starts), ReadPages(size=1)
-        )
-        made = outlined.decide(looked, messages, len(keys), 0, {})
-        yield len(made.rows), len(made.undecided)
+    deciders = [decide.Decider(one, "") for one in evaluation.prepare(config, store, base)]
+    with ScorePages(store, deciders, ()) as pages:
+        (page,) = pages.read(EVERYTHING)
+        for made in page.decided:
+            yield len(made.rows), len(made.undecided)
 
 
 def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: Path):

@@ -10,16 +10,25 @@ The same forms serve all tools (``tool_args_match_mode``) and one (an override):
 ``{"tolerant": {"sets": [path]}}``  the same, with the lists at these paths as sets
 ``"regex"``                         the reference's arguments are ``{field: pattern}``
 ``{"regex": {path: pattern}}``      the output's fields must fit; only they are looked at
+``{path: comparison}``              these fields are compared as the comparison says, all
+                                    others exactly
+``{"tolerant": {"fields": {...}}}`` the same, with all others tolerantly
 ``[path, ...]``                     only these fields are compared; ``[]`` compares none
 ``function(output, reference)``     the function decides
 ==================================  =================================================
 
-A plain ``{path: pattern}`` is read as ``{"regex": {path: pattern}}``. A pattern must fit a
+A comparison is ``{"abs": 0.01}`` or ``{"rel": 0.001}`` (numbers, by at most so much; the larger one
+counts if both are given), ``"judged"`` or ``{"judged": criterion}`` (a language model decides),
+``"exact"``, ``"tolerant"`` or ``"ignore"``.
+
+Other plain ``{path: pattern}`` are read as ``{"regex": {path: pattern}}``. A pattern must fit a
 whole value. Everything is checked when the evaluator is made, never during an evaluation.
 """
 
 from __future__ import annotations
 
+import difflib
+import math
 import re
 from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction
@@ -27,6 +36,7 @@ from typing import Any
 
 from ..errors import ConfigError
 from ..patterns import Pattern, PatternError, compile_pattern
+from .field_rules import AsRule, ByField, FieldComparison, FieldJudge, Judged, Within
 from .rules import (
     Custom,
     Exact,
@@ -43,7 +53,7 @@ from .rules import (
 __all__ = ["ARGS_MODES", "ArgsMatch", "make_overrides", "make_rule"]
 
 ArgsMatch = str | list[str] | Mapping[str, Any] | Callable[[Any, Any], Any]
-"""A mode, a list of dotted fields, a mapping for ``regex`` or ``tolerant``, or a function."""
+"""A mode, a list of dotted fields, a mapping of one of the forms above, or a function."""
 
 _RULES: dict[str, type[Rule]] = {
     "exact": Exact,
@@ -54,9 +64,19 @@ _RULES: dict[str, type[Rule]] = {
     "regex": ReferencePatterns,
 }
 ARGS_MODES = tuple(_RULES)
+_WORDS = ("exact", "tolerant", "ignore")
+"""The modes that one field may have."""
+_MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
 
 
-def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool = False) -> Rule:
+def make_rule(
+    value: Any,
+    name: str,
+    *,
+    missing_ok: bool = True,
+    is_async: bool = False,
+    judge: FieldJudge | None = None,
+) -> Rule:
     """Make the rule that a user asks for.
 
     Args:
@@ -64,6 +84,7 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool 
         name: The name of the value in error messages.
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions may be coroutine functions.
+        judge: Asks a language model about judged fields; None if there is none.
 
     Returns:
         The rule.
@@ -78,7 +99,7 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool 
     if isinstance(value, (list, tuple)):
         return _fields(value, name, missing_ok)
     if isinstance(value, Mapping):
-        return _from_mapping(value, name)
+        return _from_mapping(value, name, missing_ok, judge)
     if callable(value) and not isinstance(value, type):
         if not is_async and _is_async(value):
             raise ConfigError(
@@ -88,12 +109,18 @@ def make_rule(value: Any, name: str, *, missing_ok: bool = True, is_async: bool 
         return Custom(value)
     raise ConfigError(
         f"{name} is a {type(value).__name__}; expected a mode ({_known()}), a list of dotted "
-        "fields, {'regex': {field: pattern}} or a function of (output_args, reference_args)"
+        "fields, {field: {'abs': 0.01}}, {'regex': {field: pattern}} or a function of "
+        "(output_args, reference_args)"
     )
 
 
 def make_overrides(
-    value: Any, name: str, *, missing_ok: bool = True, is_async: bool = False
+    value: Any,
+    name: str,
+    *,
+    missing_ok: bool = True,
+    is_async: bool = False,
+    judge: FieldJudge | None = None,
 ) -> dict[str, Rule]:
     """Make the rules of single tools.
 
@@ -102,6 +129,7 @@ def make_overrides(
         name: The name of the value in error messages.
         missing_ok: As for `make_rule`.
         is_async: As for `make_rule`.
+        judge: As for `make_rule`.
 
     Returns:
         The rule of each tool.
@@ -117,7 +145,9 @@ def make_overrides(
     for tool, item in value.items():
         if not isinstance(tool, str):
             raise ConfigError(f"{name}: {tool!r} is not a tool name; names are strings")
-        rules[tool] = make_rule(item, f"{name}[{tool!r}]", missing_ok=missing_ok, is_async=is_async)
+        rules[tool] = make_rule(
+            item, f"{name}[{tool!r}]", missing_ok=missing_ok, is_async=is_async, judge=judge
+        )
     return rules
 
 
@@ -130,22 +160,103 @@ def _fields(value: list[Any] | tuple[Any, ...], name: str, missing_ok: bool) -> 
     return Fields(tuple(value), missing_ok)
 
 
-def _from_mapping(value: Mapping[Any, Any], name: str) -> Rule:
+def _from_mapping(
+    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudge | None
+) -> Rule:
     inner = next(iter(value.values())) if len(value) == 1 else None
     if isinstance(inner, Mapping):
         if "regex" in value:
             return _patterns(inner, f"{name}['regex']")
         if "tolerant" in value:
-            return _tolerant(inner, f"{name}['tolerant']")
+            return _tolerant(inner, f"{name}['tolerant']", missing_ok, judge)
+    if any(isinstance(one, Mapping) or _is_word(one) for one in value.values()):
+        return _by_field(value, name, Exact(), missing_ok, judge)
     return _patterns(value, name)
 
 
-def _tolerant(value: Mapping[Any, Any], name: str) -> Rule:
-    sets = value.get("sets", [])
-    paths_only = isinstance(sets, (list, tuple)) and all(isinstance(path, str) for path in sets)
-    if set(value) - {"sets"} or not paths_only:
-        raise ConfigError(f"{name}: expected {{'sets': [dotted path, ...]}}, not {dict(value)!r}")
-    return Tolerant(frozenset(sets))
+def _tolerant(
+    value: Mapping[Any, Any], name: str, missing_ok: bool, judge: FieldJudge | None
+) -> Rule:
+    _check_keys(value, ("sets", "fields"), name)
+    sets, fields = value.get("sets", []), value.get("fields", {})
+    if not isinstance(sets, (list, tuple)) or not all(isinstance(path, str) for path in sets):
+        raise ConfigError(f"{name}['sets'] is {sets!r}; expected [dotted path, ...]")
+    rule = Tolerant(frozenset(sets))
+    if not isinstance(fields, Mapping):
+        raise ConfigError(f"{name}['fields'] is {fields!r}; expected {{field: comparison}}")
+    return _by_field(fields, f"{name}['fields']", rule, missing_ok, judge) if fields else rule
+
+
+def _by_field(
+    value: Mapping[Any, Any],
+    name: str,
+    rule: Exact | Tolerant,
+    missing_ok: bool,
+    judge: FieldJudge | None,
+) -> Rule:
+    fields = {}
+    for path, one in value.items():
+        if not isinstance(path, str) or not path:
+            raise ConfigError(f"{name}: {path!r} is not a field; write dotted paths")
+        fields[path] = _comparison(one, f"{name}[{path!r}]", rule, judge)
+    return ByField(fields, rule, missing_ok)
+
+
+def _comparison(
+    value: Any, name: str, rule: Exact | Tolerant, judge: FieldJudge | None
+) -> FieldComparison:
+    if isinstance(value, str) and value in _WORDS:
+        return AsRule(_RULES[value]())
+    if _is_word(value):
+        return _judged(_MEANING, name, judge)
+    if not isinstance(value, Mapping):
+        known = ", ".join((*_WORDS, "judged"))
+        raise ConfigError(
+            f"{name}: {value!r} is not a comparison{_hint(value, (*_WORDS, 'judged'))}; known: "
+            f"{known}, {{'abs': 0.01}}, {{'rel': 0.001}}. Patterns stand alone: "
+            "{'regex': {field: pattern}}"
+        )
+    if "judged" in value:
+        _check_keys(value, ("judged",), name)
+        if not isinstance(value["judged"], str) or not value["judged"].strip():
+            raise ConfigError(f"{name}['judged'] is {value['judged']!r}; expected a criterion")
+        return _judged(value["judged"], name, judge)
+    _check_keys(value, ("abs", "rel", "judged"), name)
+    if not value:
+        raise ConfigError(f"{name}: no tolerance given; expected {{'abs': 0.01}}")
+    for key, tolerance in value.items():
+        is_number = isinstance(tolerance, (int, float)) and not isinstance(tolerance, bool)
+        if not is_number or not 0 <= tolerance < math.inf:
+            raise ConfigError(f"{name}[{key!r}] is {tolerance!r}; expected a number, 0 or more")
+    others = Tolerant() if isinstance(rule, Tolerant) else Exact()
+    return Within(value.get("abs", 0.0), value.get("rel", 0.0), others)
+
+
+def _judged(criterion: str, name: str, judge: FieldJudge | None) -> FieldComparison:
+    if judge is None:
+        raise ConfigError(f"{name} is judged, which needs a model: give judge: {{model: ...}}")
+    return Judged(judge, criterion)
+
+
+def _is_word(value: Any) -> bool:
+    return isinstance(value, str) and value in (*_WORDS, "judged")
+
+
+def _check_keys(value: Mapping[Any, Any], known: tuple[str, ...], name: str) -> None:
+    """Refuse an unknown key.
+
+    Raises:
+        ConfigError: There is one; the text has the known ones, the nearest first.
+    """
+    unknown = next((key for key in value if key not in known), None)
+    if unknown is not None:
+        hint = _hint(unknown, known)
+        raise ConfigError(f"{name}: unknown key {unknown!r}{hint}; known: {', '.join(known)}")
+
+
+def _hint(value: Any, known: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(value), known, 1)
+    return f", did you mean {near[0]!r}?" if near else ""
 
 
 def _patterns(value: Mapping[Any, Any], name: str) -> Rule:

@@ -14,9 +14,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..errors import ConfigError
+from ..errors import ConfigError, JudgeError
 from ..model import (
     CONTENT_GAPS,
     EvaluationResult,
@@ -35,6 +35,7 @@ from .evaluator import (
     Evaluator,
     NotEvaluated,
     ReferenceOption,
+    Resources,
     refuse_empty,
 )
 from .factories import AsyncEvaluator, as_async, async_variant, fixed, with_options_of
@@ -93,6 +94,9 @@ class TrajectoryMatch(Evaluator):
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a compared field that is missing on both sides counts as equal.
         threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
+        judge: The language model that compares fields that are ``judged``: ``model`` and more
+            options of ``type: judge``, such as ``max_cost``. In Python also a judge of
+            `create_llm_as_judge`.
         spec: The comparison that these options ask for.
     """
 
@@ -118,6 +122,7 @@ class TrajectoryMatch(Evaluator):
     strict_order: bool = False
     missing_ok: bool = True
     threshold: Share = 1.0
+    judge: Annotated[Any, InConfig(form=dict[str, Any] | None)] = None
     spec: MatchSpec = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -126,6 +131,8 @@ class TrajectoryMatch(Evaluator):
         Raises:
             ConfigError: A value is wrong; the text names the option and the values to use.
         """
+        if self.judge is not None:
+            object.__setattr__(self, "judge", _field_judge(self.judge))
         spec = make_spec(
             trajectory_match_mode=self.trajectory_match_mode,
             tool_args_match_mode=self.tool_args_match_mode,
@@ -135,9 +142,15 @@ class TrajectoryMatch(Evaluator):
             error_pattern=self.error_pattern,
             strict_order=self.strict_order,
             missing_ok=self.missing_ok,
-            is_async=self.awaits_functions,
+            is_async=self.awaits_functions and self.judge is None,
+            judge=self.judge,
         )
         object.__setattr__(self, "spec", spec)
+        if spec.asks_model != (self.judge is not None):
+            raise ConfigError("judge: no field is judged; write overrides: {TOOL: {FIELD: judged}}")
+        if self.judge is not None:
+            object.__setattr__(self, "is_slow", True)
+            object.__setattr__(self, "asks_models", True)
         if self.score_type not in SCORE_TYPES:
             known = ", ".join(SCORE_TYPES)
             raise ConfigError(f"score_type: unknown value {self.score_type!r}; known: {known}")
@@ -147,10 +160,45 @@ class TrajectoryMatch(Evaluator):
         """The score's name in results."""
         return self.feedback_key or f"trajectory_{self.spec.mode}_match"
 
+    @property
+    def concurrency(self) -> int:
+        """How many runs may be evaluated at once."""
+        return 1 if self.judge is None else int(self.judge.concurrency)
+
+    @property
+    def cost_per_day(self) -> float | None:
+        """The daily limit on the cost of judged fields, in US dollars; None for no limit."""
+        cost: float | None = None if self.judge is None else self.judge.cost_per_day
+        return cost
+
+    def check_prices(self, limits: Sequence[str]) -> None:
+        """Refuse limits on the cost where the price of a model is not known."""
+        if self.judge is not None:
+            self.judge.check_prices(limits)
+
+    def prepare(self, resources: Resources) -> Self:
+        """Return the evaluator with its judge created."""
+        return self if self.judge is None else replace(self, judge=self.judge.prepare(resources))
+
+    def close(self) -> None:
+        """Close the connections that the judge opened."""
+        if self.judge is not None:
+            self.judge.close()
+
     def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
         """Compare outputs with one reference, both in any form of `oteval.evaluators.messages`."""
-        verdict = compare(outputs, reference_outputs, self.spec)
-        return self._answer(outputs, reference_outputs, verdict)
+        if self.judge is None:
+            verdict = compare(outputs, reference_outputs, self.spec)
+            return self._answer(outputs, reference_outputs, verdict)
+        try:
+            with self.judge.evaluation("") as questions:
+                verdict = compare(outputs, reference_outputs, self.spec)
+                result = self._answer(outputs, reference_outputs, verdict)
+        except (NotEvaluated, JudgeError) as error:
+            status = "not_evaluated" if isinstance(error, NotEvaluated) else "error"
+            figures = {**questions.metadata(), "status": status, "error": str(error)}
+            return {"key": self.key, "score": None, "comment": str(error), "metadata": figures}
+        return {**result, "metadata": {**result["metadata"], **questions.metadata()}}
 
     def _answer(self, outputs: Any, reference_outputs: Any, verdict: Verdict) -> dict[str, Any]:
         """Return the result of a comparison, unless the run lacks data for it."""
@@ -174,6 +222,14 @@ class TrajectoryMatch(Evaluator):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare a run with its reference."""
+        if self.judge is None:
+            return self._evaluate(context)
+        run = context.trajectory
+        with self.judge.evaluation("" if run is None else run.id) as questions:
+            result = self._evaluate(context)
+        return replace(result, metadata={**result.metadata, **questions.metadata()})
+
+    def _evaluate(self, context: EvaluationContext) -> EvaluationResult:
         run, expected = context.trajectory, context.reference_outputs
         if run is None or expected is None:
             raise NotEvaluated("there is no reference")
@@ -259,6 +315,7 @@ class TrajectoryMatch(Evaluator):
             "key": self.key,
             "score_type": self.score_type,
             **self.spec.describe(),
+            **({} if self.judge is None else {"judge": self.judge.describe()}),
         }
 
     def describe_verdict(self) -> dict[str, Any]:
@@ -274,6 +331,10 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Compare outputs with the reference, awaiting functions that are asynchronous."""
         outputs, reference = case["outputs"], case.get("reference_outputs")
+        if self.judge is not None:  # its questions would block the event loop
+            import asyncio
+
+            return await asyncio.to_thread(self, outputs=outputs, reference_outputs=reference)
         references = self._accepted(reference)
         if references is None:
             verdict = await acompare(outputs, reference, self.spec)
@@ -362,6 +423,13 @@ def create_async_trajectory_match_evaluator(**options: Any) -> AsyncEvaluator[Tr
         ConfigError: An option is wrong; the text names it and the values to use.
     """
     return as_async(AsyncTrajectoryMatch(**options))
+
+
+def _field_judge(value: Any) -> Any:
+    """Return the judge of an option; judges take long to import, so that few evaluators do."""
+    from .judge.field_judge import field_judge
+
+    return field_judge(value)
 
 
 def _ignoring(mode: Mode, key: str) -> TrajectoryMatch:

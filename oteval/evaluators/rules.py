@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 from ..errors import ConfigError, InputError
 from ..jsontext import dumps
 from ..patterns import Pattern, PatternError, compile_pattern
-from .values import MISSING, canonical_key, differences, lookup, same, show, show_pair
+from .values import MISSING, canonical_key, differences, folded, lookup, same, show, show_pair
 
 __all__ = [
     "Custom",
@@ -38,6 +38,8 @@ __all__ = [
     "Subset",
     "Superset",
     "Tolerant",
+    "fits",
+    "how_they_differ",
 ]
 
 # A JSON number, no longer than any that people write; Python parses it without surprises.
@@ -73,7 +75,7 @@ class Rule:
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return one line that says where the two differ; None where they match."""
         found = next(differences(out, ref, same), None)
-        return None if found is None else _say(*found)
+        return None if found is None else how_they_differ(*found)
 
     def compared(self, args: Any) -> Any:
         """Return the value of the arguments that is compared; None where no value says it all."""
@@ -131,7 +133,7 @@ class Subset(Rule):
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first thing that is outside."""
         found = next(self._differences(out, ref), None)
-        return None if found is None else _say(*found)
+        return None if found is None else how_they_differ(*found)
 
     def _differences(self, out: Any, ref: Any) -> Any:
         return differences(out, ref, same, missing_ok=True)
@@ -152,8 +154,9 @@ class Superset(Subset):
 class Tolerant(Rule):
     """Equality up to the way things are written.
 
-    A string that is a JSON number equals that number (``"1.0"`` and ``1``; not ``"007"``), case
-    and runs of white space do not count, and the lists at the given paths are compared as sets.
+    A string that is a JSON number equals that number (``"1.0"`` and ``1``; not ``"007"``). Case,
+    runs of white space and the forms of Unicode (NFKC: full width, ligatures, composed accents) do
+    not count, and the lists at the given paths are compared as sets.
 
     Attributes:
         sets: Dotted paths of the lists that are sets; lists on the way add no component.
@@ -165,38 +168,45 @@ class Tolerant(Rule):
     def key(self, args: Any) -> Hashable:
         """Return the text of the arguments, written in the one tolerated way."""
         try:
-            return canonical_key(self._fold(args, ""))
+            return canonical_key(self.fold(args, ""))
         except RecursionError:
             return None
 
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first place where they differ by more than the way of writing."""
-        folded = self._fold(out, ""), self._fold(ref, "")
+        folded = self.fold(out, ""), self.fold(ref, "")
         found = next(differences(*folded, same), None)
         if found is None:
             return None
-        path = found[0]
-        return _say(path, lookup(out, path), lookup(ref, path)) if path else _say(path, out, ref)
+        if path := found[0]:
+            out, ref = lookup(out, path), lookup(ref, path)
+        return how_they_differ(path, out, ref)
 
     def compared(self, args: Any) -> Any:
         """Return the arguments, written in the one tolerated way."""
-        return self._fold(args, "")
+        return self.fold(args, "")
 
     def describe(self) -> Any:
-        """Return the mode, with the sets where there are any."""
-        return {"tolerant": {"sets": sorted(self.sets)}} if self.sets else self.mode
+        """Return the mode with its sets, and the form of Unicode."""
+        return {"tolerant": {"sets": sorted(self.sets), "unicode": "NFKC"}}
 
-    def _fold(self, value: Any, path: str) -> Any:
+    def fold(self, value: Any, path: str) -> Any:
+        """Return a value, written in the one tolerated way.
+
+        Args:
+            value: The value.
+            path: Its dotted path, without components for lists.
+        """
         if isinstance(value, str):
-            text = " ".join(value.split()).casefold()
+            text = folded(value)
             if _NUMBER.fullmatch(text):
                 return float(text) if any(c in text for c in ".e") else int(text)
             return text
         if isinstance(value, dict):
             under = f"{path}." if path else ""
-            return {key: self._fold(item, f"{under}{key}") for key, item in value.items()}
+            return {key: self.fold(item, f"{under}{key}") for key, item in value.items()}
         if isinstance(value, (list, tuple)):
-            items = [self._fold(item, path) for item in value]
+            items = [self.fold(item, path) for item in value]
             # A tuple is compared as a whole, by `differences` too.
             keys = {canonical_key(item) or "" for item in items}
             return tuple(sorted(keys)) if path in self.sets else items
@@ -242,14 +252,14 @@ class Fields(Rule):
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first field that differs or is missing."""
         if not (isinstance(out, dict) and isinstance(ref, dict)):
-            return None if self.matches(out, ref) else _say("", out, ref)
+            return None if self.matches(out, ref) else how_they_differ("", out, ref)
         for path in self.paths:
             left, right = lookup(out, path), lookup(ref, path)
             if left is MISSING and right is MISSING:
                 if not self.missing_ok:
                     return f"argument {path!r} is on neither side, and missing_ok is False"
             elif left is MISSING or right is MISSING or not same(left, right):
-                return _say(path, left, right)
+                return how_they_differ(path, left, right)
         return None
 
     def compared(self, args: Any) -> Any:
@@ -288,7 +298,7 @@ class Patterns(Rule):
             value = lookup(out, path)
             if value is MISSING:
                 return f"argument {path!r} is missing in the output (pattern {pattern.pattern!r})"
-            if not _fits(pattern, value):
+            if not fits(pattern, value):
                 return f"argument {path!r} is {show(value)}; its whole must fit {pattern.pattern!r}"
         return None
 
@@ -321,7 +331,7 @@ class ReferencePatterns(Rule):
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first place that does not fit."""
         found = next(differences(out, ref, self._equal, extra_ok=True), None)
-        return None if found is None else _say(*found)
+        return None if found is None else how_they_differ(*found)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
         """Return None: patterns do not see the order of lists."""
@@ -331,7 +341,7 @@ class ReferencePatterns(Rule):
         if not isinstance(ref, str):
             return same(out, ref)
         try:
-            return _fits(compile_pattern(ref), out)
+            return fits(compile_pattern(ref), out)
         except PatternError as error:
             raise InputError(
                 f"reference_outputs: {show(ref)} is not a valid pattern ({error}); "
@@ -390,11 +400,13 @@ class Custom(Rule):
         return {"callable": _function_name(self.function), "code": _digest(self.function)}
 
 
-def _fits(pattern: Pattern, value: Any) -> bool:
+def fits(pattern: Pattern, value: Any) -> bool:
+    """Return whether a whole value fits a pattern; values other than text as JSON text."""
     return pattern.fullmatch(value if isinstance(value, str) else dumps(value))
 
 
-def _say(path: str, out: Any, ref: Any) -> str:
+def how_they_differ(path: str, out: Any, ref: Any) -> str:
+    """Return one line with a path and the values of both sides, cut around the difference."""
     what = f"argument {path!r} is" if path else "the arguments are"
     if out is MISSING:
         return f"{what} missing in the output; the reference has {show(ref)}"

@@ -15,6 +15,7 @@ from ..call_outcome import RULE_VERSION
 from ..errors import ConfigError
 from ..patterns import Pattern, PatternError, compile_pattern
 from .args import ArgsMatch, make_overrides, make_rule
+from .field_rules import ByField, FieldJudge
 from .rules import Exact, Rule
 
 __all__ = ["MODES", "VIEWS", "MatchSpec", "Mode", "View", "make_spec"]
@@ -56,6 +57,12 @@ class MatchSpec:
         """Return how the arguments of a tool's calls are compared."""
         return self.overrides.get(tool, self.args)
 
+    @property
+    def asks_model(self) -> bool:
+        """Whether a language model compares some field."""
+        rules = (self.args, *self.overrides.values())
+        return any(isinstance(rule, ByField) and rule.asks_model for rule in rules)
+
     def describe(self) -> dict[str, Any]:
         """Return the comparison as JSON values, to hash into an evaluator's version."""
         pattern: list[Any] = _OLD_PATTERN if self.view != "effects" else [RULE_VERSION]
@@ -83,6 +90,7 @@ def make_spec(
     strict_order: bool = False,
     missing_ok: bool = True,
     is_async: bool = False,
+    judge: FieldJudge | None = None,
 ) -> MatchSpec:
     """Check a user's options and make a `MatchSpec` of them.
 
@@ -97,6 +105,7 @@ def make_spec(
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions among the overrides may be coroutine functions.
+        judge: Asks a language model about judged fields; None if there is none.
 
     Returns:
         The configuration.
@@ -109,13 +118,18 @@ def make_spec(
     return MatchSpec(
         mode=cast("Mode", trajectory_match_mode),
         args=make_rule(
-            tool_args_match_mode, "tool_args_match_mode", missing_ok=missing_ok, is_async=is_async
+            tool_args_match_mode,
+            "tool_args_match_mode",
+            missing_ok=missing_ok,
+            is_async=is_async,
+            judge=judge,
         ),
         overrides=make_overrides(
             tool_args_match_overrides,
             "tool_args_match_overrides",
             missing_ok=missing_ok,
             is_async=is_async,
+            judge=judge,
         ),
         view=cast("View", view),
         effect_tools=_tools(effect_tools),

@@ -6,6 +6,7 @@ A value that is not there is `MISSING`, which differs from null.
 
 from __future__ import annotations
 
+import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -16,6 +17,7 @@ __all__ = [
     "Difference",
     "canonical_key",
     "differences",
+    "folded",
     "holds_list",
     "lookup",
     "same",
@@ -66,6 +68,21 @@ def same(one: Any, two: Any) -> bool:
         return bool(one == two)
     key = canonical_key(one)
     return key is not None and key == canonical_key(two)
+
+
+def folded(text: str) -> str:
+    """Return the form of a text that does not depend on case, white space or Unicode's forms.
+
+    Args:
+        text: Any text.
+
+    Returns:
+        The text in Unicode's form NFKC without case, with single spaces.
+    """
+    if not text.isascii():
+        # Case folding may leave the form, so that it is taken twice.
+        text = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", text).casefold())
+    return " ".join(text.casefold().split())
 
 
 def lookup(value: Any, path: str) -> Any:

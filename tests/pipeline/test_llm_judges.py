@@ -427,3 +427,62 @@ def test_calls_are_judged_by_what_the_trace_shows(store: Store, server: Server):
     scored(store, rule(server))
 
     assert '"name":"refund","arguments":"{\\"order\\":\\"W1\\"}"' in shown(server.requests[0])
+
+
+REFUND = {
+    "name": "match",
+    "type": "trajectory_match",
+    "reference": "r.json",
+    "overrides": {"refund": {"reason": "judged"}},
+}
+
+
+def refunded(store: Store, folder: Path, *reasons: str) -> None:
+    """Store runs that refund for a reason, and write the reference."""
+    arguments = {"reason": "broken"}
+    message = {"role": "assistant", "tool_calls": [{"name": "refund", "args": arguments}]}
+    (folder / "r.json").write_text(json.dumps([message]))
+    made = [asks(call("refund", {"reason": one}, "1", span_id="c" * 16)) for one in reasons]
+    keep(store, *(run(number, one) for number, one in enumerate(made, 1)))
+
+
+def matched(store: Store, folder: Path, server: Server, **judge: Any) -> list[Score]:
+    """Return the scores of a match whose judge is the server."""
+    rules = {**REFUND, "judge": {"model": "openai:m", "base_url": server.url, **judge}}
+    return list(score_all(store, config(rules), folder))
+
+
+def test_a_model_compares_an_argument(store: Store, server: Server, tmp_path: Path):
+    """The verdict is the model's, with its cost; the same question is answered from the store."""
+    refunded(store, tmp_path, "faulty", "faulty", "broken")
+    prices = {"m": {"input": 1.0, "output": 1.0}}
+
+    scores = matched(store, tmp_path, server, prices=prices, max_concurrency=1)
+
+    assert [score.passed for score in scores] == [True, True, True]
+    assert len(server.requests) == 1
+    assert sum(score.cost or 0 for score in scores) > 0
+    assert "faulty" in shown(server.requests[0])
+    assert "broken" in shown(server.requests[0])
+
+
+def test_no_budget_is_no_verdict(store: Store, server: Server, tmp_path: Path):
+    """Over its budget a judged match is not evaluated, and a failed request is an error."""
+    refunded(store, tmp_path, "faulty")
+    prices = {"m": {"input": 1.0, "output": 1.0}}
+
+    (poor,) = matched(store, tmp_path, server, prices=prices, max_cost=0.0)
+    server.script = lambda _body, _number: error(400)
+    (failed,) = matched(store, tmp_path, server, max_retries=0)
+
+    assert (poor.status, poor.passed) == ("not_evaluated", None)
+    assert (failed.status, failed.passed) == ("error", None)
+    assert failed.metadata["judged"][0]["agrees"] is None
+
+
+def test_a_price_is_needed_for_a_budget(tmp_path: Path, store: Store, server: Server):
+    """A limit on the cost of judged arguments without a price is refused."""
+    refunded(store, tmp_path, "faulty")
+
+    with pytest.raises(ConfigError, match="needs the price"):
+        matched(store, tmp_path, server, max_cost=1.0)

@@ -44,7 +44,7 @@ ENTRIES = {
     "trajectory_match, reference: r.json}": "3ce51f0b9bd9",
     "trajectory_match, mode: superset, tool_args: tolerant, overrides: {s: ignore, t: [a, b.c]}, "
     "view: writes, effect_tools: [z, y], error_pattern: '^no', score_type: f1, "
-    "strict_order: true, missing_ok: false, threshold: 0.25, reference: r.json}": "5e4f50d9c4ac",
+    "strict_order: true, missing_ok: false, threshold: 0.25, reference: r.json}": "213d56cb3d25",
     "judge, model: 'openai:gpt-4o'}": "688301d170c5",
     "judge, model: 'openai:gpt-4o', prompt: 'Rate {outputs} by {rubric} {x}', variables: "
     "{rubric: strict, x: y}, instruction_variables: [x], continuous: true, threshold: 0.5, "
@@ -77,7 +77,7 @@ CREATED: list[tuple[str, dict[str, Any], str]] = [
             "strict_order": True,
             "missing_ok": False,
         },
-        "df27ea718e9b",
+        "8a9e790f2937",
     ),
     ("create_graph_trajectory_match_evaluator", {}, "108660b2712f"),
 ]

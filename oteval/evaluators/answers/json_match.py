@@ -19,6 +19,7 @@ from ..judge import (
     create_async_llm_as_judge,
     create_llm_as_judge,
 )
+from ..judge.prompts import FIELD_PROMPT
 from ..observed import observed, unheard
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
 from ..values import same
@@ -30,22 +31,6 @@ Aggregator = Literal["average", "all"]
 _MODES = ("superset", "subset", "same_elements", "ordered")
 _AGGREGATORS = ("average", "all")
 _KEY = "json_match"
-_PROMPT = """You check one field of a structured output against the field expected.
-
-Decide by this criterion alone; any other difference does not matter:
-
-{criterion}
-
-The field's name: {field}
-
-The field in the output:
-
-{outputs}
-
-The field expected:
-
-{reference_outputs}
-"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -313,7 +298,7 @@ def _split(
     if has_judge and not rubric:
         raise ConfigError("model and judge are only used with rubric; give one, or leave them out")
     data = ("field", "criterion")
-    common = {"prompt": _PROMPT, "feedback_key": _KEY, "data_variables": data}
+    common = {"prompt": FIELD_PROMPT, "feedback_key": _KEY, "data_variables": data}
     return match, {**common, **judge_options}
 
 

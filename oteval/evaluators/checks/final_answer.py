@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 import re
-import unicodedata
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
@@ -20,7 +19,7 @@ from ..evaluator import ReferenceOption
 from ..factories import with_options_of
 from ..messages import to_messages
 from ..options import NonNegativeFloat
-from ..values import show_pair
+from ..values import folded, show_pair
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated
 from .finish_reason import cut_reason
 
@@ -57,8 +56,7 @@ def normalised(text: str) -> str:
         The text in Unicode's form NFKC without case, with single spaces, and without punctuation
         and quotes at its ends.
     """
-    folded = unicodedata.normalize("NFKC", text).casefold()
-    return " ".join(folded.split()).strip(_EDGES)
+    return folded(text).strip(_EDGES)
 
 
 def last_number(text: str) -> Decimal | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["JuryMember", "LlmJudge", "VerdictMissing"]
+__all__ = ["JuryMember", "LlmJudge", "VerdictMissing", "answer_of", "judging"]
 
 RUN_VARIABLES = frozenset({"outputs", "reference_outputs", "thread"})
 """The variables that a run fills in, besides `SHOWN_VARIABLES` if the prompt shows them."""
@@ -47,6 +48,16 @@ SHOWN_VARIABLES = frozenset({"inputs", "context"})
 
 # The id of the run that is being judged, which cached answers are linked to.
 _EVALUATED_RUN: ContextVar[str] = ContextVar("oteval_evaluated_run", default="")
+
+
+@contextmanager
+def judging(run: str) -> Iterator[None]:
+    """Link the answers of judges to a run, given its id or ""."""
+    token = _EVALUATED_RUN.set(run)
+    try:
+        yield
+    finally:
+        _EVALUATED_RUN.reset(token)
 
 
 class VerdictMissing(JudgeError):
@@ -59,6 +70,21 @@ class VerdictMissing(JudgeError):
     def __init__(self, message: str, metadata: Mapping[str, Any]) -> None:
         super().__init__(message)
         self.metadata = metadata
+
+
+def answer_of(result: dict[str, Any]) -> dict[str, Any]:
+    """Return the result of a judge that has a score.
+
+    Raises:
+        NotEvaluated: The budget is spent.
+        VerdictMissing: The model gave no verdict.
+    """
+    metadata = result["metadata"]
+    if result["score"] is not None:
+        return result
+    if metadata["status"] == "not_evaluated":
+        raise NotEvaluated(metadata["error"])
+    raise VerdictMissing(metadata["error"], metadata)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +253,7 @@ class LlmJudge(Evaluator):
         prompt = self._prompt(resources)
         self.check_prices(())
         calls = None if resources.stored_calls is None else resources.stored_calls(JudgeCall)
-        judge = create_trajectory_llm_as_judge(
+        judge = self._create(
             prompt=prompt,
             model=self.model,
             jury=None if self.jury is None else [_member(one) for one in self.jury],
@@ -256,6 +282,10 @@ class LlmJudge(Evaluator):
         for client in judge.clients:
             client.limits.requests = resources.request_limit
         return replace(self, judge=judge)
+
+    def _create(self, **options: Any) -> JudgeEvaluator:
+        """Return the evaluator that asks the models."""
+        return create_trajectory_llm_as_judge(**options)
 
     def _budget(self, resources: Resources) -> CostBudget | None:
         """Return the budget with the smaller remainder, or None if costs are not limited."""
@@ -351,17 +381,9 @@ class LlmJudge(Evaluator):
             **self._variables_of(context),
             **self.variables,
         }
-        token = _EVALUATED_RUN.set(context.trajectory.id if context.trajectory else "")
-        try:
-            found = self._prepared_judge()(**variables)
-        finally:
-            _EVALUATED_RUN.reset(token)
-        metadata = found["metadata"]
-        if found["score"] is None:
-            if metadata["status"] == "not_evaluated":
-                raise NotEvaluated(metadata["error"])
-            raise VerdictMissing(metadata["error"], metadata)
-        score = found["score"]
+        with judging(context.trajectory.id if context.trajectory else ""):
+            found = answer_of(self._prepared_judge()(**variables))
+        score, metadata = found["score"], found["metadata"]
         passed = score if isinstance(score, bool) else None
         if passed is None and self.threshold is not None:
             passed = score >= self.threshold

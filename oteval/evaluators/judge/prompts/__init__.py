@@ -15,6 +15,7 @@ __all__ = [
     "ANSWER_RELEVANCE_PROMPT",
     "CONCISENESS_PROMPT",
     "CORRECTNESS_PROMPT",
+    "FIELD_PROMPT",
     "GRAPH_TRAJECTORY_ACCURACY_PROMPT",
     "HALLUCINATION_PROMPT",
     "PII_LEAKAGE_PROMPT",
@@ -39,6 +40,8 @@ def _text(name: str) -> str:
 ANSWER_RELEVANCE_PROMPT = _text("answer_relevance")
 CONCISENESS_PROMPT = _text("conciseness")
 CORRECTNESS_PROMPT = _text("correctness")
+FIELD_PROMPT = _text("field")
+"""Compares one field; it shows ``{field}`` and ``{criterion}`` too."""
 GRAPH_TRAJECTORY_ACCURACY_PROMPT = _text("graph_trajectory_accuracy")
 HALLUCINATION_PROMPT = _text("hallucination")
 PII_LEAKAGE_PROMPT = _text("pii_leakage")

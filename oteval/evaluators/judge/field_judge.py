@@ -1,0 +1,163 @@
+"""A language model that compares fields of arguments, within a match of trajectories.
+
+It is the judge of `oteval.evaluators.judge.trajectory_judge` with another prompt: its answers are
+cached and its costs limited in the same way. An answer that is missing is never an agreement: it
+raises, and so the match has no verdict.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NoReturn
+
+from ...errors import ConfigError
+from ...jsontext import canonical
+from ..evaluator import Resources
+from ..field_rules import FieldAnswer
+from ..observed import unheard
+from .evaluator import JudgeEvaluator
+from .factory import create_llm_as_judge
+from .prompts import FIELD_PROMPT
+from .trajectory_judge import LlmJudge, VerdictMissing, answer_of, judging
+
+__all__ = ["FieldJudgeModel", "FieldQuestions", "field_judge"]
+
+_OPTIONS = (
+    *("model", "jury", "system", "samples", "use_reasoning", "base_url", "api_key_env"),
+    *("temperature", "seed", "stream", "request", "timeout", "max_retries", "max_concurrency"),
+    *("max_cost", "max_cost_per_day", "prices"),
+)
+
+
+@dataclass
+class FieldQuestions:
+    """The questions of one evaluation; each is asked once.
+
+    Attributes:
+        answers: The answers by question.
+        asked: Field, answer, reasoning and cost of each.
+    """
+
+    answers: dict[str, FieldAnswer] = field(default_factory=dict)
+    asked: list[dict[str, Any]] = field(default_factory=list)
+
+    def metadata(self) -> dict[str, Any]:
+        """Return the questions and their cost, or nothing if none was asked."""
+        if not self.asked:
+            return {}
+        costs = [one["cost_usd"] for one in self.asked]
+        total = None if None in costs else sum(costs)
+        return {"judged": self.asked, "cost_usd": total}
+
+
+_QUESTIONS: ContextVar[FieldQuestions | None] = ContextVar("oteval_field_questions", default=None)
+
+
+@dataclass(frozen=True, kw_only=True)
+class FieldJudgeModel(LlmJudge):
+    """Asks a language model whether two values of a field agree; a `FieldJudge`."""
+
+    type: ClassVar[str] = "field_judge"
+
+    @contextmanager
+    def evaluation(self, run: str) -> Iterator[FieldQuestions]:
+        """Collect the questions of one evaluation.
+
+        Args:
+            run: The id of the run, or "".
+
+        Raises:
+            VerdictMissing: The block raised it; the metadata has all questions.
+        """
+        questions = FieldQuestions()
+        token = _QUESTIONS.set(questions)
+        try:
+            with judging(run), unheard():
+                yield questions
+        except VerdictMissing as error:
+            raise VerdictMissing(str(error), {**error.metadata, **questions.metadata()}) from error
+        finally:
+            _QUESTIONS.reset(token)
+
+    def ask(self, name: str, criterion: str, output: Any, reference: Any) -> FieldAnswer:
+        """Return the answer of the model.
+
+        Raises:
+            NotEvaluated: The budget is spent.
+            VerdictMissing: The model gave no verdict.
+        """
+        questions = _QUESTIONS.get() or FieldQuestions()
+        key = canonical([name, criterion, output, reference])
+        known = questions.answers.get(key)
+        if known is not None:
+            return known
+        result = self._prepared_judge()(
+            outputs=output, reference_outputs=reference, field=name, criterion=criterion
+        )
+        metadata = result.get("metadata") or {}
+        answer = FieldAnswer(bool(result["score"]), result["comment"] or "")
+        questions.asked.append(
+            {
+                "field": name,
+                "agrees": result["score"],
+                "reasoning": answer.reasoning,
+                "cost_usd": metadata.get("cost_usd"),
+            }
+        )
+        answer_of(result)
+        questions.answers[key] = answer
+        return answer
+
+    def _prepared_judge(self) -> JudgeEvaluator:
+        """Return the judge; one that oteval.yaml does not prepare is created with the first use."""
+        if self.judge is None:
+            if self.api_key_env != "OPENAI_API_KEY":
+                raise ConfigError("judge: api_key_env is for oteval.yaml; pass create_llm_as_judge")
+            resources = Resources(self.key, True, _no_file, _no_function, environment={})
+            object.__setattr__(self, "judge", self.prepare(resources).judge)
+        return super()._prepared_judge()
+
+    def _create(self, **options: Any) -> JudgeEvaluator:
+        return create_llm_as_judge(**options)
+
+    def _prompt(self, resources: Resources) -> str:  # noqa: ARG002
+        return FIELD_PROMPT
+
+
+def _no_file(path: str) -> NoReturn:
+    raise ConfigError(f"{path}: a judge of fields reads no files")
+
+
+def _no_function(name: str) -> NoReturn:
+    raise ConfigError(f"{name}: a judge of fields calls no functions")
+
+
+def field_judge(value: Any) -> FieldJudgeModel:
+    """Return the judge that an option describes.
+
+    Args:
+        value: Options of `LlmJudge`, to be prepared; a judge of `create_llm_as_judge`, whose prompt
+            shows ``{outputs}`` and ``{reference_outputs}``; or a `FieldJudgeModel`.
+
+    Raises:
+        ConfigError: The value is something else, or an option is unknown or wrong.
+    """
+    if isinstance(value, FieldJudgeModel):
+        return value
+    if isinstance(value, JudgeEvaluator):
+        return FieldJudgeModel(model="openai:given", judge=value)
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"judge is a {type(value).__name__}; expected {{model: openai:NAME}}")
+    unknown = next((key for key in value if key not in _OPTIONS), None)
+    if unknown is not None:
+        near = difflib.get_close_matches(str(unknown), _OPTIONS, 1)
+        hint = f", did you mean {near[0]!r}?" if near else ""
+        raise ConfigError(f"judge: unknown key {unknown!r}{hint}; known: {', '.join(_OPTIONS)}")
+    try:
+        return FieldJudgeModel(**value)
+    except ConfigError as error:
+        raise ConfigError(f"judge: {error}") from None

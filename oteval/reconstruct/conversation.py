@@ -31,6 +31,7 @@ from .duplicates import answer_key, call_keys
 from .entries import Entry, Sent
 from .gaps import gap, with_one_missing_parent
 from .message_thread import Thread, chain_of, with_dropped_calls
+from .plain_runs import plain_builder
 from .prompts import prompts_of
 from .retrieval import retrieved_in
 from .runs import TracedRun, children_of, steps_of
@@ -108,7 +109,12 @@ class _ConversationStitcher:
         answered = self._answered_before(run, previous)
         request = request_of(run, previous)
         failed = self.failed.get(request)
-        builder = self._filled(run, handing, answered, failed)
+        begins = self._begins(run) and not handing and (answered or failed) is None
+        builder = plain_builder(run) if begins else None
+        if builder is None:
+            builder = self._filled(run, handing, answered, failed)
+        else:
+            self.builders.append(builder)
         if not (run.conversation_id or builder.follows):
             if previous:
                 builder.follows = f"{FOLLOWS_ANSWER}{_int64(answer_key(previous))}"
@@ -128,6 +134,12 @@ class _ConversationStitcher:
         before = self.beside.get((run.root.span.trace_id, id(run.parent)))
         around = self.by_run.get(id(run.parent)) if run.parent is not None else None
         return [other for other in (before, around) if other is not None]
+
+    def _begins(self, run: TracedRun) -> bool:
+        """Return whether only a run's messages may show that it continues another."""
+        conversation = run.conversation_id
+        is_first = (run.root.span.service, conversation) not in self.last
+        return run.parent is not None or not conversation or is_first
 
     def _answered_before(self, run: TracedRun, previous: str) -> TrajectoryBuilder | None:
         """Return the trajectory with the answer that a run names as the one it goes on from.
@@ -276,7 +288,6 @@ def _finished(
     calls = root.model_calls if is_one else [call for run in runs for call in run.model_calls]
     parent = by_run[id(root.parent)] if root.parent is not None else None
     retrieved = retrieved_in(runs)
-    names = root.names if is_one else set().union(*(run.names for run in runs))
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
@@ -299,7 +310,7 @@ def _finished(
         dialects=tuple(dict.fromkeys([name for run in runs for name in run.dialects])),
         usage=Usage.total(call.usage for call in calls),
         finish_reasons=tuple(call.finish_reason for call in calls if call.finish_reason),
-        prompts=prompts_of(spans, names),
+        prompts=prompts_of(spans),
         documents=retrieved.documents,
         start_ns=min([member.start_ns for member in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
@@ -390,8 +401,9 @@ def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
 def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
     """Yield the gaps of history that the framework says it compacted: by a span, or by a part."""
     for run in builder.runs:
-        for span in run.spans if semconv.COMPACTED in run.names else ():
-            if span.attributes.get(semconv.COMPACTED) in (True, "true"):
+        for span in run.spans:
+            attributes = span.attributes
+            if semconv.COMPACTED in attributes and attributes[semconv.COMPACTED] in (True, "true"):
                 yield gap("history_compacted", span.span_id)
     for entry in builder.thread.entries[builder.start : builder.end]:
         parts = entry.message.parts

@@ -72,9 +72,8 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
     documents: dict[tuple[str, str], RetrievedDocument] = {}
     gaps = []
     for run in runs:
-        emitters = [emitter for emitter in _EMITTERS if emitter.key in run.names]
-        for span in run.spans if emitters else ():
-            emitter = _emitter_of(span, emitters)
+        for span in run.spans:
+            emitter = _emitter_of(span)
             if emitter is None or span.is_error:
                 continue
             span_documents, is_whole = _documents(span, emitter)
@@ -85,12 +84,14 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
     return Retrieved(tuple(documents.values()), tuple(gaps))
 
 
-def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
-    """Return which of some emitters wrote a retriever's span; None for any other span."""
-    for emitter in emitters:
-        kind = span.attributes.get(emitter.key)
-        if isinstance(kind, str) and kind.strip('"').lower().endswith(emitter.ending):
-            return emitter
+def _emitter_of(span: Span) -> _Emitter | None:
+    """Return the emitter of a retriever's span; None for any other span."""
+    attributes = span.attributes
+    for emitter in _EMITTERS:
+        if emitter.key in attributes:
+            kind = attributes[emitter.key]
+            if isinstance(kind, str) and kind.strip('"').lower().endswith(emitter.ending):
+                return emitter
     return None
 
 

@@ -27,7 +27,6 @@ from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .readers.flat_lists import FEW_KEYS, named
 from .runs import TracedRun, Visit
 from .span_reader import read_span
 from .tree import Node, build, order
@@ -133,7 +132,7 @@ def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the first of some runs whose spans no dialect reads, with the spans of all."""
     for run in unread[1:]:
         unread[0].gaps.extend(run.gaps)
-        unread[0].take_spans(run)
+        unread[0].spans.extend(run.spans)
         unread[0].unread.extend(run.unread)
     return list(unread[:1])
 
@@ -255,26 +254,21 @@ def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
 def _identify(run: TracedRun) -> None:
     """Note the conversation, user and version of a run; runs above it have theirs."""
     spans = [run.root.span, *run.spans]
-    names = run.names
-    for span in spans:
-        attributes = span.attributes
-        names.update(attributes if len(attributes) <= FEW_KEYS else named(attributes).keys)
-    for resource in {id(span.resource): span.resource for span in spans}.values():
-        names.update(resource)
-    run.conversation_id = _conversation_of(run, spans)
-    run.user = user_of(spans, names) or (run.parent.user if run.parent else "")
-    run.version = version_of(spans, names) or (run.parent.version if run.parent else "")
+    run.conversation_id = _conversation_of(run)
+    run.user = user_of(spans) or (run.parent.user if run.parent else "")
+    run.version = version_of(spans) or (run.parent.version if run.parent else "")
 
 
-def _conversation_of(run: TracedRun, spans: Sequence[Span]) -> str:
+def _conversation_of(run: TracedRun) -> str:
     """Return the conversation's id; some emitters put the id of a span's answer there.
 
     An id that other spans have as well is a conversation's, even if it is that of an answer: some
     agents name a conversation by its first answer.
     """
-    is_named = own_attribute("conversation") in run.names
-    is_named = is_named or not _CONVERSATION_KEYS.isdisjoint(run.names)
-    for span in spans if is_named else ():
+    own = own_attribute("conversation")
+    for span in (run.root.span, *run.spans):
+        if own not in span.attributes and span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
+            continue
         conversation = conversation_id(span.attributes)
         if conversation and conversation != str(span.attributes.get("gen_ai.response.id")):
             return conversation

@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -48,8 +48,8 @@ class _Exchange:
     """A message, and for an assistant's with calls, the results that follow it."""
 
     entry: Entry
-    answers: list[_CallState]
-    results: list[Entry]
+    answers: list[_CallState] = field(default_factory=list)
+    results: list[Entry] = field(default_factory=list)
 
 
 class Completed(NamedTuple):
@@ -82,7 +82,8 @@ def complete(
         earlier_ids: The ids of the calls in the messages before these. A tool run with one of them
             was asked for there, unless the run's own messages hold a call with that id as well.
     """
-    done = _paired(entries, runs, earlier_ids)
+    paired = _paired_by_ids(entries, runs)
+    done = _paired(entries, runs, earlier_ids) if paired is None else paired
     entries = [_decided(e) if e.message.role == "tool" else e for e in done.entries]
     return Completed(entries, done.gaps, done.open_gaps, done.settled)
 
@@ -118,17 +119,59 @@ def _paired(
     }
     is_waiting = False
     for exchange in exchanges:
-        if not exchange.answers:
-            answer = answered.get(id(exchange.entry))
-            done.append(_result(exchange.entry, answer) if answer else exchange.entry)
-            continue
-        if not is_waiting:
+        if exchange.answers and not is_waiting:
             settled, count = len(done), len(gaps)
             is_waiting = any(a.result is None and a.run is None for a in exchange.answers)
         done.extend(_render(exchange, answered, gaps))
         for answer in exchange.answers:
             gaps.extend(_unfilled(answer))
     return Completed(done, gaps[:count], [*unmatched, *gaps[count:]], settled)
+
+
+def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Completed | None:
+    """Return messages with their tool runs where each call has one result and one run by its id.
+
+    Returns:
+        The result of `complete`; None where anything is missing, repeated or in another order.
+    """
+    left = {run.call_id: run for run in runs}
+    if len(left) < len(runs) or "" in left:
+        return None
+    done: list[Entry] = []
+    settled, place = 0, 0
+    while place < len(entries):
+        entry = entries[place]
+        tool_calls = entry.message.tool_calls
+        place += 1
+        if not tool_calls:
+            done.append(entry)
+            continue
+        settled, results = len(done), entries[place : place + len(tool_calls)]
+        place += len(tool_calls)
+        is_cut = len(results) < len(tool_calls)
+        if is_cut or (place < len(entries) and entries[place].message.role == "tool"):
+            return None
+        calls, answers = [], []
+        for call, result in zip(tool_calls, results, strict=True):
+            run = left.pop(call.id, None)
+            if run is None or not _answers(call, result.message) or not _is_whole(call, run):
+                return None
+            calls.append(_call(_CallState(call, run=run)))
+            answers.append(_result(result, _CallState(call, result, run)))
+        done.append(_with_calls(entry, tuple(calls), entry.key))
+        done += answers
+    return None if left else Completed(done, [], [], settled)
+
+
+def _answers(call: ToolCall, message: Message) -> bool:
+    """Return whether a message is the known result of a call that was not seen with its run."""
+    is_result = message.role == "tool" and message.tool_call_id == call.id
+    return is_result and message.content is not None and not call.span_id
+
+
+def _is_whole(call: ToolCall, run: ToolRun) -> bool:
+    """Return whether the span of a call's tool adds nothing to its arguments."""
+    return call.arguments is not None and _is_known(call.arguments, run)
 
 
 def _with_calls(entry: Entry, calls: tuple[ToolCall, ...], key: str) -> Entry:
@@ -160,7 +203,7 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
             found[-1].results.append(entry)
             continue
         answers = [_CallState(call) for call in message.tool_calls]
-        found.append(_Exchange(entry, answers, []))
+        found.append(_Exchange(entry, answers))
     return found
 
 
@@ -171,21 +214,17 @@ def _pair_results(exchanges: Sequence[_Exchange]) -> None:
     """
     waiting: dict[str, deque[_CallState]] = defaultdict(deque)
     for exchange in exchanges:
-        is_result = exchange.entry.message.role == "tool"
-        if not (exchange.answers or is_result):
-            continue
         for answer in exchange.answers:
             if answer.call.id:
                 waiting[answer.call.id].append(answer)
         unpaired = []
+        is_result = exchange.entry.message.role == "tool"
         for entry in [exchange.entry] if is_result else exchange.results:
             same_id = waiting.get(entry.message.tool_call_id)
             if same_id:
                 same_id.popleft().result = entry
             elif not exchange.answers or entry.message.tool_call_id not in waiting:
                 unpaired.append(entry)
-        if not unpaired:
-            continue
         # Of the tools that the provider runs, many have no result; so the others come first.
         free = [answer for answer in exchange.answers if answer.result is None]
         free.sort(key=lambda answer: bool(answer.call.executed_by))
@@ -213,10 +252,8 @@ def _kind_of(identifier: str) -> str:
 
 def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each call its run, and return the runs that no call asked for."""
-    left = list(runs)
-    if any(answer.call.span_id for answer in answers):
-        # Found once already, when a later model call brings results back to the same run.
-        left = _take(left, answers, _run_span, _call_span)
+    # By span: found once already, when a later model call brings results back to the same run.
+    left = _take(list(runs), answers, _run_span, _call_span)
     left = _take_by_id(left, answers)
     # Frameworks fill in defaults and rename fields: then the name and the order are left.
     for run_key, call_key in ((_run_signature, _call_signature), (_run_name, _call_name)):
@@ -236,9 +273,6 @@ def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[
             same_id[run.call_id].append(run)
     for call_id, group in same_id.items():
         calls = by_id[call_id]
-        if len(calls) == len(group) == 1 and calls[0].run is None:
-            calls[0].run = group[0]
-            continue
         for run_key, call_key in _WITHIN_ONE_ID:
             group = _take(group, calls, run_key, call_key)
         for run in group:
@@ -303,7 +337,7 @@ def _take(
 ) -> list[ToolRun]:
     """Give each run to the first free call with the same key, and return the runs left over."""
     waiting: dict[str, list[_CallState]] = defaultdict(list)
-    for answer in reversed(answers) if runs else ():
+    for answer in reversed(answers):
         if answer.run is None:
             waiting[call_key(answer.call)].append(answer)
     left = []

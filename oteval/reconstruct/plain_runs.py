@@ -1,0 +1,155 @@
+"""Build the trajectory of a run in the plainest shape, which most short runs have, in one go.
+
+Such a run begins a conversation. Each of its model calls sends all that was said before, or only
+new messages, and all that was said is known; each tool run has the id of a call. Then no history
+has to be laid over another: a message is new, or equal to the one in the same place.
+`plain_builder` gives the same as `trajectory_builder.fill`, or None for any other run. A test
+compares the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ..jsontext import canonical
+from ..messages import of_span
+from ..messages.forms import SYSTEM_ROLES
+from ..model import Message, ToolCall
+from .entries import Entry, key_of
+from .message_thread import Thread
+from .operations import ModelCall
+from .runs import TracedRun
+from .tool_results import complete
+from .trajectory_builder import TrajectoryBuilder, agent_name
+
+__all__ = ["plain_builder"]
+
+# Runs with more messages are built as any others: their histories are read in parts.
+_MOST_MESSAGES = 32
+
+
+def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
+    """Return the finished builder of a run in the plainest shape, or None for any other run.
+
+    Args:
+        run: A run that continues no other.
+    """
+    calls, agent = run.model_calls, run.agent
+    if not calls or run.within or not _is_plain(calls):
+        return None
+    if agent is not None and agent.transcript_new_from is not None:
+        return None
+    found = _entries(calls)
+    if found is None:
+        return None
+    prompts, spoken = found
+    if spoken[-1].message.tool_calls and agent is not None and agent.transcript:
+        return None  # the transcript may hold the results
+    done = complete([*prompts, *spoken], run.tool_runs)
+    builder = TrajectoryBuilder([run], Thread())
+    thread = builder.thread
+    thread.extend(done.entries)
+    builder.system = [entry.message.content for entry in prompts]
+    builder.system_of = agent_name(run)
+    builder.settled = thread.changed = done.settled
+    builder.settled_gaps = done.gaps
+    builder.tool_gaps = [*done.gaps, *done.open_gaps]
+    placed = {
+        call.span_id for entry in done.entries[: done.settled] for call in entry.message.tool_calls
+    }
+    builder.waiting = [tool for tool in run.tool_runs if tool.span.span_id not in placed]
+    builder.end = len(thread.entries)
+    builder.chain = thread.chain()
+    return builder
+
+
+def _is_plain(calls: Sequence[ModelCall]) -> bool:
+    """Return whether each of some calls sent and received messages that are all known."""
+    for call in calls:
+        output = call.output
+        if not (call.whole and call.input and output) or call.choices or call.is_delta:
+            return False
+        if call.calls_by_id or len(output) != 1 or output[0].role != "assistant":
+            return False
+        if len(call.input) > _MOST_MESSAGES:
+            return False
+    return True
+
+
+def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | None:
+    """Return the system prompts and the other messages that some calls sent and received.
+
+    Returns:
+        The entries; None where an input is anything but all messages before it and new ones, or
+        only new ones, or is not known to be that.
+    """
+    prompts: list[Entry] = []
+    texts: list[str | None] = []
+    spoken: list[Entry] = []
+    keys: set[str] = set()
+    for call in calls:
+        span, asked_by, is_first = call.span, call.asked_by, not spoken
+        said: list[str | None] = []
+        place, known = 0, len(spoken)
+        for message in call.input:
+            role = message.role
+            if role in SYSTEM_ROLES:
+                said.append(message.content)
+                if is_first:
+                    own = of_span(message, asked_by)
+                    prompts.append(Entry(own, key_of(own), span.start_ns))
+                continue
+            if not place and known and not _is_same(spoken[0].message, message):
+                # An input that begins with a new question surely holds no message from before.
+                if role != "user" or key_of(message) in keys:
+                    return None
+                known = 0
+            elif place < known and not _is_same(spoken[place].message, message):
+                return None
+            if place >= known:
+                if _is_unusual(message, is_first):
+                    return None
+                own = of_span(message, asked_by)
+                spoken.append(Entry(own, key_of(own), span.start_ns))
+                keys.add(spoken[-1].key)
+            place += 1
+        if is_first:
+            texts = said
+        if place < known or said != texts or not place:
+            return None
+        answer = call.output[0]
+        if not all(asked.id and asked.name for asked in answer.tool_calls):
+            return None
+        spoken.append(Entry(answer, key_of(answer), span.end_ns or span.start_ns))
+        keys.add(spoken[-1].key)
+    if not any(entry.message.role == "user" for entry in spoken):
+        return None
+    return prompts, spoken
+
+
+def _is_unusual(message: Message, is_first: bool) -> bool:
+    """Return whether a new message of an input needs more than to be appended.
+
+    Args:
+        message: The message, not a system prompt.
+        is_first: Whether the input is the run's first. An answer in it is of an earlier run.
+    """
+    if message.role == "tool":
+        return is_first or not message.tool_call_id
+    return message.role == "assistant" and (is_first or bool(message.tool_calls))
+
+
+def _is_same(one: Message, other: Message) -> bool:
+    """Return whether two messages surely have the same key; if not, they may have it as well."""
+    if one.role != other.role or one.content != other.content or one.parts or other.parts:
+        return False
+    if other.role == "tool" and not other.tool_call_id:
+        return False
+    mine, theirs = one.tool_calls, other.tool_calls
+    if not (mine or theirs):
+        return True
+    return len(mine) == len(theirs) and all(map(_asks_the_same, mine, theirs))
+
+
+def _asks_the_same(one: ToolCall, other: ToolCall) -> bool:
+    return one.name == other.name and canonical(one.arguments) == canonical(other.arguments)

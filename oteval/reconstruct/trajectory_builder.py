@@ -8,6 +8,7 @@ run's first input, and `new_from` is where the run's own messages begin.
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -222,13 +223,29 @@ def _turn(builder: TrajectoryBuilder) -> int:
     first = next((entry for entry in builder.own if entry.is_spoken), None)
     if builder.history is None:
         before = builder.thread.entries[: builder.new_from]
-        questions = sum(1 for entry in before if entry.message.role == "user")
+        questions = _question_count(entry.message for entry in before)
         is_question = first is not None and first.message.role == "user"
         return questions + 1 if is_question else max(1, questions)
     transcript = first is not None and first.message.role != "user"
     # Where the run's first message is not known, a result before it waits for an answer.
     goes_on = transcript and ((first is not None and first.key != "") or _waits(builder))
     return builder.history.turn + (0 if goes_on else 1)
+
+
+def _question_count(messages: Iterable[Message]) -> int:
+    """Return how many turns a user began in some messages; several in a row are one question."""
+    count, last = 0, ""
+    for message in messages:
+        if message.role in SYSTEM_ROLES:
+            continue
+        is_first = message.role == "user" and last != "user"
+        count += is_first and not _HANDED_OVER.fullmatch(message.content or "")
+        last = message.role
+    return count
+
+
+# AutoGen's words to the agent to which a swarm handed over, under the user's role.
+_HANDED_OVER = re.compile(r"Transferred to (.+), adopting the role of \1 immediately\.")
 
 
 def _waits(builder: TrajectoryBuilder) -> bool:

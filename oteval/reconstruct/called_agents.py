@@ -1,7 +1,7 @@
-"""Agents that a tool calls, whose spans stand beside the tool's and not below it.
+"""Agents that a tool calls, whose spans are siblings of the tool's and not below it.
 
-Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts a run
-of its own. Such a run belongs to the tool run that covers it in time, was given the question that
+Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts a
+separate run. Such a run belongs to the tool run that covers it in time, was given the question that
 the agent was asked, and returned the agent's answer.
 """
 

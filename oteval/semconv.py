@@ -118,6 +118,7 @@ FINISH_REASONS = (
     "llm.output_messages.0.message.finish_reason",
     "anthropic.message.stop_reason",
     "llm.anthropic.stop_reason",
+    "langfuse.observation.metadata.finish_reason",
     "stop_reason",
 )
 TOOL_NAME = ("gen_ai.tool.name", "tool.name", "ai.toolCall.name", "haystack.tool.name")

@@ -1,12 +1,14 @@
-"""Agents that a tool calls, whose spans are siblings of the tool's and not below it.
+"""Agents that a tool calls, where the places of their spans do not show it.
 
-Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts a
-separate run. Such a run belongs to the tool run that covers it in time, was given the question that
-the agent was asked, and returned the agent's answer.
+Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts
+another run. It belongs to the tool run that covers it in time, was given the question that the
+agent was asked, and returned the agent's answer. Others (MLflow) end the span around the agent
+without anything in it, so that the agent's spans are beside it.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,7 +16,7 @@ from .operations import ToolRun
 from .runs import TracedRun
 from .tree import order
 
-__all__ = ["link_called_agents"]
+__all__ = ["link_called_agents", "without_empty_agents"]
 
 
 def link_called_agents(runs: Sequence[TracedRun]) -> None:
@@ -26,20 +28,56 @@ def link_called_agents(runs: Sequence[TracedRun]) -> None:
     called = [run for run in runs if run.parent_tool is None and run.agent and run.model_calls]
     if len(called) < 2:
         return
-    taken: set[int] = set()
+    given: dict[str, list[tuple[TracedRun, ToolRun]]] = defaultdict(list)
+    for run in runs:
+        for tool in run.tool_runs:
+            for text in filter(None, map(str.strip, _texts(tool.arguments))):
+                given[text].append((run, tool))
     for run in sorted(called, key=lambda run: order(run.root.span)):
-        callers = [
-            (caller, tool)
-            for caller in runs
-            if caller is not run and caller.root.span.resource == run.root.span.resource
-            for tool in caller.tool_runs
-            if id(tool) not in taken and not _is_within(caller, run) and _called(tool, run)
-        ]
-        if callers:
-            # Of equal calls at once, each agent is one's.
-            run.parent, run.parent_tool = callers[0]
+        tools = given.get(_question(run), [])
+        caller = next((pair for pair in tools if _is_caller(*pair, run)), None)
+        if caller is not None:
+            # Of equal calls at once, each has an agent.
+            run.parent, run.parent_tool = caller
             run.parent.has_children = True
-            taken.add(id(run.parent_tool))
+            tools.remove(caller)
+
+
+def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
+    """Return the runs without those that only repeat the agent beside them below the same tool.
+
+    Args:
+        runs: The runs of one trace; they are changed.
+    """
+    below: dict[int, list[TracedRun]] = defaultdict(list)
+    for run in runs:
+        if run.parent_tool is not None and run.model_calls:
+            below[id(run.parent_tool)].append(run)
+    kept: list[TracedRun] = []
+    for run in runs:
+        inside = below.get(id(run.parent_tool), ()) if _is_empty(run) else ()
+        same = next((other for other in inside if _repeats(run, other)), None)
+        if same is None:
+            kept.append(run)
+        else:
+            same.spans.extend(run.spans)
+            same.gaps.extend(run.gaps)
+    return kept
+
+
+def _is_empty(run: TracedRun) -> bool:
+    """Return whether a run is that of an agent that shows nothing of its work."""
+    is_idle = not (run.model_calls or run.tool_runs or run.visits or run.has_children)
+    return is_idle and run.agent is not None
+
+
+def _repeats(run: TracedRun, other: TracedRun) -> bool:
+    """Return whether the answer of a run is that of another one inside of it."""
+    outer, inner = run.root.span, other.root.span
+    if not (outer.start_ns <= inner.start_ns and inner.end_ns <= outer.end_ns):
+        return False
+    said = [message.content or "" for message in run.agent.output] if run.agent else []
+    return not said or said[-1].strip() == _answer(other)
 
 
 def _is_within(run: TracedRun, outer: TracedRun) -> bool:
@@ -50,15 +88,15 @@ def _is_within(run: TracedRun, outer: TracedRun) -> bool:
     return around is not None
 
 
-def _called(tool: ToolRun, run: TracedRun) -> bool:
-    """Return whether a tool run covers an agent's run, with its question and its answer."""
+def _is_caller(caller: TracedRun, tool: ToolRun, run: TracedRun) -> bool:
+    """Return whether a tool run covers the run of an agent, and returned its answer."""
     span, root = tool.span, run.root.span
     if not (span.start_ns <= root.start_ns and root.end_ns <= span.end_ns):
         return False
-    question, answer = _question(run), _answer(run)
-    if not question or not answer or answer not in (tool.result or ""):
+    if caller is run or caller.root.span.resource != root.resource or _is_within(caller, run):
         return False
-    return any(question == text.strip() for text in _texts(tool.arguments))
+    answer = _answer(run)
+    return answer != "" and answer in (tool.result or "")
 
 
 def _texts(arguments: Any) -> list[str]:

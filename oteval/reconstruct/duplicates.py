@@ -14,6 +14,7 @@ import hashlib
 from collections import defaultdict, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from ..identities import identity
 from ..jsontext import canonical, dumps
@@ -108,10 +109,11 @@ def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
 
 
 def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
-    """Return a call, its missing content taken from another recording of it."""
+    """Return a call, its missing content and details taken from another recording of it."""
     for other in others:
+        kept = _with_details(kept, other)
         if kept.is_complete:
-            break
+            continue
         if other.is_complete:
             kept = replace(
                 other,
@@ -125,6 +127,24 @@ def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
             gaps = _without_lost_side(kept)
             kept = replace(kept, input=other.input, input_span=other.asked_by, gaps=gaps)
     return kept
+
+
+def _with_details(kept: ModelCall, other: ModelCall) -> ModelCall:
+    """Return a call with the model, the reason and the tokens that only the other one tells."""
+    if not other.output or other.span.is_error:
+        return kept  # an attempt that failed
+    missing: dict[str, Any] = {
+        key: getattr(other, key)
+        for key in ("finish_reason", "model", "response_id")
+        if not getattr(kept, key) and getattr(other, key)
+    }
+    if not _has_tokens(kept) and _has_tokens(other):
+        missing["usage"] = other.usage
+    return replace(kept, **missing) if missing else kept
+
+
+def _has_tokens(call: ModelCall) -> bool:
+    return bool(call.usage.input_tokens or call.usage.output_tokens)
 
 
 def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:

@@ -22,7 +22,7 @@ from .. import semconv
 from ..identities import conversation_id, own_attribute, user_of, version_of
 from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
-from .called_agents import link_called_agents
+from .called_agents import link_called_agents, without_empty_agents
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
@@ -83,7 +83,7 @@ def runs_of(spans: Sequence[Span], logs: Mapping[str, Sequence[LogRecord]]) -> l
         by_shape = _runs_of_trace(spans, logs, by_shape=True)
         if any(BY_SHAPE in run.dialects and run.is_turn for run in by_shape):
             detected = by_shape
-    runs = _only_turns(detected)
+    runs = without_empty_agents(_only_turns(detected))
     link_called_agents(runs)
     for run in runs:
         join_streams(run)

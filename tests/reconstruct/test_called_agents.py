@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from oteval.model import Span, Trajectory
 from oteval.reconstruct import reconstruct
 
-from .builders import agent, asks, chat, gives, only, said, span, tool, user
+from .builders import agent, asks, chat, codes, gives, only, said, span, tool, user
 
 CITIES = ("Oslo", "Rome")
 
@@ -86,3 +87,29 @@ def test_only_a_users_question_begins_a_turn(history: list[dict[str, Any]], turn
     run = only(agent("r", 1, end=9), chat("c", 2, [*history, user("now?")], said("x"), parent="r"))
 
     assert run.turn == turn
+
+
+@pytest.mark.parametrize("answer", ["cold", None])
+def test_an_empty_span_of_an_agent_beside_the_agents_spans_is_no_run(answer: str | None):
+    """MLflow ends the runner's span without anything in it, and starts the agent's beside it."""
+    output = {"gen_ai.output.messages": json.dumps([said(answer)])} if answer else {}
+    lead, desk = reconstruct(
+        [
+            agent("lead run", 1, of="lead", end=40),
+            chat("first", 2, [user("Oslo?")], asks(("ask", {"q": "Oslo"}, "c")), parent="lead run"),
+            tool(
+                "t",
+                5,
+                of="ask",
+                id="c",
+                args={"q": "Oslo"},
+                result="cold",
+                parent="lead run",
+                end=20,
+            ),
+            agent("runner", 6, of="runner", parent="t", end=15, attributes=output),
+            *_desk("desk run", 8, "Oslo", "cold", parent="t"),
+        ]
+    )
+
+    assert (desk.agent, desk.parent_id, codes(desk)) == ("desk", lead.id, [])

@@ -221,3 +221,20 @@ def test_a_silent_call_beside_a_framework_s_is_the_same():
 
     assert [m.content for m in found.messages] == ["q", "a"]
     assert (found.usage.model_calls, codes(found)) == (1, [])
+
+
+def test_tokens_and_the_reason_are_taken_from_the_call_inside():
+    """The framework's span has the messages alone, its client's the rest (mlflow#24059)."""
+    told = {
+        "gen_ai.usage.input_tokens": 100,
+        "gen_ai.usage.output_tokens": 20,
+        "gen_ai.response.finish_reasons": ["length"],
+        "gen_ai.response.model": "m",
+    }
+    run = only(
+        chat("outer", 1, [user("q")], said("a"), end=9),
+        chat("inner", 2, [user("q")], said("a"), parent="outer", attributes=told),
+    )
+
+    assert (run.usage.input_tokens, run.usage.output_tokens) == (100, 20)
+    assert (run.usage.model_calls, run.finish_reasons, run.models) == (1, ("length",), ("m",))

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ... import semconv
+from ...messages.body import as_list
 from ...messages.values import hidden, parse
 from ...model import (
     ANSWERED,
@@ -110,7 +111,7 @@ def finish_reasons(span: Span) -> list[str]:
     """Return why a model stopped, for each of its answers, as the span's attributes tell it."""
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
-        reasons = parse(reasons).value if reasons.startswith("[") else [reasons]
+        reasons = as_list(parse(reasons).value) if reasons[:1] in ("[", '"') else [reasons]
     if not isinstance(reasons, (list, tuple)):
         return []
     return [normal_finish_reason(str(reason)) for reason in reasons if reason]

@@ -12,7 +12,8 @@ from typing import Any, NamedTuple
 
 from ..messages.values import hidden, list_of, parse
 from ..model import Gap, RetrievedDocument, Span
-from .dialects import haystack, langfuse, langsmith, mlflow, openinference
+from ..semconv import first
+from .dialects import haystack, langfuse, langsmith, langwatch, mlflow, openinference, traceloop
 from .gaps import gap
 from .readers.flat_lists import nested
 from .runs import TracedRun
@@ -28,12 +29,14 @@ class _Emitter(NamedTuple):
         ending: How its value ends, in lower case.
         output: The attribute with the documents.
         switch: How the emitter is made to write their text.
+        condition: Another attribute that such a span has, with its value, or ().
     """
 
     key: str
     ending: str
     output: str
     switch: str
+    condition: tuple[str, str] | tuple[()] = ()
 
 
 _FLAT = "retrieval.documents."
@@ -46,12 +49,21 @@ _EMITTERS = (
         *(haystack.COMPONENT_TYPE, "retriever"),
         *(f"{haystack.COMPONENT_CONTENT}.output", haystack.SWITCH),
     ),
+    *(
+        _Emitter(langwatch.TYPE, "rag", key, "pass contexts to langwatch.get_current_span().update")
+        for key in ("langwatch.contexts", "langwatch.rag_contexts")
+    ),
+    _Emitter(  # LlamaIndex's classes
+        *(traceloop.NAME, "retriever", traceloop.OUTPUT, traceloop.SWITCH),
+        (traceloop.KIND, "task"),
+    ),
     _Emitter(
         *("gen_ai.operation.name", "retrieval", "gen_ai.retrieval.documents"),
         "the conventions have only their ids: instrument with OpenInference instead",
     ),
 )
-_LISTS, _TEXTS = ("documents", "output"), ("page_content", "content", "text")
+_LISTS, _TEXTS = ("documents", "nodes", "output", "value"), ("page_content", "content", "text")
+_IDS = ("id", "id_", "document_id")
 
 
 class Retrieved(NamedTuple):
@@ -86,13 +98,17 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
 
 def _emitter_of(span: Span) -> _Emitter | None:
     """Return the emitter of a retriever's span; None for any other span."""
-    attributes = span.attributes
+    attributes, unread = span.attributes, None
     for emitter in _EMITTERS:
-        if emitter.key in attributes:
-            kind = attributes[emitter.key]
-            if isinstance(kind, str) and kind.strip('"').lower().endswith(emitter.ending):
-                return emitter
-    return None
+        kind = attributes.get(emitter.key)
+        if not isinstance(kind, str) or not kind.strip('"').lower().endswith(emitter.ending):
+            continue
+        if emitter.condition and attributes.get(emitter.condition[0]) != emitter.condition[1]:
+            continue
+        if emitter.output in attributes:
+            return emitter
+        unread = unread or emitter
+    return unread
 
 
 def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], bool]:
@@ -115,11 +131,13 @@ def _read(items: Sequence[Any], span: Span) -> Iterator[RetrievedDocument | None
     """Yield each document, or None where its text is not known."""
     for item in items:
         fields = item if isinstance(item, Mapping) else {}
+        inner = fields.get("node")  # LlamaIndex's, beside its score
+        fields = inner if isinstance(inner, Mapping) else fields
         texts = (fields.get(key) for key in _TEXTS)
         text = next(
             (value for value in texts if isinstance(value, str) and not hidden(value)), None
         )
-        id_ = fields.get("id")
+        id_ = first(fields, _IDS)
         yield RetrievedDocument(text, str(id_ or ""), span.span_id) if text else None
 
 

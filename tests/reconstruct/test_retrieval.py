@@ -69,6 +69,43 @@ OPENINFERENCE = {"openinference.span.kind": "RETRIEVER"}
         ({**OPENINFERENCE, "output.value": "__REDACTED__"}, [], False),
         (
             {
+                "langwatch.span.type": "rag",
+                "langwatch.contexts": json.dumps(
+                    [{"document_id": "1", "chunk_id": "0", "content": "one"}]
+                ),
+            },
+            ["one"],
+            True,
+        ),
+        (
+            {
+                "langwatch.span.type": "rag",
+                "langwatch.rag_contexts": json.dumps(
+                    {"type": "json", "value": [{"content": "one"}]}
+                ),
+            },
+            ["one"],
+            True,
+        ),
+        ({"langwatch.span.type": "rag"}, [], False),
+        (
+            {
+                "traceloop.span.kind": "task",
+                "traceloop.entity.name": "VectorIndexRetriever",
+                "traceloop.entity.output": json.dumps(
+                    [{"node": {"id_": "1", "text": "one"}, "score": 0.9}]
+                ),
+            },
+            ["one"],
+            True,
+        ),
+        (
+            {"traceloop.span.kind": "task", "traceloop.entity.name": "VectorIndexRetriever"},
+            [],
+            False,
+        ),
+        (
+            {
                 **OPENINFERENCE,
                 "retrieval.documents.0.document.content": "one",
                 "retrieval.documents.1.document.content": "__REDACTED__",

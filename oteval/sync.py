@@ -141,9 +141,13 @@ class ConcurrencyLimit:
     """
 
     def __init__(self, limit: int | None) -> None:
-        self._free = limit
+        self._limit = self._free = limit
         self._lock = threading.Lock()
         self._waiting: deque[Future[None]] = deque()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the limit: another process has other callers."""
+        return ConcurrencyLimit, (self._limit,)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[None]:

@@ -8,7 +8,14 @@ from typing import Any, ParamSpec, Protocol, TypeVar
 
 from .evaluator import Evaluator
 
-__all__ = ["AsyncEvaluator", "as_async", "async_variant", "fixed", "with_options_of"]
+__all__ = [
+    "AsyncEvaluator",
+    "as_async",
+    "async_variant",
+    "fixed",
+    "named_partial",
+    "with_options_of",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -17,10 +24,7 @@ E = TypeVar("E", bound=Evaluator)
 
 
 class AsyncEvaluator(Protocol[E_co]):
-    """A coroutine function that evaluates as an `Evaluator` does.
-
-    It is a function, not an object, because frameworks ask `inspect.iscoroutinefunction`.
-    """
+    """A coroutine function that evaluates as an `Evaluator` does, made by `named_partial`."""
 
     @property
     def evaluator(self) -> E_co:
@@ -35,17 +39,34 @@ class AsyncEvaluator(Protocol[E_co]):
 
 def as_async(evaluator: E) -> AsyncEvaluator[E]:
     """Return a coroutine function that evaluates as an evaluator does."""
+    evaluate = named_partial(_evaluate_async, evaluator.key, evaluator)
+    evaluate.evaluator = evaluator
+    return evaluate  # type: ignore[no-any-return]
 
-    async def evaluate(
-        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
-    ) -> dict[str, Any]:
-        return await evaluator.acall(
-            outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
-        )
 
-    evaluate.__name__ = evaluate.__qualname__ = evaluator.key
-    evaluate.evaluator = evaluator  # type: ignore[attr-defined]
-    return evaluate  # type: ignore[return-value]
+def named_partial(function: Callable[..., Any], name: str, *args: Any) -> Any:
+    """Return a function with its first arguments filled in, under a name; it can be pickled.
+
+    Frameworks ask `inspect.iscoroutinefunction`, which sees through a partial of a coroutine
+    function, and take the name for that of the score.
+    """
+    partial: Any = functools.partial(function, *args)
+    partial.__name__ = partial.__qualname__ = name
+    partial.__doc__ = function.__doc__
+    return partial
+
+
+async def _evaluate_async(
+    evaluator: Evaluator,
+    *,
+    outputs: Any,
+    reference_outputs: Any = None,
+    inputs: Any = None,
+    **extra: Any,
+) -> dict[str, Any]:
+    return await evaluator.acall(
+        outputs=outputs, reference_outputs=reference_outputs, inputs=inputs, **extra
+    )
 
 
 def async_variant(function: Callable[P, R]) -> Callable[P, Coroutine[Any, Any, R]]:

@@ -1,4 +1,7 @@
-"""Clients of OpenAI-compatible servers."""
+"""Clients of OpenAI-compatible servers.
+
+They follow no redirect to another host: it would get the texts, and perhaps the key.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ from typing import Any
 
 from ..errors import ConfigError
 
-__all__ = ["model_name", "open_client"]
+__all__ = ["http_client", "model_name", "open_client", "refused_redirect"]
 
 _PREFIX = "openai:"
 
@@ -48,9 +51,52 @@ def open_client(
     import openai  # takes half a second, so only when it is needed
 
     options: dict[str, Any] = {"timeout": timeout, "max_retries": max_retries}
+    options["http_client"] = http_client(is_async=False)
     try:
         return openai.OpenAI(base_url=base_url, api_key=api_key, **options)
     except openai.OpenAIError:
         if base_url is None or api_key is not None:
             raise
         return openai.OpenAI(base_url=base_url, api_key="none", **options)
+
+
+def http_client(*, is_async: bool) -> Any:
+    """Return an HTTP client for a client of the ``openai`` package."""
+    import openai
+
+    if is_async:
+        return openai.DefaultAsyncHttpxClient(event_hooks={"response": [_check_redirect_async]})
+    return openai.DefaultHttpxClient(event_hooks={"response": [_check_redirect]})
+
+
+def refused_redirect(error: Any) -> str:
+    """Return the address of a redirect that an exception of ``openai`` comes from, or ""."""
+    response = getattr(error, "response", None)
+    extensions = getattr(response, "extensions", None) or {}
+    return str(extensions.get(_REFUSED, ""))
+
+
+_REFUSED = "oteval_refused_redirect"
+_HTTPS: dict[tuple[str, int | None], tuple[str, int]] = {("http", 80): ("https", 443)}
+
+
+def _check_redirect(response: Any) -> None:
+    """Make a redirect to another host an error: without an address nothing is followed."""
+    if not response.has_redirect_location:
+        return
+    here = response.url
+    there = here.join(response.headers["location"])
+    origin, target = (_origin(url) for url in (here, there))
+    is_upgrade = _HTTPS.get((here.scheme, origin[2])) == (there.scheme, target[2])
+    if origin != target and not (is_upgrade and here.host == there.host):
+        del response.headers["location"]
+        response.extensions[_REFUSED] = str(there.copy_with(query=None, userinfo=b""))
+
+
+async def _check_redirect_async(response: Any) -> None:
+    _check_redirect(response)
+
+
+def _origin(url: Any) -> tuple[str, str, int | None]:
+    default = {"http": 80, "https": 443}.get(url.scheme)
+    return url.scheme, url.host, url.port or default

@@ -16,7 +16,11 @@ from typing import Any, ParamSpec
 
 from ..errors import ConfigError, JudgeError
 from ..evaluators import to_messages
+from ..evaluators.judge.completions import attribute, finish_reason
+from ..evaluators.judge.output_modes import COMPLETE_FINISH_REASONS, unseen_text
+from ..evaluators.judge.server_errors import error_in_answer
 from ..evaluators.openai_client import model_name, open_client
+from ..model import normal_finish_reason, read_tokens
 
 __all__ = ["create_async_llm_simulated_user", "create_llm_simulated_user"]
 
@@ -48,15 +52,17 @@ class _SimulatedUser:
         fixed = self._fixed(turn_counter)
         if fixed is not None:
             return fixed
-        return _message_in(self.ask(self._prompt(trajectory)))
+        prompt = self._prompt(trajectory)
+        return _message_in(self.ask(prompt), prompt)
 
     async def speak_async(self, trajectory: Sequence[Any], *, turn_counter: int, **_: Any) -> Json:
         """Return the user's next message, without blocking the event loop."""
         fixed = self._fixed(turn_counter)
         if fixed is not None:
             return fixed
-        reply = await asyncio.to_thread(self.ask, self._prompt(trajectory))
-        return _message_in(await reply if inspect.isawaitable(reply) else reply)
+        prompt = self._prompt(trajectory)
+        reply = await asyncio.to_thread(self.ask, prompt)
+        return _message_in(await reply if inspect.isawaitable(reply) else reply, prompt)
 
     def _fixed(self, turn: int) -> Json | None:
         if turn >= len(self.fixed_responses):
@@ -142,23 +148,31 @@ create_llm_simulated_user = _blocking(_simulated_user, "create_llm_simulated_use
 create_async_llm_simulated_user = _asynchronous(_simulated_user, "create_async_llm_simulated_user")
 
 
-def _message_in(reply: Any) -> Json:
+def _message_in(reply: Any, prompt: Sequence[Json]) -> Json:
     """Return the user's message in a reply of the model.
 
     Raises:
-        JudgeError: The model wrote nothing, or was cut off.
+        JudgeError: The model failed, wrote nothing, was cut off, or saw only a part of the prompt.
     """
+    if (error := error_in_answer(reply)) is not None:
+        raise JudgeError(f"the simulated user's model failed: {error.message}")
     choices = getattr(reply, "choices", None)
     message = choices[0].message if choices else reply
-    finish = getattr(choices[0], "finish_reason", "") if choices else ""
     text = message if isinstance(message, str) else getattr(message, "content", None)
     if isinstance(text, list):
         parts = (part.get("text", "") if isinstance(part, Mapping) else str(part) for part in text)
         text = "".join(parts)
     if not isinstance(text, str) or not text.strip():
         raise JudgeError("the simulated user's model wrote no text")
-    if finish == "length":
-        raise JudgeError("the simulated user's model was cut off by its token limit")
+    metadata = getattr(reply, "response_metadata", None) or {}
+    finish = normal_finish_reason(finish_reason(choices[0] if choices else metadata))
+    if finish not in COMPLETE_FINISH_REASONS:
+        cut = "was cut off by its token limit" if finish == "length" else f"stopped with {finish!r}"
+        raise JudgeError(f"the simulated user's model {cut}")
+    usage = attribute(reply, "usage") or attribute(reply, "usage_metadata")
+    counts = read_tokens(usage.model_dump() if hasattr(usage, "model_dump") else usage)
+    if problem := unseen_text((str(one["content"]) for one in prompt), counts.input):
+        raise JudgeError(problem)
     return {"role": "user", "content": text, "id": str(uuid.uuid4())}
 
 

@@ -10,7 +10,7 @@ from langchain_core.messages import AIMessage
 
 import oteval
 
-from ..model_server import completion, serving
+from ..model_server import Reply, completion, serving
 
 
 def app(message: Any, *, thread_id: str) -> dict[str, Any]:
@@ -195,3 +195,22 @@ def test_a_user_that_is_cut_off_is_an_error():
             user([], turn_counter=0)
     with pytest.raises(ValueError, match="a simulated user needs model="):
         oteval.create_llm_simulated_user(system="s")
+
+
+@pytest.mark.parametrize(
+    ("reply", "message"),
+    [
+        (completion("I want", finish="content_filter"), "stopped with 'content_filter'"),
+        (Reply({"error": {"message": "slow down", "code": 429}}), "failed: slow down"),
+        (completion("I want", tokens=(512, 3)), "saw only a part of the text"),
+        (completion(""), "wrote no text"),
+    ],
+    ids=["filtered", "an error", "a part", "empty"],
+)
+def test_a_user_says_only_whole_messages(reply: Reply, message: str):
+    """A model that failed, stopped early or saw a part of the conversation says nothing."""
+    talk = [{"role": "user", "content": " ".join(map(str, range(5000)))}]
+    with serving(lambda *_: reply) as server:
+        user = oteval.create_llm_simulated_user(system="s", model="m", base_url=server.url)
+        with pytest.raises(oteval.JudgeError, match=message):
+            user(talk, turn_counter=0)

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from typing import Any, Literal
 
 from ...errors import ConfigError, JudgeError
-from ..factories import with_options_of
+from ..factories import named_partial, with_options_of
 from ..observed import observed
 from ..openai_client import model_name, open_client
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
@@ -64,18 +65,24 @@ def create_embedding_similarity_evaluator(
     if algorithm not in ("cosine", "dot_product"):
         raise ConfigError(f"algorithm is {algorithm!r}; expected 'cosine' or 'dot_product'")
     embed = _embed_of(embeddings, model, base_url, api_key, timeout, max_retries)
-
-    def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, inputs: Any = None, **extra: Any
-    ) -> EvaluatorResult:
-        """Compare outputs with the reference."""
-        del inputs, extra
-        require_both(_KEY, outputs, reference_outputs)
-        texts = [text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")]
-        return observed(_compared(embed, texts, algorithm))
-
-    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    evaluator: SimpleEvaluator = named_partial(_evaluate, _KEY, embed, algorithm)
     return evaluator
+
+
+def _evaluate(
+    embed: Embed,
+    algorithm: Algorithm,
+    *,
+    outputs: Any,
+    reference_outputs: Any = None,
+    inputs: Any = None,
+    **extra: Any,
+) -> EvaluatorResult:
+    """Compare outputs with the reference."""
+    del inputs, extra
+    require_both(_KEY, outputs, reference_outputs)
+    texts = [text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")]
+    return observed(_compared(embed, texts, algorithm))
 
 
 @with_options_of(create_embedding_similarity_evaluator)
@@ -94,13 +101,15 @@ def create_async_embedding_similarity_evaluator(**options: Any) -> SimpleAsyncEv
         ConfigError: An option is wrong.
     """
     evaluate = create_embedding_similarity_evaluator(**options)
-
-    async def evaluator(**case: Any) -> EvaluatorResult | list[EvaluatorResult]:
-        """Compare outputs with the reference."""
-        return await asyncio.to_thread(evaluate, **case)
-
-    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    evaluator: SimpleAsyncEvaluator = named_partial(_evaluate_in_thread, _KEY, evaluate)
     return evaluator
+
+
+async def _evaluate_in_thread(
+    evaluate: SimpleEvaluator, **case: Any
+) -> EvaluatorResult | list[EvaluatorResult]:
+    """Compare outputs with the reference."""
+    return await asyncio.to_thread(evaluate, **case)
 
 
 def _compared(embed: Embed, texts: list[str], algorithm: Algorithm) -> EvaluatorResult:
@@ -147,10 +156,29 @@ def _embed_of(
         return function
     name = model_name(model, base_url, "LangChain's embeddings as embeddings=")
 
-    def ask(texts: list[str]) -> Sequence[Vector]:
-        with open_client(base_url, api_key, timeout=timeout, max_retries=max_retries) as client:
-            found = client.embeddings.create(model=name, input=texts, encoding_format="float")
-        by_index = {one.index: one.embedding for one in found.data}
-        return [by_index[index] for index in range(len(texts))]
+    options = {"timeout": timeout, "max_retries": max_retries}
+    return partial(_request, name, base_url, api_key, options)
 
-    return ask
+
+def _request(
+    model: str,
+    base_url: str | None,
+    api_key: str | None,
+    options: Mapping[str, Any],
+    texts: list[str],
+) -> Sequence[Vector]:
+    """Return the embeddings of texts that a server makes.
+
+    Raises:
+        JudgeError: The model cannot have seen the whole texts.
+    """
+    # Imported late: the judges take long to import.
+    from ..judge.completions import token_count
+    from ..judge.output_modes import unseen_text
+
+    with open_client(base_url, api_key, **options) as client:
+        found = client.embeddings.create(model=model, input=texts, encoding_format="float")
+    if problem := unseen_text(texts, token_count(getattr(found.usage, "prompt_tokens", None))):
+        raise JudgeError(problem)
+    by_index = {one.index: one.embedding for one in found.data}
+    return [by_index[index] for index in range(len(texts))]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from ...errors import ConfigError, InputError
-from ..factories import with_options_of
+from ..factories import named_partial, with_options_of
 from ..judge import (
     AsyncJudgeEvaluator,
     JudgeEvaluator,
@@ -230,16 +230,16 @@ def create_json_match_evaluator(
         **options,
     )
     ask = create_llm_as_judge(**judge_options) if match.rubric else None
-
-    def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, **extra: Any
-    ) -> list[EvaluatorResult]:
-        """Compare outputs with the reference."""
-        del extra
-        return match.evaluate(ask, outputs, reference_outputs)
-
-    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    evaluator: SimpleEvaluator = named_partial(_evaluate, _KEY, match, ask)
     return evaluator
+
+
+def _evaluate(
+    match: JsonMatch, ask: Any, *, outputs: Any, reference_outputs: Any = None, **extra: Any
+) -> list[EvaluatorResult]:
+    """Compare outputs with the reference."""
+    del extra
+    return match.evaluate(ask, outputs, reference_outputs)
 
 
 @with_options_of(create_json_match_evaluator)
@@ -259,16 +259,16 @@ def create_async_json_match_evaluator(**options: Any) -> SimpleAsyncEvaluator:
     """
     match, judge_options = _split(**options)
     ask = create_async_llm_as_judge(**judge_options) if match.rubric else None
-
-    async def evaluator(
-        *, outputs: Any, reference_outputs: Any = None, **extra: Any
-    ) -> list[EvaluatorResult]:
-        """Compare outputs with the reference."""
-        del extra
-        return await match.aevaluate(ask, outputs, reference_outputs)
-
-    evaluator.__name__ = evaluator.__qualname__ = _KEY
+    evaluator: SimpleAsyncEvaluator = named_partial(_evaluate_async, _KEY, match, ask)
     return evaluator
+
+
+async def _evaluate_async(
+    match: JsonMatch, ask: Any, *, outputs: Any, reference_outputs: Any = None, **extra: Any
+) -> list[EvaluatorResult]:
+    """Compare outputs with the reference."""
+    del extra
+    return await match.aevaluate(ask, outputs, reference_outputs)
 
 
 def _split(

@@ -8,11 +8,12 @@ it as ``{thread}``, and may also contain ``{inputs}``, ``{outputs}`` and ``{refe
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 from ...errors import InputError
 from ...jsontext import dumps
-from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, MakeVariables, as_async
+from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, as_async
 from ..judge.factory import make_judge, show_options
 from ..judge.options import JudgeOptions
 from ..judge.prompt import to_json
@@ -51,7 +52,7 @@ def create_graph_trajectory_llm_as_judge(
     Raises:
         ConfigError: An option is wrong; the message names it and the remedy.
     """
-    return make_judge(prompt, feedback_key, options, _make_variables(prompt), _text)
+    return _make_judge(prompt, feedback_key, options)
 
 
 @show_options(JudgeOptions)
@@ -62,29 +63,41 @@ def create_async_graph_trajectory_llm_as_judge(
     **options: Unpack[JudgeOptions],
 ) -> AsyncJudgeEvaluator:
     """Create the asynchronous form of the evaluator of `create_graph_trajectory_llm_as_judge`."""
-    made = make_judge(prompt, feedback_key, options, _make_variables(prompt), _text, is_async=True)
-    return as_async(made)
+    return as_async(_make_judge(prompt, feedback_key, options, is_async=True))
 
 
-def _make_variables(prompt: Any) -> MakeVariables:
-    def make_variables(
-        outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
-    ) -> dict[str, Any]:
-        turn_inputs = _by_turn(inputs)
-        thread = thread_of(outputs, "outputs", turn_inputs)
-        # The thread shows the inputs already.
-        is_shown = turn_inputs is not None and prompt == GRAPH_TRAJECTORY_ACCURACY_PROMPT
-        has_reference = reference_outputs is not None and reference_outputs != ""
-        reference = thread_of(reference_outputs, "reference_outputs") if has_reference else None
-        return {
-            **extra,
-            "inputs": None if is_shown else inputs,
-            "outputs": [{key: turn[key] for key in turn if key != "input"} for turn in thread],
-            "thread": thread,
-            "reference_outputs": reference,
-        }
+def _make_judge(
+    prompt: Any, feedback_key: str, options: JudgeOptions, *, is_async: bool = False
+) -> JudgeEvaluator:
+    return make_judge(
+        prompt,
+        feedback_key,
+        options,
+        partial(_make_variables, prompt),
+        _text,
+        # As in agentevals, whose example of a prompt shows it without a value.
+        optional=("reference_outputs",),
+        is_async=is_async,
+    )
 
-    return make_variables
+
+def _make_variables(
+    prompt: Any, outputs: Any, reference_outputs: Any, inputs: Any, extra: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the variables of a prompt about a graph trajectory."""
+    turn_inputs = _by_turn(inputs)
+    thread = thread_of(outputs, "outputs", turn_inputs)
+    # The thread shows the inputs already.
+    is_shown = turn_inputs is not None and prompt == GRAPH_TRAJECTORY_ACCURACY_PROMPT
+    has_reference = reference_outputs is not None and reference_outputs != ""
+    reference = thread_of(reference_outputs, "reference_outputs") if has_reference else None
+    return {
+        **extra,
+        "inputs": None if is_shown else inputs,
+        "outputs": [{key: turn[key] for key in turn if key != "input"} for turn in thread],
+        "thread": thread,
+        "reference_outputs": reference,
+    }
 
 
 def _by_turn(inputs: Any) -> list[Any] | None:

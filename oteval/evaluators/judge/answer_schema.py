@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache, partial
 from typing import (
     TYPE_CHECKING,
     Annotated,
@@ -87,9 +88,6 @@ def verdict_schema(
     scale = _checked_choices(choices)
     if scale and continuous:
         raise ConfigError("continuous and choices exclude each other; give one of them")
-    score_type: Any = StrictInt | StrictFloat if scale is not None or continuous else StrictBool
-    fields: dict[str, Any] = {"reasoning": (str, ...)} if use_reasoning else {}
-    model = create_model("Verdict", **fields, score=(score_type, ...))
     properties: dict[str, Any] = {}
     if use_reasoning:
         properties["reasoning"] = {
@@ -103,16 +101,33 @@ def verdict_schema(
         "required": list(properties),
         "additionalProperties": False,
     }
-
-    def read(value: Any) -> dict[str, Any]:
-        try:
-            verdict = model.model_validate(value).model_dump()
-        except ValidationError as error:
-            raise InvalidAnswer(_first_problem(error)) from None
-        _check_scale(verdict["score"], scale, continuous)
-        return verdict
-
+    read = partial(_read_verdict, use_reasoning, scale, continuous)
     return AnswerSchema("verdict", schema, True, read)
+
+
+def _read_verdict(
+    use_reasoning: bool, scale: list[float] | None, continuous: bool, value: Any
+) -> dict[str, Any]:
+    """Return a checked verdict.
+
+    Raises:
+        InvalidAnswer: It has another form.
+        ScoreOutOfRange: Its score is outside the scale.
+    """
+    model = _verdict_model(use_reasoning, is_number=scale is not None or continuous)
+    try:
+        verdict: dict[str, Any] = model.model_validate(value).model_dump()
+    except ValidationError as error:
+        raise InvalidAnswer(_first_problem(error)) from None
+    _check_scale(verdict["score"], scale, continuous)
+    return verdict
+
+
+@cache
+def _verdict_model(use_reasoning: bool, *, is_number: bool) -> type[BaseModel]:
+    fields: dict[str, Any] = {"reasoning": (str, ...)} if use_reasoning else {}
+    score_type: Any = StrictInt | StrictFloat if is_number else StrictBool
+    return create_model("Verdict", **fields, score=(score_type, ...))
 
 
 def _checked_choices(choices: Sequence[float] | None) -> list[float] | None:
@@ -168,7 +183,7 @@ def custom_schema(output_schema: Any) -> AnswerSchema:
     if isinstance(output_schema, type) and issubclass(output_schema, BaseModel):
         return _from_type(output_schema, output_schema.__name__)
     if _is_typed_dict(output_schema):
-        return _from_type(_pydantic_compatible(output_schema), output_schema.__name__)
+        return _from_type(output_schema, output_schema.__name__)
     raise ConfigError(
         f"output_schema is {output_schema!r}; expected a TypedDict, a pydantic model or a "
         "JSON schema"
@@ -183,15 +198,22 @@ def _from_json_schema(given: Mapping[str, Any]) -> AnswerSchema:
     name = str(given.get("name") or schema.get("title") or "answer")
     closed = _closed(schema)
     strict = bool(given.get("strict", True)) and _is_strict(closed)
-    validator = _make_validator(schema)
+    return AnswerSchema(_tool_name(name), closed, strict, _JsonReader(schema), raw=True)
 
-    def read(value: Any) -> Any:
-        problem = _find_problem(validator, value)
-        if problem:
+
+class _JsonReader:
+    """Checks answers by a JSON schema."""
+
+    def __init__(self, schema: Mapping[str, Any]) -> None:
+        self._schema, self._validator = schema, _make_validator(schema)
+
+    def __call__(self, value: Any) -> Any:
+        if problem := _find_problem(self._validator, value):
             raise InvalidAnswer(problem)
         return value
 
-    return AnswerSchema(_tool_name(name), closed, strict, read, raw=True)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _JsonReader, (self._schema,)  # a validator cannot be pickled
 
 
 def _make_validator(schema: Mapping[str, Any]) -> Validator:
@@ -257,16 +279,26 @@ def _one_line(message: str, length: int = 120) -> str:
 
 
 def _from_type(kind: Any, name: str) -> AnswerSchema:
-    adapter: TypeAdapter[Any] = TypeAdapter(kind)
-    schema = _closed(adapter.json_schema())
+    read = _TypeReader(kind)
+    schema = _closed(read.adapter.json_schema())
+    return AnswerSchema(_tool_name(name), schema, _is_strict(schema), read, raw=True)
 
-    def read(value: Any) -> Any:
+
+class _TypeReader:
+    """Checks answers by a TypedDict or a pydantic model."""
+
+    def __init__(self, kind: Any) -> None:
+        compatible = _pydantic_compatible(kind) if _is_typed_dict(kind) else kind
+        self._kind, self.adapter = kind, TypeAdapter[Any](compatible)
+
+    def __call__(self, value: Any) -> Any:
         try:
-            return adapter.validate_python(value)
+            return self.adapter.validate_python(value)
         except ValidationError as error:
             raise InvalidAnswer(_first_problem(error)) from None
 
-    return AnswerSchema(_tool_name(name), schema, _is_strict(schema), read, raw=True)
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _TypeReader, (self._kind,)  # an adapter cannot be pickled
 
 
 def _tool_name(name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
@@ -90,6 +90,11 @@ class MemoryCache:
     def __len__(self) -> int:
         return len(self._calls)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the answers known so far; the copy has its own after that."""
+        with self._lock:
+            return _cache_with, (self.size, tuple(self._calls.values()))
+
     def get(self, key: str) -> JudgeCall | None:
         """Return the call with a key, or None."""
         with self._lock:
@@ -106,6 +111,13 @@ class MemoryCache:
             self._calls[call.key] = call
             while len(self._calls) > self.size:
                 self._calls.popitem(last=False)
+
+
+def _cache_with(size: int, calls: Iterable[JudgeCall]) -> MemoryCache:
+    cache = MemoryCache(size)
+    for call in calls:
+        cache.put(call)
+    return cache
 
 
 def make_cache_key(request: Mapping[str, Any], nonce: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from ...errors import BudgetSpent, JudgeError
+from ...jsontext import canonical
 from ...model import Usage
 from ...prices import Prices
 from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
@@ -28,6 +29,7 @@ from .output_modes import (
     complete_with_fallback,
 )
 from .prompt import RenderedPrompt
+from .server_errors import OptionRefused
 
 __all__ = ["OUTPUT_MODE_MEMORY", "JudgeAnswer", "JudgeClient", "JudgeLimits"]
 
@@ -78,6 +80,11 @@ class JudgeLimits:
         """Create the limit on concurrency."""
         self.concurrency = ConcurrencyLimit(self.max_concurrency)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the limits; another process has its own concurrency."""
+        limits = (self.cache, self.budget, self.prices, self.max_concurrency, self.requests)
+        return JudgeLimits, limits
+
 
 @dataclass
 class JudgeClient:
@@ -97,6 +104,10 @@ class JudgeClient:
         """Create the estimator, which learns from this judge's replies."""
         self._estimator = TokenEstimator(self.backend.answer_limit)
         self._first_call = ConcurrencyLimit(1)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the judge and its limits; output modes are remembered by each process."""
+        return JudgeClient, (self.backend, self.limits)
 
     async def ask(
         self, prompt: RenderedPrompt, schema: AnswerSchema, sample: int = 0
@@ -187,7 +198,11 @@ class JudgeClient:
         async def send(request: CompletionRequest) -> ModelReply:
             return await self._send(request, usage)
 
+        identity = self.backend.identity()
+        judge = "" if identity is None else canonical(identity)
         try:
+            if refusal := self.memory.refused_options.get(judge):
+                raise OptionRefused(refusal)
             json, value = await complete_with_fallback(
                 prompt.messages,
                 schema,
@@ -199,6 +214,8 @@ class JudgeClient:
             )
         except JudgeError as failure:
             error = failure
+            if isinstance(failure, OptionRefused) and judge:
+                self.memory.refused_options[judge] = str(failure)
         call = self._record(key, usage, json, error, time.monotonic() - start)
         if self.limits.cache is not None and usage.requests:
             self.limits.cache.put(call)

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import BudgetSpent
+from ...errors import BudgetSpent, ConfigError
 from ...jsontext import dumps
 from .output_modes import CompletionRequest, ModelReply
 
@@ -44,6 +44,17 @@ class CostBudget:
     spent: float = 0.0
     reserved: float = 0.0
     _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Refuse to be pickled: each copy would spend the whole budget.
+
+        Raises:
+            ConfigError: Always.
+        """
+        raise ConfigError(
+            f"a judge with {self.name} cannot be pickled, because each copy would spend the whole "
+            "budget; create the judge in each process, with a share of it"
+        )
 
     def reserve(self, estimate: float) -> float:
         """Reserve the estimated cost of a request, in US dollars, and return it.

@@ -23,6 +23,7 @@ from ...model import CONTENT_GAPS, Gap, Trajectory
 from ...sync import drive, drive_async, gather
 from ..accepted import AnyOf
 from ..evaluator import runs_of
+from ..factories import named_partial
 from ..functions import code_version
 from ..observed import observed
 from ..passed_run import gaps_beside
@@ -255,8 +256,7 @@ def _call_metadata(answers: Sequence[JudgeAnswer]) -> dict[str, Any]:
 class AsyncJudgeEvaluator(Protocol):
     """The asynchronous form of a `JudgeEvaluator`, which asks for all votes concurrently.
 
-    It is a coroutine function, because frameworks recognise those with
-    `inspect.iscoroutinefunction`.
+    It is a coroutine function, made by `named_partial`.
 
     Attributes:
         evaluator: The blocking form.
@@ -278,17 +278,18 @@ class AsyncJudgeEvaluator(Protocol):
 
 def as_async(evaluator: JudgeEvaluator) -> AsyncJudgeEvaluator:
     """Return the asynchronous form of an evaluator."""
-
-    async def evaluate(
-        *,
-        outputs: Any = None,
-        reference_outputs: Any = None,
-        inputs: Any = None,
-        **extra: Any,
-    ) -> Any:
-        return await drive_async(evaluator._evaluate(outputs, reference_outputs, inputs, extra))
-
-    evaluate.__name__ = evaluate.__qualname__ = evaluator.key
+    evaluate = named_partial(_evaluate_async, evaluator.key, evaluator)
     evaluate.__doc__ = JudgeEvaluator.__call__.__doc__
-    evaluate.evaluator = evaluator  # type: ignore[attr-defined]
-    return evaluate  # type: ignore[return-value]
+    evaluate.evaluator = evaluator
+    return evaluate  # type: ignore[no-any-return]
+
+
+async def _evaluate_async(
+    evaluator: JudgeEvaluator,
+    *,
+    outputs: Any = None,
+    reference_outputs: Any = None,
+    inputs: Any = None,
+    **extra: Any,
+) -> Any:
+    return await drive_async(evaluator._evaluate(outputs, reference_outputs, inputs, extra))

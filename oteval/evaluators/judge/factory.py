@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from typing import Any, TypeVar, Unpack, get_type_hints
 
 from ...errors import ConfigError
@@ -129,6 +130,7 @@ def make_judge(
     make_variables: MakeVariables,
     to_text: Callable[[Any], str] | None = None,
     *,
+    optional: Iterable[str] = (),
     is_async: bool = False,
 ) -> JudgeEvaluator:
     """Create an evaluator; all other functions here call this one.
@@ -139,12 +141,13 @@ def make_judge(
         options: The options.
         make_variables: Makes the prompt's variables from the arguments of a call.
         to_text: Converts a variable to text where it is not shown in a block of data.
+        optional: Variables that are empty without a value.
         is_async: Whether the evaluator will be called through `as_async`.
     """
     check_option_names(options)
     options = {**DEFAULTS, **options}
     samples = options["samples"]
-    rendered = _make_prompt(prompt, options, to_text)
+    rendered = replace(_make_prompt(prompt, options, to_text), optional=frozenset(optional))
     if isinstance(samples, bool) or not isinstance(samples, int) or samples < 1:
         raise ConfigError(f"samples is {samples!r}; expected 1 or more")
     schema = _make_schema(prompt, options)

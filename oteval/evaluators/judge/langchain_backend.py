@@ -33,6 +33,8 @@ __all__ = ["LangChainBackend", "is_runnable"]
 
 # Where integration packages put the finish reason.
 _FINISH_KEYS = ("finish_reason", "stop_reason", "done_reason", "stopReason")
+# The options of chat models that a server may refuse.
+_OPTIONS = ("temperature", "top_p", "seed", "max_tokens", "max_completion_tokens", "stop")
 
 
 def is_runnable(judge: Any) -> bool:
@@ -142,9 +144,12 @@ class LangChainBackend:
         status = getattr(error, "status_code", None)
         if isinstance(error, (NotImplementedError, AttributeError)):
             return OutputModeRefused(text)
+        name = type(error).__name__
         if isinstance(status, int):
             body = getattr(error, "body", None) or text
-            return ServerError.of(body, status).explained(type(error).__name__)
+            return ServerError.of(body, status).explained(name, _OPTIONS)
+        if error.args and isinstance(error.args[0], Mapping):  # an error in an answer
+            return ServerError.of(error.args[0]).explained(name, _OPTIONS)
         # Integration packages raise these for unsupported options and unparsable answers.
         if isinstance(error, (ValueError, TypeError)) and status is None:
             return OutputModeRefused(text)

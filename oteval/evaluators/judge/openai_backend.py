@@ -16,9 +16,10 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import JudgeError
+from ...errors import ConfigError, JudgeError
 from ...runner import call
 from ...sync import BackgroundLoop, IoCall, drive
+from ..openai_client import http_client, refused_redirect
 from .backends import blocking_only_error, one_line
 from .completions import StreamedCompletion, read_completion, token_count
 from .output_modes import (
@@ -101,6 +102,18 @@ class OpenAIBackend:
         self._background_client: Any = None
         # A client's connections belong to the event loop that opened them.
         self._loop_clients: dict[Any, tuple[Any, AsyncGenerator[Any, None]]] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the server, with its key if the user gave one; connections are opened anew.
+
+        Raises:
+            ConfigError: It uses a client of the user's.
+        """
+        if self._user_client is not None:
+            raise ConfigError(
+                "a judge with an OpenAI client cannot be pickled; give model= and base_url= instead"
+            )
+        return OpenAIBackend, (self.server,)
 
     @property
     def endpoint(self) -> tuple[str, str]:
@@ -211,6 +224,8 @@ class OpenAIBackend:
         response = client.chat.completions.create(**self._body(request))
         if is_async:
             response = await response
+        if isinstance(response, list):  # instead of a completion
+            response = _without_error(response)
         if hasattr(response, "choices"):
             return read_completion(_without_error(response), request)
         if _is_json(response):
@@ -297,6 +312,11 @@ class OpenAIBackend:
             return error
         if isinstance(error, openai.APITimeoutError):
             return self._timeout_error()
+        if target := refused_redirect(error):
+            return JudgeError(
+                f"{self._address} redirects to another host, {target}, which would "
+                "get the transcript and the key; give that address as base_url if it is right"
+            )
         if isinstance(error, openai.APIStatusError):
             server_error = ServerError.of(error.body or str(error), error.status_code)
             return server_error.explained(self._address, self.server.options)
@@ -342,7 +362,8 @@ def _make_client(server: ModelServer, address: str | None) -> Any:
     key = server.api_key
     if key is None and server.base_url is not None and not os.environ.get("OPENAI_API_KEY"):
         key = "none"
-    return openai.AsyncOpenAI(base_url=address, api_key=key, **options)
+    http = http_client(is_async=True)
+    return openai.AsyncOpenAI(base_url=address, api_key=key, http_client=http, **options)
 
 
 async def _close_with_loop(client: Any, forget: Callable[[], Any]) -> AsyncGenerator[Any, None]:

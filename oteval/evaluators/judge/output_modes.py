@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -34,6 +34,7 @@ __all__ = [
     "ParsedAnswer",
     "complete_with_fallback",
     "is_about_format",
+    "unseen_text",
 ]
 
 OutputMode = Literal["json_schema", "tool", "json_object", "text", "function"]
@@ -157,9 +158,12 @@ class OutputModeMemory:
 
     Attributes:
         known: The modes that worked.
+        refused_options: The errors of judges whose model refuses one of their options, by the
+            judge's identity. They are not asked again in this process.
     """
 
     known: dict[tuple[str, str], OutputMode] = field(default_factory=dict)
+    refused_options: dict[str, str] = field(default_factory=dict)
     _outages: dict[tuple[tuple[str, str], OutputMode], int] = field(
         default_factory=dict, repr=False
     )
@@ -173,6 +177,7 @@ class OutputModeMemory:
         """Forget everything."""
         with self._lock:
             self.known.clear()
+            self.refused_options.clear()
             self._outages.clear()
 
     def record_success(self, endpoint: tuple[str, str], mode: OutputMode) -> None:
@@ -308,6 +313,8 @@ async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) 
     usage.mode = request.mode
     reply = await send(request)
     usage.add(reply)
+    if problem := unseen_text(map(_text_of, request.messages), reply.input_tokens):
+        raise JudgeError(problem)
     finish_reason = normal_finish_reason(reply.finish_reason)
     if reply.refusal or finish_reason == "content_filter":
         raise JudgeError(f"the judge refused: {reply.refusal or 'stopped by a content filter'}")
@@ -317,6 +324,43 @@ async def _complete(request: CompletionRequest, send: Send, usage: AnswerUsage) 
             f"{reply.finish_reason!r}; raise max_tokens if the request sets it"
         )
     return reply
+
+
+def unseen_text(texts: Iterable[str], input_tokens: int | None) -> str:
+    """Return why a model cannot have seen the whole of some texts, or "".
+
+    Some servers silently drop the beginning of a text that exceeds their window (Ollama by default
+    keeps the last 4,096 tokens), and report the tokens of the rest. A token of English or JSON has
+    3 to 5 characters on average, one of other languages fewer; `_MOST_CHARACTERS` do not occur.
+    Runs of equal characters, such as white space, may be one token and count as one. Shorter texts
+    than `_SMALLEST_WINDOW` fit into the window of every server.
+
+    Args:
+        texts: The texts of a request.
+        input_tokens: The tokens that the server reports; None if it reports none.
+    """
+    if not input_tokens:
+        return ""
+    characters = sum(len(_RUNS.sub(r"\1", text)) for text in texts)
+    if characters < _SMALLEST_WINDOW or input_tokens * _MOST_CHARACTERS >= characters:
+        return ""
+    return (
+        f"the model saw only a part of the text: the server reports {input_tokens:,} input tokens "
+        f"for {characters:,} characters; raise its context window (of Ollama: num_ctx)"
+    )
+
+
+_MOST_CHARACTERS = 12
+_SMALLEST_WINDOW = 8_000  # characters, about 2,048 tokens
+_RUNS = re.compile(r"(.)\1+", re.DOTALL)
+
+
+def _text_of(message: Mapping[str, Any]) -> str:
+    """Return the text of a message of a request, without images."""
+    content = message.get("content")
+    parts = content if isinstance(content, list) else [{"text": content}]
+    texts = (part.get("text") for part in parts if isinstance(part, Mapping))
+    return "".join(text for text in texts if isinstance(text, str))
 
 
 def _parse(reply: ModelReply, schema: AnswerSchema) -> ParsedAnswer:

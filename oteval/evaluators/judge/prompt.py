@@ -76,6 +76,7 @@ class Prompt:
         harden: Whether to show data in blocks, followed by closing instructions.
         instructions: The variables that are instructions; `FEW_SHOT_EXAMPLES` for the examples.
         to_text: Converts data to text where it is not shown in a block.
+        optional: Variables that are empty without a value, in addition to those of bundled prompts.
     """
 
     template: Any
@@ -84,6 +85,7 @@ class Prompt:
     harden: bool = True
     instructions: frozenset[str] = INSTRUCTION_VARIABLES
     to_text: Callable[[Any], str] | None = None
+    optional: frozenset[str] = frozenset()
 
     def render(self, values: Mapping[str, Any], attachments: Any = None) -> RenderedPrompt:
         """Return the messages for some values.
@@ -121,12 +123,18 @@ class Prompt:
         return RenderedPrompt(messages, data.nonce, tuple(data.left_out))
 
     def _require_values(self, values: Mapping[str, Any], attachments: Any) -> None:
-        given = {name for name, value in values.items() if value is not None}
+        given = self._given(values)
         if attachments is not None:
             given.add("attachments")
         problem = _variable_problem(self.template, frozenset(given))
         if problem:
             raise VariableMissing(problem)
+
+    def _given(self, values: Mapping[str, Any]) -> set[str]:
+        """Return the variables that have a value, or need none."""
+        return {
+            name for name, value in values.items() if value is not None or name in self.optional
+        }
 
     def _render_string(
         self,
@@ -156,7 +164,7 @@ class Prompt:
         self, values: Mapping[str, Any], texts: Mapping[str, Callable[[], str]]
     ) -> ChatMessages:
         shown = list(getattr(self.template, "input_variables", ()) or values)
-        given = {name for name, value in values.items() if value is not None}
+        given = self._given(values)
         for name in shown:
             if name not in given:
                 raise VariableMissing(missing_value_message(name, given))

@@ -1,7 +1,8 @@
 """Errors of model servers: in an HTTP error, in a stream, and in an answer with status 200.
 
 Gateways answer with status 200 and ``{"error": {"code": 429, "message": ...}}`` when a provider
-behind them fails. Such an error counts as the status that it names.
+behind them fails. Such an error counts as the status that it names. A refused option, such as a
+``temperature``, is refused in every output mode alike (`OptionRefused`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from ...errors import JudgeError
 from .completions import attribute
 from .output_modes import OutputModeRefused, is_about_format
 
-__all__ = ["ServerError", "ServerErrorInAnswer", "error_in_answer"]
+__all__ = ["OptionRefused", "ServerError", "ServerErrorInAnswer", "error_in_answer"]
 
 # Statuses with which servers answer requests in an output mode that they do not support.
 _MODE_STATUSES = (400, 422, 500, 501)
@@ -36,6 +37,8 @@ _NAMED_STATUSES = (
     (re.compile(r"auth|api.?key|permission", re.IGNORECASE), 401),
     (re.compile(r"invalid|unsupported|bad.?request", re.IGNORECASE), 400),
 )
+# The words of OpenAI and of servers like it: "Unsupported value: 'temperature' does not support 0".
+_REFUSED_PARAMETER = re.compile(r"unsupported (?:parameter|value)s?:?\W+(\w+)", re.IGNORECASE)
 _LONGEST = 300
 
 
@@ -70,9 +73,11 @@ class ServerError:
         code, kind = (str(error.get(key) or "") for key in ("code", "type"))
         numbers = [str(error.get(key) or "") for key in ("status", "status_code", "code")]
         named = next((int(number) for number in numbers if _is_status(number)), 0)
+        message = error.get("message") or error.get("detail") or code or kind or dict(error)
+        names = (code, kind, *numbers)
         return cls(
-            status or named or _status_named((code, kind, *numbers)),
-            _one_line(error.get("message") or error.get("detail") or code or kind or dict(error)),
+            status or named or _status_named(names if any(names) else (str(message),)),
+            _one_line(message),
             code,
             str(error.get("param") or ""),
         )
@@ -93,7 +98,7 @@ class ServerError:
         if self.status not in _MODE_STATUSES or self.code in _FINAL_CODES:
             return JudgeError(text)
         if refused := self._refused_option(options):
-            return JudgeError(f"{text} (leave {refused} out of the evaluator's options)")
+            return OptionRefused(f"{text} (leave {refused} out of the evaluator's options)")
         return OutputModeRefused(text, is_outage=self.status == _OUTAGE_STATUS)
 
     def _refused_option(self, options: Collection[str]) -> str:
@@ -101,10 +106,19 @@ class ServerError:
         param = re.split(r"[.\[]", self.param)[0]
         if param:
             return "" if param in _MODE_PARAMETERS else param
-        if is_about_format(self.message) or self.status == _OUTAGE_STATUS:
+        if self.status == _OUTAGE_STATUS:
+            return ""
+        refused = _REFUSED_PARAMETER.search(self.message)
+        if refused and refused[1] in options:
+            return refused[1]
+        if is_about_format(self.message):
             return ""
         named = (name for name in options if re.search(rf"\b{re.escape(name)}\b", self.message))
         return next(named, "")
+
+
+class OptionRefused(JudgeError):
+    """The model does not support one of the options that the user sets, in any output mode."""
 
 
 class ServerErrorInAnswer(JudgeError):
@@ -120,11 +134,35 @@ class ServerErrorInAnswer(JudgeError):
 
 
 def error_in_answer(answer: Any) -> ServerError | None:
-    """Return the error in a completion or a chunk of one, an object or a dict; None without one."""
-    error = attribute(answer, "error")
-    if hasattr(error, "model_dump"):
-        error = error.model_dump()
-    return ServerError.of(error) if error and isinstance(error, (Mapping, str)) else None
+    """Return the error in a completion or a chunk of one, an object or a dict; None without one.
+
+    Gateways put it beside the choices, into the first choice, or in place of both.
+    """
+    if isinstance(answer, list) and answer:
+        return error_in_answer(answer[0])
+    choices = attribute(answer, "choices")
+    first = choices[0] if isinstance(choices, list) and choices else None
+    for holder in (answer, first):
+        for key in ("error", "errors"):
+            if error := _error_value(attribute(holder, key)):
+                return ServerError.of(error)
+    is_error = attribute(answer, "object") == "error" or (
+        not choices and attribute(answer, "usage") is None
+    )
+    words = [attribute(answer, key) for key in ("message", "detail")]
+    if is_error and any(isinstance(text, str) and text for text in words):
+        return ServerError.of(_plain(answer))
+    return None
+
+
+def _error_value(value: Any) -> Mapping[str, Any] | str | None:
+    value = value[0] if isinstance(value, list) and value else value
+    value = _plain(value)
+    return value if value and isinstance(value, (Mapping, str)) else None
+
+
+def _plain(value: Any) -> Any:
+    return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def _is_status(text: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 import openai
 import pytest
+from langchain_openai import ChatOpenAI
 
 from oteval import JudgeError, create_async_llm_as_judge, create_llm_as_judge
 from oteval.evaluators.judge import openai_backend
@@ -61,6 +62,31 @@ def test_a_temporary_error_in_an_answer_is_asked_again(judge: Judge, server: Ser
     assert len(server.requests) == 2
 
 
+BUSY = {"message": "busy", "code": 429}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": "rate limit"},
+        {"error": {"message": "Rate limit reached"}},
+        {"errors": [BUSY]},
+        [{"error": BUSY}],
+        {"object": "error", **BUSY},
+        {"detail": "the model is overloaded"},
+        {"choices": [{"index": 0, "error": BUSY}]},
+        {"choices": [{"index": 0, "finish_reason": "error", "error": BUSY, "message": {}}]},
+    ],
+    ids=str,
+)
+def test_an_error_is_found_wherever_a_gateway_puts_it(judge: Judge, server: Server, body: Any):
+    """Beside the choices, in the first of them, or in place of a completion."""
+    server.script = lambda _body, number: Reply(body) if number == 1 else verdict()
+
+    assert judge(max_retries=1)["score"] is True
+    assert len(server.requests) == 2
+
+
 def test_its_message_is_the_comment_in_the_end(judge: Judge, server: Server):
     """Retries are bounded by `max_retries`, and the error has the server's words."""
     server.script = lambda _body, _number: Reply(LIMITED)
@@ -98,8 +124,9 @@ def test_a_final_error_in_an_answer_is_asked_once(judge: Judge, server: Server):
     [
         {"message": "Unsupported value: 'temperature'", "param": "temperature"},
         {"message": "`temperature` is deprecated for this model."},
+        {"message": "Unsupported parameter: 'temperature' does not go with tools or a schema."},
     ],
-    ids=["named", "in the message"],
+    ids=["named", "in the message", "among words about formats"],
 )
 def test_a_refused_parameter_is_refused_once(judge: Judge, server: Server, body: Body):
     """It is the same in every form of answer; the error says what to leave out."""
@@ -111,6 +138,39 @@ def test_a_refused_parameter_is_refused_once(judge: Judge, server: Server, body:
 
     assert "leave temperature out of the evaluator's options" in found["metadata"]["error"]
     assert len(server.requests) == 1
+
+    again = judge(temperature=0.0, max_retries=0)
+
+    assert again["metadata"]["error"] == found["metadata"]["error"]
+    assert again["metadata"]["requests"] == 0
+    assert len(server.requests) == 1  # this process remembers it
+    assert judge(max_retries=0)["score"] is True
+
+
+def test_a_chat_model_s_refused_parameter_is_refused_once(server: Server):
+    """LangChain's models are asked once as well, and an error in an answer keeps its words."""
+    server.script = lambda _body, number: (
+        Reply({"error": {"message": "temperature is deprecated"}}, 400)
+        if number == 1
+        else Reply({"error": {"message": "slow down", "code": 429}})
+    )
+
+    def ask(temperature: float) -> Any:
+        model = ChatOpenAI(
+            model="m",
+            base_url=server.url,
+            api_key="k",  # type: ignore[arg-type]
+            max_retries=0,
+            temperature=temperature,
+        )
+        return create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
+
+    refused, again, limited = ask(0.5), ask(0.5), ask(1)
+
+    assert "leave temperature out" in refused["comment"]
+    assert again["comment"] == refused["comment"]
+    assert "answered 429: slow down" in limited["comment"]
+    assert server.modes == ["json_schema", "json_schema", "tool"]  # the last two for `limited`
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,8 @@ def _reason(config: Config, settings: EvaluatorSettings, run: Trajectory) -> str
         return unmet
     if not is_drawn(config.salt, settings.name, run.root_span.trace_id, settings.sample):
         return f"The trace is not in the sample: {settings.sample:.3g} of the traces are scored."
-    return "Not scored yet: oteval score, or the server once the trace has ended."
+    since = f" since the run changed (revision {run.rev})" if run.rev > 1 else " yet"
+    return f"Not scored{since}: oteval score, or the server once the trace has ended."
 
 
 def unmet_filter(where: Selection, run: Trajectory) -> str:

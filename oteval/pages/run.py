@@ -74,7 +74,6 @@ class ShownScore:
         metadata: Figures, as text.
         version: The evaluator's version.
         places: The numbers of the messages that it speaks of.
-        note: That it is of an earlier revision of the run, or "".
     """
 
     state: State
@@ -85,7 +84,6 @@ class ShownScore:
     metadata: str
     version: str
     places: tuple[int, ...]
-    note: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -367,8 +365,8 @@ def run_page(
     each = max(_SHORTEST, min(LONGEST, _SCORE_ROOM // max(1, len(verdicts))))
     shown = details(item, each, has_messages=False)
     marked = tuple(
-        _shown_score(verdict, score, text, run)
-        for (verdict, score), text in zip(verdicts, shown["scores"], strict=True)
+        _shown_score(verdict, text, run)
+        for (verdict, _), text in zip(verdicts, shown["scores"], strict=True)
     )
     beside: dict[int, list[ShownScore]] = defaultdict(list)
     placed = [(place, score) for score in marked for place in score.places]
@@ -421,9 +419,7 @@ def run_page(
     )
 
 
-def _shown_score(
-    verdict: RunVerdict, score: Score, text: Mapping[str, Any], run: Trajectory
-) -> ShownScore:
+def _shown_score(verdict: RunVerdict, text: Mapping[str, Any], run: Trajectory) -> ShownScore:
     number = "" if verdict.state in ("pass", "fail") and verdict.score in (0.0, 1.0) else None
     value = text.get("score", "") if number is None else ""
     label = text.get("label", "")
@@ -436,7 +432,6 @@ def _shown_score(
         metadata=text.get("metadata", ""),
         version=text.get("version", ""),
         places=places_of(verdict, run),
-        note="" if score.rev >= run.rev else f"of revision {score.rev}; the run has changed since",
     )
 
 

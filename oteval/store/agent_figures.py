@@ -1,7 +1,6 @@
 """Figures of agents: their runs, tokens and verdicts in a stretch of time, counted in SQL.
 
-A run without an agent counts for its service. The newest score of each evaluator on a run counts,
-whatever its version.
+A run without an agent counts for its service.
 """
 
 from __future__ import annotations
@@ -14,9 +13,9 @@ from typing import Any
 import duckdb
 
 from ..model import Usage
+from .current_scores import current_scores
 from .memory import with_memory
 from .query import first_row, rows_of
-from .scores import NEWEST_FIRST
 from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS, usage_of
 
 __all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
@@ -47,22 +46,12 @@ _TOKENS = f"""
         {TOKEN_SUMS}
     FROM runs WHERE len(models) = 1 AND model_calls > 0 GROUP BY ALL
 """  # noqa: S608
-_KEY = "hash(s.trajectory_id, s.evaluator)"
-# Only scores that share the hash of their key with others are sorted: few, unless runs were scored
-# again.
 _VERDICTS = f"""
     WITH {_RUNS},
     scored AS MATERIALIZED (
-        SELECT s.trajectory_id, s.evaluator, s.rev, s.seq, s.status, s.passed, s.score,
-            {_KEY} AS key, r.agent, r.service, r.place
+        SELECT s.trajectory_id, s.evaluator, s.version, s.rev, s.seq, s.status, s.passed, s.score,
+            r.agent, r.service, r.place
         FROM scores s JOIN runs r USING (trajectory_id)
-    ),
-    repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
-    replaced AS (
-        SELECT seq FROM scored SEMI JOIN repeated USING (key)
-        QUALIFY row_number() OVER (
-            PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}
-        ) > 1
     )
     SELECT agent, service, evaluator, place,
         count(*) FILTER (status = 'ok' AND passed) AS passed,
@@ -71,7 +60,7 @@ _VERDICTS = f"""
         count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
         count(score) FILTER (status = 'ok' AND passed IS NULL) AS scored,
         sum(score) FILTER (status = 'ok' AND passed IS NULL) AS total
-    FROM scored ANTI JOIN replaced USING (seq)
+    FROM {current_scores("scored")}
     GROUP BY agent, service, evaluator, place ORDER BY evaluator, place
 """  # noqa: S608
 

@@ -8,10 +8,11 @@ from pathlib import Path
 import duckdb
 
 from ..files import MEMORY
+from .current_scores import current_scores
 
 __all__ = ["StoreContents", "read_contents"]
 
-_QUERY = """
+_QUERY = f"""
 SELECT
     (SELECT count(*) FROM spans),
     (SELECT count(*) FROM logs),
@@ -21,14 +22,14 @@ SELECT
      WHERE state = 'kept'),
     (SELECT coalesce(sum(bytes), 0) FROM archived_files WHERE state = 'kept'),
     runs, agents, services, first_ns, last_ns,
-    (SELECT count(*) FROM current_scores)
+    (SELECT count(*) FROM {current_scores()})
 FROM (
     SELECT count(*) AS runs, count(DISTINCT nullif(agent, '')) AS agents,
            count(DISTINCT nullif(service, '')) AS services,
            min(start_ns) AS first_ns, max(end_ns) AS last_ns
     FROM current_trajectories
 )
-"""
+"""  # noqa: S608
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,6 @@
 """Figures of evaluators: their verdicts on the runs of a stretch of time, counted in SQL.
 
-The newest score of each evaluator on a run counts, whatever its version. In the figures of a
-version, its own newest score on a run counts.
+In the figures of a version, its own current score on a run counts, whichever is in force.
 
 Tables: ``scores``, ``trajectories`` and ``superseded`` are read.
 """
@@ -15,9 +14,10 @@ from typing import Any
 import duckdb
 
 from ..selection import EVERYTHING, Selection
+from .current_scores import current_scores, replaced_scores
 from .memory import with_memory
 from .query import condition_of, first_row, rows_of
-from .scores import NEWEST_FIRST, REPORTED_COST
+from .scores import REPORTED_COST
 
 __all__ = ["EvaluatorFigures", "EvaluatorVerdicts", "ScoreBin", "VerdictCounts"]
 
@@ -30,32 +30,16 @@ _RUNS = """
         WHERE start_ns BETWEEN {first} AND {last} AND {clause}
     )
 """
-# Only scores that share the hash of their key with others are sorted: few, unless runs were scored
-# again.
-_MARKED = f"""
+_SCORED = f"""
     WITH {_RUNS},
     scored AS MATERIALIZED (
         SELECT s.trajectory_id, s.evaluator, s.version, s.rev, s.seq, s.status, s.passed, s.time_ns,
             CASE WHEN isfinite(s.score) THEN s.score END AS score, {REPORTED_COST} AS cost,
-            r.agent, r.service, r.place, hash(s.trajectory_id, s.evaluator) AS key
+            r.agent, r.service, r.place
         FROM scores s JOIN runs r USING (trajectory_id) WHERE {{wanted}}
     ),
-    repeated AS (SELECT key FROM scored GROUP BY key HAVING count(*) > 1),
-    ranked AS (
-        SELECT seq,
-            row_number() OVER (
-                PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}
-            ) AS nth,
-            row_number() OVER (
-                PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}
-            ) AS nth_of_version
-        FROM scored SEMI JOIN repeated USING (key)
-    ),
-    marked AS MATERIALIZED (
-        SELECT s.* EXCLUDE (trajectory_id, key), coalesce(nth, 1) = 1 AS is_newest,
-            coalesce(nth_of_version, 1) = 1 AS is_newest_of_version
-        FROM scored s LEFT JOIN ranked USING (seq)
-    )
+    replaced AS MATERIALIZED {replaced_scores("scored")},
+    newest AS NOT MATERIALIZED {current_scores("scored", replaced="replaced")}
 """  # noqa: S608
 _COUNTS = """
     count(*) FILTER (status = 'ok' AND passed) AS passed,
@@ -69,25 +53,26 @@ _COUNTS = """
     min(time_ns) FILTER (time_ns > 0) AS first_ns, max(time_ns) AS last_ns
 """
 _LIST = f"""
-    {_MARKED}
+    {_SCORED}
     SELECT evaluator, 'place' AS kind, place::VARCHAR AS name, '' AS service, {_COUNTS}
-    FROM marked WHERE is_newest GROUP BY evaluator, place
+    FROM newest GROUP BY evaluator, place
     UNION ALL BY NAME
     SELECT evaluator, 'version' AS kind, version AS name, '' AS service, {_COUNTS}
-    FROM marked WHERE is_newest_of_version GROUP BY evaluator, version
+    FROM {current_scores("scored", replaced="replaced", of_versions=True)}
+    GROUP BY evaluator, version
 """  # noqa: S608
 _ONE = f"""
     {_LIST}
     UNION ALL BY NAME
     SELECT evaluator, 'agent' AS kind, agent AS name, service, {_COUNTS}
-    FROM marked WHERE is_newest GROUP BY evaluator, agent, service
+    FROM newest GROUP BY evaluator, agent, service
     UNION ALL BY NAME
     SELECT evaluator, 'bin' AS kind,
         greatest(0, least(
             TRY_CAST(floor((score - ?::DOUBLE) / ?::DOUBLE) AS INTEGER), {{bins}} - 1
         ))::VARCHAR
             AS name, '' AS service, {_COUNTS}
-    FROM marked WHERE is_newest AND status = 'ok' AND score IS NOT NULL GROUP BY ALL
+    FROM newest WHERE status = 'ok' AND score IS NOT NULL GROUP BY ALL
 """  # noqa: S608
 # Fails first, then scores that neither pass nor fail, the lowest first.
 _WORST = f"""

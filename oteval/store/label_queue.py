@@ -1,7 +1,7 @@
 """The runs whose labels would tell most about an evaluator, found in columns.
 
-Every query takes the scores of all versions of the evaluator. The caller leaves out runs whose
-newest score says something else; few runs are scored again.
+Every query but that of disagreements takes all scores of the evaluator. The caller leaves out runs
+whose current score says something else; few runs are scored again.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Literal, NamedTuple, get_args
 
 import duckdb
 
+from .current_scores import current_scores, latest
 from .memory import with_memory
 from .query import wanted
 from .run_list import RunKey
-from .scores import NEWEST_KEY
 from .variants import TOOL_SEQUENCE
 
 __all__ = ["QUEUES", "LabelQueue", "LabelledEvaluator", "Queue"]
@@ -24,7 +24,7 @@ QUEUES: tuple[Queue, ...] = get_args(Queue)
 # The verdicts of the evaluator, and the labels for it.
 _GIVEN = """
     given AS (
-        SELECT trajectory_id, passed, score, rev, seq FROM scores
+        SELECT trajectory_id, passed, score, seq FROM scores
         WHERE evaluator = $evaluator AND passed IS NOT NULL
     ),
     labels AS (
@@ -55,10 +55,11 @@ _QUERIES: dict[Queue, str] = {
             SELECT trajectory_id, bool_and(passed) AS all_pass, bool_or(passed) AS some_pass
             FROM labels GROUP BY trajectory_id
         ),
-        judged AS (
-            SELECT trajectory_id, arg_max(passed, {NEWEST_KEY}) AS passed FROM given
-            SEMI JOIN labelled USING (trajectory_id) GROUP BY trajectory_id
+        scored AS MATERIALIZED (
+            SELECT trajectory_id, evaluator, version, rev, seq, passed FROM scores
+            SEMI JOIN labelled USING (trajectory_id) WHERE evaluator = $evaluator
         ),
+        judged AS (SELECT trajectory_id, passed FROM {current_scores("scored")}),
         by_label AS (
             SELECT trajectory_id, 0 AS place FROM labelled LEFT JOIN judged USING (trajectory_id)
             WHERE (passed IS NOT NULL AND passed <> some_pass) OR all_pass <> some_pass
@@ -138,7 +139,7 @@ class LabelQueue:
     def evaluators(self) -> list[LabelledEvaluator]:
         """Return the evaluators that gave verdicts, by name."""
         rows = self._connection.execute(
-            "SELECT evaluator, count(passed), arg_max(version, seq) FROM scores "
+            f"SELECT evaluator, count(passed), {latest('version')} FROM scores "  # noqa: S608
             "GROUP BY evaluator HAVING count(passed) > 0 ORDER BY evaluator"
         ).fetchall()
         return [LabelledEvaluator(*row) for row in rows]

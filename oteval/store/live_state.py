@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from .archive.reader import WANTED_ARCHIVED
 from .arrow_rows import table_of
+from .current_scores import latest
 from .progress import done_by_stage, replace_done
 from .query import first_row, insert, number, registered, transaction, wanted
 from .ranges import EVERYWHERE, Range, current_in
@@ -40,6 +41,7 @@ __all__ = [
 
 # The bit of OTLP's span flags for a parent in another process: the span is the root of its part.
 _REMOTE = 0x200
+_IS_POSTPONED = """contains(metadata, '"oteval.deferred"')"""
 _UNLIMITED = 1 << 60
 # The newest spans, among which `LiveState.just_ended` looks for roots.
 _RECENT = 20_000
@@ -394,13 +396,13 @@ class LiveState:
         revisions = pa.table({"trajectory_id": names, "rev": revs})
         with registered(self._connection, "revisions", revisions):
             rows = self._connection.execute(
-                """
-                SELECT s.trajectory_id, s.rev, evaluator, version, arg_max(status, seq),
-                       coalesce(arg_max(contains(metadata, '"oteval.deferred"'), seq), FALSE),
+                f"""
+                SELECT s.trajectory_id, s.rev, evaluator, version, {latest("status")},
+                       coalesce({latest(_IS_POSTPONED)}, FALSE),
                        count(*) FILTER (status = 'error'), max(time_ns)
                 FROM scores s SEMI JOIN revisions USING (trajectory_id, rev)
                 GROUP BY ALL
-                """
+                """  # noqa: S608
             ).fetchall()
         found: dict[tuple[str, int], list[Any]] = {}
         for name, rev, *fields in rows:

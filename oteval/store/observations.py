@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
 from .column_sql import group_sql, measure_sql
+from .current_scores import current_scores
 from .query import condition_of, is_exact, number, registered, wanted
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, all_input
@@ -238,8 +239,10 @@ class ObservationReader:
 
         value, status = SCORE_VALUES[source.measure]
         scores = (
-            f"SELECT trajectory_id, rev, version, {value} AS value, seq FROM scores "  # noqa: S608
-            f"WHERE evaluator = ? AND seq > ? AND seq <= ? AND {status} AND isfinite({value})"
+            "WITH newer AS NOT MATERIALIZED "  # noqa: S608
+            "(SELECT * FROM scores WHERE evaluator = ? AND seq > ? AND seq <= ?) "
+            f"SELECT trajectory_id, rev, version, {value} AS value, seq "
+            f"FROM {current_scores('newer')} WHERE {status} AND isfinite({value})"
         )
         found = self._joined(
             source, scores, [source.evaluator, at.reread_after, upto], *_near(at, upto)

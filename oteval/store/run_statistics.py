@@ -1,7 +1,6 @@
-"""Statistics of stored runs and their newest scores, counted in SQL without reading the runs.
+"""Statistics of stored runs and their current scores, counted in SQL without reading the runs.
 
-Runs may be compared in groups, with those of the same case paired. The newest score of each
-evaluator on a run counts, whatever its version.
+Runs may be compared in groups, with those of the same case paired.
 """
 
 from __future__ import annotations
@@ -17,12 +16,13 @@ import pyarrow as pa
 
 from ..model import Score
 from ..selection import Selection
+from .current_scores import current_scores, replaced_scores
 from .memory import with_memory
 from .query import condition_of, is_exact, new_cursor, registered
 from .run_cases import case_column, number_of
 from .run_fields import RunExpression, RunFields, RunFunction, selected
 from .run_groups import RunGroups
-from .scores import NEWEST_FIRST, REPORTED_COST, score_of
+from .scores import REPORTED_COST, score_of
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_SUMS
 
@@ -78,22 +78,14 @@ _USAGES = f"""
     SELECT models[1] AS model, count(*) AS runs, {TOKEN_SUMS}
     FROM runs WHERE len(models) = 1 AND model_calls <> 0 GROUP BY ALL
 """  # noqa: S608
-_KEY = "hash(trajectory_id, evaluator)"
-# Only scores that share the hash of their key with others are sorted: few, unless runs were scored
-# again.
-_REPLACED = f"""
-    WITH repeated AS (SELECT {_KEY} AS key FROM scores GROUP BY key HAVING count(*) > 1)
-    SELECT seq FROM scores SEMI JOIN repeated ON {_KEY} = key
-    QUALIFY row_number() OVER (PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}) > 1
-"""  # noqa: S608
-_NEWEST = """
+_NEWEST = f"""
     newest AS NOT MATERIALIZED (
         SELECT s.*, start_ns, group_number, case_number
-        FROM (SELECT * FROM scores ANTI JOIN replaced USING (seq)) s
+        FROM {current_scores(replaced="replaced")} s
         JOIN (SELECT trajectory_id, start_ns, group_number, case_number FROM runs)
-        USING (trajectory_id) WHERE {scored}
+        USING (trajectory_id) WHERE {{scored}}
     )
-"""
+"""  # noqa: S608
 _JUDGED = "status = 'error' OR passed IS NOT NULL"
 _VERDICTS = f"""
     SELECT evaluator, group_number, place, min(start_ns) AS first,
@@ -351,7 +343,7 @@ class SelectedRuns:
             scored = "list_contains(?::VARCHAR[], evaluator)"
             values = [*values, self._evaluators]
         if self._replaced is None:
-            self._replaced = self._table(_REPLACED, [])
+            self._replaced = self._table(f"FROM {replaced_scores()}", [])
         text = f"WITH {self._runs}, {_NEWEST.format(scored=scored)} {query}"
         with registered(self._connection, "replaced", self._replaced):
             return self._table(text, values)

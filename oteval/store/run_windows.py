@@ -18,6 +18,7 @@ import duckdb
 import pyarrow as pa
 
 from .column_sql import group_sql
+from .current_scores import current_scores
 from .observations import (
     COST,
     SCORE_VALUES,
@@ -121,16 +122,21 @@ class RunWindows:
             )
 
 
-_SCORED = """
+_SCORED = f"""
+    WITH scored AS MATERIALIZED (
+        SELECT trajectory_id, evaluator, rev, version, status, passed, score, metadata, seq
+        FROM scores
+        WHERE evaluator = ? AND (time_ns >= ? OR time_ns = 0 OR time_ns IS NULL)
+        AND trajectory_id IN (SELECT trajectory_id FROM temp.window_runs)
+    )
     SELECT w.* REPLACE (s.value AS value) FROM temp.window_runs w JOIN (
-        SELECT trajectory_id, rev, version, arg_max({value}, seq) AS value FROM scores
-        WHERE evaluator = ? AND (time_ns >= ? OR time_ns = 0 OR time_ns IS NULL) AND {status}
-        AND isfinite({value}) AND trajectory_id IN (SELECT trajectory_id FROM temp.window_runs)
-        GROUP BY trajectory_id, rev, version
-    ) s ON w.trajectory_id = s.trajectory_id AND w.rev = s.rev AND w.scored = s.version
+        SELECT trajectory_id, version, {{value}} AS value
+        FROM {current_scores("scored", of_versions=True)}
+        WHERE {{status}} AND isfinite({{value}})
+    ) s ON w.trajectory_id = s.trajectory_id AND w.scored = s.version
     QUALIFY row_number() OVER (
         PARTITION BY "window" ORDER BY end_ns DESC, w.trajectory_id) <= ?
-    """
+    """  # noqa: S608
 
 
 def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]:

@@ -1,7 +1,7 @@
 """Scores, and the labels that people gave.
 
-Tables: ``scores`` and ``human_labels``. Rows are appended. The newest score per trajectory,
-evaluator and version counts, and the newest label per trajectory, evaluator and person.
+Tables: ``scores`` and ``human_labels``. Rows are appended. `current_scores` says which score
+counts; of labels, it is the newest per trajectory, evaluator and person.
 """
 
 from __future__ import annotations
@@ -17,12 +17,11 @@ from ..jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .arrow_rows import table_of
+from .current_scores import current_scores, replaced_scores
 from .memory import fetch, with_memory
-from .query import condition_of, insert, next_number, reader, registered, rows_of, wanted
+from .query import condition_of, first_row, insert, next_number, reader, registered, rows_of, wanted
 
 __all__ = [
-    "NEWEST_FIRST",
-    "NEWEST_KEY",
     "REPORTED_COST",
     "SCORE_ROWS",
     "HumanLabels",
@@ -51,31 +50,14 @@ SCORE_ROWS = pa.schema(
         ("time_ns", pa.int64()),
     ]
 )
-NEWEST_FIRST = "rev DESC, seq DESC"
-"""Sort order that puts an evaluator's current score of a run first: an older revision may be scored
-after a newer one."""
-NEWEST_KEY = "(rev::HUGEINT << 64) + seq"
-"""`NEWEST_FIRST` as one number, for aggregates such as ``arg_max``."""
-_KEY = "hash(trajectory_id, evaluator, version)"
-# The rows of `current_scores`. Only scores that share the hash of their key with others are sorted:
-# few, unless runs were scored again.
-_EXPORTED = f"""
-    WITH repeated AS (SELECT {_KEY} AS key FROM scores GROUP BY key HAVING count(*) > 1),
-    replaced AS (
-        SELECT seq FROM scores SEMI JOIN repeated ON {_KEY} = key
-        QUALIFY row_number() OVER (
-            PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}
-        ) > 1
-    )
-    SELECT * FROM scores ANTI JOIN replaced USING (seq)
-"""  # noqa: S608
 # The score of a version of an evaluator on each run, beside the newest one of other versions.
 _PAIRS = f"""
-    WITH now AS (SELECT * FROM current_scores WHERE evaluator = ? AND version = ?),
-    before AS (
-        SELECT * FROM current_scores WHERE evaluator = ? AND version <> ?
-        QUALIFY row_number() OVER (PARTITION BY trajectory_id ORDER BY {NEWEST_FIRST}) = 1
-    )
+    WITH of_version AS NOT MATERIALIZED (
+        SELECT * FROM scores WHERE evaluator = ? AND version = ?
+    ),
+    of_others AS NOT MATERIALIZED (SELECT * FROM scores WHERE evaluator = ? AND version <> ?),
+    now AS (SELECT * FROM {current_scores("of_version")}),
+    before AS (SELECT * FROM {current_scores("of_others")})
 """  # noqa: S608
 _OUTCOME = """row(
     {0}.status, {0}.passed,
@@ -92,23 +74,18 @@ _COMPARED = (
     "list(DISTINCT before.version ORDER BY before.version) "
     "FROM now JOIN before USING (trajectory_id)"
 )
-# The view `current_scores` sorts all rows. This sorts only those that share the hash of their key
-# with others: few, unless runs were scored again.
-_KEY = "trajectory_id, evaluator, version"
-_NUMBERS = f"""
-    WITH repeated AS MATERIALIZED (
-        SELECT hash({_KEY}) AS key FROM scores GROUP BY key HAVING count(*) > 1
-    ),
-    replaced AS MATERIALIZED (
-        SELECT seq FROM scores SEMI JOIN repeated ON hash({_KEY}) = key
-        QUALIFY row_number() OVER (PARTITION BY {_KEY} ORDER BY {NEWEST_FIRST}) > 1
-    )
-    SELECT seq FROM (
-        SELECT * FROM scores ANTI JOIN replaced USING (seq)
-        SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {{clause}}) t
-        USING (trajectory_id)
-    ) {{semi_join}} WHERE {{scored}} ORDER BY seq
-"""  # noqa: S608
+_NUMBERS = """
+    WITH chosen AS NOT MATERIALIZED (SELECT * FROM scores WHERE {chosen})
+    SELECT seq FROM {current} {joins} WHERE {scored} ORDER BY seq
+"""
+_SELECTED = """
+    SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) USING (trajectory_id)
+"""
+# A run may be deleted while it is scored. One join with both lists is faster than two joins.
+_UNCOUNTED = f"""(
+    SELECT seq FROM {replaced_scores("chosen")}
+    UNION ALL SELECT seq FROM scores ANTI JOIN trajectories USING (trajectory_id)
+)"""  # noqa: S608
 # The cost that a score reports, as `oteval.model.reported_cost`: the first of the two that is a
 # number. Only metadata that may have a cost is parsed.
 REPORTED_COST = """
@@ -227,14 +204,19 @@ class Scores:
             A table with the column ``seq``.
         """
         clause, values = condition_of(selection)
-        scored = ["TRUE"]
         if evaluators:
-            scored.append("list_contains(?::VARCHAR[], evaluator)")
-            values = [*values, list(evaluators)]
-        if outcome is not None:
-            scored.append(_OUTCOMES[outcome])
-        semi_join = "" if ids is None else "SEMI JOIN wanted USING (trajectory_id)"
-        query = _NUMBERS.format(clause=clause, semi_join=semi_join, scored=" AND ".join(scored))
+            values = [list(evaluators), *values]
+        current, joins = current_scores("chosen", replaced=_UNCOUNTED), ""
+        if clause != "TRUE":
+            current, joins = current_scores("chosen"), _SELECTED.format(clause=clause)
+        if ids is not None:
+            joins += "SEMI JOIN wanted USING (trajectory_id)"
+        query = _NUMBERS.format(
+            current=current,
+            chosen="list_contains(?::VARCHAR[], evaluator)" if evaluators else "TRUE",
+            joins=joins,
+            scored="TRUE" if outcome is None else _OUTCOMES[outcome],
+        )
         with ExitStack() as stack:
             if ids is not None:
                 stack.enter_context(wanted(self._connection, "trajectory_id", ids))
@@ -263,20 +245,28 @@ class Scores:
         return next_number(self._connection, "scores") - 1
 
     def after(self, number: int, limit: int) -> tuple[list[Score], int]:
-        """Return the scores that were stored after one, in the order of storage.
+        """Return the current ones of the scores that were stored after one, in this order.
 
         Args:
             number: The number of that score.
-            limit: The largest count of scores.
+            limit: The largest count of scores to look at.
 
         Returns:
-            The scores, and the number of the last of them; `number` without scores.
+            The scores, and the number of the last one that was looked at; `number` without any.
         """
+        found = first_row(
+            self._connection,
+            "SELECT max(seq) FROM (SELECT seq FROM scores WHERE seq > ? ORDER BY seq LIMIT ?)",
+            [number, limit],
+        )
+        if found is None or found[0] is None:
+            return [], number
         table = self._connection.sql(
-            "SELECT * FROM scores WHERE seq > ? ORDER BY seq LIMIT ?", params=[number, limit]
+            "WITH newer AS NOT MATERIALIZED (SELECT * FROM scores WHERE seq > ?) "  # noqa: S608
+            f"SELECT * FROM {current_scores('newer')} WHERE seq <= ? ORDER BY seq",
+            params=[number, found[0]],
         ).to_arrow_table()
-        last = table["seq"][len(table) - 1].as_py() if len(table) else number
-        return [score_of(row) for row in rows_of(table)], last
+        return [score_of(row) for row in rows_of(table)], found[0]
 
     def versions(self, evaluator: str) -> list[str]:
         """Return the versions of an evaluator that gave scores, newest first."""
@@ -295,9 +285,9 @@ class Scores:
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             table = self._connection.sql(
-                "SELECT * FROM scores WHERE evaluator = ? AND version = ? "  # noqa: S608
-                "AND trajectory_id IN (SELECT trajectory_id FROM wanted) QUALIFY row_number() OVER "
-                f"(PARTITION BY trajectory_id ORDER BY {NEWEST_FIRST}) = 1",
+                "WITH chosen AS MATERIALIZED (SELECT * FROM scores SEMI JOIN wanted "  # noqa: S608
+                "USING (trajectory_id) WHERE evaluator = ? AND version = ?) "
+                f"SELECT * FROM {current_scores('chosen')}",
                 params=[evaluator, version],
             ).to_arrow_table()
         return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
@@ -305,8 +295,10 @@ class Scores:
     def verdicts(self, evaluator: str, version: str) -> tuple[int, int]:
         """Return how many runs a version of an evaluator passes, and how many it fails."""
         ((passes, fails),) = self._connection.execute(
-            "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) FROM current_scores "
-            "WHERE evaluator = ? AND version = ?",
+            "WITH chosen AS NOT MATERIALIZED "  # noqa: S608
+            "(SELECT * FROM scores WHERE evaluator = ? AND version = ?) "
+            "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) "
+            f"FROM {current_scores('chosen')}",
             [evaluator, version],
         ).fetchall()
         return int(passes), int(fails)
@@ -320,7 +312,7 @@ class Scores:
                 count(*), count(*) FILTER (contains(metadata, '"asked_as"')),
                 count(*) FILTER (json_extract(metadata, '$.cached') = true),
                 coalesce(sum({REPORTED_COST}), 0)
-            FROM ({_EXPORTED}) GROUP BY 1, 2, 3, 4, 5 ORDER BY ALL
+            FROM {current_scores()} GROUP BY 1, 2, 3, 4, 5 ORDER BY ALL
             """  # noqa: S608
         )
         for evaluator, status, passed, score, metadata, *counts, cost in table.fetchall():
@@ -332,12 +324,12 @@ class Scores:
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current scores batch by batch."""
-        return reader(self._connection, _EXPORTED)
+        return reader(self._connection, f"FROM {current_scores()}")
 
     def of(
         self, trajectory_ids: Sequence[str], longest: int | None = None
     ) -> dict[str, list[Score]]:
-        """Return the newest score of each evaluator, of any version, by trajectory.
+        """Return the current score of each evaluator by trajectory.
 
         Args:
             trajectory_ids: The trajectories.
@@ -350,7 +342,7 @@ class Scores:
         return self._newest("trajectory_id", trajectory_ids, longest)
 
     def on_traces(self, trace_ids: Sequence[str]) -> dict[str, list[Score]]:
-        """Return the newest score of each evaluator on each trajectory, by trace.
+        """Return the current score of each evaluator on each trajectory, by trace.
 
         Returns:
             The scores by the trace id of the span that they are about, with every id asked for.
@@ -377,10 +369,9 @@ class Scores:
         with registered(self._connection, "wanted", numbers):
             table = fetch(
                 self._connection,
-                f"SELECT {columns} FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
-                f"WHERE s.seq BETWEEN {first} AND {last} QUALIFY row_number() OVER ("
-                f"PARTITION BY trajectory_id, evaluator ORDER BY {NEWEST_FIRST}) = 1 "
-                "ORDER BY evaluator",
+                "WITH chosen AS MATERIALIZED (SELECT * FROM scores "  # noqa: S608
+                f"SEMI JOIN wanted USING (seq) WHERE seq BETWEEN {first} AND {last}) "
+                f"SELECT {columns} FROM {current_scores('chosen')} s ORDER BY evaluator",
             )
         for row in rows_of(table):
             found[row[column]].append(score_of(row))
@@ -396,9 +387,9 @@ class Scores:
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             table = self._connection.sql(
-                "SELECT s.* FROM scores s SEMI JOIN wanted USING (trajectory_id) "  # noqa: S608
-                "WHERE list_contains(?::VARCHAR[], version) QUALIFY row_number() OVER ("
-                f"PARTITION BY trajectory_id, evaluator, version ORDER BY {NEWEST_FIRST}) = 1",
+                "WITH chosen AS MATERIALIZED (SELECT * FROM scores SEMI JOIN wanted "  # noqa: S608
+                "USING (trajectory_id) WHERE list_contains(?::VARCHAR[], version)) "
+                f"SELECT * FROM {current_scores('chosen', of_versions=True)}",
                 params=[list(versions)],
             ).to_arrow_table()
         found = map(score_of, rows_of(table))
@@ -425,7 +416,7 @@ class Scores:
 
     def compared(self, evaluator: str, version: str) -> tuple[int, tuple[str, ...]]:
         """Return how many runs `changes` compares, and the earlier versions that scored them."""
-        row = self._connection.execute(_COMPARED, [evaluator, version] * 2).fetchone()
+        row = first_row(self._connection, _COMPARED, [evaluator, version] * 2)
         assert row is not None
         return row[0], tuple(row[1] or ())
 

@@ -19,9 +19,9 @@ import duckdb
 import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
+from .current_scores import current_scores
 from .memory import with_memory
 from .query import condition_of, first_row, is_exact, new_cursor, registered
-from .scores import NEWEST_KEY
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS
 
@@ -53,8 +53,7 @@ _EXTENT = f"WITH {_CHOSEN} SELECT min(start_ns), max(start_ns) FROM chosen WHERE
 _RUNS = f"""WITH {_CHOSEN}
     SELECT start_ns // {{length}}, count(*) FROM chosen WHERE start_ns > 0 GROUP BY ALL
 """  # noqa: S608
-# Structs are compared field by field. The newest score of each evaluator counts, whatever its
-# version, as in the view `span_scores`.
+# Structs are compared field by field.
 _VARIANTS = f"""WITH {_CHOSEN},
     shapes AS (
         SELECT strict_names AS shape, any_value(call_names) AS call_names,
@@ -83,16 +82,11 @@ _VARIANTS = f"""WITH {_CHOSEN},
         SELECT chosen.*, variant FROM chosen JOIN numbered USING (shape)
         SEMI JOIN kept USING (variant)
     ),
-    newest AS (
-        SELECT variant, arg_max_null(passed, {NEWEST_KEY}) AS passed,
-            arg_max(status, {NEWEST_KEY}) = 'error' AS is_error
-        FROM scores JOIN (SELECT trajectory_id, variant FROM members) USING (trajectory_id)
-        WHERE {{scored}} GROUP BY trajectory_id, evaluator, variant
-    ),
     verdicts AS (
         SELECT variant, count(*) FILTER (passed) AS passed, count(*) FILTER (NOT passed) AS failed,
-            count(*) FILTER (is_error) AS evaluator_errors
-        FROM newest GROUP BY variant
+            count(*) FILTER (status = 'error') AS evaluator_errors
+        FROM {current_scores()} JOIN (SELECT trajectory_id, variant FROM members)
+        USING (trajectory_id) WHERE {{scored}} GROUP BY variant
     ),
     usages AS (
         SELECT variant, model, count(*) AS runs, {TOKEN_SUMS}

@@ -18,7 +18,7 @@ def failing(store: Store) -> Score:
     """A run whose second revision fails; the score of its first, a pass, was written later."""
     first = run(1)
     put(store, first)
-    put(store, replace(first, rev=2))
+    put(store, replace(first, end_ns=first.end_ns + 1))
     fails = score(first, "calls", rev=2, passed=False, score=0.0, comment="no refund")
     store.scores.write([fails])
     store.scores.write([score(first, "calls", rev=1)])

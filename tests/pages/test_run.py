@@ -230,12 +230,20 @@ def test_sub_agents_are_listed_on_the_page_of_the_run_that_called_them(
     assert f'href="/runs/{caller.id}"' in client.get(f"/runs/{called.id}").text
 
 
-def test_a_score_of_an_earlier_revision_says_so(store: Store, pages: ShowPages):
-    """A run that changed after it was scored has a note at its scores."""
+def test_a_run_that_changed_says_that_it_is_not_scored(
+    store: Store, pages: ShowPages, tmp_path: Path
+):
+    """The pass of the earlier revision is no verdict on the new one, and the page says why."""
+    config = tmp_path / "oteval.yaml"
+    config.write_text("evaluators:\n  - {name: calls, type: tool_errors}\n")
     put(store, run(1))
+    store.scores.write([score(run(1), "calls", comment="as it should be")])
     put(store, run(1, "Something else"))
-    store.scores.write([score(run(1), "calls")])
-    assert "of revision 1; the run has changed since" in pages(store).get(f"/runs/{1:016x}").text
+
+    text = pages(store, config).get(f"/runs/{1:016x}").text
+
+    assert "Not scored since the run changed (revision 2)" in text
+    assert "as it should be" not in text
 
 
 def test_messages_of_earlier_turns_are_shown_on_demand(store: Store, pages: ShowPages):

@@ -1,0 +1,70 @@
+"""The current scores: which score is an evaluator's verdict on a run, defined here alone.
+
+Scores are rows that are only appended. Of an evaluator's scores of a run, the **current** one is
+the last that was stored of the run's current revision. Therefore
+
+- a score of a superseded revision is none, whenever it was stored: the spans that came late may
+  change the verdict. Until the run is scored again, it has no score, and no surface shows one;
+- the **version in force** on a run is that of its current score. A new version replaces the scores
+  of the runs that it has scored; the others keep theirs;
+- an error or a ``not_evaluated``, also one that live scoring postponed, replaces a pass: the last
+  attempt tells what is known;
+- a deleted score never was, and the one before it counts again.
+
+Every query of verdicts reads from `current_scores`, or from the view of this name, which is for
+people's own queries. `tests/test_one_verdict.py` holds all surfaces to it.
+"""
+
+from __future__ import annotations
+
+__all__ = ["current_scores", "latest", "replaced_scores"]
+
+
+def replaced_scores(rows: str = "scores") -> str:
+    """Return a query of the rows that are not current.
+
+    Only rows that share the hash of their run and evaluator with others are sorted: few, unless
+    runs were scored again.
+
+    Args:
+        rows: See `current_scores`.
+
+    Returns:
+        The query, in parentheses, with the columns ``seq`` and ``in_version``: whether the score is
+        not even the current one of its version of the evaluator.
+    """
+    key = "trajectory_id, evaluator"
+    return f"""(
+        WITH repeated AS (SELECT hash({key}) AS key FROM {rows} GROUP BY key HAVING count(*) > 1)
+        SELECT seq, TRUE AS in_version FROM {rows} SEMI JOIN superseded USING (trajectory_id, rev)
+        UNION ALL
+        SELECT seq, row_number() OVER (PARTITION BY {key}, version ORDER BY seq DESC) > 1
+        FROM {rows} SEMI JOIN repeated ON hash({key}) = key
+        ANTI JOIN superseded USING (trajectory_id, rev)
+        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY seq DESC) > 1
+    )"""  # noqa: S608
+
+
+def current_scores(
+    rows: str = "scores", *, replaced: str | None = None, of_versions: bool = False
+) -> str:
+    """Return a query of the current scores among some rows.
+
+    Args:
+        rows: A table or a query in parentheses, with columns of ``scores``. It has all rows of a
+            run by an evaluator, or by chosen versions of it, or none: never those of an outcome.
+        replaced: The name of a table with the rows of `replaced_scores`, to find them once.
+        of_versions: Whether every version has its current scores, whichever is in force.
+
+    Returns:
+        The query, in parentheses.
+    """
+    replaced = replaced or replaced_scores(rows)
+    if of_versions:
+        replaced = f"(SELECT seq FROM {replaced} WHERE in_version)"  # noqa: S608
+    return f"(SELECT * FROM {rows} ANTI JOIN {replaced} AS replaced USING (seq))"  # noqa: S608
+
+
+def latest(value: str) -> str:
+    """Return the aggregate of a value of the score that was stored last, NULL where it is NULL."""
+    return f"arg_max_null({value}, seq)"

@@ -17,13 +17,17 @@ from typing import Any, Literal
 
 from ..jsontext import call_hash
 from .trajectory import Message, ToolCall, Trajectory
+from .usage import Usage
 
 __all__ = [
     "COLUMNS",
     "FIELDS",
     "GROUPS",
+    "LISTED",
+    "LONGEST_ASKED",
     "MEASURES",
     "RunColumn",
+    "RunRow",
     "RunValues",
     "call_errors",
     "column_values",
@@ -31,6 +35,8 @@ __all__ = [
     "items_of",
 ]
 
+LONGEST_ASKED = 1500
+"""The length (characters) to which the question of a run in a list is cut."""
 _HOUR = 3600 * 10**9
 
 RunValues = Callable[[str], Any]
@@ -58,6 +64,7 @@ class RunColumn:
             since the Unix epoch.
         value: Returns its value for a run; None if the run lacks it.
         unit: The unit of a number: ``s``, ``tokens``, ``share``, ``flag`` or "".
+        title: The head of its column in lists, if not its name.
         is_field: Whether ``--where`` knows it.
         measure: Its name as a measure of monitors, or "".
         figure: The name of the figure that monitors show for this measure, if not the measure.
@@ -71,11 +78,17 @@ class RunColumn:
     kind: Literal["text", "texts", "number", "time"]
     value: Callable[[Trajectory], Any]
     unit: Literal["", "s", "tokens", "share", "flag"] = ""
+    title: str = ""
     is_field: bool = True
     measure: str = ""
     figure: str = ""
     spellings: Callable[[str], tuple[str, ...]] = _same_text
     group: Literal["", "first", "all"] = ""
+
+    @property
+    def head(self) -> str:
+        """The head of its column in lists."""
+        return self.title or self.name.replace("_", " ")
 
     @property
     def is_share(self) -> bool:
@@ -173,6 +186,7 @@ _ALL = (
         "the codes of gaps: the information that the trace lacks",
         "texts",
         lambda run: tuple(dict.fromkeys(gap.code for gap in run.gaps)),
+        title="gaps",
     ),
     RunColumn(
         "finish_reason",
@@ -195,6 +209,7 @@ _ALL = (
         "the tools called, in order",
         "texts",
         lambda run: tuple(call.name for call in _calls(run)),
+        title="tools",
     ),
     RunColumn("calls", "the number of tool calls", "number", lambda run: len(_calls(run))),
     RunColumn(
@@ -202,6 +217,7 @@ _ALL = (
         "the number of tool results that are failures",
         "number",
         lambda run: sum(message.is_error for message in run.own_messages),
+        title="failed",
     ),
     RunColumn(
         "input_tokens",
@@ -230,6 +246,7 @@ _ALL = (
         "number",
         _seconds,
         unit="s",
+        title="time",
         measure="latency",
     ),
     RunColumn(
@@ -282,6 +299,8 @@ FIELDS = tuple(column.name for column in _ALL if column.is_field)
 """The columns that a condition may name, besides ``attributes.KEY``."""
 GROUPS = tuple(column.name for column in _ALL if column.group)
 """The columns by which runs are grouped, besides ``attributes.KEY``."""
+LISTED = tuple(name for name in COLUMNS if name != "hour")
+"""The columns of lists."""
 MEASURES: Mapping[str, RunColumn] = {column.measure: column for column in _ALL if column.measure}
 """The columns that monitors watch, by the names of their measures."""
 
@@ -313,3 +332,42 @@ def group_text(name: str, values: RunValues) -> str:
     if name not in COLUMNS or COLUMNS[name].kind != "texts":
         return "" if value is None else str(value)
     return ", ".join(value[:1] if COLUMNS[name].group == "first" else value)
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A run in a list: the values of some columns, from its row in the store or from the run.
+
+    Attributes:
+        values: The values by name, ``id`` and ``started`` always among them; a question is cut.
+        usage: Its tokens and model calls, for its cost.
+    """
+
+    values: Mapping[str, Any]
+    usage: Usage
+
+    @classmethod
+    def of(cls, run: Trajectory, names: Sequence[str] = LISTED) -> RunRow:
+        """Return the row of a run that was read already."""
+        values = {name: COLUMNS[name].value(run) for name in ("id", "started", *names)}
+        if values.get("asked"):
+            values["asked"] = values["asked"][:LONGEST_ASKED]
+        return cls(values, run.usage)
+
+    def __getitem__(self, name: str) -> Any:
+        """Return the value of a column.
+
+        Raises:
+            KeyError: It was not read.
+        """
+        return self.values[name]
+
+    @property
+    def id(self) -> str:
+        """The run's id."""
+        return str(self.values["id"])
+
+    @property
+    def agent(self) -> str:
+        """The first agent, else the service, or ""."""
+        return next((name for name in self.values["agent"] if name), str(self.values["service"]))

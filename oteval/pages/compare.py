@@ -21,13 +21,14 @@ from ..errors import ConfigError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.reference_form import ComparedStep, in_reference_form
 from ..model import Message, SpanRef, Trajectory
+from ..model.columns import RunRow
 from ..pipeline import align, first_divergence
 from ..pipeline.references import compared_reference, references_of
 from ..selection import Condition, Selection
 from ..show.html.details import message_details
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
-from ..store import ListedRun, RunKey, Store, VerdictFilter
+from ..store import RunKey, Store, VerdictFilter
 from .responses import page, with_query
 from .run import run_with_id
 from .run_search import ListedScores, find_runs
@@ -231,12 +232,12 @@ def last_pass(store: Store, name: str) -> str:
         found = find_runs(store, passing, _PASSES, after=key, is_forward=True, scores=given)
         is_cut = is_cut or found.is_cut
     asked = question_line(run)[:200]
-    rows = store.run_list.rows(list(found.keys))
+    rows = store.run_list.rows(list(found.keys), ["asked"])
     verdicts = given.of([row.id for row in rows])
 
-    def likeness(row: ListedRun) -> tuple[bool, bool]:
+    def likeness(row: RunRow) -> tuple[bool, bool]:
         passed = {score.evaluator for score in verdicts[row.id] if score.passed}
-        is_same = bool(asked) and one_line(row.question).startswith(asked)
+        is_same = bool(asked) and one_line(row["asked"] or "").startswith(asked)
         return passed.issuperset(failing), is_same
 
     if not rows:

@@ -11,14 +11,15 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..errors import NotFound
+from ..model.columns import RunRow
 from ..prices import Prices
 from ..selection import Condition, Selection
 from ..show.html.model import State
 from ..show.text import duration, one_line, shorten
-from ..store import ConversationRuns, ListedRun, RunKey, Store
+from ..store import ConversationRuns, RunKey, Store
 from .responses import conversation_link, page, with_query
 from .run_search import ListedScores, find_runs
-from .runs import RunItem, items_of, key_of, key_text, listed_item, note_of
+from .runs import RunItem, items_of, key_of, key_text, listed_item, note_of, row_columns
 from .search import RunSearch, parse_search, suggestions
 from .site import Site
 
@@ -134,7 +135,7 @@ def conversations_page(
     """
     scores, until = ListedScores(store), time.monotonic() + _PATIENCE
     members: dict[str, ConversationRuns] = {}
-    rows: list[ListedRun] = []
+    rows: list[RunRow] = []
     next_after = after
     while True:
         found = find_runs(
@@ -145,10 +146,10 @@ def conversations_page(
             scores=scores,
             patience=_PATIENCE,
         )
-        latest: dict[str, ListedRun] = {}
-        for row in store.run_list.rows(found.keys):
-            if row.conversation_id not in members:
-                latest.setdefault(row.conversation_id, row)
+        latest: dict[str, RunRow] = {}
+        for row in store.run_list.rows(found.keys, row_columns()):
+            if row["conversation"] not in members:
+                latest.setdefault(row["conversation"], row)
         runs = store.run_list.of_conversations(list(latest), _SCORED)
         listed = _on_earlier_pages(store, search, runs, after)
         rows += [row for name, row in latest.items() if name in runs and name not in listed]
@@ -159,7 +160,7 @@ def conversations_page(
             break
     shown = rows[:_PAGE]
     if len(rows) > _PAGE:
-        next_after = shown[-1].key
+        next_after = RunKey.of(shown[-1])
     older = ""
     if next_after:
         older = with_query("/conversations", q=search.text, after=key_text(next_after))
@@ -205,8 +206,8 @@ def _on_earlier_pages(
             is_forward=True,
             patience=_PATIENCE,
         )
-        rows = store.run_list.rows([key for key in found.keys if key >= after])
-        names = {row.conversation_id for row in rows}
+        rows = store.run_list.rows([key for key in found.keys if key >= after], ["conversation"])
+        names = {row["conversation"] for row in rows}
         listed |= names
         # A long conversation may be all that was found: then the others are looked for.
         newer = newer - names if names and found.after else set()
@@ -214,30 +215,30 @@ def _on_earlier_pages(
 
 
 def _items(
-    rows: Sequence[ListedRun],
+    rows: Sequence[RunRow],
     members: Mapping[str, ConversationRuns],
     prices: Prices,
     scores: ListedScores,
 ) -> tuple[ConversationItem, ...]:
     """Return the lines of the conversations of some runs."""
-    every = [key for row in rows for key in members[row.conversation_id].latest]
+    every = [key for row in rows for key in members[row["conversation"]].latest]
     given = scores.of([key.id for key in every])
     failing = {name for name, found in given.items() if any(s.passed is False for s in found)}
     shown = scores.of([row.id for row in rows])
     return tuple(
-        _item(row, listed_item(row, shown[row.id], prices), members[row.conversation_id], failing)
+        _item(row, listed_item(row, shown[row.id], prices), members[row["conversation"]], failing)
         for row in rows
     )
 
 
 def _item(
-    row: ListedRun, last: RunItem, runs: ConversationRuns, failing: Set[str]
+    row: RunRow, last: RunItem, runs: ConversationRuns, failing: Set[str]
 ) -> ConversationItem:
     fails = sum(key.id in failing for key in runs.latest)
     lasted = runs.latest[0].start_ns - runs.first_ns
     return ConversationItem(
-        name=shorten(one_line(row.conversation_id), _NAME),
-        link=conversation_link(row.conversation_id),
+        name=shorten(one_line(row["conversation"]), _NAME),
+        link=conversation_link(row["conversation"]),
         last=last,
         turns=runs.count,
         failing=fails,

@@ -16,12 +16,13 @@ from ..selection import Selection
 from ..show.html.charts import BarChart, bar_chart
 from ..show.html.histograms import plain, time_labels
 from ..show.html.model import Bars, Histogram
+from ..show.run_cells import cost_text
 from ..show.text import clock, one_line, shorten
 from ..store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
 from .overview import agent_words, search_word
 from .periods import PERIODS, chosen_period, extent_of, periods_in_order
 from .responses import named_link, page, with_query
-from .runs import RunItem, cost_text, items_of
+from .runs import RunItem, items_of
 from .search import RunSearch, narrowed, parse_search
 from .site import Site
 

@@ -11,12 +11,12 @@ from starlette.routing import Route
 
 from ..errors import ConfigError
 from ..evaluators.stats import pass_rate
+from ..show.run_cells import cost_text
 from ..show.text import one_line, shorten
 from ..store import KeyCounts, ListedExperiment
 from .experiment_comparison import comparison_page
 from .experiment_matrix import experiment_page
 from .responses import named_link, page, with_query
-from .runs import cost_text
 from .site import Site
 
 __all__ = [

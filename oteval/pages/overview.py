@@ -11,13 +11,13 @@ from starlette.routing import Route
 
 from ..evaluators.stats import pass_rate
 from ..prices import Prices
+from ..show.run_cells import cost_text
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
 from .alerts import Alert, open_alerts
 from .deployments import DeploymentMark, Deployments, read_deployments
 from .periods import PERIODS, chosen_period, extent_of, latest_start, periods_in_order
 from .responses import page, with_query
-from .runs import cost_text
 from .site import Site
 
 __all__ = [

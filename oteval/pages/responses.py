@@ -16,6 +16,7 @@ from starlette.responses import HTMLResponse, Response
 
 from ..jsontext import encodable
 from ..show.html.page import template_environment
+from ..show.run_cells import alignment_of
 from ..show.text import ago, clean, clock, one_line
 from .access import VISITOR
 
@@ -176,6 +177,8 @@ def _when(time_ns: int, now_ns: int) -> str:
 def _environment() -> Environment:
     loaders = [PackageLoader("oteval.pages"), PackageLoader("oteval.show.html")]
     environment = template_environment(ChoiceLoader(loaders))
-    environment.filters.update(ago=ago, when=_when, clean=clean, line=one_line)
+    environment.filters.update(
+        ago=ago, when=_when, clean=clean, line=one_line, alignment=alignment_of
+    )
     environment.globals.update(assets=assets(), with_query=with_query, sections=_SECTIONS)
     return environment

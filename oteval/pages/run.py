@@ -25,6 +25,7 @@ from ..prices import Prices
 from ..selection import Condition, Selection
 from ..show.html.details import details
 from ..show.html.model import ReportRun, RunVerdict, State
+from ..show.run_cells import cost_text
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store
@@ -36,7 +37,7 @@ from .responses import conversation_link, near_parts, page, text_page, with_quer
 from .run_actions import DONE, RunActions, run_actions
 from .run_columns import kept_columns
 from .run_search import find_runs
-from .runs import RunItem, cost_text, items_of, sign_of
+from .runs import RunItem, items_of, sign_of
 from .score_places import places_of
 from .search import parse_search
 from .shown_messages import LONGEST, shown_messages

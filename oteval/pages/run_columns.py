@@ -10,25 +10,20 @@ from collections.abc import Sequence
 from starlette.requests import Request
 
 from ..errors import ConfigError
+from ..show.run_cells import CHOICES
 
-__all__ = ["COLUMNS", "DEFAULT_COLUMNS", "chosen_columns", "columns_text", "kept_columns"]
+__all__ = ["DEFAULT_COLUMNS", "chosen_columns", "columns_text", "kept_columns"]
 
-COLUMNS = {
-    "calls": "calls",
-    "time": "time",
-    "tokens": "tokens",
-    "input": "input tokens",
-    "output": "output tokens",
-    "cached": "cached tokens",
-    "cost": "cost",
-    "gaps": "gaps",
-    "model": "model",
-    "service": "service",
-    "conversation": "conversation",
-    "turn": "turn",
+DEFAULT_COLUMNS = ("calls", "seconds", "tokens", "cost", "gap")
+# Their names in addresses that older versions gave.
+_OLDER_NAMES = {
+    "time": "seconds",
+    "input": "input_tokens",
+    "output": "output_tokens",
+    "cached": "cached_tokens",
+    "gaps": "gap",
 }
-"""The columns that can be chosen, in the order of the list, with their heads."""
-DEFAULT_COLUMNS = ("calls", "time", "tokens", "cost", "gaps")
+_ORDERED = tuple(dict.fromkeys((*DEFAULT_COLUMNS, *CHOICES)))
 # The form sends it beside the columns that are ticked, so that none can be chosen as well.
 _NONE = "none"
 
@@ -43,12 +38,12 @@ def chosen_columns(given: Sequence[str]) -> tuple[str, ...]:
     Raises:
         ConfigError: A name is unknown.
     """
-    names = {name for text in given for name in text.split(",") if name}
-    for name in sorted(names - {_NONE, *COLUMNS}):
-        raise ConfigError(f"columns={name[:40]}: there are {', '.join(COLUMNS)}")
+    names = {_OLDER_NAMES.get(name, name) for text in given for name in text.split(",") if name}
+    for name in sorted(names - {_NONE, *_ORDERED}):
+        raise ConfigError(f"columns={name[:40]}: there are {', '.join(_ORDERED)}")
     if not names:
         return DEFAULT_COLUMNS
-    return tuple(name for name in COLUMNS if name in names)
+    return tuple(name for name in _ORDERED if name in names)
 
 
 def kept_columns(request: Request) -> str:

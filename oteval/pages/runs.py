@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from starlette.requests import Request
@@ -11,15 +11,17 @@ from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
 from ..model import Score, Trajectory
+from ..model.columns import RunRow
 from ..prices import Prices
 from ..selection import EVERYTHING
 from ..show.html.model import RunVerdict, State
-from ..show.text import clean, clock, duration, one_line, shorten
-from ..store import ListedRun, RunKey, Store
+from ..show.run_cells import CHOICES, cell_text, head_of
+from ..show.text import clean, clock, one_line, shorten
+from ..store import RunKey, Store
 from .events import state_text
 from .just_ended import Preview, previews_text
 from .responses import page, with_query
-from .run_columns import COLUMNS, DEFAULT_COLUMNS, chosen_columns, columns_text
+from .run_columns import DEFAULT_COLUMNS, chosen_columns, columns_text
 from .run_search import FoundRuns, ListedScores, find_runs
 from .search import RunSearch, narrowed, parse_search, suggestions
 from .site import Site
@@ -28,12 +30,12 @@ __all__ = [
     "Mark",
     "RunItem",
     "RunsPage",
-    "cost_text",
     "item_of",
     "items_of",
     "listed_item",
     "marks_of",
     "note_of",
+    "row_columns",
     "runs_routes",
 ]
 
@@ -43,7 +45,7 @@ _PATIENCE = 0.15
 # The most runs of a search that are counted.
 _COUNTED = 100_001
 _REASON, _QUESTION, _NAME, _LOOKED_AT = 220, 240, 60, 4000  # characters
-_LONGEST_QUESTION = 400
+_ALWAYS_READ = ("agent", "service", "conversation", "turn", "model", "errors", "gap", "asked")
 # A search of only such a word looks for the run with this id first.
 _SHORTEST_ID, _LONGEST_ID = 8, 32
 # Passes are named where there are at most so many verdicts; failures always are.
@@ -86,19 +88,9 @@ class RunItem:
         marks: The verdicts, failures first.
         state: The worst verdict: the state of the run.
         reason: Why it failed or was not evaluated, with the evaluator's name, or "".
-        took: How long it took.
-        tokens: Its tokens, or "".
-        cost: Its cost at list prices, or "".
-        calls: The number of tool calls.
-        failures: The number of calls that failed.
+        cells: The texts of its columns, by name.
+        failures: The number of tool results that are failures.
         gaps: The codes of its gaps.
-        model: The models that answered.
-        service: Its service, or "".
-        conversation: Its conversation, or "".
-        turn: Its number in the conversation, or "".
-        input: Its input tokens, or "".
-        output: Its output tokens, or "".
-        cached: Its input tokens that came from a cache, or "".
     """
 
     id: str
@@ -110,24 +102,9 @@ class RunItem:
     marks: tuple[Mark, ...]
     state: State
     reason: str
-    took: str
-    tokens: str
-    cost: str
-    calls: int
+    cells: Mapping[str, str]
     failures: int
     gaps: tuple[str, ...]
-    model: str = ""
-    service: str = ""
-    conversation: str = ""
-    turn: str = ""
-    input: str = ""
-    output: str = ""
-    cached: str = ""
-
-    @property
-    def time(self) -> str:
-        """How long it took, by the name of its column."""
-        return self.took
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,7 +171,7 @@ def runs_routes(site: Site) -> list[Route]:
             now_ns=site.clock(),
             runs=found,
             suggestions=suggestions(),
-            every_column=COLUMNS,
+            every_column={name: head_of(name) for name in CHOICES},
             narrowed=narrowed,
         )
 
@@ -224,7 +201,7 @@ def runs_page(
     scores = ListedScores(store)
     found = find_runs(store, search, most, after=after, scores=scores, patience=_PATIENCE)
     kept, older = columns_text(columns), ""
-    items = items_of(store, found.keys, prices, search.text, kept, scores)
+    items = items_of(store, found.keys, prices, search.text, columns, scores)
     if found.after:
         older = with_query("/runs", q=search.text, after=key_text(found.after), columns=kept)
     return RunsPage(
@@ -235,7 +212,7 @@ def runs_page(
         newest=with_query("/runs", q=search.text, columns=kept) if after else "",
         note=note_of(found),
         state=state_text(state),
-        columns=tuple((name, COLUMNS[name]) for name in columns),
+        columns=tuple((name, head_of(name)) for name in columns),
         kept=kept,
     )
 
@@ -265,7 +242,7 @@ def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:
         (),
         prices,
         search=listed.search.text,
-        columns=listed.kept,
+        columns=[name for name, _ in listed.columns],
         name=found.trace.trace_id,
     )
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
@@ -276,7 +253,7 @@ def items_of(
     keys: Sequence[RunKey],
     prices: Prices,
     search: str = "",
-    columns: str = "",
+    columns: Sequence[str] = DEFAULT_COLUMNS,
     scores: ListedScores | None = None,
 ) -> tuple[RunItem, ...]:
     """Return the lines of some runs.
@@ -286,11 +263,11 @@ def items_of(
         keys: The runs.
         prices: The prices of models.
         search: The search that their pages continue.
-        columns: The columns to which their pages lead back.
+        columns: The columns, to which their pages lead back.
         scores: Where their scores were read, if they were.
     """
     given = (scores or ListedScores(store)).of([key.id for key in keys])
-    rows = store.run_list.rows(keys)
+    rows = store.run_list.rows(keys, row_columns(columns))
     return tuple(listed_item(row, given.get(row.id, ()), prices, search, columns) for row in rows)
 
 
@@ -300,7 +277,7 @@ def item_of(
     prices: Prices,
     *,
     search: str = "",
-    columns: str = "",
+    columns: Sequence[str] = DEFAULT_COLUMNS,
     name: str = "",
 ) -> RunItem:
     """Return the line of a run that was read already.
@@ -310,68 +287,54 @@ def item_of(
         scores: The newest score of each evaluator.
         prices: The prices of models.
         search: The search that its page continues.
-        columns: The columns to which its page leads back.
+        columns: The columns, to which its page leads back.
         name: The id by which its page is found, if not its own.
     """
-    question = run.question.content if run.question else ""
-    listed = ListedRun(
-        key=RunKey(run.start_ns, name or run.id),
-        end_ns=run.end_ns,
-        rev=run.rev,
-        trace_id=run.root_span.trace_id,
-        agent=run.agent,
-        service=run.service,
-        conversation_id=run.conversation_id,
-        turn=0 if name else run.turn,
-        parent_id=run.parent_id,
-        models=run.models,
-        usage=run.usage,
-        gap_codes=tuple(gap.code for gap in run.gaps),
-        calls=sum(len(message.tool_calls) for message in run.own_messages),
-        failures=sum(message.is_error for message in run.own_messages),
-        question=(question or "")[:_LONGEST_QUESTION],
-    )
-    return listed_item(listed, scores, prices, search, columns)
+    row = RunRow.of(run, row_columns(columns))
+    if name:
+        row = replace(row, values={**row.values, "id": name, "turn": 0})
+    return listed_item(row, scores, prices, search, columns)
+
+
+def row_columns(columns: Sequence[str] = DEFAULT_COLUMNS) -> tuple[str, ...]:
+    """Return the columns that lines with some columns are made of."""
+    names = [name for name in columns if name != "cost"]
+    return (*dict.fromkeys((*_ALWAYS_READ, *names)),)
 
 
 def listed_item(
-    run: ListedRun, scores: Sequence[Score], prices: Prices, search: str = "", columns: str = ""
+    row: RunRow,
+    scores: Sequence[Score],
+    prices: Prices,
+    search: str = "",
+    columns: Sequence[str] = DEFAULT_COLUMNS,
 ) -> RunItem:
     """Return the line of a run of the list.
 
     Args:
-        run: The run.
+        row: The run, with `row_columns`.
         scores: The newest score of each evaluator.
         prices: The prices of models.
         search: The search that its page continues.
-        columns: The columns to which its page leads back.
+        columns: The columns, to which its page leads back.
     """
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
-    usage = run.usage
-    tokens = usage.input_tokens + usage.output_tokens
+    cells = {name: cell_text(row, name, prices) for name in columns}
+    if not (row["conversation"] and row["turn"]):
+        cells["turn"] = ""
     return RunItem(
-        id=run.id,
-        link=with_query(f"/runs/{run.id}", q=search, columns=columns),
-        start_ns=run.key.start_ns,
-        started=clock(run.key.start_ns),
-        agent=_name(run.agent or run.service),
-        question=shorten(one_line(run.question), _QUESTION),
+        id=row.id,
+        link=with_query(f"/runs/{row.id}", q=search, columns=columns_text(columns)),
+        start_ns=row["started"],
+        started=clock(row["started"]),
+        agent=_name(row.agent),
+        question=shorten(one_line(row["asked"] or ""), _QUESTION),
         marks=marks_of(verdicts),
         state=verdicts[0].state if verdicts else "absent",
         reason=_reason(verdicts),
-        took=duration(run.end_ns - run.key.start_ns) if run.end_ns else "",
-        tokens=f"{tokens:,}" if usage.model_calls else "",
-        cost=_cost(run, prices),
-        calls=run.calls,
-        failures=run.failures,
-        gaps=tuple(clean(code) for code in dict.fromkeys(run.gap_codes)),
-        model=_name(", ".join(run.models)),
-        service=_name(run.service),
-        conversation=_name(run.conversation_id),
-        turn=f"{run.turn:,}" if run.conversation_id and run.turn else "",
-        input=f"{usage.input_tokens:,}" if usage.model_calls else "",
-        output=f"{usage.output_tokens:,}" if usage.model_calls else "",
-        cached=f"{usage.cached_tokens:,}" if usage.cached_tokens else "",
+        cells=cells,
+        failures=row["errors"],
+        gaps=tuple(map(clean, row["gap"])),
     )
 
 
@@ -416,22 +379,6 @@ def _reason(verdicts: Sequence[RunVerdict]) -> str:
 
 def _name(text: str) -> str:
     return shorten(one_line(text), _NAME)
-
-
-def _cost(run: ListedRun, prices: Prices) -> str:
-    price = prices.of(run.models[0]) if len(run.models) == 1 and run.usage.model_calls else None
-    if price is None:
-        return ""
-    return cost_text(price.cost(run.usage))
-
-
-def cost_text(dollars: float) -> str:
-    """Return an amount in US dollars with two significant digits, ``$0.0012``."""
-    if dollars < 0.000001:
-        return "< $0.000001" if dollars > 0 else "$0"
-    if dollars >= 1:
-        return f"${dollars:,.2f}"
-    return f"${dollars:.6f}".rstrip("0") if dollars < 0.0001 else f"${dollars:.4f}"
 
 
 def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:

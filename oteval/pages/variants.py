@@ -14,10 +14,10 @@ from ..errors import ConfigError
 from ..pipeline import variants as count_variants
 from ..show.html.graph_layout import GraphDrawing, draw_graph
 from ..show.html.tool_graph import ToolGraph, ToolGraphCounts
+from ..show.run_cells import cost_text
 from ..show.text import clean, duration
 from ..store import Store, is_exact
 from .responses import page
-from .runs import cost_text
 from .search import RunSearch, parse_search
 from .site import Site
 

@@ -61,7 +61,6 @@ from .run_groups import RunGroups as RunGroups
 from .run_groups import split_at as split_at
 from .run_groups import split_by as split_by
 from .run_list import ConversationRuns as ConversationRuns
-from .run_list import ListedRun as ListedRun
 from .run_list import RunKey as RunKey
 from .run_list import StoreState as StoreState
 from .run_list import VerdictFilter as VerdictFilter

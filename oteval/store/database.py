@@ -147,7 +147,7 @@ class Store:
         self.matching = TrajectoryMatcher(connection)
         self.outlines = Outlines(connection)
         self.variants = Variants(connection)
-        self.run_list = RunList(connection)
+        self.run_list = RunList(connection, self.trajectories)
         self.agent_figures = AgentFigures(connection)
         self.evaluator_figures = EvaluatorFigures(connection)
         self.experiment_figures = ExperimentFigures(connection)

@@ -15,41 +15,24 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import Usage
+from ..model.columns import LISTED, LONGEST_ASKED, RunRow
 from ..selection import Selection
+from .column_sql import decoder_of, transport_of
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range
 from .scores import Outcome, outcome_condition
+from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, usage_of
 
-__all__ = ["ConversationRuns", "ListedRun", "RunKey", "RunList", "StoreState", "VerdictFilter"]
+__all__ = ["ConversationRuns", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 
 _KEYS = pa.schema([("id", pa.string()), ("ns", pa.int64())])
-_QUESTION = 400  # characters
 # Where runs are looked for: first among so many times as many as are wanted, then in these shares
 # of the others, then in the rest. The shares are those of a sample, which is faster than sorting
 # more runs than so many.
 _FIRST_STRETCH, _SHARES, _SAMPLE, _MOST_SORTED = 10, (0.01, 0.03, 0.1, 0.3), 1000, 2000
-# `roles` has the run's own messages, which are the last ones of `messages`.
-_PLACE = "'$[#-' || (len(roles) - list_position(roles, 'user') + 1) || '].content'"
-# DuckDB refuses JSON with half of a surrogate pair. (An escaped backslash before it stays one.)
-# Such messages are rare: only those that cannot be read are changed and read again.
-_READABLE = r"regexp_replace(messages, '\\u[dD][89a-fA-F][0-9a-fA-F][0-9a-fA-F]', '\\ufffd', 'g')"
-_ASKED = " ".join(
-    [
-        f"coalesce(TRY(json_extract_string(messages, {_PLACE})),",
-        f"TRY(json_extract_string({_READABLE}, {_PLACE})))",
-    ]
-)
-_TOKENS = ", ".join(TOKEN_COLUMNS)
-_ROWS = f"""
-    SELECT trajectory_id, start_ns, end_ns, rev, trace_id, agent, service, conversation_id, turn,
-        parent_id, models, {_TOKENS}, model_calls, gap_codes,
-        len(call_names) AS calls, len(list_filter(call_errors, lambda e: e)) AS failures,
-        CASE WHEN list_contains(roles, 'user') THEN left({_ASKED}, {_QUESTION}) END AS question
-    FROM trajectories SEMI JOIN wanted USING (seq) WHERE seq BETWEEN {{first}} AND {{last}}
-"""  # noqa: S608
+_USAGE = f"{', '.join(TOKEN_COLUMNS)}, model_calls"
 
 
 # Runs with a score that are few enough to be looked up by their ids.
@@ -79,6 +62,11 @@ class RunKey(NamedTuple):
     start_ns: int
     id: str
 
+    @classmethod
+    def of(cls, row: RunRow) -> RunKey:
+        """Return the key of a run in the list."""
+        return cls(row["started"], row.id)
+
 
 @dataclass(frozen=True, slots=True)
 class ConversationRuns:
@@ -106,50 +94,6 @@ class VerdictFilter:
 
     outcome: Outcome | None = None
     evaluators: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ListedRun:
-    """A run as the list shows it.
-
-    Attributes:
-        key: Its place in the list.
-        end_ns: When it ended (ns since the epoch).
-        rev: Its revision.
-        trace_id: The trace of its root span.
-        agent: The agent, or "".
-        service: The service, or "".
-        conversation_id: The conversation, or "".
-        turn: Its number in the conversation, from 1.
-        parent_id: The run that called it, or "".
-        models: The models that answered.
-        usage: Its tokens and model calls.
-        gap_codes: The codes of its gaps.
-        calls: The number of tool calls.
-        failures: The number of tool calls that failed.
-        question: The beginning of the user's first message, or "".
-    """
-
-    key: RunKey
-    end_ns: int
-    rev: int
-    trace_id: str
-    agent: str
-    service: str
-    conversation_id: str
-    turn: int
-    parent_id: str
-    models: tuple[str, ...]
-    usage: Usage
-    gap_codes: tuple[str, ...]
-    calls: int
-    failures: int
-    question: str
-
-    @property
-    def id(self) -> str:
-        """The trajectory's id."""
-        return self.key.id
 
 
 class StoreState(NamedTuple):
@@ -185,8 +129,8 @@ class _Scored(NamedTuple):
 class RunList:
     """Lists the current trajectories of a store."""
 
-    def __init__(self, connection: duckdb.DuckDBPyConnection) -> None:
-        self._connection = connection
+    def __init__(self, connection: duckdb.DuckDBPyConnection, trajectories: Trajectories) -> None:
+        self._connection, self._trajectories = connection, trajectories
 
     def state(self) -> StoreState:
         """Return how far the store has changed."""
@@ -389,8 +333,13 @@ class RunList:
         found = set(table["trajectory_id"].to_pylist())
         return [key for key in keys if key.id in found]
 
-    def rows(self, keys: Sequence[RunKey]) -> list[ListedRun]:
-        """Return the runs of some keys in their order, without those that have changed since."""
+    def rows(self, keys: Sequence[RunKey], names: Sequence[str] = LISTED) -> list[RunRow]:
+        """Return the runs of some keys in their order, without those that have changed since.
+
+        Args:
+            keys: The keys.
+            names: The columns to read.
+        """
         if not keys:
             return []
         # DuckDB finds the wide columns of a row faster by its number than by two other columns.
@@ -398,20 +347,35 @@ class RunList:
             numbers = fetch(self._connection, _NUMBERS_OF.format(**_extent(keys)._asdict()))
         if not len(numbers):
             return []
-        column = numbers["seq"]
+        column, names = numbers["seq"], (*dict.fromkeys(("id", "started", *names)),)
         with registered(self._connection, "wanted", numbers):
             table = fetch(
                 self._connection,
-                _ROWS.format(first=pc.min(column).as_py(), last=pc.max(column).as_py()),
+                f"SELECT {', '.join(map(_scalar, names))}, {_USAGE} "  # noqa: S608
+                "FROM trajectories SEMI JOIN wanted USING (seq) "
+                f"WHERE seq BETWEEN {pc.min(column).as_py()} AND {pc.max(column).as_py()}",
             )
-        found: dict[RunKey, ListedRun] = {}
+        decoders = {name: decoder_of(name) for name in names}
+        rows: dict[str, RunRow] = {}
+        unread: dict[str, int] = {}
         for row in rows_of(table):
-            key = RunKey(row.pop("start_ns"), row.pop("trajectory_id"))
-            values: dict[str, Any] = {name: row[name] or "" for name in _TEXTS}
-            values |= {name: tuple(row[name] or ()) for name in ("models", "gap_codes")}
-            values |= {name: row[name] or 0 for name in _NUMBERS}
-            found[key] = ListedRun(key, usage=usage_of(row), **values)
-        return [found[key] for key in keys if key in found]
+            scalars = {name: row[f"column_{name}"] for name in names}
+            if None in scalars.values():
+                unread[scalars["id"]] = int(scalars["started"])
+                continue
+            values = {name: decode(scalars[name]) for name, decode in decoders.items()}
+            rows[values["id"]] = RunRow(values, usage_of(row))
+        for run in self._trajectories.starting_at(unread).values() if unread else ():
+            rows[run.id] = RunRow.of(run, names)
+        return [rows[key.id] for key in keys if key.id in rows]
+
+
+def _scalar(name: str) -> str:
+    """Return the scalar of a column, under a name that no column of the table has."""
+    scalar, _ = transport_of(name)
+    if name == "asked":
+        scalar = f"left({scalar}, {LONGEST_ASKED})"
+    return f"{scalar} AS column_{name}"
 
 
 def _table_of(keys: Sequence[RunKey]) -> pa.Table:
@@ -423,7 +387,3 @@ def _extent(keys: Sequence[RunKey]) -> Range:
     """Return the times between the first and the last start of some runs."""
     starts = [key.start_ns for key in keys]
     return Range(min(starts), max(starts))
-
-
-_TEXTS = ("trace_id", "agent", "service", "conversation_id", "parent_id", "question")
-_NUMBERS = (*("end_ns", "rev", "turn", "calls", "failures"),)

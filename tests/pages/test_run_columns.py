@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+from oteval.model.columns import COLUMNS, LISTED
 from oteval.store import Store
 
 from .conftest import ShowPages, put, run
@@ -22,6 +23,13 @@ def test_the_usual_columns_are_shown_unless_others_are_chosen(shop: Store, pages
     chosen = client.get("/runs?columns=model,cost,calls").text
     assert heads(chosen) == ["calls", "cost", "model"]
     assert "gpt-5-mini" in chosen
+
+
+def test_every_column_of_a_run_can_be_chosen(shop: Store, pages: ShowPages):
+    """The list has a choice for each column that is not always shown, and the cost."""
+    names = [name for name in LISTED if name not in ("id", "started", "agent", "asked")]
+    text = pages(shop).get("/runs?columns=" + ",".join([*names, "cost"])).text
+    assert sorted(heads(text)) == sorted(["cost", *(COLUMNS[name].head for name in names)])
 
 
 def test_the_form_sends_a_value_for_each_column(shop: Store, pages: ShowPages):
@@ -56,7 +64,7 @@ def test_an_unknown_column_is_refused(shop: Store, pages: ShowPages):
     """The page names the columns that there are, and escapes the one that there is not."""
     answer = pages(shop).get("/runs", params={"columns": "calls,<b>"})
     assert answer.status_code == 400
-    assert "&lt;b&gt;: there are calls, time, tokens" in answer.text
+    assert "&lt;b&gt;: there are calls, seconds, tokens" in answer.text
 
 
 def test_the_way_back_from_a_run_keeps_the_columns(store: Store, pages: ShowPages):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,9 +16,9 @@ from oteval.model import Message, ToolCall
 from oteval.pages.events import StoreChanges
 from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
-from oteval.pages.runs import cost_text
 from oteval.pages.search import RunSearch, narrowed, parse_search
 from oteval.selection import Selection
+from oteval.show.run_cells import cost_text
 from oteval.store import RunKey, Store, VerdictFilter
 
 from .conftest import SECOND, ShowPages, put, run, score
@@ -40,6 +41,17 @@ def test_the_newest_run_comes_first_with_its_verdicts_and_sizes(shop: Store, pag
     assert "<dd>500 ms</dd>" in line
     assert "<dd>1,100</dd>" in line
     assert re.search(r"<dd>\$0\.000\d+</dd>", line)
+
+
+def test_a_line_has_the_failures_that_a_search_counts(store: Store, pages: ShowPages):
+    """A failed result of a call of an earlier turn counts, although no call of the run failed."""
+    late = Message("tool", "refused", (), "call-of-the-turn-before", is_error=True)
+    made = run(1)
+    put(store, replace(made, tail=(late, *made.tail)))
+    client = pages(store)
+
+    assert ids(client.get("/runs", params={"q": "errors=1"}).text) == [1]
+    assert "1 failed" in client.get("/runs").text
 
 
 def test_a_run_that_was_not_evaluated_is_neither_passed_nor_failed(shop: Store, pages: ShowPages):

@@ -1,0 +1,68 @@
+"""The cells of lists of runs: the values of columns as text, for the terminal and for pages.
+
+The cost is a column of lists only, because it depends on prices.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
+from ..prices import Prices
+from .text import clean, clock, duration, one_line, shorten
+
+__all__ = ["CHOICES", "alignment_of", "cell_text", "cost_text", "head_of"]
+
+_ALWAYS_SHOWN = ("id", "started", "agent", "asked")
+CHOICES = (*(name for name in LISTED if name not in _ALWAYS_SHOWN), "cost")
+"""The columns that somebody who looks at a list may choose."""
+_LONGEST = 60
+
+
+def head_of(name: str) -> str:
+    """Return the head of one of `CHOICES`."""
+    return COLUMNS[name].head if name in COLUMNS else name
+
+
+def alignment_of(name: str) -> str:
+    """Return on which side the cells of one of `CHOICES` begin: ``left`` or ``right``."""
+    return "left" if name in COLUMNS and COLUMNS[name].kind in ("text", "texts") else "right"
+
+
+def cell_text(row: RunRow, name: str, prices: Prices) -> str:
+    """Return the value of one of `CHOICES` as text, "" if the run lacks it.
+
+    Args:
+        row: The run.
+        name: The column.
+        prices: The prices of models. A run of several models has no cost.
+    """
+    if name != "cost":
+        return _text_of(COLUMNS[name], row[name])
+    models = row["model"]
+    price = prices.of(models[0]) if len(models) == 1 and row.usage.model_calls else None
+    return cost_text(price.cost(row.usage)) if price is not None else ""
+
+
+def _text_of(column: RunColumn, value: Any) -> str:
+    if value is None or (column.unit == "tokens" and not value):
+        return ""
+    if column.kind == "time":
+        return clock(value)
+    if column.kind in ("text", "texts"):
+        texts = value if isinstance(value, tuple) else (value,)
+        return shorten(one_line(", ".join(map(clean, dict.fromkeys(texts)))), _LONGEST)
+    if column.unit == "s":
+        return duration(round(value * 1e9))
+    if column.unit == "share":
+        return f"{value:.0%}"
+    return f"{value:,}"
+
+
+def cost_text(dollars: float) -> str:
+    """Return an amount in US dollars with two significant digits, ``$0.0012``."""
+    if dollars < 0.000001:
+        return "< $0.000001" if dollars > 0 else "$0"
+    if dollars >= 1:
+        return f"${dollars:,.2f}"
+    return f"${dollars:.6f}".rstrip("0") if dollars < 0.0001 else f"${dollars:.4f}"

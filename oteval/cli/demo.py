@@ -16,6 +16,7 @@ from rich.text import Text
 from ..config import load_config
 from ..errors import InputError
 from ..files import make_folder, write_private
+from ..model.columns import RunRow
 from ..pipeline import ScoreRun, check_gates, load, refresh
 from ..pipeline import score as score_all
 from ..show import (
@@ -89,8 +90,8 @@ def _load(console: Console, store: Store, folder: Path) -> None:
         "the message trajectory of each run, whichever framework wrote the spans.",
     )
     refresh(store)
-    trajectories = list(store.trajectories.read())
-    console.print(trajectories_table(trajectories, {}, common.now_ns()))
+    rows = [RunRow.of(trajectory) for trajectory in store.trajectories.read()]
+    console.print(trajectories_table(rows, {}, common.now_ns()))
 
 
 def _score(console: Console, store: Store, folder: Path) -> None:

@@ -11,6 +11,8 @@ from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
+from ..show.run_cells import check_choices
+from ..store import RunKey
 from ..text import counted
 from . import common
 from .common import (
@@ -36,14 +38,23 @@ _LIST_MEMORY = "192MB"
 @click.command()
 @databases_option
 @filters
+@click.option(
+    "--columns",
+    metavar="NAME,...",
+    default="",
+    help="Show these columns beside the agent, the scores and the question; an unknown name lists "
+    "all.",
+)
 @json_option
-def trajectories(db: tuple[str, ...], as_json: bool, **given: Any) -> int:
+def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any) -> int:
     """List the trajectories, one for each agent run.
 
     With --json, each line has the messages in OpenAI's format and the gaps. Without --json, this
     lists the latest 1,000, or as many as --limit allows.
     """
     selection = select(**given)
+    names = [name.strip() for name in columns.split(",") if name.strip()]
+    check_choices(names, "--columns")
     with open_store(db) as store, store.reduced_memory(_LIST_MEMORY):
         if as_json:
             for trajectory in store.trajectories.read(selection):
@@ -51,13 +62,15 @@ def trajectories(db: tuple[str, ...], as_json: bool, **given: Any) -> int:
             return 0
         # One row more than the table shows tells whether there are more.
         limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
-        found = list(store.trajectories.read(limited))
-        rows = found if selection.limit else found[-TABLE_ROWS:]
-        scores = store.scores.of([trajectory.id for trajectory in rows])
+        found = store.trajectories.key_table(limited)
+        keys = found if selection.limit else found.slice(max(0, len(found) - TABLE_ROWS))
+        pairs = zip(keys["start_ns"].to_pylist(), keys["trajectory_id"].to_pylist(), strict=True)
+        rows = store.run_list.rows([RunKey(*pair) for pair in pairs])
+        scores = store.scores.of([row.id for row in rows])
     if rows:
-        out().print(trajectories_table(rows, scores, common.now_ns()))
+        out().print(trajectories_table(rows, scores, common.now_ns(), names))
     count = counted(len(rows), "trajectory")
-    if len(found) > len(rows):
+    if len(found) > len(keys):
         count = f"the latest {count}; --limit N or --json lists more"
     warn(count + ("; oteval show ID shows one" if rows else ""))
     return 0

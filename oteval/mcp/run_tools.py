@@ -12,6 +12,7 @@ from ..errors import ConfigError
 from ..evaluators.judge.data_blocks import encode_data
 from ..jsontext import dumps, restore
 from ..model import Message, Score, Trajectory
+from ..model.columns import FIELDS
 from ..pages.missing_scores import missing_scores
 from ..pages.run_search import find_runs
 from ..pages.search import RunSearch
@@ -22,7 +23,7 @@ from ..store import Outcome, RunKey, VerdictFilter
 from ..text import counted
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
 from .results import DataBlock, fitting
-from .run_views import given, message_row, run_head, run_row, tool_names
+from .run_views import LISTED_COLUMNS, given, message_row, run_head, run_row, tool_names
 from .workspace import Workspace
 
 __all__ = ["RUN_TOOLS"]
@@ -44,11 +45,16 @@ class _ListRuns(RunFilters):
     evaluator: Texts = Field(
         [], max_length=50, description="Only scores by these evaluators count for outcome."
     )
+    columns: Texts = Field(
+        [], max_length=20, description="Further fields of where to show of each run."
+    )
     count: int = Field(20, ge=1, le=100, description="The most runs to return.")
     after: str = Field("", max_length=100, description="Where the last page ended.")
 
 
 def _list_runs(workspace: Workspace, asked: _ListRuns) -> str:
+    if unknown := sorted(set(asked.columns) - {*FIELDS}):
+        raise ConfigError(f"columns: {unknown[0][:40]!r} is unknown; there are {', '.join(FIELDS)}")
     verdict = None
     if asked.outcome is not None or asked.evaluator:
         verdict = VerdictFilter(asked.outcome, tuple(asked.evaluator))
@@ -57,13 +63,12 @@ def _list_runs(workspace: Workspace, asked: _ListRuns) -> str:
         found = find_runs(
             store, search, asked.count, after=_key_of(asked.after), patience=_PATIENCE
         )
-        starts = {key.id: key.start_ns for key in found.keys}
-        runs = list(store.trajectories.starting_at(starts).values())
-        scores = store.scores.of([run.id for run in runs])
+        rows = store.run_list.rows(found.keys, [*LISTED_COLUMNS, *asked.columns])
+        scores = store.scores.of([row.id for row in rows])
     block, after, shown = DataBlock("runs"), found.after, 0
-    for run in runs:
-        if not block.add(run_row(run, scores[run.id]), _LISTED):
-            after = RunKey(runs[shown - 1].start_ns, runs[shown - 1].id)
+    for row in rows:
+        if not block.add(run_row(row, scores[row.id], asked.columns), _LISTED):
+            after = RunKey.of(rows[shown - 1])
             break
         shown += 1
     lines = [f"{counted(shown, 'run')}, the newest first."]

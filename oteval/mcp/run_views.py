@@ -6,18 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Message, Score, ToolCall, Trajectory
+from ..model.columns import COLUMNS, RunRow
 from ..show.text import clock
 
 __all__ = [
+    "LISTED_COLUMNS",
     "given",
     "message_row",
     "run_head",
     "run_row",
     "score_row",
-    "seconds_of",
     "tool_names",
 ]
 
+LISTED_COLUMNS = ("agent", "service", "seconds", "asked", "tool", "errors", "gap")
+"""The columns that a run in a list is made of."""
 _MAX_CALLS = 20
 
 
@@ -26,26 +29,36 @@ def given(row: Mapping[str, Any]) -> dict[str, Any]:
     return {name: one for name, one in row.items() if one not in (None, "", [], {}, ())}
 
 
-def run_row(run: Trajectory, scores: Sequence[Score]) -> dict[str, Any]:
-    """Return a run in a list of runs, with the reason of each score that did not pass."""
-    calls = [call.name for one in run.own_messages for call in one.tool_calls]
+def run_row(row: RunRow, scores: Sequence[Score], columns: Sequence[str] = ()) -> dict[str, Any]:
+    """Return a run in a list of runs, with the reason of each score that did not pass.
+
+    Args:
+        row: The run, with `LISTED_COLUMNS` and the columns.
+        scores: The newest score of each evaluator.
+        columns: Further columns, under names that the others do not have.
+    """
+    calls = list(row["tool"])
     if len(calls) > _MAX_CALLS:
         calls = [*calls[:_MAX_CALLS], f"… ({len(calls) - _MAX_CALLS:,} more)"]
-    asked = run.question
     return given(
         {
-            "run": run.id,
-            "started": clock(run.start_ns),
-            "seconds": seconds_of(run),
-            "agent": run.agent or run.service,
-            "asked": (asked.content or "") if asked else "",
+            **{name: _rounded(row[name]) for name in columns},
+            "run": row.id,
+            "started": clock(row["started"]),
+            "seconds": _rounded(row["seconds"]),
+            "agent": row.agent,
+            "asked": row["asked"],
             "calls": calls,
-            "failed_calls": sum(one.is_error for one in run.own_messages) or None,
-            "gaps": sorted({one.code for one in run.gaps}),
+            "failed_calls": row["errors"] or None,
+            "gaps": sorted(row["gap"]),
             "scores": [score_row(one) for one in scores if one.passed is not True],
             "passed": [one.evaluator for one in scores if one.passed is True],
         }
     )
+
+
+def _rounded(value: Any) -> Any:
+    return round(value, 3) if isinstance(value, float) else value
 
 
 def run_head(
@@ -64,7 +77,7 @@ def run_head(
         {
             "run": run.id,
             "started": clock(run.start_ns),
-            "seconds": seconds_of(run),
+            "seconds": _rounded(COLUMNS["seconds"].value(run)),
             "agent": run.agent,
             "service": run.service,
             "conversation": run.conversation_id,
@@ -79,12 +92,6 @@ def run_head(
             "not_scored": dict(unscored),
         }
     )
-
-
-def seconds_of(run: Trajectory) -> float | None:
-    """Return the duration of a run; None if a time is unknown."""
-    is_timed = run.start_ns > 0 and run.end_ns >= run.start_ns
-    return round((run.end_ns - run.start_ns) / 1e9, 3) if is_timed else None
 
 
 def score_row(score: Score) -> dict[str, Any]:

@@ -280,6 +280,7 @@ _ALL = (
         "the number of the run's own messages",
         "number",
         lambda run: len(run.own_messages),
+        title="msgs",
         measure="length",
     ),
     RunColumn("asked", "the question, if it was captured", "text", _question),

@@ -9,8 +9,7 @@ from collections.abc import Sequence
 
 from starlette.requests import Request
 
-from ..errors import ConfigError
-from ..show.run_cells import CHOICES
+from ..show.run_cells import CHOICES, check_choices
 
 __all__ = ["DEFAULT_COLUMNS", "chosen_columns", "columns_text", "kept_columns"]
 
@@ -39,8 +38,7 @@ def chosen_columns(given: Sequence[str]) -> tuple[str, ...]:
         ConfigError: A name is unknown.
     """
     names = {_OLDER_NAMES.get(name, name) for text in given for name in text.split(",") if name}
-    for name in sorted(names - {_NONE, *_ORDERED}):
-        raise ConfigError(f"columns={name[:40]}: there are {', '.join(_ORDERED)}")
+    check_choices(names - {_NONE}, "columns")
     if not names:
         return DEFAULT_COLUMNS
     return tuple(name for name in _ORDERED if name in names)

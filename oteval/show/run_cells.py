@@ -5,18 +5,34 @@ The cost is a column of lists only, because it depends on prices.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
+from ..errors import ConfigError
 from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
 from ..prices import Prices
 from .text import clean, clock, duration, one_line, shorten
 
-__all__ = ["CHOICES", "alignment_of", "cell_text", "cost_text", "head_of"]
+__all__ = ["CHOICES", "alignment_of", "cell_text", "check_choices", "cost_text", "head_of"]
 
 _ALWAYS_SHOWN = ("id", "started", "agent", "asked")
 CHOICES = (*(name for name in LISTED if name not in _ALWAYS_SHOWN), "cost")
 """The columns that somebody who looks at a list may choose."""
 _LONGEST = 60
+
+
+def check_choices(names: Iterable[str], option: str) -> None:
+    """Check the names of columns.
+
+    Args:
+        names: The names.
+        option: The name of the option or parameter.
+
+    Raises:
+        ConfigError: One is not among `CHOICES`.
+    """
+    for name in sorted(set(names) - {*CHOICES}):
+        raise ConfigError(f"{option}={name[:40]}: there are {', '.join(CHOICES)}")
 
 
 def head_of(name: str) -> str:

@@ -8,13 +8,16 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..model import Score, Trajectory
+from ..model import Score
+from ..model.columns import RunRow
 from ..pipeline import ScoreRun, Tally, worst_first
+from ..prices import Prices, make_prices
 from ..text import counted
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks
+from .run_cells import alignment_of, cell_text, head_of
 from .terminal import verdict
-from .text import ago, clean, duration, short_ids, shorten
+from .text import ago, clean, short_ids, shorten
 
 __all__ = [
     "judge_summary",
@@ -30,54 +33,84 @@ __all__ = [
 _LONGEST = 400
 
 
+# How the columns of runs share the width. Others are shown if they are chosen.
+_LAYOUTS = {
+    "agent": {"rank": 2, "least": 10, "most": 20},
+    "service": {"rank": 4, "least": 10, "most": 20},
+    "turn": {"rank": 10, "extra": True},
+    "messages": {"rank": 11, "extra": True},
+    "calls": {"rank": 8, "extra": True},
+    "errors": {"rank": 6},
+    "tokens": {"rank": 12, "extra": True},
+    "seconds": {"rank": 9, "extra": True},
+    "gap": {"rank": 7, "extra": True, "least": 20, "most": 24},
+}
+_CHOSEN = {"rank": 5, "least": 8, "most": 40}
+_STYLES = {"errors": "red", "gap": "yellow"}
+_BEFORE_SCORES = ("service", "turn", "messages", "calls", "errors", "tokens", "seconds")
+_SCORES = Column("scores", rank=3, least=16, most=40, optional=True, fit=score_marks)
+_ASKED = Column("asked", rank=5, least=16, most=32, optional=True)
+
+
 def trajectories_table(
-    trajectories: Sequence[Trajectory], scores: Mapping[str, Sequence[Score]], now_ns: int
+    rows: Sequence[RunRow],
+    scores: Mapping[str, Sequence[Score]],
+    now_ns: int,
+    columns: Sequence[str] = (),
+    prices: Prices | None = None,
 ) -> RenderableType:
     """Return trajectories, one per line, and a legend for the marks of their scores.
 
     Args:
-        trajectories: The trajectories.
+        rows: The trajectories.
         scores: Their scores by id.
         now_ns: The current time.
+        columns: Names of `run_cells.CHOICES` to show; by default the usual ones that tell runs
+            apart.
+        prices: The prices of models, for the column ``cost``.
     """
+    before = tuple(columns) or tuple(name for name in _BEFORE_SCORES if _is_needed(name, rows))
+    after = () if columns else ("gap",)
     table = Columns(
         Column("id"),
         Column("started", rank=1),
-        Column("agent", rank=2, least=10, most=20, optional=True),
-        Column("service", rank=4, least=10, most=20, optional=True),
-        Column("turn", rank=10, extra=True, right=True, optional=True),
-        Column("msgs", rank=11, extra=True, right=True),
-        Column("calls", rank=8, extra=True, right=True),
-        Column("failed", rank=6, right=True, optional=True),
-        Column("tokens", rank=12, extra=True, right=True, optional=True),
-        Column("took", rank=9, extra=True, right=True),
-        Column("scores", rank=3, least=16, most=40, optional=True, fit=score_marks),
-        Column("gaps", rank=7, extra=True, least=20, most=24, optional=True),
-        Column("asked", rank=5, least=16, most=32, optional=True),
+        _column("agent"),
+        *map(_column, before),
+        _SCORES,
+        *map(_column, after),
+        _ASKED,
     )
-    ids = short_ids(t.id for t in trajectories)
-    is_service_needed = any(not t.agent for t in trajectories)
-    has_turns = any(t.turn > 1 for t in trajectories)
-    for t in trajectories:
-        own, asked = t.own_messages, t.question
-        tokens = t.usage.input_tokens + t.usage.output_tokens
+    ids, prices = short_ids(row.id for row in rows), prices or make_prices(None)
+    for row in rows:
         table.add_row(
-            ids[t.id],
-            ago(t.start_ns, now_ns),
-            one_row(t.agent),
-            one_row(t.service if is_service_needed else ""),
-            str(t.turn) if has_turns else "",
-            str(len(own)),
-            str(sum(len(message.tool_calls) for message in own)),
-            Text(str(sum(message.is_error for message in own) or ""), style="red"),
-            str(tokens or ""),
-            duration(t.end_ns - t.start_ns),
-            scores.get(t.id, ()),
-            Text(", ".join(sorted({gap.code for gap in t.gaps})), style="yellow"),
-            one_row(shorten(asked.content or "" if asked else "", _LONGEST)),
+            ids[row.id],
+            ago(row["started"], now_ns),
+            one_row(row["agent"][0]),
+            *(_cell(row, name, prices) for name in before),
+            scores.get(row.id, ()),
+            *(_cell(row, name, prices) for name in after),
+            one_row(shorten(row["asked"] or "", _LONGEST)),
         )
-    marks = legend(score for t in trajectories for score in scores.get(t.id, ()))
+    marks = legend(score for row in rows for score in scores.get(row.id, ()))
     return Group(table, Text(), marks) if marks.plain else table
+
+
+def _is_needed(name: str, rows: Sequence[RunRow]) -> bool:
+    """Return whether a column tells runs apart."""
+    if name == "service":
+        return any(not row["agent"][0] for row in rows)
+    return name != "turn" or any(row["turn"] > 1 for row in rows)
+
+
+def _column(name: str) -> Column:
+    layout: dict[str, Any] = _LAYOUTS.get(name, _CHOSEN)
+    is_right = alignment_of(name) == "right"
+    return Column(head_of(name), right=is_right, optional=True, **layout)
+
+
+def _cell(row: RunRow, name: str, prices: Prices) -> Text:
+    text = cell_text(row, name, prices)
+    return Text("" if name == "errors" and text == "0" else text, style=_STYLES.get(name, ""))
 
 
 def scores_table(scores: Sequence[Score], *, wraps: bool = False) -> Columns:

@@ -49,10 +49,8 @@ that it lacks.
    column is not part of it, unless you add it to ``_FINGERPRINT_COLUMNS`` in ``trajectory_rows``.
 5. Test that the column survives the store: in tests/store, ``test_trajectories.py`` (`full_run` has
    a value in every field), ``test_round_trip.py`` (spans and log records), or the table's test.
-6. To show it in ``oteval trajectories``, add it to `trajectories_table` in ``show/tables.py``, run
-   ``make screens``, and describe it in docs/looking.md. To select by it, add it to
-   ``model/columns.py`` and ``column_sql``. To read it back from ``--json``, extend
-   ``ingest/exported_runs.py``.
+6. To select, list, group or watch runs by it, add it to ``model/columns.py`` and ``column_sql``. To
+   read it back from ``--json``, extend ``ingest/exported_runs.py``.
 """
 
 import lazy_loader

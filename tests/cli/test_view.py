@@ -119,7 +119,7 @@ def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list
         (["--since", "99999999999w"], "--since '99999999999w': write a date"),
         (
             ["--where", "eror>0"],
-            "--where 'eror>0': unknown field 'eror'; the fields are agent",
+            "--where 'eror>0': unknown field 'eror', perhaps 'errors'; the fields are agent",
         ),
         (["--where", "x"], "--where 'x': write FIELD OPERATOR VALUE"),
     ],
@@ -140,6 +140,31 @@ def test_the_table_is_plain_text(made: Run):
     assert "[/bold][red]x[/red]\\x1b[2J" in done.out
     assert "\x1b" not in done.out
     assert "3 trajectories; oteval show ID shows one" in done.err
+
+
+def test_the_columns_of_the_table_can_be_chosen(made: Run):
+    """Any column by which runs are filtered is shown, and an unknown name lists all."""
+    lines = made(
+        "trajectories", "--columns", "conversation,tool,parent,tool_errors"
+    ).out.splitlines()
+    refused = made("trajectories", "--columns", "colour")
+
+    assert lines[0].split() == [
+        "id",
+        "started",
+        "agent",
+        "conversation",
+        "tools",
+        "tool",
+        "errors",
+        "asked",
+    ]
+    assert [line.split()[-4:] for line in lines[1:3]] == [
+        ["c", "f", "0%", "one"],
+        ["c", "g", "100%", "two"],
+    ]
+    assert refused.status == 2
+    assert refused.err.startswith("oteval: --columns=colour: there are service, conversation, ")
 
 
 def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):

@@ -53,6 +53,17 @@ async def test_runs_are_listed_page_by_page(ask: Ask) -> None:
     assert found == [BLIND.id, LATER.id, BAD.id, GOOD.id]
 
 
+async def test_columns_of_runs_can_be_added(ask: Ask) -> None:
+    """A run in the list has any further field of ``where``, as far as the run has a value."""
+    [row] = (
+        await ask("list_runs", outcome="fail", columns=["messages", "tool_errors", "user"])
+    ).rows
+
+    assert row["messages"] == len(BAD.own_messages)
+    assert row["tool_errors"] == 0.0
+    assert "user" not in row
+
+
 async def test_filters_are_those_of_the_command_line(ask: Ask) -> None:
     """Conditions with and without a column of the store select the same runs as the commands."""
     by_tool = await ask("list_runs", where=["tool=refund"])
@@ -234,6 +245,7 @@ async def test_an_alert_says_since_when_and_names_runs(tmp_path: Path) -> None:
         ("show_run", {"run": GOOD.id, "start": 99}, "start: the run has messages 0 to 5"),
         ("show_run", {"run": "\u202e\x1b[2J'; DROP TABLE spans"}, "no trajectory"),
         ("list_runs", {"count": 0}, "count: Input should be greater than or equal to 1"),
+        ("list_runs", {"columns": ["colour"]}, "columns: 'colour' is unknown; there are agent"),
         ("list_runs", {"colour": "red"}, "colour: Extra inputs are not permitted"),
         ("list_runs", {"after": "yesterday"}, "use the text with which a page ended"),
         ("list_runs", {"after": "9" * 19 + "-ab"}, "use the text with which a page ended"),

@@ -64,7 +64,7 @@ def test_an_unknown_column_is_refused(shop: Store, pages: ShowPages):
     """The page names the columns that there are, and escapes the one that there is not."""
     answer = pages(shop).get("/runs", params={"columns": "calls,<b>"})
     assert answer.status_code == 400
-    assert "&lt;b&gt;: there are calls, seconds, tokens" in answer.text
+    assert "&lt;b&gt;: there are service, conversation" in answer.text
 
 
 def test_the_way_back_from_a_run_keeps_the_columns(store: Store, pages: ShowPages):

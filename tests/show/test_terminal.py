@@ -7,6 +7,7 @@ import pytest
 from rich.console import Console
 
 from oteval.model import Message, Rewrite, Trajectory, Usage
+from oteval.model.columns import RunRow
 from oteval.pipeline import Tally, align
 from oteval.show import (
     diff_view,
@@ -63,7 +64,7 @@ def views() -> dict[str, Any]:
     return {
         "trajectory": trajectory_view(made, scores, whole=True),
         "diff": diff_view(made, made, align(made.messages, ())),
-        "trajectories": trajectories_table([made], {made.id: scores}, 10**18),
+        "trajectories": trajectories_table([RunRow.of(made)], {made.id: scores}, 10**18),
         "scores": scores_table(scores),
         "tallies": tallies_table([Tally(HOSTILE)]),
         "variants": variants_table([{**row, "example": made.id}], 10**18, 1),

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from .attributes import score_attributes
 from .destinations import ScoreDestinations
-from .events import EventExporter, event_request, is_own
+from .events import EventExporter, EventRun, event_request, is_own
 from .export_queue import ExportQueue, QueueEntry
 from .forwarder import Forwarder
 from .otlp_client import ExportResult, HttpClient, OtlpClient, open_client
@@ -20,6 +20,7 @@ from .request_log import QueuedRequest, RequestLog
 __all__ = [
     "REFUSED_FOLDER",
     "EventExporter",
+    "EventRun",
     "ExportQueue",
     "ExportResult",
     "Forwarder",

@@ -7,7 +7,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
-from ..model import Score, Trajectory
 from .events import EventExporter
 from .forwarder import Forwarder
 
@@ -61,15 +60,6 @@ class ScoreDestinations:
     events: EventExporter | None = None
     exporter: MetricsExporter | None = None
     pushes: Sequence[ScoreReader] = field(default_factory=tuple)
-
-    def export_events(self, scores: Sequence[tuple[Score, Trajectory]]) -> None:
-        """Export events for scores, each with its trajectory.
-
-        Raises:
-            OSError: The events cannot be written to their queue.
-        """
-        if self.events is not None:
-            self.events.emit(scores)
 
     def state(self) -> dict[str, Any]:
         """Return the state for people and /readyz, with `problems` in words."""

@@ -7,9 +7,9 @@ Their instrumentation scope is ``oteval``, by which they are recognised when the
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope
@@ -17,18 +17,34 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from .. import model
-from ..model import Score, Trajectory
+from ..model import Score
 from .attributes import key_values
 from .export_queue import ExportQueue, QueueEntry
 from .otlp_client import OtlpClient
 from .request_log import QueuedRequest, RequestLog
 from .trace_requests import OWN_SCOPE
 
-__all__ = ["EVENT", "EventExporter", "event_request", "is_own"]
+__all__ = ["EVENT", "EventExporter", "EventRun", "event_request", "is_own"]
 
 EVENT = "gen_ai.evaluation.result"
 _SAMPLED = 1
 _RESPONSE = "gen_ai.response.id"
+
+
+class EventRun(Protocol):
+    """The parts of a run that an event carries."""
+
+    @property
+    def agent(self) -> str:
+        """The agent's name, or ""."""
+
+    @property
+    def conversation_id(self) -> str:
+        """The id of its conversation, or ""."""
+
+    @property
+    def attributes(self) -> Mapping[str, Any]:
+        """Its attributes."""
 
 
 def is_own(record: model.LogRecord) -> bool:
@@ -37,12 +53,12 @@ def is_own(record: model.LogRecord) -> bool:
 
 
 def event_request(
-    scores: Iterable[tuple[Score, Trajectory]], service: str = "oteval", version: str = ""
+    scores: Iterable[tuple[Score, EventRun]], service: str = "oteval", version: str = ""
 ) -> ExportLogsServiceRequest:
     """Return a request with an event for each score whose status is not "not_evaluated".
 
     Args:
-        scores: The scores, each with its trajectory.
+        scores: The scores, each with its run.
         service: The ``service.name`` of the resource.
         version: The version of the instrumentation scope.
     """
@@ -57,7 +73,7 @@ def event_request(
     )
 
 
-def _event(score: Score, run: Trajectory) -> LogRecord:
+def _event(score: Score, run: EventRun) -> LogRecord:
     attributes: dict[str, Any] = {"gen_ai.evaluation.name": score.evaluator}
     failed = score.status == "error"
     if score.score is not None:
@@ -136,11 +152,11 @@ class EventExporter:
         if threaded:
             self._queue.start()
 
-    def emit(self, scores: Iterable[tuple[Score, Trajectory]]) -> None:
+    def emit(self, scores: Iterable[tuple[Score, EventRun]]) -> None:
         """Queue an event for each score.
 
         Args:
-            scores: The scores, each with its trajectory.
+            scores: The scores, each with its run.
 
         Raises:
             OSError: The queue cannot be written.

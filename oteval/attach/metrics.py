@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..errors import ConfigError
-from ..model import EvaluationResult, Score
+from ..model import EvaluationResult
 
 try:
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -148,48 +148,37 @@ class ScoringMetrics:
         """Add the metrics about log events, which only a server that exports events has."""
         self._register_endpoint("events", _EVENTS_GAUGES, _EVENTS_COUNTERS)
 
-    def count_score(self, score: Score, agent: str, seconds: float, lag: float) -> None:
-        """Count a score.
-
-        Args:
-            score: The score.
-            agent: The agent's name.
-            seconds: The duration of the evaluation.
-            lag: Seconds from the trace's completion to the score.
-        """
-        labels = (score.evaluator, self._agent_label(score.evaluator, agent))
-        self._scores.labels(*labels, score.status).inc()
-        self._evaluation_seconds.labels(score.evaluator).observe(seconds)
-        self._lag.labels(score.evaluator).observe(lag)
-        if score.score is not None:
-            self._values.labels(*labels).observe(score.score)
-        if score.passed is not None:
-            self._verdicts.labels(*labels, str(score.passed).lower()).inc()
-        if score.passed is not None or score.status == "error":
-            # As in reports, a run on which the evaluator failed does not count as passed.
-            self._note_verdicts(labels, [score.passed is True])
-
-    def count_results(
-        self, evaluator: str, results: Sequence[tuple[str, EvaluationResult]], seconds: float
+    def count_scores(
+        self,
+        evaluator: str,
+        results: Sequence[tuple[str, EvaluationResult]],
+        *,
+        seconds: float,
+        lag: float = 0.0,
+        cost: float = 0.0,
     ) -> None:
-        """Count scores that an evaluator gave to many runs at once, as their traces ended.
+        """Count the scores that an evaluator gave to some runs.
 
         Args:
             evaluator: The evaluator's name.
             results: The agent's name and the result of each run.
             seconds: The duration of all evaluations.
+            lag: Seconds from the traces' completion to the scores.
+            cost: The cost of all evaluations in US dollars.
         """
         if not results:
             return
         each, duration = seconds / len(results), self._evaluation_seconds.labels(evaluator)
-        lag = self._lag.labels(evaluator)
+        lags = self._lag.labels(evaluator)
         by_agent: dict[str, list[EvaluationResult]] = {}
         for agent, result in results:
             by_agent.setdefault(self._agent_label(evaluator, agent), []).append(result)
             duration.observe(each)
-            lag.observe(0.0)
-        for agent, found in by_agent.items():
-            self._count_results_of((evaluator, agent), found)
+            lags.observe(lag)
+        for agent, agent_results in by_agent.items():
+            self._count_results_of((evaluator, agent), agent_results)
+        if cost > 0:
+            self._cost.labels(evaluator).inc(cost)
 
     def _count_results_of(
         self, labels: tuple[str, str], results: Sequence[EvaluationResult]
@@ -204,6 +193,7 @@ class ScoringMetrics:
         for passed, count in Totals(one.passed for one in results).items():
             if passed is not None:
                 self._verdicts.labels(*labels, str(passed).lower()).inc(count)
+        # As in reports, a run on which the evaluator failed does not count as passed.
         self._note_verdicts(
             labels,
             [
@@ -218,11 +208,6 @@ class ScoringMetrics:
             recent = self._recent.setdefault(labels, deque(maxlen=_WINDOW))
             recent.extend(verdicts)
             self._pass_rate.labels(*labels).set(sum(recent) / len(recent))
-
-    def count_cost(self, evaluator: str, cost: float) -> None:
-        """Count the cost of an evaluation in US dollars."""
-        if cost > 0:
-            self._cost.labels(evaluator).inc(cost)
 
     def update_scoring(
         self,

@@ -11,14 +11,18 @@ import logging
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model import OutlineRequest
+from ..attach import EventRun
+from ..jsontext import restore
+from ..model import OutlineRequest, Score
 from ..pipeline.decide import DecidedRuns, Decider
 from ..selection import Selection
 from ..store import SCORE_ROWS, Store, is_store_failure
+from .evaluation import WrittenScores
 from .evaluator_rules import LiveEvaluator
 
 __all__ = ["BatchScorer", "EvaluatorBatch", "ScoredBatch"]
@@ -37,16 +41,40 @@ class EvaluatorBatch:
     Attributes:
         evaluator: The evaluator's name.
         runs: Their scores.
-        agents: The agent of each of these runs.
+        rows: The rows of all runs of the batch.
         seconds: The duration of the evaluation.
         undecided: The trajectories that it must read.
     """
 
     evaluator: str
     runs: DecidedRuns
-    agents: Sequence[str]
+    rows: pa.Table
     seconds: float
     undecided: Collection[Revision]
+
+    def written(self) -> WrittenScores:
+        """Return the scores as they are published."""
+        agents = self.rows["agent"].take(self.runs.rows["place"]).to_pylist()
+        results = [self.runs.results[code] for code in self.runs.codes.to_pylist()]
+        scored = list(zip(agents, results, strict=True))
+        return WrittenScores(self.evaluator, scored, self._events, self.seconds)
+
+    def _events(self) -> list[tuple[Score, EventRun]]:
+        scores = self.runs.scores(passes=True)
+        places = pa.array(scores, pa.int64())
+        rows = self.rows.select(["agent", "conversation_id", "attributes"]).take(places)
+        return [
+            (score, _RowRun(row["agent"], row["conversation_id"], restore(row["attributes"])))
+            for score, row in zip(scores.values(), rows.to_pylist(), strict=True)
+        ]
+
+
+class _RowRun(NamedTuple):
+    """The columns of a run that an event carries."""
+
+    agent: str
+    conversation_id: str
+    attributes: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -67,6 +95,10 @@ class ScoredBatch:
         if found is None or revision not in self.revisions:
             return False
         return revision not in found.undecided
+
+    def written(self) -> list[WrittenScores]:
+        """Return the scores as they are published."""
+        return [one.written() for one in self.by_evaluator.values()]
 
     def rows(self) -> pa.Table:
         """Return the scores as rows."""
@@ -141,6 +173,5 @@ class BatchScorer:
     ) -> EvaluatorBatch:
         begun = time.perf_counter()
         runs = decider.decide(_WrittenPage(self._store, rows), self._wall())
-        agents = pc.take(rows["agent"], runs.rows["place"]).to_pylist()
         undecided = frozenset(revisions[place] for place in runs.undecided)
-        return EvaluatorBatch(key[0], runs, agents, time.perf_counter() - begun, undecided)
+        return EvaluatorBatch(key[0], runs, rows, time.perf_counter() - begun, undecided)

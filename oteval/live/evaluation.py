@@ -1,12 +1,17 @@
-"""The records of live scoring: an evaluation that is scheduled, and one that has finished."""
+"""The records of live scoring: evaluations that are scheduled or finished, and their scores."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
-from ..model import Score, Trajectory
+from ..attach import EventRun
+from ..model import EvaluationResult, Score, Trajectory
 
-__all__ = ["POSTPONED", "Evaluation", "EvaluationKey", "FinishedEvaluation"]
+__all__ = ["POSTPONED", "Evaluation", "EvaluationKey", "FinishedEvaluation", "WrittenScores"]
+
+_NS = 1_000_000_000
 
 POSTPONED = "oteval.deferred"
 """The metadata key of a score that only says that its evaluation was postponed, and why."""
@@ -71,3 +76,38 @@ class FinishedEvaluation:
     def is_postponed(self) -> bool:
         """Whether the evaluator was not called, and will be later."""
         return POSTPONED in self.score.metadata
+
+    def written(self, now: int) -> WrittenScores:
+        """Return the score as it is published.
+
+        Args:
+            now: The time (ns).
+        """
+        return WrittenScores(
+            self.score.evaluator,
+            [(self.trajectory.agent, self.score)],
+            lambda: [(self.score, self.trajectory)],
+            self.seconds,
+            max(0, now - self.evaluation.since_ns) / _NS,
+            self.cost,
+        )
+
+
+class WrittenScores(NamedTuple):
+    """Scores of one evaluator that were written to the store, and are to be published.
+
+    Attributes:
+        evaluator: The evaluator's name.
+        results: The agent and the result of each run.
+        events: Returns the scores, each with its run.
+        seconds: The duration of all evaluations.
+        lag: Seconds from the end of the traces to the scores.
+        cost: The cost of all evaluations (US dollars).
+    """
+
+    evaluator: str
+    results: Sequence[tuple[str, EvaluationResult]]
+    events: Callable[[], Sequence[tuple[Score, EventRun]]]
+    seconds: float
+    lag: float = 0.0
+    cost: float = 0.0

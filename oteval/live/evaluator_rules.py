@@ -25,7 +25,6 @@ from ..evaluators.scorer import Scorer
 from ..files import file_stamp
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
-from ..pipeline.references import References
 from ..store import Store
 from ..text import counted
 
@@ -57,11 +56,6 @@ class LiveEvaluator:
     def scorer(self) -> Scorer:
         """The scorer."""
         return self.prepared.scorer
-
-    @property
-    def references(self) -> References:
-        """The source of its references."""
-        return self.prepared.references
 
     @property
     def key(self) -> tuple[str, str]:

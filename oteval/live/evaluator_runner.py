@@ -82,11 +82,9 @@ class EvaluatorRunner:
     def submit(self, evaluation: Evaluation, trajectory: Trajectory) -> None:
         """Start an evaluation."""
         key = _JobKey(evaluation, trajectory)
-        scorer = self._evaluator.scorer
-        reference, problem = self._evaluator.references.of(trajectory)
 
         def job() -> Score:
-            return scorer.score(trajectory, reference, problem, self._wall())
+            return self._evaluator.prepared.score(trajectory, self._wall())
 
         if self._runner is None:
             self._outcomes.append(run_inline(job, key))

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..attach import ScoreDestinations
+from ..attach import EventRun, ScoreDestinations
+from ..model import Score
 from ..store import Store
-from .batch_scorer import ScoredBatch
-from .evaluation import FinishedEvaluation
+from .evaluation import WrittenScores
 
 __all__ = ["ScorePublisher"]
 
@@ -40,34 +40,28 @@ class ScorePublisher:
         """Return the state of the destinations."""
         return {} if self._attach is None else self._attach.state()
 
-    @property
-    def exports_events(self) -> bool:
-        """Whether scores are exported as log events."""
-        return self._attach is not None and self._attach.events is not None
-
-    def count_batch(self, scored: ScoredBatch) -> None:
-        """Count scores that were given to a batch of runs as their traces ended."""
-        if self._attach is None:
-            return
-        for one in scored.by_evaluator.values():
-            results = [one.runs.results[code] for code in one.runs.codes.to_pylist()]
-            self._attach.metrics.count_results(
-                one.evaluator, list(zip(one.agents, results, strict=True)), one.seconds
-            )
-
-    def publish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
+    def publish(self, written: Iterable[WrittenScores]) -> None:
         """Publish scores that were written to the store as metrics and events."""
-        if self._attach is None or not finished:
+        attach = self._attach
+        if attach is None:
             return
-        metrics = self._attach.metrics
-        for one in finished:
-            lag = max(0, now - one.evaluation.since_ns) / _NS
-            metrics.count_score(one.score, one.trajectory.agent, one.seconds, lag)
-            metrics.count_cost(one.score.evaluator, one.cost)
+        events: list[tuple[Score, EventRun]] = []
+        for scores in written:
+            attach.metrics.count_scores(
+                scores.evaluator,
+                scores.results,
+                seconds=scores.seconds,
+                lag=scores.lag,
+                cost=scores.cost,
+            )
+            if attach.events is not None:
+                events += scores.events()
+        if attach.events is None or not events:
+            return
         try:
-            self._attach.export_events([(one.score, one.trajectory) for one in finished])
+            attach.events.emit(events)
         except OSError as error:
-            _log.error("the events of %d scores are lost: %s", len(finished), error)
+            _log.error("the events of %d scores are lost: %s", len(events), error)
 
     def release(self, traces: Sequence[str]) -> None:
         """Let the forwarder send traces, with the scores that they have."""

@@ -197,9 +197,6 @@ class ScoringLoop:
 
     def _batched(self, evaluators: Iterable[LiveEvaluator]) -> list[LiveEvaluator]:
         """Return the evaluators that may decide batches of runs."""
-        if self._publisher.exports_events:
-            # Log events carry data of the runs, which must be read for them.
-            return []
         # In a batch, the runs that an evaluator must read are stored after the others. These are
         # mostly failures, and a monitor would take their standing together for dependence.
         watched = {monitor.evaluator for monitor in self._rules.config.monitors}
@@ -245,7 +242,7 @@ class ScoringLoop:
                     # The reconstructor opens the traces again, and may try them one by one.
                     reconstructed = batches.throw(error)
                 else:
-                    self._publisher.count_batch(scored)
+                    self._publisher.publish(scored.written())
                     reconstructed = next(batches)
 
     def _run_due(self) -> bool:
@@ -290,7 +287,7 @@ class ScoringLoop:
         self._unwritten = []
         self._rules.flush()
         self._scheduler.finish(finished, now)
-        self._publisher.publish(current, now)
+        self._publisher.publish(one.written(now) for one in current)
 
     def _update_metrics(self, now: int) -> None:
         to_judge = {

@@ -8,7 +8,6 @@ folder; see `judge_calls`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -19,6 +18,7 @@ import pyarrow as pa
 from ..config import Config
 from ..pipeline.prepared import PreparedEvaluator, prepare
 from ..pipeline.resources import JobLimits
+from ..pipeline.run_scorer import RunScorer
 from ..selection import Selection
 from ..store import SCORE_ROWS, ShardedStore, score_rows
 from .files import to_address
@@ -75,28 +75,16 @@ class JudgeTask:
         ids = [name for batch in batches for name in batch.column("trajectory_id").to_pylist()]
         if not ids:
             return
-        prepared = self.prepared()
-        workers = max(1, sum(one.concurrency for one in prepared))
+        scorer = RunScorer(self.prepared(), self.config.salt, lambda: self.time_ns)
         try:
-            with (
-                ThreadPoolExecutor(workers) as pool,
-                ShardedStore([str(self.results)]) as store,
-            ):
+            with ShardedStore([str(self.results)]) as store:
                 for first in range(0, len(ids), _PAGE):
                     page = Selection(ids=tuple(ids[first : first + _PAGE]))
-                    work = [
-                        (one, run)
-                        for run in store.trajectories.read(page)
-                        if self.selection.matches(run)
-                        for one in prepared
-                        if one.scorer.wants(run, self.config.salt)
-                    ]
-                    found = list(pool.map(lambda item: item[0].score(item[1], self.time_ns), work))
-                    if found:
-                        yield from score_rows(found).to_batches()
+                    runs = filter(self.selection.matches, store.trajectories.read(page))
+                    if scores := list(scorer.score(runs)):
+                        yield from score_rows(scores).to_batches()
         finally:
-            for one in prepared:
-                one.close()
+            scorer.close()
 
     def prepared(self) -> list[PreparedEvaluator]:
         """Return the judges, with the answers and limits that all tasks share."""

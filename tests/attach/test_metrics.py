@@ -20,9 +20,9 @@ from ..otlp_endpoint import Downstream
 def filled() -> ScoringMetrics:
     metrics = ScoringMetrics()
     for passed in (True, True, False):
-        metrics.count_score(score(passed=passed, score=float(passed)), "refunds", 0.01, 0.2)
-    metrics.count_score(score(status="error"), "refunds", 1.0, 2.0)
-    metrics.count_cost("e", 0.25)
+        result = score(passed=passed, score=float(passed))
+        metrics.count_scores("e", [("refunds", result)], seconds=0.01, lag=0.2, cost=0.125)
+    metrics.count_scores("e", [("refunds", score(status="error"))], seconds=1.0, lag=2.0)
     return metrics
 
 
@@ -43,7 +43,7 @@ def test_scores_are_counted_by_evaluator_and_agent() -> None:
     assert found["oteval_scores_total", ("refunds", "e", "error")] == 1
     assert found["oteval_verdicts_total", ("refunds", "e", "true")] == 2
     assert found["oteval_pass_rate", ("refunds", "e")] == 0.5
-    assert found["oteval_cost_dollars_total", ("e",)] == 0.25
+    assert found["oteval_cost_dollars_total", ("e",)] == 0.375
     assert found["oteval_score_count", ("refunds", "e")] == 3
 
 
@@ -51,7 +51,7 @@ def test_the_names_of_agents_cannot_fill_the_memory() -> None:
     """After 200 agents, the others share one label."""
     metrics = ScoringMetrics()
     for number in range(500):
-        metrics.count_score(score(), f"agent {number}", 0.1, 0.1)
+        metrics.count_scores("e", [(f"agent {number}", score())], seconds=0.1)
 
     agents = {labels[0] for name, labels in samples(metrics) if name == "oteval_scores_total"}
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from oteval.attach import ScoreDestinations
+from oteval.attach import EventExporter, EventRun, HttpClient, ScoreDestinations, event_request
 from oteval.attach.metrics import ScoringMetrics
 from oteval.live.batch_scorer import BatchScorer
 from oteval.model import Score
@@ -41,11 +42,30 @@ evaluators:
 """
 
 
-def scored(folder: Path) -> tuple[list[Score], dict[str, float]]:
-    """Score captured runs and chats live; return the scores, and the metrics that count them."""
+class Events(EventExporter):
+    """Events that are not sent."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__(folder, HttpClient("http://127.0.0.1:9"), threaded=False)
+        self.sent: list[str] = []
+
+    def emit(self, scores: Iterable[tuple[Score, EventRun]]) -> None:
+        """Note the events."""
+        for resource in event_request(scores).resource_logs:
+            self.sent += map(str, resource.scope_logs[0].log_records)
+
+
+def scored(folder: Path) -> tuple[list[Score], dict[str, float], list[str]]:
+    """Score captured runs and chats live.
+
+    Returns:
+        The scores, the metrics that count them, and their events.
+    """
     folder.mkdir()
     (folder / "r.json").write_text(json.dumps(REFERENCE))
-    attach = ScoreDestinations(ScoringMetrics())
+    events = Events(folder / "events")
+    attach = ScoreDestinations(ScoringMetrics(), events=events)
+    attach.metrics.register_events()
     with Store(folder / "traces.duckdb") as store:
         driver = Driver(store, folder, Clock())
         driver.rules(RULES)
@@ -61,20 +81,38 @@ def scored(folder: Path) -> tuple[list[Score], dict[str, float]]:
         driver.scoring.close()
     names = ("oteval_scores_total", "oteval_verdicts_total", "oteval_pass_rate", "oteval_score_sum")
     lines = [line.rsplit(" ", 1) for line in attach.metrics.text().decode().splitlines()]
-    return found, {name: float(value) for name, value in lines if name.startswith(names)}
+    counts = {name: float(value) for name, value in lines if name.startswith(names)}
+    return found, counts, sorted(events.sent)
 
 
-def test_scores_and_metrics_are_those_of_single_evaluations(
+def decided_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Return the evaluators of the runs that are decided in batches from now on."""
+    decided: list[str] = []
+    decide = Decider.decide
+
+    def recorded(self: Decider, *rest: Any) -> Any:
+        runs = decide(self, *rest)
+        decided.extend(runs.rows["evaluator"].to_pylist())
+        return runs
+
+    monkeypatch.setattr(Decider, "decide", recorded)
+    return decided
+
+
+def test_scores_metrics_and_events_are_those_of_single_evaluations(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Matches and checks, samples and filters: each score and each count is the same."""
-    batch, counted = scored(tmp_path / "batch")
+    decided = decided_rows(monkeypatch)
+    batch, counted, events = scored(tmp_path / "batch")
+    assert decided
     monkeypatch.setattr(BatchScorer, "configure", lambda *_, **__: None)
-    single, counted_singly = scored(tmp_path / "single")
+    single, counted_singly, single_events = scored(tmp_path / "single")
 
     assert batch == single
     assert {one.evaluator for one in batch} == {"names", "exact", "errors", "fast", "some"}
     assert counted == counted_singly
+    assert events == single_events
 
 
 def test_an_evaluator_that_cannot_decide_is_run_on_each_run(
@@ -116,15 +154,7 @@ def test_evaluators_that_a_monitor_watches_run_on_each_run(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Their scores are stored in the order of the runs, also of those that must be read."""
-    asked: list[str] = []
-    real = Decider.decide
-
-    def recorded(self: Decider, *rest: Any) -> Any:
-        found = real(self, *rest)
-        asked.extend(found.rows["evaluator"].to_pylist())
-        return found
-
-    monkeypatch.setattr(Decider, "decide", recorded)
+    decided = decided_rows(monkeypatch)
     driver.rules(
         "evaluators: [{name: a, type: tool_errors}, {name: b, type: tool_errors}]\n"
         "monitors: [{evaluator: a}]"
@@ -134,4 +164,4 @@ def test_evaluators_that_a_monitor_watches_run_on_each_run(
     driver.run(6)
 
     assert [row[4] for row in driver.rows()] == ["ok"] * 6
-    assert set(asked) == {"b"}
+    assert set(decided) == {"b"}

@@ -33,14 +33,15 @@ class RunScorer:
         clock: Callable[[], int] = time.time_ns,
     ) -> None:
         self._evaluators, self._salt, self._clock = evaluators, salt, clock
-        self._runner: Runner[str, Score] = Runner(
-            sum(one.concurrency for one in evaluators if one.concurrency > 1)
-        )
+        # One each: a slow judge takes no calls of another one's.
+        self._runners: dict[str, Runner[str, Score]] = {
+            one.scorer.name: Runner(one.concurrency) for one in evaluators if one.concurrency > 1
+        }
 
     @property
     def pending(self) -> int:
         """The number of evaluations that run in threads, or wait for one."""
-        return self._runner.pending
+        return sum(runner.pending for runner in self._runners.values())
 
     def wants(self, evaluator: PreparedEvaluator, run: Trajectory) -> bool:
         """Return whether an evaluator scores a run: it is selected, and the sample contains it."""
@@ -56,23 +57,28 @@ class RunScorer:
 
     def evaluate(self, evaluator: PreparedEvaluator, run: Trajectory) -> Iterator[Score]:
         """Yield the score of a run, or, if it is evaluated in a thread, finished scores."""
-        if evaluator.concurrency > 1:
-            for outcome in self._runner.completed(max_pending=self._runner.concurrency - 1):
-                yield outcome.result()
-            self._runner.submit(partial(self._score, evaluator, run), run.id)
-        else:
+        runner = self._runners.get(evaluator.scorer.name)
+        if runner is None:
             yield self._score(evaluator, run)
+            return
+        for outcome in runner.completed(max_pending=runner.concurrency - 1):
+            yield outcome.result()
+        runner.submit(partial(self._score, evaluator, run), run.id)
 
     def rest(self) -> Iterator[Score]:
         """Yield the scores of the evaluations that still run in threads."""
-        for outcome in self._runner.completed(max_pending=0):
-            yield outcome.result()
+        for runner in self._runners.values():
+            for outcome in runner.completed(max_pending=0):
+                yield outcome.result()
 
     def close(self) -> None:
-        """Drop waiting evaluations, and close the evaluators, unless one is still in use."""
-        self._runner.close()
-        for evaluator in () if self._runner.pending else self._evaluators:
-            evaluator.close()
+        """Drop waiting evaluations, and close the evaluators that are not still in use."""
+        for runner in self._runners.values():
+            runner.close()
+        for evaluator in self._evaluators:
+            used_by = self._runners.get(evaluator.scorer.name)
+            if used_by is None or not used_by.pending:
+                evaluator.close()
 
     def _score(self, evaluator: PreparedEvaluator, run: Trajectory) -> Score:
         return evaluator.score(run, self._clock())

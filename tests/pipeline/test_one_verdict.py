@@ -52,6 +52,10 @@ evaluators:
   - {name: strict, type: trajectory_match, mode: strict, reference: r.json, scope: conversation}
   - {name: cases, type: trajectory_match, reference: {dataset: d.jsonl, key: test.case}}
   - {name: questions, type: trajectory_match, reference: {dataset: q.jsonl, key: question}}
+  - name: accepted
+    type: trajectory_match
+    mode: superset
+    reference: {any: [r.json, {dataset: d.jsonl, key: test.case}]}
   - {name: graph, type: graph_match, reference: g.json}
   - {name: order, type: tool_order, rules: [get_weather before get_time]}
   - {name: schema, type: tool_schema}

@@ -1,0 +1,94 @@
+"""Whole runs are scored by several evaluators, each within its own limit."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from oteval.evaluators import EvaluationContext, EvaluationResult
+from oteval.evaluators.evaluator import Evaluator
+from oteval.evaluators.scorer import Scorer
+from oteval.model import Message, Trajectory
+from oteval.pipeline.prepared import PreparedEvaluator
+from oteval.pipeline.references import References
+from oteval.pipeline.run_scorer import RunScorer
+
+from ..make import run
+
+RUNS = [run(number, Message("user", f"{number}")) for number in range(1, 9)]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Threaded(Evaluator):
+    """An evaluator that two threads may call at once."""
+
+    type: ClassVar[str] = "threaded"
+
+    function: Any
+
+    @property
+    def concurrency(self) -> int:
+        """How many runs may be evaluated at once."""
+        return 2
+
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Call the function."""
+        self.function(context.messages)
+        return EvaluationResult.of_verdict(True)
+
+
+def prepared(name: str, function: Callable[[Any], object]) -> PreparedEvaluator:
+    """Return an evaluator that calls a function in threads."""
+    return PreparedEvaluator(Scorer(name, "1", Threaded(function=function)), References())
+
+
+def test_a_slow_evaluator_takes_no_threads_of_another():
+    """While its calls hang, no more of them begin, although those of the other evaluator end."""
+    released, lock = threading.Event(), threading.Lock()
+    running: list[object] = []
+    most: list[int] = []
+    done: list[object] = []
+
+    def slow(messages: object) -> None:
+        with lock:
+            running.append(messages)
+            most.append(len(running))
+        released.wait()
+        with lock:
+            running.remove(messages)
+
+    def fast(messages: object) -> None:
+        done.append(messages)
+        if len(done) == 2:
+            released.set()
+
+    scorer = RunScorer([prepared("slow", slow), prepared("fast", fast)], "")
+    scores = list(scorer.score(RUNS))
+    scorer.close()
+
+    assert max(most) <= 2
+    assert sorted((one.trajectory_id, one.evaluator) for one in scores) == sorted(
+        (one.id, name) for one in RUNS for name in ("slow", "fast")
+    )
+
+
+def test_runs_come_from_a_generator_one_by_one():
+    """No run is asked for before those before it have begun."""
+    begun: list[str] = []
+
+    def runs() -> Any:
+        for number, one in enumerate(RUNS):
+            assert number - len(begun) <= 2
+            yield one
+
+    def note(messages: Any) -> None:
+        begun.append(messages[0].content)
+
+    scorer = RunScorer([prepared("e", note)], "")
+    found: list[Trajectory | str] = [one.trajectory_id for one in scorer.score(runs())]
+    scorer.close()
+
+    assert sorted(map(str, found)) == sorted(one.id for one in RUNS)
+    assert scorer.pending == 0

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -25,6 +25,7 @@ __all__ = [
     "identity_in",
     "name_attribute",
     "own_attribute",
+    "own_names",
     "own_value",
     "user_of",
     "version_of",
@@ -162,7 +163,7 @@ def own_value(
 ) -> str:
     """Return the identity in the application's attribute, or its copy in a stored span, or ""."""
     places = [attributes] if resource is None else [attributes, resource]
-    return _first(kind, places, _own_keys(kind))
+    return _first(kind, places, own_names(kind))
 
 
 def conversation_id(attributes: Mapping[str, Any]) -> str:
@@ -177,22 +178,31 @@ def conversation_id(attributes: Mapping[str, Any]) -> str:
 
 def identity_in(kind: str, attributes: Mapping[str, Any]) -> str:
     """Return the user or version that attributes name, or ""."""
-    return _identified(kind, [attributes], [attributes])
+    places = [attributes]
+    return _first(kind, places, own_names(kind)) or _first(kind, places, _USUAL_KEYS[kind])
 
 
-def user_of(spans: Sequence[Span]) -> str:
-    """Return the id of the user whom any of a run's spans names, or ""."""
-    places = _places(spans)
-    return _identified("user", places, places)
+def user_of(spans: Sequence[Span], names: Collection[str]) -> str:
+    """Return the id of the user whom any of a run's spans names, or "".
+
+    Args:
+        spans: The spans.
+        names: The names of the attributes of the spans and their resources, and perhaps others.
+    """
+    return _identified("user", spans, spans, names)
 
 
-def version_of(spans: Sequence[Span]) -> str:
+def version_of(spans: Sequence[Span], names: Collection[str]) -> str:
     """Return the version of the agent whose spans these are, or "".
 
     Without the application's attribute, only the first span, the run's root, counts. Other spans
     may come from other services, such as a tool server, and carry that service's version.
+
+    Args:
+        spans: The spans, the root first.
+        names: The names of the attributes of the spans and their resources, and perhaps others.
     """
-    return _identified("version", _places(spans), _places(spans[:1]))
+    return _identified("version", spans, spans[:1], names)
 
 
 def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
@@ -201,18 +211,23 @@ def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
 
 
 def _identified(
-    kind: str, own: Sequence[Mapping[str, Any]], usual: Sequence[Mapping[str, Any]]
+    kind: str, own: Sequence[Span], usual: Sequence[Span], names: Collection[str]
 ) -> str:
     """Return the identity in the application's attribute, else in the usual ones."""
-    return _first(kind, own, _own_keys(kind)) or _first(kind, usual, _USUAL_KEYS[kind])
+    for spans, keys in ((own, own_names(kind)), (usual, _USUAL_KEYS[kind])):
+        used = [key for key in keys if key in names]
+        if used and (text := _first(kind, _places(spans), used)):
+            return text
+    return ""
 
 
-def _own_keys(kind: str) -> tuple[str, ...]:
+def own_names(kind: str) -> tuple[str, ...]:
+    """Return the names of the attributes that have the application's identity of a kind."""
     copy = IDENTITIES[kind].copy
     return (_own[kind], copy) if kind in _own else (copy,)
 
 
-def _first(kind: str, places: Sequence[Mapping[str, Any]], keys: tuple[str, ...]) -> str:
+def _first(kind: str, places: Sequence[Mapping[str, Any]], keys: Sequence[str]) -> str:
     for key in keys:
         for attributes in places:
             if key in attributes and (text := _text_of(kind, attributes[key])):

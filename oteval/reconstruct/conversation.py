@@ -288,6 +288,7 @@ def _finished(
     calls = root.model_calls if is_one else [call for run in runs for call in run.model_calls]
     parent = by_run[id(root.parent)] if root.parent is not None else None
     retrieved = retrieved_in(runs)
+    names = root.names if is_one else set().union(*(run.names for run in runs))
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
@@ -310,7 +311,7 @@ def _finished(
         dialects=tuple(dict.fromkeys([name for run in runs for name in run.dialects])),
         usage=Usage.total(call.usage for call in calls),
         finish_reasons=tuple(call.finish_reason for call in calls if call.finish_reason),
-        prompts=prompts_of(spans),
+        prompts=prompts_of(spans, names),
         documents=retrieved.documents,
         start_ns=min([member.start_ns for member in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
@@ -401,9 +402,8 @@ def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
 def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
     """Yield the gaps of history that the framework says it compacted: by a span, or by a part."""
     for run in builder.runs:
-        for span in run.spans:
-            attributes = span.attributes
-            if semconv.COMPACTED in attributes and attributes[semconv.COMPACTED] in (True, "true"):
+        for span in run.spans if semconv.COMPACTED in run.names else ():
+            if span.attributes.get(semconv.COMPACTED) in (True, "true"):
                 yield gap("history_compacted", span.span_id)
     for entry in builder.thread.entries[builder.start : builder.end]:
         parts = entry.message.parts

@@ -146,7 +146,7 @@ def _is_of_one_process(one: TracedRun, other: TracedRun) -> bool:
 def _move(lone: TracedRun, caller: TracedRun) -> None:
     """Make a lone tool run one of its caller's."""
     caller.tool_runs = sorted([*caller.tool_runs, *lone.tool_runs], key=lambda t: order(t.span))
-    caller.spans.extend(lone.spans)
+    caller.take_spans(lone)
     caller.dialects.update(lone.dialects)
     caller.gaps.extend(found for found in lone.gaps if found.code != "no_model_spans")
     caller.duplicate_traces.update({span.trace_id: None for span in lone.spans})

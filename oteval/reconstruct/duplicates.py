@@ -229,7 +229,7 @@ def _with_detached_answers(runs: list[TracedRun]) -> list[TracedRun]:
         if requests and requests[0][1].span.start_ns <= answer.span.start_ns:
             holder, request = requests.popleft()
             _change(holder, {id(request): _answered_by(request, answer)})
-            holder.spans.extend(run.spans)
+            holder.take_spans(run)
             _keep_trace(holder, answer)
             gone.add(id(run))
     return [run for run in runs if id(run) not in gone]

@@ -35,10 +35,10 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
         by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
             history.
     """
-    ids = [call.id for call in message.tool_calls if call.id] if by_ids else []
-    if ids and len(ids) == len(message.tool_calls):
-        return hashlib.blake2b(f"ids\0{sorted(ids)}".encode(), digest_size=12).hexdigest()
     content, calls, parts = message.content or "", message.tool_calls, message.parts
+    if by_ids and calls and all([call.id for call in calls]):
+        ids = sorted([call.id for call in calls])
+        return hashlib.blake2b(f"ids\0{ids}".encode(), digest_size=12).hexdigest()
     if message.role == "tool":
         content = canonical(parse(content).value)
     # Beside a text, calls of the provider's tools may be left out of the history.
@@ -80,8 +80,10 @@ class Entry:
         """Whether an echo may complete it: all of it, or the ids and arguments of its calls."""
         if not self.key:
             return True
-        calls = self.message.tool_calls
-        return bool(calls) and any(not c.id or c.arguments in ({}, None) for c in calls)
+        for call in self.message.tool_calls:
+            if not call.id or call.arguments is None or call.arguments == {}:
+                return True
+        return False
 
     def is_same(self, other: Entry) -> bool:
         """Return whether another message, wholly known, is this one."""
@@ -103,24 +105,36 @@ class _Spoken(NamedTuple):
         messages: The others.
         keys: The keys of the others.
         has_loose_result: Whether any result of a tool names no call.
+        answered: How many of the others there are up to the last of the assistant.
     """
 
     prompts: tuple[Message, ...] = ()
     messages: tuple[Message, ...] = ()
     keys: tuple[str, ...] = ()
     has_loose_result: bool = False
+    answered: int = 0
+
+
+_NOTHING = _Spoken()
 
 
 def _spoken(by_ids: bool, known: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
     """Return the messages of an input so far, and further ones, taken apart."""
-    known = known or _Spoken()
-    new = [message for message in messages if message.role not in SYSTEM_ROLES]
-    prompts = [message for message in messages if message.role in SYSTEM_ROLES]
-    is_loose = known.has_loose_result or any(m.role == "tool" and not m.tool_call_id for m in new)
-    keys = (key_of(message, by_ids=by_ids) for message in new)
-    return _Spoken(
-        (*known.prompts, *prompts), known.messages + tuple(new), (*known.keys, *keys), is_loose
-    )
+    prompts, spoken, keys, is_loose, answered = known or _NOTHING
+    count = len(spoken)
+    new: list[Message] = []
+    for message in messages:
+        role = message.role
+        if role in SYSTEM_ROLES:
+            prompts += (message,)
+            continue
+        new.append(message)
+        if role == "assistant":
+            answered = count + len(new)
+        elif role == "tool" and not message.tool_call_id:
+            is_loose = True
+    keys += tuple([key_of(message, by_ids=by_ids) for message in new])
+    return _Spoken(prompts, spoken + tuple(new), keys, is_loose, answered)
 
 
 _SPOKEN = {by_ids: partial(_spoken, by_ids) for by_ids in (False, True)}
@@ -141,6 +155,7 @@ class Sent(Sequence[Entry]):
         prompts: The system prompts, which may have another span's ids.
         keys: The keys of the entries.
         has_loose_result: Whether any result of a tool names no call.
+        answered: How many entries there are up to the last of the assistant.
     """
 
     def __init__(
@@ -149,10 +164,7 @@ class Sent(Sequence[Entry]):
         cache = active() if len(messages) >= FEW_MESSAGES else None
         extend: Callable[[_Spoken | None, Sequence[Message]], _Spoken] = _SPOKEN[by_ids]
         found = cache.fold(extend, messages, extend) if cache else extend(None, messages)
-        self.prompts = found.prompts
-        self.keys = found.keys
-        self.has_loose_result = found.has_loose_result
-        self._messages = found.messages
+        self.prompts, self._messages, self.keys, self.has_loose_result, self.answered = found
         self._span, self._time_ns = span, time_ns
 
     def shown_prompts(self) -> list[Entry]:
@@ -171,7 +183,9 @@ class Sent(Sequence[Entry]):
 
     def __getitem__(self, at: int | slice) -> Entry | list[Entry]:
         if isinstance(at, slice):
-            return [self[place] for place in range(*at.indices(len(self)))]
+            span, time_ns = self._span, self._time_ns
+            pairs = zip(self._messages[at], self.keys[at], strict=True)
+            return [Entry(of_span(message, span), key, time_ns) for message, key in pairs]
         message = of_span(self._messages[at], self._span)
         return Entry(message, self.keys[at], self._time_ns)
 

@@ -65,6 +65,8 @@ def _link(chain: str, entry: Entry) -> str:
 
 def answered(sent: Sequence[Entry]) -> int:
     """Return how many messages an input holds up to the last of the assistant."""
+    if isinstance(sent, Sent):
+        return sent.answered
     return next((i + 1 for i in reversed(range(len(sent))) if _is_answer(sent[i])), 0)
 
 
@@ -208,6 +210,8 @@ class Thread:
     def _common(self, sent: Sequence[Entry], at: int) -> int:
         """Return how many messages of the input equal the thread's from a place on."""
         limit = min(len(sent), len(self.spoken) - at)
+        if not limit:
+            return 0
         ours, theirs = tuple(self.keys[at : at + limit]), _keys(sent, limit)
         if ours == theirs:
             return limit
@@ -234,10 +238,8 @@ class Thread:
             overlap: How it lies over the thread, of which nothing more is to be replaced.
             floor: The first entry that may be filled in.
         """
-        first, end = (
-            bisect_left(self.incomplete, at) for at in (overlap.at, overlap.at + overlap.known)
-        )
-        for at in self.incomplete[first:end]:
+        first = bisect_left(self.incomplete, overlap.at)
+        for at in self.incomplete[first : bisect_left(self.incomplete, overlap.at + overlap.known)]:
             index, echo = self.spoken[at], sent[at - overlap.at]
             if index < floor:
                 continue
@@ -262,7 +264,7 @@ class Thread:
                 number = len(self.spoken)
                 if role == "assistant":
                     self.answers.append(number)
-                if entry.is_incomplete:
+                if (not entry.key or entry.message.tool_calls) and entry.is_incomplete:
                     self.incomplete.append(number)
                 self.spoken.append(len(self.entries))
                 self.keys.append(entry.key)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
-from ..identities import own_value
+from ..identities import own_names, own_value
 from ..messages.values import hidden, list_of, parse
 from ..model import Span
 
@@ -23,11 +23,17 @@ _KEYS = frozenset([_LINKED, *(key for pair in _NAMED for key in pair)])
 _LONGEST = 200
 
 
-def prompts_of(spans: Iterable[Span]) -> tuple[str, ...]:
+def prompts_of(spans: Iterable[Span], names: Collection[str]) -> tuple[str, ...]:
     """Return the prompts of some spans, each once, as ``name`` or ``name@version``.
 
     A prompt of which only the version is known is ``@version``.
+
+    Args:
+        spans: The spans.
+        names: The names of the attributes of the spans and their resources, and perhaps others.
     """
+    if _KEYS.isdisjoint(names) and not any(name in names for name in own_names("prompt")):
+        return ()
     prompts: dict[str, None] = {}
     for span in spans:
         attributes = span.attributes

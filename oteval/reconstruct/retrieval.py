@@ -84,8 +84,9 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
     documents: dict[tuple[str, str], RetrievedDocument] = {}
     gaps = []
     for run in runs:
-        for span in run.spans:
-            emitter = _emitter_of(span)
+        emitters = [emitter for emitter in _EMITTERS if emitter.key in run.names]
+        for span in run.spans if emitters else ():
+            emitter = _emitter_of(span, emitters)
             if emitter is None or span.is_error:
                 continue
             span_documents, is_whole = _documents(span, emitter)
@@ -96,10 +97,10 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
     return Retrieved(tuple(documents.values()), tuple(gaps))
 
 
-def _emitter_of(span: Span) -> _Emitter | None:
-    """Return the emitter of a retriever's span; None for any other span."""
+def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
+    """Return which of some emitters wrote a retriever's span; None for any other span."""
     attributes, unread = span.attributes, None
-    for emitter in _EMITTERS:
+    for emitter in emitters:
         kind = attributes.get(emitter.key)
         if not isinstance(kind, str) or not kind.strip('"').lower().endswith(emitter.ending):
             continue

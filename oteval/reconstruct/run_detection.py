@@ -14,20 +14,21 @@ output go to the one run that it holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .. import semconv
 from ..identities import conversation_id, own_attribute, user_of, version_of
 from ..jsontext import dumps
-from ..model import Gap, LogRecord, Span
+from ..model import Attributes, Gap, LogRecord, Span
 from .called_agents import link_called_agents, without_empty_agents
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from .readers.flat_lists import FEW_KEYS, named
 from .runs import TracedRun, Visit
 from .span_reader import read_span
 from .tree import Node, build, order
@@ -134,7 +135,7 @@ def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the first of some runs whose spans no dialect reads, with the spans of all."""
     for run in unread[1:]:
         unread[0].gaps.extend(run.gaps)
-        unread[0].spans.extend(run.spans)
+        unread[0].take_spans(run)
         unread[0].unread.extend(run.unread)
     return list(unread[:1])
 
@@ -189,8 +190,10 @@ def _runs_of_tree(
         node.children.clear()
     for run in runs:
         _identify(run)
-        run.model_calls.sort(key=_order_of_call)
-        run.tool_runs.sort(key=_order_of_tool)
+        if len(run.model_calls) > 1:
+            run.model_calls.sort(key=_order_of_call)
+        if len(run.tool_runs) > 1:
+            run.tool_runs.sort(key=_order_of_tool)
     return without_wrappers(runs) if len(runs) > 1 else runs
 
 
@@ -249,28 +252,35 @@ def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
 
     Clocks of milliseconds give several calls one start; the later one ends later, or holds more.
     """
-    start_ns, seq, span_id = order(call.span)
-    return (start_ns, call.span.end_ns, len(call.input), seq, span_id)
+    span = call.span
+    return (span.start_ns, span.end_ns, len(call.input), span.seq, span.span_id)
 
 
 def _identify(run: TracedRun) -> None:
     """Note the conversation, user and version of a run; runs above it have theirs."""
     spans = [run.root.span, *run.spans]
-    run.conversation_id = _conversation_of(run)
-    run.user = user_of(spans) or (run.parent.user if run.parent else "")
-    run.version = version_of(spans) or (run.parent.version if run.parent else "")
+    names = run.names
+    resources = {id(span.resource): span.resource for span in spans}
+    names.update(*[_names_in(span.attributes) for span in spans], *resources.values())
+    run.conversation_id = _conversation_of(run, spans)
+    run.user = user_of(spans, names) or (run.parent.user if run.parent else "")
+    run.version = version_of(spans, names) or (run.parent.version if run.parent else "")
 
 
-def _conversation_of(run: TracedRun) -> str:
+def _names_in(attributes: Attributes) -> Iterable[str]:
+    """Return the names of attributes, without those of known lists."""
+    return attributes if len(attributes) <= FEW_KEYS else named(attributes).keys
+
+
+def _conversation_of(run: TracedRun, spans: Sequence[Span]) -> str:
     """Return the conversation's id; some emitters put the id of a span's answer there.
 
     An id that other spans have as well is a conversation's, even if it is that of an answer: some
     agents name a conversation by its first answer.
     """
-    own = own_attribute("conversation")
-    for span in (run.root.span, *run.spans):
-        if own not in span.attributes and span.attributes.keys().isdisjoint(_CONVERSATION_KEYS):
-            continue
+    is_named = own_attribute("conversation") in run.names
+    is_named = is_named or not _CONVERSATION_KEYS.isdisjoint(run.names)
+    for span in spans if is_named else ():
         conversation = conversation_id(span.attributes)
         if conversation and conversation != str(span.attributes.get("gen_ai.response.id")):
             return conversation

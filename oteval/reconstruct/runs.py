@@ -49,6 +49,8 @@ class TracedRun:
         gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
+        names: The names of their attributes and of those of their resources, and perhaps others.
+            Most questions are answered by what is not among these.
         unread: Those that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.
@@ -71,6 +73,7 @@ class TracedRun:
     gaps: list[Gap] = field(default_factory=list)
     dialects: dict[str, None] = field(default_factory=dict)
     spans: list[Span] = field(default_factory=list)
+    names: set[str] = field(default_factory=set)
     unread: list[Span] = field(default_factory=list)
     has_children: bool = False
     nested: list[tuple[ModelCall, ModelCall]] = field(default_factory=list)
@@ -78,6 +81,11 @@ class TracedRun:
     visits: list[Visit] = field(default_factory=list)
     node: str = ""
     duplicate_traces: dict[str, None] = field(default_factory=dict)
+
+    def take_spans(self, other: TracedRun) -> None:
+        """Count the spans of another run as this one's own."""
+        self.spans.extend(other.spans)
+        self.names.update(other.names)
 
     @property
     def is_wrapper(self) -> bool:

@@ -191,7 +191,7 @@ def _stamped(operation: Operation) -> Operation:
     """
     span = operation.span
     if isinstance(operation, ModelCall):
-        if not (_is_shared(operation.output, span) or _is_shared(operation.choices, span)):
+        if not _is_shared((*operation.output, *operation.choices), span):
             return operation
         output, choices = stamped(operation.output, span), stamped(operation.choices, span)
         return replace(operation, output=output, choices=choices)
@@ -202,7 +202,7 @@ def _stamped(operation: Operation) -> Operation:
 
 def _stamped_agent(agent: AgentRun) -> AgentRun:
     span, sides = agent.span, (agent.input, agent.output, agent.transcript)
-    if not any(_is_shared(messages, span) for messages in sides):
+    if not _is_shared([*agent.input, *agent.output, *agent.transcript], span):
         return agent
     sent, answered, transcript = (stamped(messages, span) for messages in sides)
     return replace(agent, input=sent, output=answered, transcript=transcript)
@@ -211,7 +211,10 @@ def _stamped_agent(agent: AgentRun) -> AgentRun:
 def _is_shared(messages: Sequence[Message], span: Span) -> bool:
     """Return whether any message was read from another span."""
     span_id, trace_id = span.span_id, span.trace_id
-    return bool([m for m in messages if m.span_id != span_id or m.trace_id != trace_id])
+    for message in messages:
+        if message.span_id != span_id or message.trace_id != trace_id:
+            return True
+    return False
 
 
 def _checked(operation: Operation, switch: str) -> Operation:
@@ -281,6 +284,9 @@ def _is_whole(call: ModelCall) -> bool:
 
 
 def _checked_agent(agent: AgentRun, switch: str) -> AgentRun:
+    facts = [facts_of(side) for side in (agent.input, agent.output, agent.transcript) if side]
+    if not any([side.has_placeholder or side.has_odd for side in facts]):
+        return agent
     odd: list[Gap] = []
     is_explained = any(agent_gap.code in CONTENT_GAPS for agent_gap in agent.gaps)
     losses = _Losses(agent.span, switch, is_explained, odd, agent.tools)

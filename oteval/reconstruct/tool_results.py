@@ -13,7 +13,7 @@ import re
 from bisect import bisect_right
 from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
@@ -48,8 +48,8 @@ class _Exchange:
     """A message, and for an assistant's with calls, the results that follow it."""
 
     entry: Entry
-    answers: list[_CallState] = field(default_factory=list)
-    results: list[Entry] = field(default_factory=list)
+    answers: list[_CallState]
+    results: list[Entry]
 
 
 class Completed(NamedTuple):
@@ -119,7 +119,11 @@ def _paired(
     }
     is_waiting = False
     for exchange in exchanges:
-        if exchange.answers and not is_waiting:
+        if not exchange.answers:
+            answer = answered.get(id(exchange.entry))
+            done.append(_result(exchange.entry, answer) if answer else exchange.entry)
+            continue
+        if not is_waiting:
             settled, count = len(done), len(gaps)
             is_waiting = any(a.result is None and a.run is None for a in exchange.answers)
         done.extend(_render(exchange, answered, gaps))
@@ -203,7 +207,7 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
             found[-1].results.append(entry)
             continue
         answers = [_CallState(call) for call in message.tool_calls]
-        found.append(_Exchange(entry, answers))
+        found.append(_Exchange(entry, answers, []))
     return found
 
 
@@ -214,17 +218,21 @@ def _pair_results(exchanges: Sequence[_Exchange]) -> None:
     """
     waiting: dict[str, deque[_CallState]] = defaultdict(deque)
     for exchange in exchanges:
+        is_result = exchange.entry.message.role == "tool"
+        if not (exchange.answers or is_result):
+            continue
         for answer in exchange.answers:
             if answer.call.id:
                 waiting[answer.call.id].append(answer)
         unpaired = []
-        is_result = exchange.entry.message.role == "tool"
         for entry in [exchange.entry] if is_result else exchange.results:
             same_id = waiting.get(entry.message.tool_call_id)
             if same_id:
                 same_id.popleft().result = entry
             elif not exchange.answers or entry.message.tool_call_id not in waiting:
                 unpaired.append(entry)
+        if not unpaired:
+            continue
         # Of the tools that the provider runs, many have no result; so the others come first.
         free = [answer for answer in exchange.answers if answer.result is None]
         free.sort(key=lambda answer: bool(answer.call.executed_by))
@@ -252,8 +260,10 @@ def _kind_of(identifier: str) -> str:
 
 def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[ToolRun]:
     """Give each call its run, and return the runs that no call asked for."""
-    # By span: found once already, when a later model call brings results back to the same run.
-    left = _take(list(runs), answers, _run_span, _call_span)
+    left = list(runs)
+    if any(answer.call.span_id for answer in answers):
+        # Found once already, when a later model call brings results back to the same run.
+        left = _take(left, answers, _run_span, _call_span)
     left = _take_by_id(left, answers)
     # Frameworks fill in defaults and rename fields: then the name and the order are left.
     for run_key, call_key in ((_run_signature, _call_signature), (_run_name, _call_name)):
@@ -273,6 +283,9 @@ def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[
             same_id[run.call_id].append(run)
     for call_id, group in same_id.items():
         calls = by_id[call_id]
+        if len(calls) == len(group) == 1 and calls[0].run is None:
+            calls[0].run = group[0]
+            continue
         for run_key, call_key in _WITHIN_ONE_ID:
             group = _take(group, calls, run_key, call_key)
         for run in group:
@@ -337,7 +350,7 @@ def _take(
 ) -> list[ToolRun]:
     """Give each run to the first free call with the same key, and return the runs left over."""
     waiting: dict[str, list[_CallState]] = defaultdict(list)
-    for answer in reversed(answers):
+    for answer in reversed(answers) if runs else ():
         if answer.run is None:
             waiting[call_key(answer.call)].append(answer)
     left = []

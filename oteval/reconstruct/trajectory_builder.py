@@ -447,11 +447,12 @@ def _is_providers(message: Message) -> bool:
 
 def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
     """Add the content of the agent's span."""
-    agent = run.agent
-    whole = bool(run.model_calls) and all(call.whole and call.input for call in run.model_calls)
-    if agent is not None and agent.transcript and not whole:
+    agent, calls = run.agent, run.model_calls
+    if agent is None:
+        return
+    if agent.transcript and not (calls and all(call.whole and call.input for call in calls)):
         _use_transcript(builder, agent)
-    elif agent is not None:
+    else:
         _use_input_and_output(builder, agent)
         _use_results(builder, agent)
 
@@ -581,8 +582,8 @@ def _complete(builder: TrajectoryBuilder) -> None:
     builder.settled = thread.changed = start + done.settled
     builder.settled_gaps += done.gaps
     builder.tool_gaps = [*builder.settled_gaps, *done.open_gaps]
-    calls = (call for entry in done.entries[: done.settled] for call in entry.message.tool_calls)
-    placed = {call.span_id for call in calls}
+    settled = done.entries[: done.settled]
+    placed = {call.span_id for entry in settled for call in entry.message.tool_calls}
     builder.waiting = [tool for tool in tool_runs if tool.span.span_id not in placed]
     if builder.history is not None:
         _fill_gaps_of(builder.history, builder.own)

@@ -7,8 +7,9 @@ same missing parent stay together below a stand-in for it. Every span is in the 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from ..model import Gap, Span, is_completed_by
 from .gaps import gap
@@ -50,9 +51,8 @@ class Node:
             node = node.parent
 
 
-def order(span: Span) -> tuple[int, int, str]:
-    """Return the key by which spans are ordered: start, arrival, id."""
-    return (span.start_ns, span.seq, span.span_id)
+order: Callable[[Span], tuple[int, int, str]] = attrgetter("start_ns", "seq", "span_id")
+"""Return the key by which spans are ordered: start, arrival, id."""
 
 
 def build(spans: Sequence[Span]) -> list[Node]:
@@ -62,39 +62,24 @@ def build(spans: Sequence[Span]) -> list[Node]:
         spans: The trace's spans in any order.
     """
     nodes = _nodes(spans)
-    if (root := _only_root(nodes)) is not None:
-        return [root]
     orphans: dict[str, list[Node]] = defaultdict(list)
-    for node in nodes.values():
-        if not _attach(node, nodes):
-            orphans[node.span.parent_id].append(node)
+    seen: set[str] = set()
+    may_circle = False
+    for span_id, node in nodes.items():
+        parent_id = node.span.parent_id
+        node.parent = nodes.get(parent_id) if parent_id else None
+        if node.parent is not None:
+            node.parent.children.append(node)
+            may_circle = may_circle or parent_id not in seen
+        elif parent_id:
+            orphans[parent_id].append(node)
+        seen.add(span_id)
     for family in orphans.values():
         _note_missing(family, nodes)
-    _break_circles(nodes.values())
-    for node in nodes.values():
-        if len(node.children) > 1:
-            node.children.sort(key=_order_of_node)
+    if may_circle:  # a parent that starts after its child
+        _break_circles(nodes.values())
     roots = [node for node in nodes.values() if node.parent is None]
-    return sorted(roots, key=_order_of_node)
-
-
-def _only_root(nodes: dict[str, Node]) -> Node | None:
-    """Return the root that all other nodes are right below; None in any other forest.
-
-    Args:
-        nodes: All nodes by span id, in order. Only if there is such a root, they are changed.
-    """
-    roots = [node for node in nodes.values() if not node.span.parent_id]
-    if len(roots) != 1:
-        return None
-    root = roots[0]
-    below = [node for node in nodes.values() if node is not root]
-    if any(node.span.parent_id != root.span.span_id for node in below):
-        return None
-    for node in below:
-        node.parent = root
-    root.children = below
-    return root
+    return sorted(roots, key=_order_of_node) if orphans else roots
 
 
 def _order_of_node(node: Node) -> tuple[int, int, str]:
@@ -102,36 +87,30 @@ def _order_of_node(node: Node) -> tuple[int, int, str]:
 
 
 def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
+    """Return a node for each span id, in order of their spans."""
     nodes: dict[str, Node] = {}
+    is_changed = False
     for span in sorted(spans, key=order):
         known = nodes.get(span.span_id)
         if known is None:
             nodes[span.span_id] = Node(span)
         elif is_completed_by(known.span, span):
-            known.span = span
+            known.span, is_changed = span, True
         elif not is_completed_by(span, known.span):
             known.gaps.append(gap("duplicate_span", span.span_id))
             if order(span) == order(known.span):
                 known.span = max(known.span, span, key=_fullest)
     for node in nodes.values():
-        if node.span.end_ns and node.span.end_ns < node.span.start_ns:
+        if node.span.end_ns < node.span.start_ns and node.span.end_ns:
             node.gaps.append(gap("negative_duration", node.span.span_id))
+    if is_changed:
+        return dict(sorted(nodes.items(), key=lambda item: order(item[1].span)))
     return nodes
 
 
 def _fullest(span: Span) -> tuple[int, int, str]:
     """Return the key by which one of two spans with equal order is kept."""
     return (span.end_ns, len(span.attributes), repr(span))
-
-
-def _attach(node: Node, nodes: dict[str, Node]) -> bool:
-    """Hang a node below its parent, and return whether that is there, or needs not be."""
-    parent_id = node.span.parent_id
-    parent = nodes.get(parent_id) if parent_id else None
-    if parent is not None:
-        node.parent = parent
-        parent.children.append(node)
-    return parent is not None or not parent_id
 
 
 def _note_missing(orphans: list[Node], nodes: dict[str, Node]) -> None:

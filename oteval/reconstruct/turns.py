@@ -33,15 +33,15 @@ __all__ = [
 ]
 
 _MARK = "previous_response"
-_SHORTEST = len('previous_response_id":"a')
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
-# Attributes with messages or tools alone, which hold no parameters and are long to search.
+# Attributes with messages or tools alone, which hold no parameters.
 _MESSAGES = (
     *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.tool.definitions", "llm.input_messages.", "llm.output_messages.", "llm.tools."),
 )
+_LONG = 1000  # characters, which take longer to search than the name
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -185,13 +185,11 @@ def previous_answer(run: TracedRun) -> str:
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)
-        if type(value) is not str or (len(value) < _SHORTEST and _MARK not in key):
+        if type(value) is not str or (len(value) > _LONG and key.startswith(_MESSAGES)):
             continue
-        if key.startswith(_MESSAGES):
-            continue
-        if key.endswith(_PREVIOUS_KEYS):
+        if key.endswith(_PREVIOUS_KEYS) and not key.startswith(_MESSAGES):
             return identity(value)
-        if _MARK in value and (match := _PREVIOUS.search(value)):
+        if _MARK in value and not key.startswith(_MESSAGES) and (match := _PREVIOUS.search(value)):
             return identity(match[1])
     return ""
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval.model import Span, Trajectory
-from oteval.reconstruct import conversation, reconstruct, tool_results, tree
+from oteval.reconstruct import conversation, reconstruct, tool_results
 from oteval.reconstruct.plain_runs import plain_builder
 
 from .builders import NAMES, agent, asks, capture, chat, gives, said, system, tool, user
@@ -24,7 +24,6 @@ def step_by_step(spans: list[Span], logs: Any = ()) -> list[Trajectory]:
     with (
         patch.object(conversation, "plain_builder", lambda _: None),
         patch.object(tool_results, "_paired_by_ids", lambda *_: None),
-        patch.object(tree, "_only_root", lambda _: None),
     ):
         return reconstruct(spans, logs)
 

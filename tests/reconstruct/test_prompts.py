@@ -29,7 +29,7 @@ from oteval.reconstruct.prompts import prompts_of
 )
 def test_a_prompt_has_a_name_and_a_version(attributes: dict[str, Any], prompts: tuple[str, ...]):
     """Each emitter's attributes are read; the text of a prompt is none."""
-    assert prompts_of([Span("1" * 32, "1" * 16, attributes=attributes)]) == prompts
+    assert prompts_of([Span("1" * 32, "1" * 16, attributes=attributes)], attributes) == prompts
 
 
 def test_a_run_has_the_prompts_of_all_its_spans():

@@ -67,12 +67,10 @@ def claims(span: Span, logs: Logs) -> bool:
 
     A processor may have moved the content away, into OpenInference's attributes.
     """
-    attributes = span.attributes
-    if was_translated(span, logs):
-        return False
-    return not attributes.keys().isdisjoint(_KEYS) or any(
+    is_marked = not span.attributes.keys().isdisjoint(_KEYS) or any(
         record.event_name == DETAILS_EVENT for record in logs
     )
+    return is_marked and not was_translated(span, logs)
 
 
 def was_translated(span: Span, logs: Logs) -> bool:

@@ -46,12 +46,11 @@ _STATUS = ("gen_ai.tool.status", "tool.status")
 def claims(span: Span, logs: Logs) -> bool:
     """Return whether Strands wrote the span, and nothing rewrote it for OpenInference."""
     attributes = span.attributes
-    if genai.was_translated(span, logs):
-        return False
     # In TypeScript, scope and provider are the service's name.
     is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes
-    provider = semconv.first(attributes, semconv.PROVIDER)
-    return is_timed or span.scope == SCOPE or provider == PROVIDER
+    is_ours = is_timed or SCOPE == span.scope
+    is_ours = is_ours or semconv.first(attributes, semconv.PROVIDER) == PROVIDER
+    return is_ours and not genai.was_translated(span, logs)
 
 
 def read(span: Span, logs: Logs) -> Operation:

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import semconv
 from ..identities import identity
+from ..messages.forms import SYSTEM_ROLES
 from ..model import (
     FOLLOWS_ANSWER,
     Gap,
@@ -393,6 +394,8 @@ def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
 def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
     gaps = [gap for run in builder.runs for gap in run.gaps]
     gaps = [*gaps, *builder.gaps, *builder.tool_gaps, *_left_out(builder), *_compacted(builder)]
+    if not gaps:
+        return ()
     if len(gaps) > 1 and sum(reported.code == "missing_parent" for reported in gaps) > 1:
         parents = {span.span_id: span.parent_id for run in builder.runs for span in run.spans}
         gaps = with_one_missing_parent(gaps, parents, builder.root.root.span.span_id)
@@ -407,30 +410,31 @@ def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
                 yield gap("history_compacted", span.span_id)
     for entry in builder.thread.entries[builder.start : builder.end]:
         parts = entry.message.parts
-        if parts and any(part.get("type") == "compaction" for part in parts):
+        if parts and any([part.get("type") == "compaction" for part in parts]):
             yield gap("history_compacted", entry.message.span_id)
 
 
 def _left_out(builder: TrajectoryBuilder) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
-    entries = builder.thread.entries[builder.start : builder.end]
-    unknown = [e.message for e in entries for call in e.message.tool_calls if not call.name]
-    if not any(
+    messages = [entry.message for entry in builder.thread.entries[builder.start : builder.end]]
+    unknown = [m for m in messages if m.tool_calls for call in m.tool_calls if not call.name]
+    without_call = _without_call(messages)
+    if without_call and not any(
         reported.code == "content_not_captured" for run in builder.runs for reported in run.gaps
     ):
-        unknown += _without_call(entries)
+        unknown += without_call
     gaps = [gap("calls_left_out", m.span_id, count=len(unknown)) for m in unknown[:1]]
-    first = next((entry.message for entry in entries if entry.is_spoken), None)
+    first = next((message for message in messages if message.role not in SYSTEM_ROLES), None)
     if first is not None and first.role == "tool" and builder.history is None:
         gaps.append(gap("history_missing", first.span_id))
     return gaps
 
 
-def _without_call(entries: Sequence[Entry]) -> list[Message]:
+def _without_call(messages: Sequence[Message]) -> list[Message]:
     """Return the results that name no call and follow none."""
     return [
-        entry.message
-        for before, entry in itertools.pairwise(entries)
-        if entry.message.role == "tool" and not entry.message.tool_call_id
-        if before.message.role != "tool" and not before.message.tool_calls
+        message
+        for before, message in itertools.pairwise(messages)
+        if message.role == "tool" and not message.tool_call_id
+        if before.role != "tool" and not before.tool_calls
     ]

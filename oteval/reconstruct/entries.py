@@ -35,17 +35,18 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
         by_ids: Whether calls are known by their ids alone: the emitter leaves the rest out of the
             history.
     """
-    content, calls, parts = message.content or "", message.tool_calls, message.parts
+    role, content = message.role, message.content or ""
+    calls, parts = message.tool_calls, message.parts
     if by_ids and calls and all([call.id for call in calls]):
         ids = sorted([call.id for call in calls])
         return hashlib.blake2b(f"ids\0{ids}".encode(), digest_size=12).hexdigest()
-    if message.role == "tool":
+    if role == "tool":
         content = canonical(parse(content).value)
     # Beside a text, calls of the provider's tools may be left out of the history.
     calls = message.client_calls if content and calls else calls
     asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
     shown = [dumps(part) for part in parts if part.get("type") not in _ASIDE] if parts else []
-    text = f"{message.role}\0{content.strip()}\0{asked}\0{shown}"
+    text = f"{role}\0{content.strip()}\0{asked}\0{shown}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 

@@ -188,12 +188,12 @@ def _no_content(
 
 
 # An emitter's absent list of messages as text.
-_NOTHING = frozenset({"None", "null", "undefined"})
+_NOTHING = ("None", "null", "undefined")
 
 
 def _is_nothing(value: Any) -> bool:
     """Return whether an attribute for messages holds none."""
-    return value is None or (isinstance(value, str) and value in _NOTHING) or hidden(value)
+    return value is None or value in _NOTHING or hidden(value)
 
 
 def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:

@@ -70,16 +70,18 @@ def attribute_gaps(
         gaps.append(gap("attributes_dropped", span.span_id, count=span.dropped_attributes))
     for key in keys:
         value = content.get(key)
+        if value is None:
+            continue
         if hidden(value):
             gaps.append(gap("redacted", span.span_id, key=key, switch=switch))
-        elif value is not None and parse(value).truncated:
+        elif parse(value).truncated:
             gaps.append(gap("content_truncated", span.span_id, key=key))
     return gaps
 
 
 def is_whole(gaps: Sequence[Gap]) -> bool:
     """Return whether the gaps of a model call leave its messages complete."""
-    return all(gap.code == "model_call_failed" for gap in gaps)
+    return not gaps or all(gap.code == "model_call_failed" for gap in gaps)
 
 
 def model_failure(span: Span) -> list[Gap]:

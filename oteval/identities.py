@@ -67,7 +67,7 @@ _USUAL_KEYS = {"user": semconv.USER_ID, "version": semconv.VERSION}
 # Zeros and `default` are placeholders for a user, but valid names of a version or a prompt.
 _NAMES = ("version", "prompt")
 _PLAIN_NAME = re.compile(r"v?0(\.0+)*|default", re.IGNORECASE)
-_USUAL = re.compile(r"\w\S*[1-9]")
+_USUAL = re.compile(r"\w[^\s1-9]*[1-9]")
 _BRACKETS = tuple("[<{(*$%#?")
 _WORD = re.compile(r"[a-z]+")
 _NOTHING = frozenset(

@@ -54,8 +54,8 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
         role, content, parts = message.role, message.content, message.parts
         if role in SYSTEM_ROLES:
             prompts += (message,)
-        has_placeholder = has_placeholder or hidden(content)
-        if has_odd or (content and role in ROLES and parts == () == message.tool_calls):
+        has_placeholder = has_placeholder or (content is not None and hidden(content))
+        if has_odd or (content and role in ROLES and not parts and not message.tool_calls):
             continue  # most messages are a text
         has_odd = role not in ROLES or any(map(is_glued, message.tool_calls))
         if parts or not content:

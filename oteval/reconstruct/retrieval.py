@@ -8,6 +8,7 @@ retriever's output, in the fields of LangChain's or Haystack's documents.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..messages.values import hidden, list_of, parse
@@ -102,7 +103,7 @@ def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
     attributes, unread = span.attributes, None
     for emitter in emitters:
         kind = attributes.get(emitter.key)
-        if not isinstance(kind, str) or not kind.strip('"').lower().endswith(emitter.ending):
+        if not isinstance(kind, str) or not _ends_with(kind, emitter.ending):
             continue
         if emitter.condition and attributes.get(emitter.condition[0]) != emitter.condition[1]:
             continue
@@ -110,6 +111,12 @@ def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:
             return emitter
         unread = unread or emitter
     return unread
+
+
+@lru_cache(maxsize=256)
+def _ends_with(kind: str, ending: str) -> bool:
+    """Return whether the kind of a span ends with a word, in any spelling."""
+    return kind.strip('"').lower().endswith(ending)
 
 
 def _documents(span: Span, emitter: _Emitter) -> tuple[list[RetrievedDocument], bool]:

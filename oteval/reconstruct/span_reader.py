@@ -83,19 +83,22 @@ def is_pending(span: Span) -> bool:
 
 def dialect_of(span: Span, logs: Logs) -> Dialect | None:
     """Return the dialect that reads a span, or None."""
-    if is_pending(span):
+    if "logfire.span_type" in span.attributes and is_pending(span):
         return None
     marks = _MARKS.of(span, logs)
     of_backend = None
-    while marks:
-        lowest = marks & -marks
-        dialect = DIALECTS[lowest.bit_length() - 1]
+    for dialect in _dialects_of(marks):
         if dialect.claims is None or dialect.claims(span, logs):
             if dialect.is_added is None or not dialect.is_added(span):
                 return dialect
             of_backend = of_backend or dialect
-        marks ^= lowest
     return of_backend
+
+
+@lru_cache(maxsize=1024)
+def _dialects_of(marks: int) -> Sequence[Dialect]:
+    """Return the dialects of a set, in their order."""
+    return [dialect for index, dialect in enumerate(DIALECTS) if marks >> index & 1]
 
 
 class _Marks:

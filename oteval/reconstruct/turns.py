@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 _MARK = "previous_response"
+_SHORTEST = len('previous_response_id":"a')
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
@@ -185,10 +186,12 @@ def previous_answer(run: TracedRun) -> str:
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)
-        if type(value) is not str or (len(value) > _LONG and key.startswith(_MESSAGES)):
+        if type(value) is not str:
             continue
-        if key.endswith(_PREVIOUS_KEYS) and not key.startswith(_MESSAGES):
+        if _MARK in key and key.endswith(_PREVIOUS_KEYS) and not key.startswith(_MESSAGES):
             return identity(value)
+        if len(value) < _SHORTEST or (len(value) > _LONG and key.startswith(_MESSAGES)):
+            continue
         if _MARK in value and not key.startswith(_MESSAGES) and (match := _PREVIOUS.search(value)):
             return identity(match[1])
     return ""

@@ -103,6 +103,8 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                 # An input that begins with a new question surely holds no message from before.
                 if role != "user" or key_of(message) in keys:
                     return None
+                if span.start_ns < spoken[-1].time_ns:
+                    return None  # it was asked before the answer was there
                 known = 0
             elif place < known and not _is_same(spoken[place].message, message):
                 return None

@@ -268,7 +268,22 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
         if not call.whole:
             return
         _rewrite(builder, overlap, call, sent)
+    elif not overlap.known and _was_asked_before(thread, call):
+        lost = len(thread.spoken)
+        builder.gaps.append(gap("history_rewritten", call.span.span_id, count=lost))
     builder.thread.lay_over(sent, overlap, builder.start)
+
+
+def _was_asked_before(thread: Thread, call: ModelCall) -> bool:
+    """Return whether a model was asked before its last answer was there.
+
+    Then the call does not go on with that, although it holds nothing of it: it is another
+    conversation's, such as one of several calls at once.
+    """
+    last = thread.entries[thread.spoken[-1]] if thread.spoken else None
+    if last is None or last.message.role != "assistant" or call.is_delta:
+        return False
+    return call.span.start_ns < last.time_ns
 
 
 def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> None:
@@ -326,6 +341,9 @@ def _show_system(
             return sent.shown_prompts()
         _note_changed_prompt(builder, call)
         return ()
+    if _is_aside(builder, sent):
+        _note_changed_prompt(builder, call)
+        return ()
     history = builder.history
     same_agent = history is not None and agent_name(history.runs[-1]) == agent_name(run)
     if history is not None and (history.system == texts or same_agent):
@@ -336,6 +354,13 @@ def _show_system(
     builder.system, builder.system_of = texts, agent_name(run)
     builder.thread.put(builder.start, [*sent.shown_prompts(), *builder.tail])
     return ()
+
+
+def _is_aside(builder: TrajectoryBuilder, sent: Sent) -> bool:
+    """Return whether an input with a prompt shares nothing with what a run said without one."""
+    said = [entry for entry in builder.own if entry.is_spoken]
+    is_begun = any(entry.message.role == "assistant" for entry in said)
+    return is_begun and len(sent) > 0 and not builder.thread.overlap(sent).known
 
 
 def _note_changed_prompt(builder: TrajectoryBuilder, call: ModelCall) -> None:

@@ -235,7 +235,7 @@ def _checked(operation: Operation, switch: str) -> Operation:
 
 
 def _checked_call(call: ModelCall, switch: str) -> ModelCall:
-    if call.output and was_cut(call.span):
+    if call.output and (was_cut(call.span) or _lacks_calls(call)):
         call = replace(call, output=(), choices=())
     sent_facts, received_facts, choice_facts = (
         facts_of(call.input),
@@ -276,6 +276,13 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
         is_unanswered=is_unanswered and len(gaps) > len(call.gaps),
         gaps=(*gaps, *dict.fromkeys(odd)),
     )
+
+
+def _lacks_calls(call: ModelCall) -> bool:
+    """Return whether an answer is empty although the model stopped for tools to be called."""
+    if any(m.content or m.tool_calls or m.parts for m in call.output):
+        return False
+    return (call.finish_reason or finish_reason_of(call.span, ())) == "tool_call"
 
 
 def _is_whole(call: ModelCall) -> bool:

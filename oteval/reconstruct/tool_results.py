@@ -473,24 +473,32 @@ def _render(
         if answer.result is None and answer.run is not None:
             made = result_message(answer.run, call_id=call.id)
             rendered.append(Entry(made, "", answer.run.span.end_ns))
-        elif answer.run is None:
-            gaps.extend(_missing_result(answer, message.span_id))
+        gaps.extend(_missing_result(answer, message.span_id))
     return rendered
 
 
 def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
-    """Return the gap of a call without a tool's span whose result is not there.
+    """Return the gap of a call whose result is not there.
 
-    Some providers keep the results of the tools that they run themselves.
+    Some providers keep the results of the tools that they run themselves. A tool's span may say
+    itself that it has none, or that it waits for a person.
     """
-    result, tool = answer.result, answer.call.name
-    if result is None:
+    result, run, tool = answer.result, answer.run, answer.call.name
+    if run is not None:
+        if run.result is not None or run.gaps or run.span.is_error or run.span.events:
+            return ()
+        span_id = run.span.span_id
+    elif result is None:
         is_expected = not answer.call.executed_by
         return [gap("missing_tool_result", span_id, tool=tool)] if is_expected else ()
-    if result.message.content is not None or result.message.parts or result.message.is_error:
+    if result is not None and _is_known_result(result.message):
         return ()
     missing, switch = f"content of the result of {tool}", "instrument the tool"
     return [gap("content_not_captured", span_id, missing=missing, switch=switch)]
+
+
+def _is_known_result(message: Message) -> bool:
+    return message.content is not None or bool(message.parts) or message.is_error
 
 
 def _asking(exchange: _Exchange) -> Entry:

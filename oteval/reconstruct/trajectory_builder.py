@@ -357,7 +357,7 @@ def _show_system(
 
 
 def _is_aside(builder: TrajectoryBuilder, sent: Sent) -> bool:
-    """Return whether an input with a prompt shares nothing with what a run said without one."""
+    """Return whether an input with a prompt shares nothing with a run that began without one."""
     said = [entry for entry in builder.own if entry.is_spoken]
     is_begun = any(entry.message.role == "assistant" for entry in said)
     return is_begun and len(sent) > 0 and not builder.thread.overlap(sent).known

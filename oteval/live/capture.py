@@ -62,6 +62,10 @@ __all__ = [
     "scored",
 ]
 
+_HOW_TO_RECORD = (
+    "record the agent with 'oteval run -- pytest' (or another command), or call "
+    "oteval.instrument('traces.jsonl') before it runs, such as in conftest.py"
+)
 # The number of spans whose captures are remembered.
 _MAX_SPANS = 65_536
 
@@ -122,7 +126,9 @@ class Capture:
         spoken = [one for one in found if one.messages and not one.parent_id]
         if not spoken:
             gaps = "; ".join(f"{gap.code}: {gap.detail}" for one in found for gap in one.gaps[:1])
-            raise NotFound(f"no agent run was captured: {gaps or 'no span has ended'}")
+            spans = f"none of {len(self._spans)} spans is an agent's or a model's"
+            lacking = gaps or (spans if self._spans else "no span has ended")
+            raise NotFound(f"no agent run was captured: {lacking}; {_HOW_TO_RECORD}")
         last, turns = spoken[-1], []
         run: Trajectory | None = last
         while run is not None:

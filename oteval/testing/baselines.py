@@ -12,8 +12,8 @@ from __future__ import annotations
 import json
 import secrets
 import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -190,19 +190,34 @@ def read_file(path: Path) -> Baseline:
         raise InputError(f"{path}: not an oteval baseline; save it again") from error
 
 
-def save_experiment(store: Store, name: str, rows: Iterable[Row]) -> str:
+def save_experiment(
+    store: Store, name: str, rows: Iterable[Row], kept: Collection[str] = ()
+) -> str:
     """Store a run of tests as an experiment, which `oteval compare` can compare with others.
+
+    Args:
+        store: The store.
+        name: The beginning of the experiment's name.
+        rows: The results of the run.
+        kept: Tests that did not run, whose results are those of the newest experiment of the name.
 
     Returns:
         The name of the experiment, which starts with the given name.
     """
-    kept = [row for row in rows if row.outcome != "skipped"]
+    ran = [row for row in rows if row.outcome != "skipped"]
     now, identity = time.time_ns(), secrets.token_hex(8)
-    tests = {row.test: row for row in kept}
+    tests = {row.test: row for row in ran}
+    runs = [_run(identity, row, now) for row in ran]
+    feedback = [
+        one for run, row in zip(runs, ran, strict=True) for one in _feedback(run.id, row, now)
+    ]
     examples = [
         Example(example_id(test), row.inputs, row.reference_outputs, {"test": test})
         for test, row in sorted(tests.items())
     ]
+    if kept:
+        earlier = _results_of(store, name, kept, identity)
+        examples, runs, feedback = examples + earlier[0], runs + earlier[1], feedback + earlier[2]
     dataset = Dataset(_DATASET, tuple(examples), "pytest", now)
     experiment = Experiment(
         identity,
@@ -210,18 +225,38 @@ def save_experiment(store: Store, name: str, rows: Iterable[Row]) -> str:
         name,
         dataset=dataset.name,
         dataset_version=dataset.version,
-        repetitions=1 + max((row.repetition for row in kept), default=0),
-        expected=len(kept),
+        repetitions=1 + max((run.repetition for run in runs), default=0),
+        expected=len(runs),
         created_ns=now,
     )
     store.datasets.add(dataset)
     store.experiments.add(experiment)
-    runs = [_run(identity, row, now) for row in kept]
-    feedback = [
-        one for run, row in zip(runs, kept, strict=True) for one in _feedback(run.id, row, now)
-    ]
     store.experiments.write(identity, runs, feedback)
     return experiment.name
+
+
+def _results_of(
+    store: Store, name: str, tests: Collection[str], experiment_id: str
+) -> tuple[list[Example], list[Run], list[Feedback]]:
+    """Return the results of some tests in the newest experiment of a name, for another one."""
+    before = store.experiments.get(name)
+    examples = [
+        example
+        for example in store.datasets.examples(before.dataset_version)
+        if example.metadata.get("test") in tests
+    ]
+    known = {example.id for example in examples}
+    runs = {
+        run.id: replace(run, id=secrets.token_hex(8), experiment_id=experiment_id)
+        for run in store.experiments.runs(before.id)
+        if run.example_id in known
+    }
+    feedback = [
+        replace(one, run_id=runs[one.run_id].id)
+        for one in store.experiments.feedback(before.id)
+        if one.run_id in runs
+    ]
+    return examples, list(runs.values()), feedback
 
 
 def _run(experiment_id: str, row: Row, now: int) -> Run:

@@ -41,6 +41,7 @@ _REPLAY_MARK = (
 CASE: pytest.StashKey[Case] = pytest.StashKey()
 CAPTURE: pytest.StashKey[Capture | None] = pytest.StashKey()
 REPETITION = "_oteval_repetition"
+_running: dict[str, pytest.Item] = {}  # the marked tests of this process, by id
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -125,10 +126,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
 
     case = item.stash[CASE] = cases.Case(item.nodeid)
     stop = listen(cases.log_result)
+    _running[item.nodeid] = item
     try:
         with cases.running(case):
             yield
     finally:
+        _running.pop(item.nodeid, None)
         stop()
 
 
@@ -153,15 +156,18 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
         return (yield)
 
 
-@pytest.hookimpl(hookwrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, None]:
-    """Attach the log of a marked test to its report."""
-    outcome = yield
-    case = item.stash.get(CASE, None)
-    if case is not None and needs_results(item.config):
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Attach the log of a marked test to its report, before anyone reads it.
+
+    Plugins that run a test again may change a report until then, and log the result of the last
+    attempt with the report of the first. In a run of xdist's controller no test is running.
+    """
+    item = _running.get(report.nodeid)
+    if item is not None and needs_results(item.config):
         from oteval.testing.rows import attach_row
 
-        attach_row(outcome.get_result(), item, case, item.stash.get(CAPTURE, None))
+        attach_row(report, item, item.stash[CASE], item.stash.get(CAPTURE, None))
 
 
 @pytest.fixture(name=REPETITION)

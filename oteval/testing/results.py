@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from ..errors import NotFound, OtevalError
+from ..text import counted
 from .baselines import (
     Baseline,
     Regression,
@@ -17,7 +18,7 @@ from .baselines import (
     save_experiment,
     write_file,
 )
-from .rows import Row, read_row
+from .rows import Row, read_row, root_folder
 
 __all__ = ["Results"]
 
@@ -30,6 +31,13 @@ def _failures_note(rows: list[Row]) -> str:
     count, total = len(failing), len({row.test for row in rows})
     some = ", ".join(sorted(failing)[:3]) + (", ..." if count > 3 else "")
     return f"; WARNING: {count} of {total} tests failed, and so they are in the baseline: {some}"
+
+
+def _selects_all(config: pytest.Config) -> bool:
+    """Return whether all tests in the paths of the command line are to run."""
+    options = ("lf", "keyword", "markexpr", "deselect", "stepwise", "maxfail")
+    is_selection = any(config.getoption(name, None) for name in options)
+    return not is_selection and not any("::" in argument for argument in config.args)
 
 
 class Results:
@@ -72,7 +80,7 @@ class Results:
     def _file(self, name: str) -> Path:
         if name.endswith(".json"):
             return self._config.invocation_params.dir / name
-        folder = self._config.rootpath / str(self._config.getini("oteval_baselines"))
+        folder = root_folder(self._config) / str(self._config.getini("oteval_baselines"))
         return folder / f"{name}.json"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -117,20 +125,46 @@ class Results:
             self._notes.append(f"{name} was not saved: no test with the mark ran")
             return
         try:
-            self._notes.append(f"saved: {self._write(name, rows)}{_failures_note(rows)}")
+            kept = self._kept(name, rows)
+            note = f"; {counted(len(kept), 'test')} that did not run as before" if kept else ""
+            saved = self._write(name, rows, kept)
+            self._notes.append(f"saved: {saved}{note}{_failures_note(rows)}")
         except OtevalError as error:
             self._notes.append(f"not saved: {error}")
             session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
 
-    def _write(self, name: str, rows: list[Row]) -> str:
+    def _kept(self, name: str, rows: list[Row]) -> Baseline:
+        """Return the tests of a saved baseline that were not to run now, such as with ``--lf``."""
+        try:
+            before = self._read(name)
+        except OtevalError:  # there is none, or it is damaged
+            return {}
+        ran = {row.test for row in rows if row.outcome != "skipped"}
+        skipped = {row.test for row in rows} - ran
+        selects_all = _selects_all(self._config)
+        return {
+            test: figures
+            for test, figures in before.items()
+            if test not in ran and (test in skipped or self._is_left_out(test, selects_all))
+        }
+
+    def _is_left_out(self, test: str, selects_all: bool) -> bool:
+        """Return whether a test exists and was not selected."""
+        path = root_folder(self._config) / test.partition("::")[0]
+        folder = self._config.invocation_params.dir
+        places = [(folder / arg.partition("::")[0]).resolve() for arg in self._config.args]
+        was_collected = any(path.resolve().is_relative_to(place) for place in places)
+        return path.exists() and not (selects_all and was_collected)
+
+    def _write(self, name: str, rows: list[Row], kept: Baseline) -> str:
         if self._db is None:
             path = self._file(name)
-            write_file(path, make_baseline(rows))
+            write_file(path, {**kept, **make_baseline(rows)})
             return str(path)
         from ..store import Store
 
         with Store(self._db) as store:
-            return f"{save_experiment(store, name, rows)} in {self._db}"
+            return f"{save_experiment(store, name, rows, kept)} in {self._db}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table, the regressions and notes."""

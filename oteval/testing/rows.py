@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -17,7 +18,15 @@ if TYPE_CHECKING:
     from ..live.capture import Capture
     from .cases import Case
 
-__all__ = ["MarkOptions", "Row", "attach_row", "mark_options", "read_row", "repetition_id"]
+__all__ = [
+    "MarkOptions",
+    "Row",
+    "attach_row",
+    "mark_options",
+    "read_row",
+    "repetition_id",
+    "root_folder",
+]
 
 # An attribute of reports; xdist transfers all attributes.
 _ROW_ATTRIBUTE = "oteval_row"
@@ -102,7 +111,7 @@ def attach_row(
     repetition = params.pop("_oteval_repetition", 0)
     references = {key: params.pop(key) for key in options.output_keys if key in params}
     row = Row(
-        test=_base_id(item.nodeid, repetition, options.repetitions),
+        test=_base_id(_stable_id(item), repetition, options.repetitions),
         repetition=repetition,
         outcome="error" if report.failed and report.when != "call" else report.outcome,
         duration=report.duration if report.when == "call" else 0.0,
@@ -122,6 +131,25 @@ def read_row(report: pytest.TestReport) -> Row | None:
     """Return the row that a report carries, or None."""
     text = getattr(report, _ROW_ATTRIBUTE, None)
     return None if text is None else Row(**restore(text))
+
+
+def root_folder(config: pytest.Config) -> Path:
+    """Return the folder that ids of tests and names of baselines are relative to.
+
+    It is pytest's root folder. Where no file marks that, pytest guesses it from all paths among the
+    arguments, such as that of a baseline; then it is the folder that pytest was called in.
+    """
+    is_marked = config.inipath is not None or (config.rootpath / "setup.py").exists()
+    return config.rootpath if is_marked else config.invocation_params.dir
+
+
+def _stable_id(item: pytest.Item) -> str:
+    """Return a test's id, relative to `root_folder`."""
+    folder = root_folder(item.config)
+    if folder == item.config.rootpath or not item.path.is_relative_to(folder):
+        return item.nodeid
+    _, separator, name = item.nodeid.partition("::")
+    return f"{item.path.relative_to(folder).as_posix()}{separator}{name}"
 
 
 def _base_id(nodeid: str, repetition: int, count: int) -> str:

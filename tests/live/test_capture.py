@@ -180,8 +180,11 @@ def test_no_run_and_several_runs_are_named():
         answer("one", name="a")
         answer("two", name="b")
 
-    with pytest.raises(oteval.NotFound, match="no agent run was captured: no span has ended"):
+    with pytest.raises(
+        oteval.NotFound, match="no agent run was captured: no span has ended"
+    ) as raised:
         _ = nothing.trajectory
+    assert "record the agent with 'oteval run -- pytest'" in str(raised.value)
     with pytest.raises(oteval.NotFound, match=r"2 agent runs were captured \(a, b\)"):
         _ = several.trajectory
 

@@ -111,6 +111,41 @@ def test_a_baseline_can_be_named_by_its_path(project: Project):
     assert (project.path / "here.json").exists()
 
 
+def test_an_absolute_path_needs_no_ini_file(project: Project, tmp_path: Path):
+    """Pytest takes the path for one of its own, and then guesses another root folder."""
+    (project.path / "pytest.ini").unlink()
+    scored(project, one={"good": 0.5})
+    path = tmp_path / "elsewhere" / "main.json"
+    path.parent.mkdir()
+
+    # pytest-asyncio warns without an ini file.
+    project.run("-pno:asyncio", "--oteval-save-baseline", str(path))
+    printed = project.run("-pno:asyncio", "--oteval-baseline", str(path))
+    joined = project.run("-pno:asyncio", f"--oteval-baseline={path}")
+
+    assert project.status == 0, printed + joined
+    assert "no regression from baseline" in printed
+    assert "no regression from baseline" in joined
+    assert "test_it.py::test_agent[one]" in json.loads(path.read_text())["tests"]
+
+
+@pytest.mark.parametrize("store", [(), ("--oteval-db", "runs.duckdb")], ids=["file", "database"])
+def test_a_selection_replaces_only_what_it_ran(project: Project, store: tuple[str, ...]):
+    """As with --lf: of a test that ran again the last result counts, others keep theirs."""
+    scored(project, one={"good": 0.2}, two={"good": 1})
+    project.run("--oteval-save-baseline", "main", *store)
+    scored(project, one={"good": 0.9}, two={"good": 0})
+
+    saved = project.run("--oteval-save-baseline", "main", "-k", "one", *store)
+    kept = project.run("--oteval-baseline", "main", *store)
+
+    assert "2 tests that did not run as before" in saved
+    assert "test_agent[two]  good: 1 -> 0" in kept
+    assert "test_agent[one]" not in kept.partition("regressions from baseline")[2]
+    whole = project.run("--oteval-save-baseline", "main", *store)
+    assert "did not run as before" not in whole
+
+
 def test_a_tolerance_lets_small_falls_pass(project: Project):
     """The option holds for all tests; a test's mark comes before it."""
     scored(project, one={"good": 0.9})

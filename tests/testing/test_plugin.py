@@ -462,6 +462,30 @@ def pytest_runtest_protocol(item, nextitem):
             return True
         item._initrequest()
 """
+# As pytest-retry: from within the hook that makes the report of the first attempt.
+RETRIES = """
+import pytest
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "reruns(count): run the test again when it fails")
+
+@pytest.hookimpl(hookwrapper=True, tryfirst=True)
+def pytest_runtest_makereport(item, call):
+    report = (yield).get_result()
+    if call.when != "call" or not report.failed:
+        return
+    for _ in range(item.get_closest_marker("reruns").args[0]):
+        item.ihook.pytest_runtest_teardown(item=item, nextitem=None)
+        item._initrequest()
+        item.ihook.pytest_runtest_setup(item=item)
+        again = pytest.CallInfo.from_call(
+            lambda: item.ihook.pytest_runtest_call(item=item), when="call"
+        )
+        new = pytest.TestReport.from_item_and_call(item, again)
+        report.outcome, report.longrepr = new.outcome, new.longrepr
+        if new.passed:
+            return
+"""
 FLAKY = """
 import pytest
 from oteval import create_loop_evaluator, testing
@@ -480,9 +504,10 @@ def test_flaky():
 """
 
 
-def test_of_a_test_that_is_run_again_only_the_last_attempt_counts(project: Project):
+@pytest.mark.parametrize("again", [RERUNS, RETRIES], ids=["protocol", "report"])
+def test_of_a_test_that_is_run_again_only_the_last_attempt_counts(project: Project, again: str):
     """Its feedback, its inputs and its outcome are those of the attempt that passed."""
-    project.write(conftest=RERUNS, test_it=FLAKY)
+    project.write(conftest=again, test_it=FLAKY)
 
     printed = project.run("--oteval-save-baseline=base")
 

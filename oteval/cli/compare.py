@@ -85,7 +85,8 @@ def compare(
     """Compare the scores of two experiments by statistics, without a judge.
 
     B is compared with A, example by example. A and B are names, or prefixes that mean the newest
-    match. The exit status is 1 if a score regressed.
+    match. The exit status is 1 if a score regressed, or has no verdict in B though its evaluator
+    ran.
     """
     with open_store(db) as store:
         found = compare_experiments(

@@ -282,12 +282,14 @@ def _tally(results: ExperimentResults) -> ScoreRun:
 
 
 def warn_regressed(comparison: Comparison | None) -> bool:
-    """Print the scores that regressed, and return whether there are any."""
+    """Print the scores that regressed or have no verdict now, and return whether there are any."""
     if comparison is None:
         return False
     for one in comparison.regressed:
         warn(f"{one.key} REGRESSED: {one.mean_a:.3f} to {one.mean_b:.3f}")
-    return bool(comparison.regressed)
+    for key in comparison.unverified:
+        warn(f"{key} HAS NO VERDICT in {comparison.b.name}; --json gives the reasons")
+    return bool(comparison.regressed or comparison.unverified)
 
 
 @click.command()

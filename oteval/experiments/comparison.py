@@ -137,6 +137,12 @@ class Comparison:
         """The figures that got worse."""
         return [one for one in self.differences if one.verdict == "regressed"]
 
+    @property
+    def unverified(self) -> list[str]:
+        """The figures of the first that the second has no verdict for, though it was evaluated."""
+        evaluated = self.b.feedback()
+        return [key for key in self.only_a if key in evaluated]
+
     def title_of(self, example_id: str) -> str:
         """Return the readable name of an example of both; its id if it is unknown."""
         rows = (row for row in self.b if row.example.id == example_id)
@@ -152,6 +158,7 @@ class Comparison:
             "differences": [one.as_dict() for one in self.differences],
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
+            "unverified": self.unverified,
         }
 
 

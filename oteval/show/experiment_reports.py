@@ -75,6 +75,9 @@ def comparison_junit(comparison: Comparison) -> str:
         )
         for one in comparison.differences
     ]
+    cases += [
+        (key, "failure", f"no verdict in {comparison.b.name}") for key in comparison.unverified
+    ]
     return _junit("oteval", {f"{comparison.a.name} vs {comparison.b.name}": cases})
 
 
@@ -161,7 +164,8 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
         for example, first, second in one.changed[:5]
     ]
     more = ["", f"{'#' * (level + 1)} Regressions", "", *worse] if worse else []
-    notes = [f"- {markdown_cell(line)}" for line in needed_lines(comparison)]
+    lines = [f"{key}: no verdict in {comparison.b.name}" for key in comparison.unverified]
+    notes = [f"- {markdown_cell(line)}" for line in (*lines, *needed_lines(comparison))]
     needed = ["", *notes] if notes else []
     return "\n".join([title, "", table, *needed, *more]) + "\n"
 

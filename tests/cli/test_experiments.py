@@ -228,6 +228,29 @@ gates:
     assert "ValueError: nine" in failed.out
 
 
+def test_a_score_without_a_verdict_is_no_success(
+    shop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """An evaluator that gives no verdict any more does not pass for one that passes."""
+    with (tmp_path / "shop.py").open("a") as module:
+        module.write(
+            "def kind(outputs): return True if os.environ.get('SEEN') else {'score': None}"
+        )
+    ask = (*EVAL, "--call", "shop:kind")
+    monkeypatch.setenv("SEEN", "1")
+    shop(*ask, "--name", "a")
+    monkeypatch.delenv("SEEN")
+
+    done = shop(*ask, "--name", "b", "--baseline", "a", "--md", "x.md", "--junit", "x.xml")
+    again = shop("compare", "a", "b")
+
+    assert (done.status, again.status) == (1, 1)
+    assert "kind HAS NO VERDICT in b" in done.err
+    assert "kind HAS NO VERDICT in b" in again.err
+    assert "kind: no verdict in b" in (tmp_path / "x.md").read_text()
+    assert shop("compare", "b", "a").status == 0
+
+
 def test_failed_targets_fail_the_command(shop: Run, tmp_path: Path):
     """A run that failed has no score, and is counted in every form of the result."""
     lines = [json.dumps({"inputs": {"n": 9 if n < 2 else 1, "m": n}}) for n in range(10)]

@@ -58,7 +58,7 @@ def commands() -> Sequence[LazyCommand]:
         LazyCommand(
             "scores",
             _score,
-            "List the current scores: the newest per trajectory, evaluator and version.",
+            "List the current scores: the newest by each evaluator on each trajectory as it is.",
         ),
         LazyCommand(
             "diff",

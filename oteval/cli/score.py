@@ -329,7 +329,7 @@ def scores(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """List the current scores: the newest per trajectory, evaluator and version.
+    """List the current scores: the newest by each evaluator on each trajectory as it is.
 
     Without --json, this lists the latest 1,000.
     """

@@ -8,11 +8,11 @@ the last that was stored of the run's current revision. Therefore
 - the **version in force** on a run is that of its current score. A new version replaces the scores
   of the runs that it has scored; the others keep theirs;
 - an error or a ``not_evaluated``, also one that live scoring postponed, replaces a pass: the last
-  attempt tells what is known;
+  attempt counts;
 - a deleted score never was, and the one before it counts again.
 
 Every query of verdicts reads from `current_scores`, or from the view of this name, which is for
-people's own queries. `tests/test_one_verdict.py` holds all surfaces to it.
+people's own queries. `tests/test_current_verdict.py` holds all surfaces to it.
 """
 
 from __future__ import annotations

@@ -380,7 +380,9 @@ class Scores:
     def of_versions(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
     ) -> dict[tuple[str, str, str], Score]:
-        """Return the current scores that some versions of evaluators gave some trajectories.
+        """Return the current scores of some trajectories that some versions of evaluators gave.
+
+        A score that another version has replaced is none: to use it again, it must be given again.
 
         Returns:
             The scores by trajectory id, evaluator and version.
@@ -388,8 +390,8 @@ class Scores:
         with wanted(self._connection, "trajectory_id", trajectory_ids):
             table = self._connection.sql(
                 "WITH chosen AS MATERIALIZED (SELECT * FROM scores SEMI JOIN wanted "  # noqa: S608
-                "USING (trajectory_id) WHERE list_contains(?::VARCHAR[], version)) "
-                f"SELECT * FROM {current_scores('chosen', of_versions=True)}",
+                f"USING (trajectory_id)) SELECT * FROM {current_scores('chosen')} "
+                "WHERE list_contains(?::VARCHAR[], version)",
                 params=[list(versions)],
             ).to_arrow_table()
         found = map(score_of, rows_of(table))

@@ -486,8 +486,8 @@ def prepare_digest(store: Store, base: Path, module: str) -> str:
     return code_version(load_function(f"{module}:check"))
 
 
-def test_new_scores_stand_beside_those_of_an_older_version(store: Store, tmp_path: Path):
-    """Scoring again with the same rule replaces a score; another rule adds one."""
+def test_the_scores_of_another_version_replace_those_before(store: Store, tmp_path: Path):
+    """Scoring again replaces a score, also with another rule; both versions stay stored."""
     keep(store, run(1, *CONVERSATION))
     scored(store, tmp_path, rule())
     scored(store, tmp_path, rule())
@@ -495,7 +495,8 @@ def test_new_scores_stand_beside_those_of_an_older_version(store: Store, tmp_pat
 
     scored(store, tmp_path, rule(mode="subset"))
 
-    assert len(list(store.scores.read())) == 2
+    assert len(store.scores.versions(rule()["name"])) == 2
+    assert [one.version for one in store.scores.read()] == store.scores.versions(rule()["name"])[:1]
 
 
 def test_scores_until_ctrl_c_are_kept(store: Store, tmp_path: Path):

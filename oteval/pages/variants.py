@@ -156,7 +156,7 @@ def _item(row: Mapping[str, Any]) -> VariantItem:
         low=interval[0],
         high=interval[1],
         failing=row["errors"],
-        took=duration(round(row["seconds"] * 1e9)),
+        took=duration(round(row["seconds"] * 1e9)) if row["seconds"] is not None else "",
         cost="" if row["cost"] is None else cost_text(row["cost"]),
         tokens=f"{tokens:,.0f}" if tokens else "",
         first_ns=row["first_seen_ns"],

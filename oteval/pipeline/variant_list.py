@@ -49,7 +49,7 @@ def variants(
       ``pass_rate`` and its 95% interval, None if nothing passed or failed;
     - ``cost``: the mean in US dollars at list prices over the ``priced`` runs, those of a single
       model with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
-    - ``seconds``, ``seconds_p95``: the median and the 95% quantile;
+    - ``seconds``, ``seconds_p95``: the median and the 95% quantile, None without a time;
     - ``first_seen_ns``, ``last_seen_ns``: starts of runs; ``periods``: the count and the share in
       each period; ``recent_share``, ``earlier_share``: in the last period, and in all before.
 
@@ -71,7 +71,7 @@ def _row(
 ) -> dict[str, Any]:
     passed, failed, errors = found["passed"], found["failed"], found["evaluator_errors"]
     rate = pass_rate(passed, failed, errors)
-    median, p95 = found["seconds"]
+    median, p95 = found["seconds"] or (None, None)
     return {
         "tools": found["tools"],
         "errors": found["errors"],

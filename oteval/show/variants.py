@@ -52,7 +52,7 @@ def variants_table(rows: Sequence[Mapping[str, Any]], now_ns: int, period_ns: in
             "" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}",
             "" if row["cost"] is None else f"${row['cost']:.4f}",
             f"{tokens:.0f}" if tokens else "",
-            duration(round(row["seconds"] * 1e9)),
+            duration(round(row["seconds"] * 1e9)) if row["seconds"] is not None else "",
             ago(row["first_seen_ns"], now_ns),
             ago(row["last_seen_ns"], now_ns),
             ids[row["example"]],

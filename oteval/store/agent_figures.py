@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from ..model import Usage
+from .column_sql import COLUMN_SQL
 from .current_scores import current_scores
 from .memory import with_memory
 from .query import first_row, rows_of
@@ -35,8 +36,7 @@ _AGENTS = f"""
     WITH {_RUNS}
     SELECT agent, service, count(*) AS runs, max(start_ns) AS last_ns,
         count(*) FILTER (has_failures) AS failing, count(*) FILTER (has_gaps) AS with_gaps,
-        quantile_cont(CASE WHEN end_ns > start_ns THEN (end_ns - start_ns) / 1e9 END, [0.5, 0.95])
-            AS seconds,
+        quantile_cont({COLUMN_SQL["seconds"].sql}, [0.5, 0.95]) AS seconds,
         map_entries(histogram(place)) AS places
     FROM runs GROUP BY agent, service ORDER BY runs DESC, agent, service LIMIT {{most}}
 """  # noqa: S608

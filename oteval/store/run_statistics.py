@@ -16,6 +16,7 @@ import pyarrow as pa
 
 from ..model import Score
 from ..selection import Selection
+from .column_sql import measure_sql
 from .current_scores import current_scores, replaced_scores
 from .memory import with_memory
 from .query import condition_of, is_exact, new_cursor, registered
@@ -62,13 +63,10 @@ _CASES = f"""
         count(*) FILTER (case_number = {number_of("trajectory_id")}) AS unpaired
     FROM marked
 """  # noqa: S608
-_NUMBERS = """
-    SELECT group_number,
-        CASE WHEN end_ns > start_ns THEN (end_ns::HUGEINT - start_ns)::DOUBLE / 1e9 END AS seconds,
-        CASE WHEN model_calls <> 0
-            THEN (input_tokens::HUGEINT + output_tokens)::DOUBLE END AS tokens
+_NUMBERS = f"""
+    SELECT group_number, {measure_sql("latency")} AS seconds, {measure_sql("tokens")} AS tokens
     FROM runs
-"""
+"""  # noqa: S608
 _SHAPES = """
     SELECT call_names, call_messages, call_errors, count(*) AS runs
     FROM runs WHERE len(call_names) > 0 GROUP BY ALL

@@ -19,6 +19,7 @@ import duckdb
 import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
+from .column_sql import COLUMN_SQL
 from .current_scores import current_scores
 from .memory import with_memory
 from .query import condition_of, first_row, is_exact, new_cursor, registered
@@ -42,7 +43,8 @@ TOOL_SEQUENCE = (
 _FURTHER_TOKENS = ", ".join(TOKEN_COLUMNS[2:])
 _CHOSEN = f"""
     chosen AS MATERIALIZED (
-        SELECT trajectory_id, strict_names AS shape, start_ns, end_ns, input_tokens, output_tokens,
+        SELECT trajectory_id, strict_names AS shape, start_ns,
+            {COLUMN_SQL["seconds"].sql} AS seconds, input_tokens, output_tokens,
             {_FURTHER_TOKENS},
             coalesce(list_contains(call_errors, TRUE), FALSE) AS failed,
             CASE WHEN len(models) = 1 AND model_calls <> 0 THEN models[1] END AS model
@@ -69,7 +71,7 @@ _VARIANTS = f"""WITH {_CHOSEN},
             count(*) FILTER (failed) AS errors,
             min(struct_pack(start_ns := start_ns, id := trajectory_id)) AS first,
             max(start_ns) AS last_seen_ns,
-            quantile_cont((end_ns::HUGEINT - start_ns)::DOUBLE / 1e9, [0.5, 0.95]) AS seconds,
+            quantile_cont(seconds, [0.5, 0.95]) AS seconds,
             avg(input_tokens) AS input_tokens, avg(output_tokens) AS output_tokens,
             histogram((start_ns - {{origin}}) // {{length}}) FILTER (start_ns > 0) AS periods
         FROM chosen JOIN numbered USING (shape) GROUP BY variant

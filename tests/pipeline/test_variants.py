@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from oteval.jsontext import escaped
 from oteval.model import Message, Score, Trajectory, Usage
+from oteval.model.columns import COLUMNS
 from oteval.pipeline import refresh, variants
 from oteval.prices import make_prices
 from oteval.selection import EVERYTHING, Selection, parse_asked, parse_condition
@@ -100,7 +101,8 @@ def expected(
 def _row(
     tools: tuple[str, ...], members: Sequence[Trajectory], total: int, verdicts: Sequence[bool]
 ) -> dict[str, Any]:
-    took = sorted((member.end_ns - member.start_ns) / 1e9 for member in members)
+    times = [COLUMNS["seconds"].value(member) for member in members]
+    took = sorted(seconds for seconds in times if seconds is not None)
     prices = make_prices(None)
     single = [m for m in members if len(m.models) == 1 and m.usage.model_calls]
     costs = [price.cost(m.usage) for m in single if (price := prices.of(*m.models))]
@@ -137,7 +139,9 @@ def _failed(trajectory: Trajectory) -> bool:
     return False
 
 
-def _quantile(values: Sequence[float], share: float) -> float:
+def _quantile(values: Sequence[float], share: float) -> float | None:
+    if not values:
+        return None
     at = (len(values) - 1) * share
     low, high = values[math.floor(at)], values[math.ceil(at)]
     return low + (high - low) * (at - math.floor(at))

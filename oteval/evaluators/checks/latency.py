@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, NamedTuple
 
 from ...errors import ConfigError
 from ...model import OutlineRequest, Reference, ToolCall, Trajectory
+from ...model.columns import COLUMNS
 from ..factories import with_options_of
 from ..options import InConfig, Seconds
 from .base import (
@@ -108,7 +109,7 @@ class Latency(Check):
 
 
 def _is_timed(run: Trajectory) -> bool:
-    return 0 < run.start_ns <= run.end_ns
+    return COLUMNS["seconds"].value(run) is not None
 
 
 def _untimed(run: Trajectory) -> list[str]:

@@ -11,7 +11,7 @@ from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
 from ...model import reported_cost
-from ...model.columns import call_errors
+from ...model.columns import COLUMNS, call_errors
 from ...pipeline import check_gates
 from ...prices import make_prices
 from ...store import CaseComparison, SelectedRuns
@@ -155,7 +155,7 @@ class ReportStatistics:
             first = self._times[0]
             self._times[0] = min(first, item.start_ns) if first else item.start_ns
             self._times[1] = max(self._times[1], item.start_ns)
-        if item.end_ns > item.start_ns:
+        if 0 < item.start_ns <= item.end_ns:
             group.seconds.append((item.end_ns - item.start_ns) / 1e9)
         self._add_run(item, group)
         for verdict in item.verdicts:
@@ -180,8 +180,8 @@ class ReportStatistics:
         if run.conversation_id:
             self._conversations.add(f"{run.service}\0{run.conversation_id}")
         usage = run.usage
-        if usage.model_calls:
-            group.tokens.append(usage.input_tokens + usage.output_tokens)
+        if tokens := COLUMNS["tokens"].value(run):
+            group.tokens.append(tokens)
         self._tokens[0] += usage.input_tokens
         self._tokens[1] += usage.output_tokens
         self._tokens[2] += usage.cached_tokens

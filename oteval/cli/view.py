@@ -6,12 +6,14 @@ from dataclasses import replace
 from typing import Any
 
 import click
+import pyarrow as pa
 
 from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
+from ..prices import make_prices
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
-from ..show.run_cells import check_choices
+from ..show.run_cells import CHOICES, JSON_CHOICES, check_choices, json_row
 from ..store import RunKey
 from ..text import counted
 from . import common
@@ -33,6 +35,8 @@ __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 _VARIANTS_MEMORY = "200MB"
 # DuckDB's memory while trajectories are listed; more would be filled with rows that are read once.
 _LIST_MEMORY = "192MB"
+# Runs that are read at once.
+_JSON_PAGE = 1000
 
 
 @click.command()
@@ -49,13 +53,19 @@ _LIST_MEMORY = "192MB"
 def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any) -> int:
     """List the trajectories, one for each agent run.
 
-    With --json, each line has the messages in OpenAI's format and the gaps. Without --json, this
-    lists the latest 1,000, or as many as --limit allows.
+    With --json, each line has the messages in OpenAI's format and the gaps, or the --columns alone.
+    Without --json, this lists the latest 1,000, or as many as --limit allows.
     """
     selection = select(**given)
     names = [name.strip() for name in columns.split(",") if name.strip()]
-    check_choices(names, "--columns")
+    check_choices(names, "--columns", JSON_CHOICES if as_json else CHOICES)
     with open_store(db) as store, store.reduced_memory(_LIST_MEMORY):
+        if as_json and names:
+            prices = make_prices(None)
+            for keys in store.trajectories.keys(selection, _JSON_PAGE):
+                for row in store.run_list.rows(_run_keys(keys)):
+                    print_json(json_row(row, names, prices))
+            return 0
         if as_json:
             for trajectory in store.trajectories.read(selection):
                 print_json(trajectory.as_dict())
@@ -64,8 +74,7 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any)
         limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
         found = store.trajectories.key_table(limited)
         keys = found if selection.limit else found.slice(max(0, len(found) - TABLE_ROWS))
-        pairs = zip(keys["start_ns"].to_pylist(), keys["trajectory_id"].to_pylist(), strict=True)
-        rows = store.run_list.rows([RunKey(*pair) for pair in pairs])
+        rows = store.run_list.rows(_run_keys(keys))
         scores = store.scores.of([row.id for row in rows])
     if rows:
         out().print(trajectories_table(rows, scores, common.now_ns(), names))
@@ -74,6 +83,11 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any)
         count = f"the latest {count}; --limit N or --json lists more"
     warn(count + ("; oteval show ID shows one" if rows else ""))
     return 0
+
+
+def _run_keys(keys: pa.Table) -> list[RunKey]:
+    pairs = zip(keys["start_ns"].to_pylist(), keys["trajectory_id"].to_pylist(), strict=True)
+    return [RunKey(*pair) for pair in pairs]
 
 
 @click.command()

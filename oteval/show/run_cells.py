@@ -5,7 +5,7 @@ The cost is a column of lists only, because it depends on prices.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import ConfigError
@@ -13,26 +13,38 @@ from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
 from ..prices import Prices
 from .text import clean, clock, duration, one_line, shorten
 
-__all__ = ["CHOICES", "alignment_of", "cell_text", "check_choices", "cost_text", "head_of"]
+__all__ = [
+    "CHOICES",
+    "JSON_CHOICES",
+    "alignment_of",
+    "cell_text",
+    "check_choices",
+    "cost_text",
+    "head_of",
+    "json_row",
+]
 
 _ALWAYS_SHOWN = ("id", "started", "agent", "asked")
 CHOICES = (*(name for name in LISTED if name not in _ALWAYS_SHOWN), "cost")
 """The columns that somebody who looks at a list may choose."""
+JSON_CHOICES = (*(name for name in LISTED if name != "id"), "cost")
+"""The columns that JSON may have beside the id."""
 _LONGEST = 60
 
 
-def check_choices(names: Iterable[str], option: str) -> None:
+def check_choices(names: Iterable[str], option: str, choices: Sequence[str] = CHOICES) -> None:
     """Check the names of columns.
 
     Args:
         names: The names.
         option: The name of the option or parameter.
+        choices: The names that there are.
 
     Raises:
-        ConfigError: One is not among `CHOICES`.
+        ConfigError: One is unknown.
     """
-    for name in sorted(set(names) - {*CHOICES}):
-        raise ConfigError(f"{option}={name[:40]}: there are {', '.join(CHOICES)}")
+    for name in sorted(set(names) - {*choices}):
+        raise ConfigError(f"{option}={name[:40]}: there are {', '.join(choices)}")
 
 
 def head_of(name: str) -> str:
@@ -55,9 +67,27 @@ def cell_text(row: RunRow, name: str, prices: Prices) -> str:
     """
     if name != "cost":
         return _text_of(COLUMNS[name], row[name])
+    cost = _cost(row, prices)
+    return "" if cost is None else cost_text(cost)
+
+
+def json_row(row: RunRow, names: Iterable[str], prices: Prices) -> dict[str, Any]:
+    """Return a run's id and some of `CHOICES` as JSON; None where the run lacks them.
+
+    Args:
+        row: The run.
+        names: The columns.
+        prices: The prices of models.
+    """
+    values = {name: _cost(row, prices) if name == "cost" else row[name] for name in names}
+    texts = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
+    return {"trajectory_id": row.id, **values, **texts}
+
+
+def _cost(row: RunRow, prices: Prices) -> float | None:
     models = row["model"]
     price = prices.of(models[0]) if len(models) == 1 and row.usage.model_calls else None
-    return cost_text(price.cost(row.usage)) if price is not None else ""
+    return None if price is None else price.cost(row.usage)
 
 
 def _text_of(column: RunColumn, value: Any) -> str:

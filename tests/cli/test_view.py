@@ -167,6 +167,14 @@ def test_the_columns_of_the_table_can_be_chosen(made: Run):
     assert refused.err.startswith("oteval: --columns=colour: there are service, conversation, ")
 
 
+def test_columns_as_json_have_the_values(made: Run):
+    """With --json, a line has the id and the values of the columns, without the messages."""
+    rows = made("trajectories", "--json", "--columns", "agent,turn,asked,errors,tokens").rows
+
+    assert [row.pop("trajectory_id") for row in rows] == [run(number).id for number in (1, 2, 3)]
+    assert rows[1] == {"agent": ["b"], "turn": 2, "asked": "two", "errors": 1, "tokens": None}
+
+
 def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
     """Of 1,003 runs and scores, tables show the latest 1,000 and say so; --json has all."""
     runs = [run(number, Message("user", f"question {number}")) for number in range(1, 1004)]

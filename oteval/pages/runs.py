@@ -320,7 +320,7 @@ def listed_item(
     """
     verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
     cells = {name: cell_text(row, name, prices) for name in columns}
-    if not (row["conversation"] and row["turn"]):
+    if "turn" in cells and not (row["conversation"] and row["turn"]):
         cells["turn"] = ""
     return RunItem(
         id=row.id,

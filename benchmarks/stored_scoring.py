@@ -20,7 +20,8 @@ from typing import Any
 
 from oteval.config import load_config
 from oteval.model import Message, SpanRef, ToolCall, Trajectory, trajectory_id
-from oteval.pipeline import score_trajectories
+from oteval.pipeline import prepare
+from oteval.pipeline.run_scorer import RunScorer
 from oteval.selection import Selection
 from oteval.store import Store
 from oteval.store.query import number
@@ -132,8 +133,9 @@ def score_by_reading(folder: Path, count: int, runs: int) -> Spent:
     config = load_config(folder / "oteval.yaml")
     with Store(folder / f"{count}.duckdb") as store, spent() as cost:
         read = store.trajectories.read(Selection(limit=runs))
-        found = score_trajectories(store, config, folder, read)
-    assert len(found) == 2 * runs
+        scores = list(RunScorer(prepare(config, store, folder), config.salt).score(read))
+        store.scores.write(scores)
+    assert len(scores) == 2 * runs
     return cost
 
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
@@ -30,7 +30,8 @@ from ..errors import ConfigError, NotFound
 from ..evaluators.observed import observed, unheard
 from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
-from ..pipeline import refresh, score_trajectories
+from ..pipeline import refresh
+from ..pipeline import score as score_stored
 from ..reconstruct import reconstruct
 from ..selection import Selection
 from ..store import MEMORY, Store
@@ -168,19 +169,18 @@ class Capture:
         known, folder = read_config(config, base)
         with Store(self.db) as store:
             self._write(store)
-            return scored(store, known, folder, self._stored(store), self._announced)
+            runs = self._selection()
+            return scored(store, known, folder, runs, self._announced) if runs.ids else []
 
     def _write(self, store: Store) -> None:
         store.spans.write(self.spans, self.logs)
         refresh(store)
 
-    def _stored(self, store: Store) -> list[Trajectory]:
-        """Return the captured runs from a store, with the turns before them."""
+    def _selection(self) -> Selection:
+        """Return the selection of the captured runs in a store."""
         runs = self.trajectories
-        wanted = {run.id for run in runs}
         since = min((run.start_ns for run in runs), default=0)
-        stored = store.trajectories.read(Selection(since_ns=since))
-        return [run for run in stored if run.id in wanted]
+        return Selection(ids=tuple(run.id for run in runs), since_ns=since)
 
 
 # One evaluator's verdict on one revision of a run: trajectory id, revision, evaluator, version.
@@ -191,16 +191,16 @@ def scored(
     store: Store,
     config: Config,
     base: Path,
-    trajectories: Iterable[Trajectory],
+    selection: Selection,
     announced: set[_Verdict] | None = None,
 ) -> list[Score]:
-    """Score trajectories, and announce each score to the listeners of evaluators.
+    """Score stored runs, and announce each score to the listeners of evaluators.
 
     Args:
         store: The store that keeps the scores.
         config: The evaluators.
         base: Base directory for paths in the configuration.
-        trajectories: The runs.
+        selection: The runs.
         announced: The verdicts announced so far; they are not announced again, and new ones are
             added.
 
@@ -208,14 +208,14 @@ def scored(
         ConfigError: The configuration is invalid.
     """
     with unheard():
-        found = score_trajectories(store, config, base, trajectories)
+        scores = list(score_stored(store, config, base, selection))
     announced = set() if announced is None else announced
-    for one in found:
-        verdict = (one.trajectory_id, one.rev, one.evaluator, one.version)
+    for score in scores:
+        verdict = (score.trajectory_id, score.rev, score.evaluator, score.version)
         if verdict not in announced:
             announced.add(verdict)
-            observed(_result(one))
-    return found
+            observed(_result(score))
+    return scores
 
 
 def _result(score: Score) -> dict[str, Any]:

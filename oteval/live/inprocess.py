@@ -129,7 +129,8 @@ class InProcess(SpanProcessorBase):
         """
         self.force_flush()  # not while holding the store, which the thread needs for it
         with self._using:
-            return self._read(selection)
+            self._refresh()
+            return list(self._store.trajectories.read(selection))
 
     def score(
         self,
@@ -151,7 +152,8 @@ class InProcess(SpanProcessorBase):
         known, folder = read_config(config, base)
         self.force_flush()
         with self._using:
-            return scored(self._store, known, folder, self._read(selection))
+            self._refresh()
+            return scored(self._store, known, folder, selection)
 
     def __enter__(self) -> InProcess:
         """Return the recorder."""
@@ -166,10 +168,9 @@ class InProcess(SpanProcessorBase):
         """Write everything that is waiting, and close the database."""
         self.shutdown()
 
-    def _read(self, selection: Selection) -> list[Trajectory]:
+    def _refresh(self) -> None:
         with self._store.loading():
             refresh(self._store)
-        return list(self._store.trajectories.read(selection))
 
     def _is_idle(self) -> bool:
         return not self._waiting and not self._is_writing

@@ -2,8 +2,8 @@
 
 - `load` reads files into a store; `refresh` reconstructs the trajectories of new spans, and
   `explain` shows how each span of a trace was used.
-- `score` and `score_trajectories` run the evaluators of a configuration; `check_gates` compares the
-  results with its gates. `variants` groups runs by the tools that they called.
+- `score` runs the evaluators of a configuration; `check_gates` compares the results with its gates.
+  `variants` groups runs by the tools that they called.
 - `export_jsonl` and `export_parquet` write a store's contents to files.
 - `plan_deletion` and `delete_traces` delete traces; `delete_expired` and `archive_due` apply the
   retention periods of a configuration.

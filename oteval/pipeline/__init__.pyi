@@ -7,7 +7,6 @@ from .evaluation import AlignedPair as AlignedPair
 from .evaluation import align as align
 from .evaluation import first_divergence as first_divergence
 from .evaluation import score as score
-from .evaluation import score_trajectories as score_trajectories
 from .exporter import export_jsonl as export_jsonl
 from .exporter import export_parquet as export_parquet
 from .exporter import scored_trajectories as scored_trajectories

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -33,7 +33,6 @@ __all__ = [
     "first_divergence",
     "prepare",
     "score",
-    "score_trajectories",
 ]
 
 # The most scores of runs that were read in one write.
@@ -198,29 +197,3 @@ def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
 def _busy_places(page: ScorePage, shown: Sequence[Mapping[int, Score]]) -> list[int]:
     """Return the places of the runs that are read or whose scores are yielded."""
     return sorted({*page.undecided}.union(*(one.reused for one in page.decided), *shown))
-
-
-def score_trajectories(
-    store: Store, config: Config, base: Path, trajectories: Iterable[Trajectory]
-) -> list[Score]:
-    """Score some trajectories of a store, keep the scores there, and return them.
-
-    Args:
-        store: The store.
-        config: The configuration.
-        base: The folder that paths of the configuration are relative to.
-        trajectories: Which trajectories.
-
-    Raises:
-        ConfigError: A reference or function cannot be loaded, or an option is wrong.
-    """
-    runs = RunScorer(prepare(config, store, base), config.salt)
-    scores: list[Score] = []
-    try:
-        scores.extend(runs.score(trajectories))
-    finally:
-        # Finished scores are written after Ctrl-C as well.
-        runs.close()
-        store.scores.write(scores)
-        store.judge_calls.flush()
-    return scores

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import sys
 import threading
 from pathlib import Path
 
@@ -36,6 +37,30 @@ def test_runs_can_be_read_and_scored_at_once(tmp_path: Path):
 
         assert [run.messages[0].content for run in runs] == ["one"]
         assert [one.passed for one in recorder.score(tmp_path / "oteval.yaml")] == [True, False]
+
+
+def test_scores_until_an_interruption_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A function that is interrupted at the second run loses no score of the first."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "interrupted_evaluator.py").write_text(
+        "def check(outputs):\n"
+        "    if outputs[0]['content'] == 'two':\n"
+        "        raise KeyboardInterrupt\n"
+        "    return True\n"
+    )
+    rules = "evaluators: [{name: e, type: python, call: 'interrupted_evaluator:check'}]"
+    (tmp_path / "oteval.yaml").write_text(rules)
+    with oteval.InProcess(tmp_path / "runs.duckdb") as recorder:
+        provider = recorded(recorder)
+        answer("one", provider=provider)
+        answer("two", provider=provider)
+        with pytest.raises(KeyboardInterrupt):
+            recorder.score(tmp_path / "oteval.yaml")
+    with Store(tmp_path / "runs.duckdb") as store:
+        kept = list(store.scores.read())
+
+    assert [one.passed for one in kept] == [True]
+    sys.modules.pop("interrupted_evaluator")
 
 
 def test_spans_and_log_records_are_there_for_others_after_shutdown(tmp_path: Path):

@@ -12,7 +12,7 @@ from oteval.config import parse_config
 from oteval.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
-from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare, score_trajectories
+from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare
 from oteval.pipeline import score as score_all
 from oteval.selection import Selection
 from oteval.store import Store
@@ -509,24 +509,6 @@ def test_scores_until_ctrl_c_are_kept(store: Store, tmp_path: Path):
     scores.close()
 
     assert list(map(said, store.scores.read())) == list(map(said, given))
-
-
-def test_scores_of_given_runs_until_ctrl_c_are_kept(store: Store, tmp_path: Path, module: Module):
-    """A recorder's scores are kept like those of the command, also if a function is interrupted."""
-    name = module(
-        "def check(outputs):\n"
-        "    if outputs[0]['content'] == 'stop':\n"
-        "        raise KeyboardInterrupt\n"
-        "    return True\n"
-    )
-    made = [run(1, *CONVERSATION), run(2, Message("user", "stop"))]
-    keep(store, *made)
-    config = parse_config(json.dumps({"evaluators": [python(name)]}))
-
-    with pytest.raises(KeyboardInterrupt):
-        score_trajectories(store, config, tmp_path, made)
-
-    assert [one.trajectory_id for one in store.scores.read()] == [made[0].id]
 
 
 def test_pages_of_scores_are_kept_as_they_fill(

@@ -18,7 +18,8 @@ from oteval.evaluators.registry import evaluator_types
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import LogRecord, Score, Span
-from oteval.pipeline import prepare, refresh, score, score_trajectories
+from oteval.pipeline import prepare, refresh, score
+from oteval.pipeline.run_scorer import RunScorer
 from oteval.pipeline.trace_scores import score_batch
 from oteval.selection import EVERYTHING
 from oteval.spark.group_scores import GroupScorer
@@ -130,12 +131,12 @@ def from_store(case: Case) -> list[Score]:
         return list(store.scores.read())
 
 
-def in_process(case: Case) -> list[Score]:
-    """Score as recorders in the agent's process do."""
+def by_reading(case: Case) -> list[Score]:
+    """Read each stored run as a whole, and score it."""
     with Store() as store:
         case.fill(store)
-        runs = list(store.trajectories.read())
-        score_trajectories(store, case.config, case.path.parent, runs)
+        scorer = RunScorer(prepare(case.config, store, case.path.parent), case.config.salt)
+        store.scores.write(list(scorer.score(store.trajectories.read())))
         return list(store.scores.read())
 
 
@@ -178,7 +179,7 @@ def scores_of(rows: Sequence[dict[str, Any]]) -> list[Score]:
     return [Score(**{**row, "metadata": json.loads(row["metadata"])}) for row in plain]
 
 
-WAYS = [in_process, live, from_tables, on_executor]
+WAYS = [by_reading, live, from_tables, on_executor]
 
 
 def table(scores: Sequence[Score]) -> dict[tuple[str, str], dict[str, Any]]:

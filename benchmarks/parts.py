@@ -29,7 +29,6 @@ from . import report
 
 PARTS = (
     "match",
-    "stored_matching",
     "stored_scoring",
     "variants",
     "large_store",

@@ -24,11 +24,9 @@ import orjson
 __all__ = [
     "call_hash",
     "canonical",
-    "canonical_object",
     "dumps",
     "dumps_exact",
     "encodable",
-    "equal_objects",
     "escaped",
     "flat_objects",
     "loads",
@@ -229,46 +227,6 @@ def canonical(value: Any) -> str:
     if text and _WHOLE_FLOAT.search(text) is None and ("null" not in text or _all_finite(value)):
         return text
     return escaped(_written(value, _whole, sort_keys=True))
-
-
-def canonical_object(text: str) -> str | None:
-    """Return the canonical text of an object in JSON text, faster than parsing and `canonical`.
-
-    Returns:
-        The canonical text; None if the text is not an object, or needs `canonical`.
-    """
-    try:
-        value = orjson.loads(text)
-        if type(value) is not dict:
-            return None
-        found = orjson.dumps(value, None, _OPTIONS).decode()
-    except (orjson.JSONDecodeError, TypeError):
-        return None
-    # Whole floats, and integers too large for orjson, end in ".0" or have an exponent.
-    if ".0" in found or ("e" in found and _WHOLE_FLOAT.search(found)):
-        return None
-    return found
-
-
-def equal_objects(one: str, two: str) -> bool | None:
-    """Return whether two JSON texts are equal objects, faster than their canonical texts.
-
-    Returns:
-        Whether they are equal; None if one is not an object, or only `canonical` can decide.
-    """
-    # In Python, True equals 1.
-    if "true" in one or "false" in one or "true" in two or "false" in two:
-        return None
-    try:
-        left, right = orjson.loads(one), orjson.loads(two)
-        if type(left) is not dict or type(right) is not dict:
-            return None
-        if left != right:
-            return False
-    except (orjson.JSONDecodeError, RecursionError):
-        return None
-    # Different integers of more than 64 bits may have been read as the same float.
-    return None if _has_long_integer(one) or _has_long_integer(two) else True
 
 
 def flat_objects(texts: Sequence[str]) -> list[dict[str, Any]] | None:

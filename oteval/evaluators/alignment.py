@@ -10,11 +10,10 @@ decide.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..jsontext import canonical, canonical_object
+from ..jsontext import canonical, loads_exact
 from ..model import Message
 
 __all__ = ["AlignedPair", "align", "first_divergence"]
@@ -128,10 +127,8 @@ def _comparable(message: Message) -> str:
     content = message.content or ""
     if message.role != "tool" or not content.lstrip().startswith(("{", "[")):
         return content
-    if (known := canonical_object(content)) is not None:
-        return f"JSON {known}"
     try:
-        return f"JSON {canonical(json.loads(content))}"
+        return f"JSON {canonical(loads_exact(content))}"
     except (ValueError, RecursionError):
         return content
 

@@ -21,25 +21,32 @@ _FREE = -1
 def match_equal(
     lefts: Iterable[tuple[int, Hashable]], rights: Iterable[tuple[int, Hashable]]
 ) -> list[tuple[int, int]]:
-    """Pair items with equal keys, each time the earliest on both sides.
+    """Pair items with equal keys: those at the same place first, then the earliest on both sides.
 
     Args:
         lefts: Index and key; a key None equals nothing.
         rights: Index and key likewise.
 
     Returns:
-        Pairs of indexes, in the order of the lefts.
+        Pairs of indexes, in their order.
     """
+    lefts, pairs = list(lefts), []
     waiting: dict[Hashable, deque[int]] = {}
-    for index, key in rights:
-        if key is not None:
-            waiting.setdefault(key, deque()).append(index)
-    pairs = []
-    for index, key in lefts:
+    for place, (right, key) in enumerate(rights):
+        if key is None:
+            continue
+        if place < len(lefts) and lefts[place][1] == key:
+            pairs.append((lefts[place][0], right))
+        else:
+            waiting.setdefault(key, deque()).append(right)
+    if not waiting:
+        return pairs
+    done = {left for left, _ in pairs}
+    for left, key in lefts:
         queue = waiting.get(key)
-        if queue:
-            pairs.append((index, queue.popleft()))
-    return pairs
+        if queue and left not in done:
+            pairs.append((left, queue.popleft()))
+    return sorted(pairs)
 
 
 def maximum_matching(adjacency: Sequence[Sequence[int]], rights: int) -> list[tuple[int, int]]:

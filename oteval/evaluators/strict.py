@@ -75,7 +75,6 @@ def match_strict(
     whole = spec.view == "all"
     left, right = _Side(out, outs, whole), _Side(ref, refs, whole)
     first = _first_role(left.roles, right.roles)
-    by_text = not spec.overrides and spec.args.preorder and out.textual and ref.textual
     pairs: Pairs = []
     for group in _groups(left, right, spec):
         if len(group) == 1:
@@ -83,16 +82,8 @@ def match_strict(
         else:
             lefts = [i for place in group for i in left.calls.get(place, ())]
             rights = [j for place in group for j in right.calls.get(place, ())]
-        if len(lefts) == 1 == len(rights):  # the most common by far
-            i, j = lefts[0], rights[0]
-            same_text = by_text and out.raw[i] == ref.raw[j] and out.names[i] == ref.names[j]
-            if same_text or call_fits(out, ref, spec, i, j):
-                pairs.append((i, j))
-                continue
-            found: Pairs = []
-        else:
-            found = _pair(out, ref, spec, lefts, rights)
-            pairs += found
+        found = _pair(out, ref, spec, lefts, rights)
+        pairs += found
         if group[0] < first and not len(found) == len(lefts) == len(rights):
             first = min(first, _first_unpaired(group, left, right, found))
     lengths = (len(left.roles), len(right.roles))

@@ -24,7 +24,6 @@ from .experiments import Experiments
 from .judge_calls import JudgeCalls
 from .label_queue import LabelQueue
 from .live_state import LiveState
-from .matcher import TrajectoryMatcher
 from .memory import give_memory
 from .monitors import MonitorStore
 from .observations import ObservationReader
@@ -64,7 +63,6 @@ class Store:
         related: Traces that have to be reconstructed together.
         trajectories: Trajectories.
         sessions: Finds the trajectories of a trace, of a conversation, or below another one.
-        matching: Matches trajectories with a reference in SQL.
         outlines: Reads the columns by which evaluators decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
         run_list: Lists runs page by page, newest first.
@@ -144,7 +142,6 @@ class Store:
         self.related = RelatedTraces(connection)
         self.trajectories = Trajectories(connection)
         self.sessions = Sessions(connection)
-        self.matching = TrajectoryMatcher(connection)
         self.outlines = Outlines(connection)
         self.variants = Variants(connection)
         self.run_list = RunList(connection, self.trajectories)

@@ -1,4 +1,4 @@
-"""The signature of a run: the columns of a trajectory's row by which SQL matches it.
+"""The signature of a run: the columns of a trajectory's row that stand for its messages.
 
 Runs with equal signatures match. A call becomes a 63-bit hash of its name and canonical arguments.
 A call without recorded arguments has no hash, and matches no other call.

@@ -30,7 +30,6 @@ from benchmarks import (
     replay_verify,
     report,
     run,
-    stored_matching,
     stored_scoring,
     traces,
     variants,
@@ -131,24 +130,6 @@ def test_a_peer_that_cannot_be_measured_is_an_error():
     """The error names the interpreter without agentevals and has its output."""
     with pytest.raises(clock.CommandError, match="agentevals"):
         match.measure_peer(sys.executable, sizes=[1], repeats=1, scale=1)
-
-
-def test_stored_matching_measures_every_mode(alone: None):
-    """Verdicts of all modes are counted and rated; the counts are checked inside."""
-    figures = stored_matching.measure(trajectories=12, repeats=1, peer_repeats=1, peer_scale=1)
-
-    modes = ("strict", "unordered", "subset", "superset", "in_order")
-    names = {f"{mode}/{arguments}" for mode in modes for arguments in ("exact", "ignore")}
-    assert set(figures["rates"]) == set(figures["wall"]) == names
-    assert figures["missing"] == [parts.MISSING_PEER]
-    assert len(stored_matching.rows(figures)) == len(names)
-
-
-def test_stored_trajectories_that_must_pass_are_counted_by_the_python_evaluator():
-    """Twelve trajectories contain each kind two or three times."""
-    assert stored_matching.expected(12, "unordered", "exact") == 8
-    assert stored_matching.expected(12, "strict", "exact") == 5
-    assert stored_matching.expected(12, "unordered", "ignore") == 12
 
 
 def test_ingest_measures_every_side():

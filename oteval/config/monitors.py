@@ -22,6 +22,7 @@ from pydantic import (
     model_validator,
 )
 
+from ..evaluators.measures import CHECK_MEASURES
 from ..model.columns import GROUPS, MEASURES
 from ..text import seconds, shown_url
 from .base import Strict, Where
@@ -47,7 +48,7 @@ EVALUATOR_MEASURES = ("pass_rate", "score", "error_rate", "not_evaluated_rate")
 _MORE_IS_BETTER = ("pass_rate", "score")
 _VARIANTS = ("new_variants", "variant_shift")
 # The cost depends on prices, and variants on those of the baseline: they are not values of a run.
-RUN_MEASURES = (*MEASURES, "cost", *_VARIANTS)
+RUN_MEASURES = (*MEASURES, *CHECK_MEASURES, "cost", *_VARIANTS)
 _MEASURES: Any = Literal.__getitem__((*EVALUATOR_MEASURES, *RUN_MEASURES))
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
 _VARIABLE = re.compile(r"\$\{(\w+)\}")

@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
-from ..jsontext import call_hash
 from .trajectory import Message, ToolCall, Trajectory
 from .usage import Usage
 
@@ -138,17 +137,6 @@ def _failed_share(run: Trajectory) -> float | None:
     return sum(error is True for error in errors) / len(errors) if errors else None
 
 
-def _has_loop(run: Trajectory) -> int | None:
-    hashes = [
-        None if call.arguments is None else call_hash(call.name, call.arguments)
-        for call in _calls(run)
-    ]
-    if not hashes:
-        return None
-    triples = zip(hashes, hashes[1:], hashes[2:], strict=False)
-    return int(any(first == second == third is not None for first, second, third in triples))
-
-
 _ALL = (
     RunColumn(
         "agent",
@@ -263,17 +251,6 @@ _ALL = (
         "number",
         _failed_share,
         unit="share",
-        measure="tool_errors",
-        figure="share of failed tool calls",
-    ),
-    RunColumn(
-        "loops",
-        "1 if three calls in a row are equal, else 0; if there are calls",
-        "number",
-        _has_loop,
-        unit="flag",
-        measure="loops",
-        figure="share of runs with a loop",
     ),
     RunColumn(
         "messages",

@@ -20,6 +20,8 @@ from typing import Any
 import pyarrow as pa
 
 from ..config import Config, MonitorSettings
+from ..evaluators.measures import CHECK_MEASURES
+from ..evaluators.scorer import version_of
 from ..jsontext import canonical
 from ..machine import return_freed_memory
 from ..prices import make_prices
@@ -31,6 +33,7 @@ from ..store import (
     repeated,
     small_arrow,
 )
+from .check_values import check_values
 from .evidence import add_evidence
 from .idle import idle_statuses
 from .notices import queue_events
@@ -166,6 +169,7 @@ def little_memory(store: Store) -> Iterator[None]:
 
 def source_of(settings: MonitorSettings) -> ObservationSource:
     """Return the observations of a monitor."""
+    measured = CHECK_MEASURES.get(settings.measure)
     return ObservationSource(
         monitor=settings.title,
         measure=settings.measure,
@@ -173,6 +177,7 @@ def source_of(settings: MonitorSettings) -> ObservationSource:
         group_by=tuple(settings.group_by),
         selection=settings.where.selection(),
         prices=_prices,
+        values=None if measured is None else partial(check_values, measured),
     )
 
 
@@ -191,6 +196,8 @@ def _definition(settings: MonitorSettings) -> str:
     """Return everything on which the state of a monitor depends, as text."""
     names = ("evaluator", "measure", "where", "group_by", "detector", "baseline", "direction")
     values = settings.model_dump(mode="json", include=set(names), by_alias=True)
+    if measured := CHECK_MEASURES.get(settings.measure):
+        values["check"] = version_of(measured.check.describe())
     return canonical(values)
 
 

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ..evaluators.measures import CHECK_MEASURES
 from ..model.columns import MEASURES
 from .detector import Floats
 from .observations import Observations
@@ -30,6 +31,7 @@ _SHARES = frozenset(
     {
         *("pass_rate", "score", "error_rate", "not_evaluated_rate"),
         *(name for name, column in MEASURES.items() if column.is_share),
+        *CHECK_MEASURES,
     }
 )
 _VARIANTS = frozenset({"new_variants", "variant_shift"})
@@ -101,6 +103,8 @@ class Scale:
         if self.limit is not None:
             relation = "below" if self.is_least else "above"
             return f"share of conversations with {self.measure} {relation} {self.limit:.4g}"
+        if self.measure in CHECK_MEASURES:
+            return CHECK_MEASURES[self.measure].figure
         column = MEASURES.get(self.measure)
         return (column and column.figure) or self.measure.replace("_", " ")
 

@@ -120,11 +120,6 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
     "tool_errors": ColumnSql(
         f"CASE WHEN len(call_names) > 0 THEN {_FAILED_CALLS} / len(call_names) END"
     ),
-    "loops": ColumnSql(
-        "CASE WHEN len(call_hashes) > 0 THEN (len(list_filter("
-        "range(1, len(call_hashes) - 1), lambda i: call_hashes[i] = call_hashes[i + 1] "
-        "AND call_hashes[i] = call_hashes[i + 2])) > 0)::INTEGER END"
-    ),
     "messages": ColumnSql("len(roles)"),
     "asked": ColumnSql(ASKED, is_optional=True, is_wide=True),
     "id": ColumnSql("trajectory_id"),

@@ -23,6 +23,7 @@ import pyarrow as pa
 from ..selection import EVERYTHING, Selection
 from .column_sql import group_sql, measure_sql
 from .current_scores import current_scores
+from .outlines import Outlines
 from .query import condition_of, is_exact, number, registered, wanted
 from .trajectories import Trajectories
 from .usage_sums import TOKEN_COLUMNS, all_input
@@ -34,6 +35,7 @@ __all__ = [
     "ObservationSource",
     "ReadPosition",
     "accepted_runs",
+    "checked_runs",
     "group_of",
     "prices_of",
     "value_of",
@@ -107,6 +109,8 @@ class ObservationSource:
         group_by: ``agent``, ``service``, ``version``, ``model`` or ``attributes.KEY``.
         selection: Which runs are observed.
         prices: US dollars per token by model and column of tokens, for the measure ``cost``.
+        values: Returns the values of runs by their ids, for a measure that a check defines; None
+            for others. Runs without a value are not observed.
     """
 
     monitor: str
@@ -115,6 +119,9 @@ class ObservationSource:
     group_by: tuple[str, ...] = ()
     selection: Selection = EVERYTHING
     prices: Callable[[Collection[str]], Mapping[str, Mapping[str, float]]] | None = field(
+        default=None, compare=False
+    )
+    values: Callable[[pa.Table, Outlines, Trajectories], Mapping[str, float]] | None = field(
         default=None, compare=False
     )
 
@@ -209,13 +216,14 @@ class ObservationReader:
             else self._scored_runs(source, at, upto)
         )
         found = accepted_runs(found, source.selection, self._trajectories)
+        found = checked_runs(found, source, Outlines(self._connection), self._trajectories)
         return found.select(_NEW.names).cast(_NEW), run_seq
 
     def _runs(self, source: ObservationSource, at: ReadPosition, upto: int) -> pa.Table:
         first = at.reread_after
         group, group_values = group_of(source.group_by)
         clause, values = condition_of(source.selection)
-        value = value_of(source.measure)
+        value = value_of(source)
         variant = "strict_names" if source.measure in _VARIANTS else "NULL::BIGINT"
         with prices_of(self._connection, source, "seq > ? AND seq <= ?", [first, upto]):
             return self._connection.sql(
@@ -403,8 +411,24 @@ def group_of(group_by: Iterable[str]) -> tuple[str, list[Any]]:
     return f"to_json([{parts}]::VARCHAR[])::VARCHAR", parameters
 
 
-def value_of(measure: str) -> str:
+def checked_runs(
+    runs: pa.Table, source: ObservationSource, outlines: Outlines, trajectories: Trajectories
+) -> pa.Table:
+    """Return rows of runs with the values of the check that defines the measure, if one does."""
+    if source.values is None or not runs.num_rows:
+        return runs
+    found = source.values(runs, outlines, trajectories)
+    values = pa.array([found.get(name) for name in runs["trajectory_id"].to_pylist()], pa.float64())
+    place = runs.schema.get_field_index("value")
+    return runs.set_column(place, "value", values).filter(values.is_valid())
+
+
+def value_of(source: ObservationSource) -> str:
     """Return the value of a run for a measure of runs; NULL where it has none."""
-    if measure in _VARIANTS:
+    if source.values is not None:  # `checked_runs` replaces it
+        return "CASE WHEN len(call_names) > 0 THEN 0.0 END"
+    if source.measure in _VARIANTS:
         return "0.0"
-    return "cost" if measure == "cost" else measure_sql(measure)
+    if source.measure == "cost":  # tokens that the trace does not report are not free
+        return "CASE WHEN input_tokens > 0 OR output_tokens > 0 THEN cost END"
+    return measure_sql(source.measure)

@@ -24,9 +24,11 @@ from .observations import (
     SCORE_VALUES,
     ObservationSource,
     accepted_runs,
+    checked_runs,
     prices_of,
     value_of,
 )
+from .outlines import Outlines
 from .query import condition_of
 from .trajectories import Trajectories
 
@@ -103,6 +105,7 @@ class RunWindows:
         ).to_arrow_table()
         self._connection.execute("DROP TABLE temp.window_runs")
         found = accepted_runs(found, source.selection, self._trajectories)
+        found = checked_runs(found, source, Outlines(self._connection), self._trajectories)
         numbers = found["window"].to_numpy()
         return [found.filter(pa.array(numbers == number)) for number in range(len(windows))]
 
@@ -154,7 +157,7 @@ def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]
     values += more
     value = "NULL::DOUBLE"
     if source.evaluator is None:
-        value = value_of(source.measure)
+        value = value_of(source)
         parts.append(f"isfinite({value})")
     query = f"""
         SELECT trajectory_id, rev, start_ns, end_ns, {value} AS value, strict_names AS variant,

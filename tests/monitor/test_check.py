@@ -245,14 +245,14 @@ def test_shape_alerts_without_scores():
     """Runs with another order of tools raise an alert that needs no evaluator."""
     with Store() as store:
         history = History(store)
-        watched = config("{measure: new_variants, notify: [ops, pager]}", "{measure: tool_errors}")
+        watched = config("{measure: new_variants, notify: [ops, pager]}", "{measure: loops}")
         history.runs(200, "look", "refund")
         history.runs(200, "look")
         history.runs(40, "refund", "look")
 
-        shape, errors = check(store, watched, history.now)
+        shape, loops = check(store, watched, history.now)
 
-        assert (shape.state, errors.state) == ("alert", "ok")
+        assert (shape.state, loops.state) == ("alert", "ok")
         notices = store.monitors.notifications()
         assert {one.destination for one in notices} == {"ops", "pager"}
         payload = json.loads(notices[0].payload)

@@ -46,7 +46,7 @@ CONDITIONS = [
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
     *("asked=q", "asked~q", "finish_reason=length", "finish_reason!=stop", "prompt=p"),
     *("prompt!=q", "prompt~@1", "user=u1", "user!=u1", "user=", "version=v1", "version~^v"),
-    *("cached_tokens=0", "tokens>9", "tool_errors>0.4", "tool_errors!=1", "loops=0", "messages=2"),
+    *("cached_tokens=0", "tokens>9", "tool_errors>0.4", "tool_errors!=1", "messages=2"),
 ]
 
 some = st.lists

@@ -13,6 +13,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from ..options import PositiveInt
 from ..values import canonical_key
@@ -84,15 +85,38 @@ class Loops(Check):
     max_cycle: PositiveInt = 5
     ignore_tools: Sequence[str] | None = None
 
+    def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
+        """Return the columns of the calls."""
+        return OutlineRequest(frozenset({"call_hashes"}))
+
+    def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
+        """Look for cycles of calls with equal hashes."""
+        return self._evaluate(context, [vars(call.call)["hash"] for call in context.calls])
+
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for cycles and for equal calls."""
+        return self._evaluate(context, [_arguments_key(call) for call in context.calls])
+
+    def _evaluate(
+        self, context: EvaluationContext, arguments: Sequence[Hashable]
+    ) -> EvaluationResult:
+        """Look for cycles and for equal calls.
+
+        Args:
+            context: The run.
+            arguments: A key of each call's arguments; None if they are unknown.
+        """
         calls = [call for call in context.calls if not self._ignores(call)]
-        cycle, most = self._measure([_key(call) for call in calls])
+        keys = [_key(call, arguments[call.index]) for call in calls]
+        cycle, most = self._measure(keys)
         problems = self._problems(calls, cycle, most)
         if not problems:
-            unknown = {c.call.name for c in calls if c.call.arguments is None}
+            unknown = {call.call.name for call in calls if arguments[call.index] is None}
             if unknown:
-                keys = [c.call.name if c.call.name in unknown else _key(c) for c in calls]
+                names = (call.call.name for call in calls)
+                keys = [
+                    name if name in unknown else key for name, key in zip(names, keys, strict=True)
+                ]
                 if self._problems(calls, *self._measure(keys)):
                     tools = ", ".join(sorted(unknown))
                     raise NotEvaluated(f"the arguments of {tools} are not in the trace")
@@ -136,11 +160,21 @@ def _of(calls: Sequence[Call], cycle: Cycle) -> Sequence[Call]:
     return calls[cycle.start : cycle.start + cycle.length]
 
 
-def _key(call: Call) -> Hashable:
-    """Return a key that equal calls share; a call that cannot be compared equals only itself."""
+def _arguments_key(call: Call) -> Hashable:
+    """Return a key that equal arguments share; None where they were not captured."""
     arguments = call.call.arguments
-    key = None if arguments is None else canonical_key(arguments)
-    return (call.call.name, key) if key is not None else (call.call.name, call.index, "unknown")
+    if arguments is None:
+        return None
+    key = canonical_key(arguments)
+    # Arguments that are nested too deeply to compare equal only themselves.
+    return key if key is not None else (call.index, "not compared")
+
+
+def _key(call: Call, arguments: Hashable) -> Hashable:
+    """Return a key that equal calls share; a call without arguments equals only itself."""
+    if arguments is None:
+        return (call.call.name, call.index, "unknown")
+    return (call.call.name, arguments)
 
 
 @with_options_of(Loops)

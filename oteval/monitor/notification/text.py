@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ...evaluators.measures import CHECK_MEASURES
 from ...model.columns import MEASURES
 from ...text import counted, listed, printable, shown_name
 
@@ -146,7 +147,7 @@ def _figure(payload: Payload, value: float) -> str:
     figure = str(payload.get("figure") or "")
     measure = str(payload.get("measure"))
     column = MEASURES.get(measure)
-    is_share = measure in _SHARES or (column is not None and column.is_share)
+    is_share = measure in (*_SHARES, *CHECK_MEASURES) or (column is not None and column.is_share)
     if figure.startswith("share") or is_share:
         return f"{value:.1%}"
     if column is not None and column.unit == "s":

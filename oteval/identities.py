@@ -214,11 +214,12 @@ def _identified(
     kind: str, own: Sequence[Span], usual: Sequence[Span], names: Collection[str]
 ) -> str:
     """Return the identity in the application's attribute, else in the usual ones."""
-    for spans, keys in ((own, own_names(kind)), (usual, _USUAL_KEYS[kind])):
-        used = [key for key in keys if key in names]
-        if used and (text := _first(kind, _places(spans), used)):
+    if any(map(names.__contains__, own_names(kind))):
+        text = _first(kind, _places(own), own_names(kind))
+        if text:
             return text
-    return ""
+    used = [key for key in _USUAL_KEYS[kind] if key in names]
+    return _first(kind, _places(usual), used) if used else ""
 
 
 def own_names(kind: str) -> tuple[str, ...]:

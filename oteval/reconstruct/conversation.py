@@ -410,7 +410,7 @@ def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
                 yield gap("history_compacted", span.span_id)
     for entry in builder.thread.entries[builder.start : builder.end]:
         parts = entry.message.parts
-        if parts and any([part.get("type") == "compaction" for part in parts]):
+        if parts and any(part.get("type") == "compaction" for part in parts):
             yield gap("history_compacted", entry.message.span_id)
 
 

@@ -37,7 +37,7 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
     """
     role, content = message.role, message.content or ""
     calls, parts = message.tool_calls, message.parts
-    if by_ids and calls and all([call.id for call in calls]):
+    if by_ids and calls and all(call.id for call in calls):
         ids = sorted([call.id for call in calls])
         return hashlib.blake2b(f"ids\0{ids}".encode(), digest_size=12).hexdigest()
     if role == "tool":

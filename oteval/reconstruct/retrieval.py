@@ -85,10 +85,8 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
     documents: dict[tuple[str, str], RetrievedDocument] = {}
     gaps = []
     for run in runs:
-        emitters = [emitter for emitter in _EMITTERS if emitter.key in run.names]
-        for span in run.spans if emitters else ():
-            emitter = _emitter_of(span, emitters)
-            if emitter is None or span.is_error:
+        for span, emitter in _retrievers(run):
+            if span.is_error:
                 continue
             span_documents, is_whole = _documents(span, emitter)
             for document in span_documents:
@@ -96,6 +94,13 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
             if not is_whole and not _is_in_tool(span, run):
                 gaps.append(gap("documents_not_captured", span.span_id, switch=emitter.switch))
     return Retrieved(tuple(documents.values()), tuple(gaps))
+
+
+def _retrievers(run: TracedRun) -> list[tuple[Span, _Emitter]]:
+    """Return the spans of retrievers, each with the emitter that marks it as one."""
+    emitters = [emitter for emitter in _EMITTERS if emitter.key in run.names]
+    spans = [(span, _emitter_of(span, emitters)) for span in run.spans] if emitters else []
+    return [(span, emitter) for span, emitter in spans if emitter is not None]
 
 
 def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:

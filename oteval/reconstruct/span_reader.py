@@ -214,10 +214,7 @@ def _stamped_agent(agent: AgentRun) -> AgentRun:
 def _is_shared(messages: Sequence[Message], span: Span) -> bool:
     """Return whether any message was read from another span."""
     span_id, trace_id = span.span_id, span.trace_id
-    for message in messages:
-        if message.span_id != span_id or message.trace_id != trace_id:
-            return True
-    return False
+    return any(message.span_id != span_id or message.trace_id != trace_id for message in messages)
 
 
 def _checked(operation: Operation, switch: str) -> Operation:
@@ -295,7 +292,7 @@ def _is_whole(call: ModelCall) -> bool:
 
 def _checked_agent(agent: AgentRun, switch: str) -> AgentRun:
     facts = [facts_of(side) for side in (agent.input, agent.output, agent.transcript) if side]
-    if not any([side.has_placeholder or side.has_odd for side in facts]):
+    if not any(side.has_placeholder or side.has_odd for side in facts):
         return agent
     odd: list[Gap] = []
     is_explained = any(agent_gap.code in CONTENT_GAPS for agent_gap in agent.gaps)

@@ -37,12 +37,11 @@ _SHORTEST = len('previous_response_id":"a')
 _PREVIOUS = re.compile(r'previous_response_id\\*"\s*:\s*\\*"([\w.-]+)')
 _PREVIOUS_KEYS = ("previous_response.id", "previous_response_id")
 
-# Attributes with messages or tools alone, which hold no parameters.
+# Attributes with messages or tools alone, which hold no parameters and are long to search.
 _MESSAGES = (
     *("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.system_instructions"),
     *("gen_ai.tool.definitions", "llm.input_messages.", "llm.output_messages.", "llm.tools."),
 )
-_LONG = 1000  # characters, which take longer to search than the name
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
@@ -181,18 +180,24 @@ def previous_answer(run: TracedRun) -> str:
     """
     if not run.model_calls:
         return ""
-    for key, value in run.model_calls[0].span.attributes.items():
+    parameters = [
+        (key, value)
+        for key, value in run.model_calls[0].span.attributes.items()
+        if type(value) is dict
+        or (
+            type(value) is str
+            and (len(value) >= _SHORTEST or _MARK in key)
+            and not key.startswith(_MESSAGES)
+        )
+    ]
+    for key, value in parameters:
         if type(value) is dict:  # as a backend gives JSON back
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)
-        if type(value) is not str:
-            continue
-        if _MARK in key and key.endswith(_PREVIOUS_KEYS) and not key.startswith(_MESSAGES):
+        elif key.endswith(_PREVIOUS_KEYS):
             return identity(value)
-        if len(value) < _SHORTEST or (len(value) > _LONG and key.startswith(_MESSAGES)):
-            continue
-        if _MARK in value and not key.startswith(_MESSAGES) and (match := _PREVIOUS.search(value)):
+        elif _MARK in value and (match := _PREVIOUS.search(value)):
             return identity(match[1])
     return ""
 

@@ -48,7 +48,7 @@ def claims(span: Span, logs: Logs) -> bool:
     attributes = span.attributes
     # In TypeScript, scope and provider are the service's name.
     is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes
-    is_ours = is_timed or SCOPE == span.scope
+    is_ours = is_timed or span.scope == SCOPE
     is_ours = is_ours or semconv.first(attributes, semconv.PROVIDER) == PROVIDER
     return is_ours and not genai.was_translated(span, logs)
 

@@ -281,8 +281,6 @@ def parse_arguments(value: Any) -> Any:
     return _parse_arguments_text(value) if isinstance(value, str) else value
 
 
-# Each call of a model repeats the arguments of the calls before it.
-@lru_cache(maxsize=16)
 def _parse_arguments_text(text: str) -> Any:
     try:
         exact = loads_exact(text) if text.strip() else None

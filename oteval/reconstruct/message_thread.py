@@ -36,6 +36,7 @@ __all__ = [
     "Thread",
     "answered",
     "chain_of",
+    "keys_before",
     "with_dropped_calls",
 ]
 
@@ -58,8 +59,7 @@ def _with_ids(entry: Entry, echo: Entry) -> Entry:
     return replace(entry, message=replace(entry.message, tool_calls=completed))
 
 
-def _link(chain: str, entry: Entry) -> str:
-    key = entry.key or key_of(entry.message)
+def _link(chain: str, key: str) -> str:
     return hashlib.blake2b(f"{chain}{key}".encode(), digest_size=8).hexdigest()
 
 
@@ -80,16 +80,16 @@ def chain_of(sent: Sequence[Entry]) -> str:
     The run that gave that answer has the same, so that a later run finds it by its input.
     """
     chain = ""
-    for entry in sent[: answered(sent)]:
-        chain = _link(chain, entry)
+    for key in keys_before(sent, answered(sent)):
+        chain = _link(chain, key)
     return chain
 
 
-def _keys(sent: Sequence[Entry], limit: int) -> tuple[str, ...]:
+def keys_before(sent: Sequence[Entry], end: int) -> tuple[str, ...]:
     """Return the keys of the first entries of an input."""
     if isinstance(sent, Sent):
-        return sent.keys[:limit]
-    return tuple([entry.key for entry in sent[:limit]])
+        return sent.keys[:end]  # its entries are made when they are asked for
+    return tuple([entry.key for entry in sent[:end]])
 
 
 class Overlap(NamedTuple):
@@ -148,7 +148,8 @@ class Thread:
         last = self.answers[-1] if self.answers else -1
         for at in range(len(self.links), last + 1):
             before = self.links[-1] if self.links else ""
-            self.links.append(_link(before, self._entry(at)))
+            entry = self._entry(at)
+            self.links.append(_link(before, entry.key or key_of(entry.message)))
         return self.links[last] if last >= 0 else ""
 
     def with_inner(self, sent: Sequence[Entry]) -> Sequence[Entry]:
@@ -212,7 +213,7 @@ class Thread:
         limit = min(len(sent), len(self.spoken) - at)
         if not limit:
             return 0
-        ours, theirs = tuple(self.keys[at : at + limit]), _keys(sent, limit)
+        ours, theirs = tuple(self.keys[at : at + limit]), keys_before(sent, limit)
         if ours == theirs:
             return limit
         for number in compress(count(), map(ne, ours, theirs)):

@@ -180,6 +180,7 @@ def _runs_of_tree(
         node_place = places[id(node)] = _place(node, operation, above, runs)
         run = node_place.run
         run.spans.append(node.span)
+        run.names.update(_names_in(node.span.attributes))
         run.gaps.extend(node.gaps)
         if dialect:
             run.dialects[dialect] = None
@@ -240,6 +241,7 @@ def _within_graph(
     # It was placed just before, so that it is near the end.
     at = next(i for i in reversed(range(len(spans))) if spans[i] is graph.span)
     run.spans.append(spans.pop(at))
+    run.names.update(_names_in(graph.span.attributes))
     return _Place(run)
 
 
@@ -260,8 +262,10 @@ def _identify(run: TracedRun) -> None:
     """Note the conversation, user and version of a run; runs above it have theirs."""
     spans = [run.root.span, *run.spans]
     names = run.names
+    if not run.spans or run.spans[0] is not run.root.span:  # a tool that asks models itself
+        names.update(_names_in(run.root.span.attributes))
     resources = {id(span.resource): span.resource for span in spans}
-    names.update(*[_names_in(span.attributes) for span in spans], *resources.values())
+    names.update(*resources.values())
     run.conversation_id = _conversation_of(run, spans)
     run.user = user_of(spans, names) or (run.parent.user if run.parent else "")
     run.version = version_of(spans, names) or (run.parent.version if run.parent else "")

@@ -20,7 +20,7 @@ from ..messages.forms import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory
 from .entries import Entry, Sent, key_of
 from .gaps import gap
-from .message_thread import Overlap, Thread, answered, with_dropped_calls
+from .message_thread import Overlap, Thread, answered, keys_before, with_dropped_calls
 from .operations import AgentRun, ModelCall, ToolRun
 from .runs import TracedRun
 from .tool_results import complete
@@ -166,7 +166,7 @@ def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> 
     ids = {"", *(call.id for entry in thread.entries for call in entry.message.tool_calls)}
     if size == 0 or any(m.role == "user" or m.tool_call_id not in ids for m in rest):
         size = len(first)
-    builder.summary = (tuple(entry.key for entry in first[:size]), len(thread.spoken))
+    builder.summary = (keys_before(first, size), len(thread.spoken))
     span_id = run.model_calls[0].span.span_id
     builder.gaps.append(gap("handoff_summarized", span_id, agent=agent_name(run)))
 
@@ -258,7 +258,7 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
     choose(builder, sent)
     thread = builder.thread
     summary, size = builder.summary
-    if summary and summary == tuple(entry.key for entry in sent[: len(summary)]):
+    if summary and summary == keys_before(sent, len(summary)):
         sent = [*(thread.entries[at] for at in thread.spoken[:size]), *sent[len(summary) :]]
     sent = thread.with_inner(with_dropped_calls(thread, sent))
     if call.whole and len(sent) < len(thread.spoken):

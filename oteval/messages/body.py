@@ -24,6 +24,7 @@ __all__ = [
     "result_message",
 ]
 
+_CLOSES = (")", "]")
 _LIST_OF_PARTS = ("[{", "[ ", "[\n")
 # Fields beside the content of a message, and the kinds of parts that they are.
 _ASIDE = {
@@ -39,7 +40,7 @@ BESIDE_TEXT = frozenset({*_ASIDE, "audio"})
 
 def may_spell_parts(text: str, role: str) -> bool:
     """Return whether a text may be the JSON of parts or, of an assistant, the repr of objects."""
-    if role == "assistant" and (text.startswith("content=") or text.endswith((")", "]"))):
+    if role == "assistant" and (text[-1:] in _CLOSES or text.startswith("content=")):
         return True
     # Most texts begin with a letter.
     return not text[:1].isalpha() and text.lstrip()[:2] in _LIST_OF_PARTS

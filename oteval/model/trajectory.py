@@ -6,7 +6,7 @@ import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal, TypeVar, cast, dataclass_transform, final
+from typing import Any, Literal, TypeVar, dataclass_transform, final
 
 from ..jsontext import dumps_exact
 from .telemetry import Attributes
@@ -154,7 +154,7 @@ class ToolCall:
     ) -> None:
         """Set the fields as `Message` does."""
         object.__setattr__(self, "__class__", _NewToolCall)
-        new = cast("_NewToolCall", self)
+        new: _NewToolCall = self  # type: ignore[assignment]
         new.name = name
         new.arguments = arguments
         new.id = id
@@ -240,7 +240,7 @@ class Message:
     ) -> None:
         """Set the fields, while the object is of the class with the same slots that allows it."""
         object.__setattr__(self, "__class__", _NewMessage)
-        new = cast("_NewMessage", self)
+        new: _NewMessage = self  # type: ignore[assignment]
         new.role = role
         new.content = content
         new.tool_calls = tool_calls

@@ -44,8 +44,10 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
         content = canonical(parse(content).value)
     # Beside a text, calls of the provider's tools may be left out of the history.
     calls = message.client_calls if content and calls else calls
-    asked = [(call.name, canonical(call.arguments)) for call in calls] if calls else []
-    shown = [dumps(part) for part in parts if part.get("type") not in _ASIDE] if parts else []
+    asked = str([(call.name, canonical(call.arguments)) for call in calls]) if calls else "[]"
+    shown = "[]"
+    if parts:
+        shown = str([dumps(part) for part in parts if part.get("type") not in _ASIDE])
     text = f"{role}\0{content.strip()}\0{asked}\0{shown}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 

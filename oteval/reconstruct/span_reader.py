@@ -214,7 +214,7 @@ def _stamped_agent(agent: AgentRun) -> AgentRun:
 def _is_shared(messages: Sequence[Message], span: Span) -> bool:
     """Return whether any message was read from another span."""
     span_id, trace_id = span.span_id, span.trace_id
-    return any(message.span_id != span_id or message.trace_id != trace_id for message in messages)
+    return bool([m for m in messages if m.span_id != span_id or m.trace_id != trace_id])
 
 
 def _checked(operation: Operation, switch: str) -> Operation:

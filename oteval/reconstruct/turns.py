@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from typing import Any
 
 from ..identities import identity
 from ..jsontext import dumps
@@ -180,18 +181,18 @@ def previous_answer(run: TracedRun) -> str:
     """
     if not run.model_calls:
         return ""
-    parameters = [
+    parameters: list[tuple[str, Any]] = [
         (key, value)
         for key, value in run.model_calls[0].span.attributes.items()
-        if type(value) is dict
+        if isinstance(value, dict)
         or (
-            type(value) is str
+            isinstance(value, str)
             and (len(value) >= _SHORTEST or _MARK in key)
             and not key.startswith(_MESSAGES)
         )
     ]
     for key, value in parameters:
-        if type(value) is dict:  # as a backend gives JSON back
+        if isinstance(value, dict):  # as a backend gives JSON back
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)

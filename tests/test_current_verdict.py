@@ -293,7 +293,10 @@ def _check_run(store: Store, client: TestClient, run_: Trajectory, expected: Ver
     """Compare the terminal and the page of a run with its verdicts."""
     scores = store.scores.of([run_.id])[run_.id]
     own = {name: state for (run_id, name), state in expected.items() if run_id == run_.id}
-    for view in (trajectory_view(run_, scores), trajectories_table([run_], {run_.id: scores}, 0)):
+    key = store.run_list.find(run_.id)
+    assert key is not None
+    listed = trajectories_table(store.run_list.rows([key]), {run_.id: scores}, 0)
+    for view in (trajectory_view(run_, scores), listed):
         assert bool(own) == bool(re.search(r"\b[ef]\b", text_of(view)))
     page = client.get(f"/runs/{run_.id}").text
     marks = re.findall(r'class="score-item (\w+)".*?</span>(\w)</span>', page, re.DOTALL)

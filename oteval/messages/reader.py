@@ -297,7 +297,8 @@ def from_form(
     if role == "user" and item.get("tool_call_id"):
         role = "tool"  # Anthropic's results are in the user's messages
     name = name if isinstance(name, str) else ""
-    has_more = not _BESIDE_TEXT.isdisjoint(item)
+    is_bare = len(item) == 2 and parts is not None  # the role and the parts
+    has_more = not (is_bare or _BESIDE_TEXT.isdisjoint(item))
     part = None if has_more else _only_part(item, parts)
     if part is not None:
         # Most messages, which need no body.
@@ -352,7 +353,7 @@ def _only_part(item: Mapping[str, Any], parts: Any) -> str | ToolCall | Result |
     if type(part) is not dict or "parts" in part:
         return None
     if len(part) == 2 and part.get("type") == "text":
-        text = part.get("content", part.get("text"))
+        text = part["content"] if "content" in part else part.get("text")
         return text if type(text) is str else None
     read = read_parts(part)
     is_alone = len(read) == 1 and type(read[0]) in _ALONE

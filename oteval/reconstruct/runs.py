@@ -49,8 +49,8 @@ class TracedRun:
         gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
-        names: The names of their attributes and of those of their resources, and perhaps others.
-            Most questions are answered by what is not among these.
+        names: The names of the attributes of these and of their resources, and perhaps others. Most
+            attributes that anybody looks for are not among them.
         unread: Those that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.

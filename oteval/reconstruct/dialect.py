@@ -40,6 +40,7 @@ class Dialect:
         keys: Attributes that only its spans have.
         span_names: Names of its spans.
         events: Names of span events or log records that hold its content.
+        operations: Values of ``gen_ai.operation.name`` that only its spans have.
         claims: Returns whether it reads a span that has one of the marks; None if each is its own.
         is_added: Returns whether a backend may have added the marks to a span as it stored it; None
             if only the emitter writes them. Then any other dialect that claims the span reads it:
@@ -59,6 +60,7 @@ class Dialect:
     keys: tuple[str, ...] = ()
     span_names: tuple[str, ...] = ()
     events: tuple[str, ...] = ()
+    operations: tuple[str, ...] = ()
     claims: Callable[[Span, Logs], bool] | None = None
     is_added: Callable[[Span], bool] | None = None
     attach_logs: Callable[[Sequence[Span], Logs], Logs] | None = None

@@ -108,6 +108,7 @@ class _Marks:
         self.of_scope = lru_cache(256)(_finder(dialects, "scopes"))
         self.of_name = lru_cache(1024)(_finder(dialects, "span_names"))
         self.of_event = lru_cache(256)(_finder(dialects, "events"))
+        self.operations, _ = _marks_in(dialects, "operations")
         of_key = _finder(dialects, "keys")
 
         # An instrumentation writes few sets of keys: most spans have one that was seen before.
@@ -129,6 +130,9 @@ class _Marks:
             dialect_bits |= self.of_keys(*attributes)
         else:
             dialect_bits |= self.of_many_keys(attributes)
+        operation = attributes.get("gen_ai.operation.name")
+        if type(operation) is str:
+            dialect_bits |= self.operations.get(operation, 0)
         for event in span.events:
             dialect_bits |= self.of_event(event.name)
         for record in logs:

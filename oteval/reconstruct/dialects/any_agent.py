@@ -33,17 +33,6 @@ INPUT, ARGUMENTS = "gen_ai.input.messages", "gen_ai.tool.args"
 OUTPUTS = ("gen_ai.output", "genai.output")
 MODEL_OPERATION = "call_llm"
 _CALL_NAMES, _CALL_ARGUMENTS = ("tool.name", "name"), ("tool.args", "arguments")
-_MARKS = frozenset({*OUTPUTS, ARGUMENTS})
-
-
-def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether the span has any-agent's scope, operation or keys."""
-    attributes = span.attributes
-    return (
-        span.scope == "any_agent"
-        or attributes.get("gen_ai.operation.name") == MODEL_OPERATION
-        or not attributes.keys().isdisjoint(_MARKS)
-    )
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
@@ -137,6 +126,6 @@ DIALECT = Dialect(
     precedence=220,
     read=read,
     scopes=("any_agent",),
-    keys=(*OUTPUTS, ARGUMENTS, "gen_ai.operation.name"),
-    claims=claims,
+    keys=(*OUTPUTS, ARGUMENTS),
+    operations=(MODEL_OPERATION,),
 )

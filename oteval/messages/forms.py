@@ -59,6 +59,8 @@ def forms_of(item: Any, role: str) -> list[Mapping[str, Any]]:
     fields = fields_of(item)
     if fields is None:
         return []
+    if "_role" in fields:  # Haystack's, before version 2.12
+        fields = {key.removeprefix("_"): value for key, value in fields.items()}
     if fields.get("kind") in ("request", "response") and isinstance(fields.get("parts"), list):
         return _of_pydantic_ai(fields)
     inner = _enveloped(fields)

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..call_outcome import recorded_outcome
+from .kinds import TEXTS, kind_of
 from .python_reprs import object_of, printed_fields
 from .values import parse
 
@@ -53,7 +54,7 @@ _LONGEST_NAME = 40
 
 def _text_of(block: Any) -> str | None:
     """Return the text of a block, or None for data and for any other kind of content."""
-    if not isinstance(block, Mapping) or block.get("type") not in ("text", "TextContent"):
+    if not isinstance(block, Mapping) or kind_of(block) not in TEXTS:
         return None
     text = block.get("text")
     return text if isinstance(text, str) else None

@@ -240,9 +240,11 @@ def _inner(part: Mapping[str, Any]) -> Sequence[Part] | None:
             return _of_provider(own)
         if name == "toolinvocation":
             return _of_interface(value, "")
-        if name in ("functionresponse", "toolresult", "toolcallresult"):
+        if "ref" in value:
+            value = {**value, "id": value["ref"]}  # Genkit's
+        if name in ("functionresponse", "toolresult", "toolcallresult", "toolresponse"):
             return (_inner_result(value, name),)
-        if name in ("functioncall", "tooluse", "toolcall"):
+        if name in ("functioncall", "tooluse", "toolcall", "toolrequest"):
             call = read_call(value)
             return None if call is None else (call,)
     return None
@@ -259,9 +261,6 @@ def _inner_result(value: Mapping[str, Any], name: str) -> Result:
         response = value.get("response")
         failed = isinstance(response, dict) and response.get("error") not in (None, "", False)
         return result._replace(is_error=failed or result.is_error)
-    origin = value.get("origin")
-    if isinstance(origin, dict):
-        value = {**value, "id": origin.get("id"), "name": origin.get("tool_name")}
     if isinstance(value.get("content"), list):
         value = {**value, "content": [_block(block) for block in value["content"]]}
     return read_result(value)
@@ -278,7 +277,7 @@ def _named(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a part that stays as it is, with the kind that its one key names."""
     if kind_of(part):
         return part
-    keys = [key for key, value in part.items() if value is not None]
+    keys = [key for key, value in part.items() if value is not None and key != "metadata"]
     key = next((key for key in keys if isinstance(part[key], dict)), next(iter(keys), "unknown"))
     return {"type": "reasoning" if key == "reasoningContent" else key, **part}
 
@@ -322,6 +321,8 @@ def read_call(value: Any) -> ToolCall | None:
     value = value if isinstance(value, dict) else plain_data(value)
     if not isinstance(value, dict):
         return None
+    if isinstance(value.get("payload"), dict) and "toolName" in value["payload"]:
+        value = value["payload"]  # Mastra's
     function = value.get("function", value.get("custom"))
     source = function if isinstance(function, dict) else value
     name = function if isinstance(function, str) else _name(source)
@@ -352,6 +353,11 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
         part: The result: a part, or a message of a tool.
         text: The result's text, where it is known already.
     """
+    origin = part.get("origin")
+    if isinstance(origin, dict):
+        # Haystack's, where False is written of each tool that did not raise.
+        named = {"id": origin.get("id"), "name": origin.get("tool_name")}
+        part = {**part, **named, "error": part.get("error") or None}
     value, failed = _outcome(part) if text is None else (text, False)
     content, rest = (value, ()) if type(value) is str else _content(value)
     recorded = True if failed else None

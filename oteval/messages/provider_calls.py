@@ -6,13 +6,13 @@ API, Anthropic's messages, Gemini's contents, LangChain's results, and plain lis
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..model import Message
 from . import MessageSource
 from .gemini import from_candidate
-from .langchain import generations, messages
+from .langchain import generations, messages, model_of
 from .reader import from_messages, tool_definitions
 from .values import Parsed, hidden, parse
 
@@ -20,6 +20,7 @@ __all__ = [
     "ModelAnswer",
     "ModelRequest",
     "answer_of",
+    "last_message_in",
     "last_message_of",
     "request_of",
     "system_prompt_of",
@@ -57,7 +58,7 @@ class ModelAnswer(NamedTuple):
     """
 
     messages: list[Message]
-    choices: tuple[Message, ...] = ()
+    choices: Sequence[Message] = ()
     response_id: str = ""
     model: str = ""
 
@@ -149,7 +150,7 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
         answers[0],
         tuple(message for answer in answers[1:] for message in answer[:1]),
         _text(value.get("id")),
-        _text(value.get("model")),
+        _text(value.get("model")) or model_of(value),
     )
 
 
@@ -195,6 +196,13 @@ def _answer_messages(value: Mapping[str, Any], source: MessageSource) -> list[Me
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+def last_message_in(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
+    """Return the last message of a role in an attribute; see `last_message_of`."""
+    found = parse(value).value
+    value = found if isinstance(found, (Mapping, list)) else value
+    return last_message_of(value, source, role)
 
 
 def last_message_of(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:

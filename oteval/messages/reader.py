@@ -19,7 +19,7 @@ from .kinds import is_reasoning, is_written_by_model, unknown_kind
 from .objects import plain_data
 from .parts import Result, read_parts, read_result
 from .read_cache import active
-from .values import parse
+from .values import hidden, parse
 
 __all__ = [
     "EVENT_ROLES",
@@ -30,6 +30,7 @@ __all__ = [
     "from_messages",
     "join_neighbours",
     "repeated_message",
+    "text_message",
     "tool_definitions",
 ]
 
@@ -81,6 +82,13 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
         return collector
 
     return cache.fold(("messages", role), items, extend, by_value=True).finish()
+
+
+def text_message(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
+    """Return a text as the one message of a role; none for a placeholder, or any other value."""
+    if not isinstance(value, str) or not value or hidden(value):
+        return ()
+    return (Message(role, value, span_id=source.span_id, trace_id=source.trace_id),)
 
 
 def repeated_message(message: Mapping[str, Any], source: MessageSource) -> list[Message]:

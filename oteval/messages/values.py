@@ -16,6 +16,8 @@ from .read_cache import active
 
 __all__ = [
     "Parsed",
+    "decoded",
+    "decoded_text",
     "hidden",
     "list_of",
     "mapping_of",
@@ -92,9 +94,20 @@ def _items(text: str) -> list[Any]:
         return []
 
 
+def decoded(value: Any) -> Any:
+    """Return the value that an attribute means; None for a placeholder."""
+    return None if hidden(value) else parse(value).value
+
+
+def decoded_text(value: Any) -> Any:
+    """Return the text that JSON text encodes once more; any other value as it is."""
+    found = parse(value).value
+    return found if isinstance(found, str) else value
+
+
 def mapping_of(value: Any) -> Mapping[str, Any]:
     """Return the object that a value is or spells out; an empty one where it is none."""
-    found = None if hidden(value) else parse(value).value
+    found = decoded(value)
     return found if isinstance(found, Mapping) else {}
 
 

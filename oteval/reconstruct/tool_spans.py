@@ -11,12 +11,13 @@ from typing import Any
 
 from ..call_outcome import outcome_of
 from ..messages.mcp_results import content_of
-from ..messages.values import hidden, text_of
+from ..messages.values import hidden, parse_arguments, text_of
 from ..model import Gap, Message, Span
+from .gaps import gap
 from .operations import AgentRun, ToolRun
-from .readers.spans import error_text
+from .readers.spans import attribute_gaps, error_text
 
-__all__ = ["failure_of", "result_message", "tool_run"]
+__all__ = ["failure_of", "result_message", "tool_of_attributes", "tool_run"]
 
 # Exceptions that frameworks raise to leave a tool without a failure: it waits for a person or for
 # another process, or hands over.
@@ -27,6 +28,54 @@ _CONTROL_FLOW = frozenset(
     }
 )
 _NO_TYPE = ("", "null", "None")
+_AS_RECORDED: Any = object()
+
+
+def tool_of_attributes(
+    span: Span,
+    keys: tuple[str, ...],
+    switch: str,
+    *,
+    name: object = None,
+    call_id: object = None,
+    arguments: Any = _AS_RECORDED,
+    result: Any = _AS_RECORDED,
+    failed: bool | None = None,
+    reason: str = "",
+) -> ToolRun:
+    """Return the execution of a tool whose arguments and result are in attributes of its span.
+
+    Args:
+        span: The tool's span.
+        keys: The attribute that holds the arguments, and those of which one holds the result.
+        switch: The setting that makes the emitter write content.
+        name: The tool's name, where an attribute of the dialect's own has it.
+        call_id: The provider's call id, where something else than its usual attribute has it.
+        arguments: The parsed arguments, where they are not the attribute's value.
+        result: The result, where it is not the attribute's value.
+        failed: As for `tool_run`.
+        reason: As for `tool_run`.
+    """
+    attributes = span.attributes
+    gaps = attribute_gaps(span, keys, switch)
+    if attributes.keys().isdisjoint(keys):
+        gaps.append(gap("content_not_captured", span.span_id, switch=switch))
+    if arguments is _AS_RECORDED:
+        recorded = attributes.get(keys[0])
+        arguments = None if recorded is None else parse_arguments(recorded)
+    if result is _AS_RECORDED:
+        result = next((attributes[key] for key in keys[1:] if key in attributes), None)
+    named = name or attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")
+    return tool_run(
+        span,
+        name=str(named),
+        call_id=call_id or attributes.get("gen_ai.tool.call.id"),
+        arguments=arguments,
+        result=result,
+        failed=failed,
+        reason=reason,
+        gaps=gaps,
+    )
 
 
 def tool_run(

@@ -770,6 +770,64 @@ PAIRS: Case = {
 _REPR = (
     f"ResponseFunctionToolCall(arguments='{TEXT}', call_id='c1', name='w', type='function_call')"
 )
+
+
+def _genkit_call(call_id: str, arguments: Any) -> dict[str, Any]:
+    return {"toolRequest": {"name": "w", "ref": call_id, "input": arguments}}
+
+
+def _genkit_result(call_id: str, output: Any) -> dict[str, Any]:
+    return {"toolResponse": {"name": "w", "ref": call_id, "output": output}}
+
+
+_GENKIT_USER = _blocks("user", {"text": "weather?"})
+_GENKIT_CALL = _blocks("model", _genkit_call("c1", ARGUMENTS))
+GENKIT: Case = {
+    "text": [_GENKIT_USER, _blocks("model", {"text": "fine", "metadata": {}})],
+    "system": [_blocks("system", {"text": "be brief"}), _GENKIT_USER],
+    "call": [_GENKIT_USER, _GENKIT_CALL],
+    "text and call": [
+        _GENKIT_USER,
+        _blocks("model", {"text": "let me see"}, _genkit_call("c1", ARGUMENTS)),
+    ],
+    "parallel calls": [
+        _GENKIT_USER,
+        _blocks("model", _genkit_call("c1", ARGUMENTS), _genkit_call("c2", OTHER_ARGUMENTS)),
+        _blocks("tool", _genkit_result("c1", "sunny"), _genkit_result("c2", "rain")),
+    ],
+    "result": [_GENKIT_USER, _GENKIT_CALL, _blocks("tool", _genkit_result("c1", "sunny"))],
+    "reasoning": [
+        _GENKIT_USER,
+        _blocks("model", {"reasoning": "hm", "metadata": {"signature": "s"}}, {"text": "fine"}),
+    ],
+    "image": [
+        _blocks(
+            "user", {"text": "what is it?"}, {"media": {"url": URL, "contentType": "image/png"}}
+        )
+    ],
+}
+
+
+def _mastra_call(call_id: str, arguments: Any) -> dict[str, Any]:
+    payload = {"toolCallId": call_id, "toolName": "w", "args": arguments}
+    return {"type": "tool-call", "runId": "r", "from": "AGENT", "payload": payload}
+
+
+MASTRA: Case = {
+    "call": [
+        _USER,
+        {"role": "assistant", "content": None, "toolCalls": [_mastra_call("c1", ARGUMENTS)]},
+    ],
+    "text and call": [_USER, _blocks("assistant", _text("let me see"), _mastra_call("c1", TEXT))],
+}
+
+
+def _before_haystack_2_12(item: dict[str, Any]) -> dict[str, Any]:
+    return {f"_{key}": value for key, value in item.items()}
+
+
+HAYSTACK_OLD: Case = {n: [*map(_before_haystack_2_12, items)] for n, items in HAYSTACK.items()}
+
 REPRS: Case = {
     "text": [
         "ChatMessage(role=<MessageRole.USER: 'user'>, content='weather?')",
@@ -821,6 +879,8 @@ FORMS: dict[str, Case] = {
     "autogen": AUTOGEN,
     "llamaindex": LLAMAINDEX,
     "haystack": HAYSTACK,
+    "genkit": GENKIT,
+    "mastra": MASTRA,
     "pairs": PAIRS,
 }
 """Every form that a caller, a span or a request may have, with the cases that it can express."""

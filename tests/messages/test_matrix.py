@@ -19,7 +19,7 @@ from oteval.reconstruct import reconstruct
 from oteval.reconstruct.apis import api_named
 
 from ..reconstruct.builders import span
-from .forms import CASES, EXPECTED, FORMS, REPRS, Items, brief
+from .forms import CASES, EXPECTED, FORMS, HAYSTACK_OLD, REPRS, Items, brief
 
 URL = "https://host/v1beta/models/m:generateContent"
 # The end of each recorded conversation, which is not part of the case.
@@ -119,6 +119,15 @@ def test_a_result_names_its_call_at_every_entry(form: str, case: str, entry: str
     _, asked, result = ENTRIES[entry](FORMS[form][case])
 
     assert result.tool_call_id == asked.tool_calls[0].id
+
+
+@pytest.mark.parametrize("entry", [name for name in ENTRIES if name != "direct, objects"])
+@pytest.mark.parametrize("case", HAYSTACK_OLD)
+def test_haystacks_older_fields_mean_the_same(case: str, entry: str):
+    """Until version 2.12 the names of serialised fields begin with "_"; objects hide these."""
+    messages = ENTRIES[entry](HAYSTACK_OLD[case])
+
+    assert [*map(brief, messages)] == EXPECTED[case]
 
 
 REQUESTS: dict[str, tuple[str, str]] = {

@@ -183,7 +183,7 @@ def test_an_old_text_completion_has_a_text():
     ]
 
 
-@pytest.mark.parametrize("value", ['[{"role:" user, "content:" hi}]', None, 7, "[]", [None]])
+@pytest.mark.parametrize("value", ['[{"role:" user, "content:" hi}]', 7, "[]", [None]])
 def test_an_old_event_that_cannot_be_read_is_a_gap(value: Any):
     """.NET's old format is no JSON: it is not taken for something that was said."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": value}),)
@@ -191,6 +191,16 @@ def test_an_old_event_that_cannot_be_read_is_a_gap(value: Any):
     found = only(model("c", 1, "chat.completions", events=events))
 
     assert (texts(found), codes(found)) == ([None], ["content_unreadable"])
+
+
+def test_an_old_event_without_its_text_is_content_that_was_not_captured():
+    """The gap names the switch that makes Semantic Kernel write it."""
+    events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": None}),)
+
+    found = only(model("c", 1, "chat.completions", events=events))
+
+    assert codes(found) == ["content_not_captured"]
+    assert "ENABLE_OTEL_DIAGNOSTICS_SENSITIVE" in found.gaps[0].detail
 
 
 def test_an_old_call_that_failed_says_why():

@@ -12,21 +12,19 @@ Facts: https://github.com/aws-observability/aws-otel-python-instrumentation (``l
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ... import semconv
 from ...messages.bedrock import from_blocks, result_of
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.values import hidden, parse, parse_arguments
 from ...model import Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    usage,
-)
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import attribute_gaps
 from ..tool_spans import tool_run
 from .strands import SCOPE, agent_tools, tool_status
 
@@ -105,9 +103,15 @@ def _one(item: Mapping[str, Any], *, is_output: bool) -> _RecordedMessage:
     return _RecordedMessage(role, content.get("content"))
 
 
-def _messages(recorded: _RecordedMessage, span: Span) -> list[Message]:
-    role = "user" if recorded.role == "tool" else recorded.role or "user"
-    return from_blocks(role, recorded.value, span)
+def _sides(span: Span, recorded: list[_RecordedMessage]) -> tuple[list[Message], list[Message]]:
+    """Return the messages of the history, and those of the answer."""
+    history: list[Message] = []
+    received: list[Message] = []
+    for message in recorded:
+        role = "user" if message.role == "tool" else message.role or "user"
+        side = received if message.is_answer else history
+        side += from_blocks(role, message.value, span)
+    return history, received
 
 
 def _content_gaps(span: Span, recorded: list[_RecordedMessage], *, is_empty: bool) -> list[Gap]:
@@ -121,21 +125,12 @@ def _content_gaps(span: Span, recorded: list[_RecordedMessage], *, is_empty: boo
 
 
 def _model_call(span: Span, recorded: list[_RecordedMessage]) -> ModelCall:
-    history = [m for message in recorded if not message.is_answer for m in _messages(message, span)]
-    received = [m for message in recorded if message.is_answer for m in _messages(message, span)]
-    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    history, received = _sides(span, recorded)
+    gaps = call_gaps(span, (), SWITCH)
     gaps += _content_gaps(span, recorded, is_empty=not history and not received)
-    whole = is_whole(gaps)
-    return ModelCall(
-        span,
-        input=tuple(_ordered(history)),
-        output=tuple(received),
-        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(span.attributes),
-        # Other instrumentations leave calls of tools in the span's attributes.
-        whole=whole and span.scope == SCOPE,
-        gaps=tuple(gaps),
-    )
+    call = model_call(span, ModelRequest(_ordered(history)), ModelAnswer(received), gaps)
+    # Other instrumentations leave calls of tools in the span's attributes.
+    return call if span.scope == SCOPE else replace(call, whole=False)
 
 
 def _ordered(messages: list[Message]) -> list[Message]:
@@ -183,8 +178,7 @@ def _tool(span: Span, recorded: list[_RecordedMessage]) -> ToolRun:
 
 
 def _agent(span: Span, recorded: list[_RecordedMessage]) -> AgentRun:
-    sent = [m for message in recorded if not message.is_answer for m in _messages(message, span)]
-    received = [m for message in recorded if message.is_answer for m in _messages(message, span)]
+    sent, received = _sides(span, recorded)
     return AgentRun(
         span,
         name=str(semconv.first(span.attributes, semconv.AGENT_NAME) or ""),

@@ -12,19 +12,15 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
-from ...messages.values import hidden, parse, parse_arguments, text_of
+from ...messages.values import decoded_text, hidden, list_of, parse, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import call_gaps, model_call
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
 
@@ -49,22 +45,11 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _model_call(span: Span) -> ModelCall:
-    attributes = span.attributes
-    output = semconv.first(attributes, OUTPUTS)
-    gaps = attribute_gaps(span, (INPUT, *OUTPUTS), SWITCH) + model_failure(span)
-    sent = _sent(span)
-    received = _answer(output, span)
+    output = semconv.first(span.attributes, OUTPUTS)
+    gaps = call_gaps(span, (INPUT, *OUTPUTS), SWITCH)
     if output is None and not gaps:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+    return model_call(span, ModelRequest(_sent(span)), ModelAnswer(_answer(output, span)), gaps)
 
 
 def _sent(span: Span) -> list[Message]:
@@ -77,7 +62,7 @@ def _answer(output: Any, span: Span) -> list[Message]:
     if output is None or hidden(output):
         return []
     value, truncated = parse(output)
-    items = [item for item in value if isinstance(item, Mapping)] if _is_list(value) else []
+    items = [item for item in list_of(value) if isinstance(item, Mapping)]
     calls = [call for call in map(_call, items) if call]
     if calls:
         return from_messages([{"role": "assistant", "tool_calls": calls}], span, "assistant")
@@ -89,10 +74,6 @@ def _answer(output: Any, span: Span) -> list[Message]:
     return from_messages(text, span, "assistant")
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 def _call(item: Mapping[str, Any]) -> dict[str, Any] | None:
     name = semconv.first(item, _CALL_NAMES)
     arguments = next((item[key] for key in _CALL_ARGUMENTS if key in item), None)
@@ -102,22 +83,9 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 
 def _tool(span: Span) -> ToolRun:
-    attributes = span.attributes
-    output = semconv.first(attributes, OUTPUTS)
-    gaps = attribute_gaps(span, (ARGUMENTS, *OUTPUTS), SWITCH)
-    if ARGUMENTS not in attributes and output is None:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    arguments = attributes.get(ARGUMENTS)
-    inner = parse(output).value
-    return tool_run(
-        span,
-        name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
-        call_id=attributes.get("gen_ai.tool.call.id"),
-        arguments=None if arguments is None else parse_arguments(arguments),
-        # Text that was encoded once more is shown without its quotes.
-        result=inner if isinstance(inner, str) else output,
-        gaps=gaps,
-    )
+    output = semconv.first(span.attributes, OUTPUTS)
+    # Text that was encoded once more is shown without its quotes.
+    return tool_of_attributes(span, (ARGUMENTS, *OUTPUTS), SWITCH, result=decoded_text(output))
 
 
 DIALECT = Dialect(

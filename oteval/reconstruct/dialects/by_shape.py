@@ -15,9 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...call_outcome import recorded_outcome
-from ...messages.langchain import tool_message
-from ...messages.reader import tool_definitions
+from ...messages.reader import text_message, tool_definitions
+from ...messages.returned_values import returned_value
 from ...messages.values import hidden, parse
 from ...model import Gap, Message, Role, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
@@ -175,8 +174,8 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
         return Wrapper(span)
     given, returned = (value[0] if value else None for value in values)
     given = None if hidden(given) else call_arguments(given)
-    said = tool_message(returned) or {}
-    call_id = _text_of(shape.values_of("call id")) or said.get("tool_call_id")
+    result = returned_value(returned, returned)
+    call_id = _text_of(shape.values_of("call id")) or result.call_id
     if given is not None and not isinstance(given, Mapping):
         # A text may be an argument without its name, or all that is said to an agent.
         if not (is_named and call_id):
@@ -187,8 +186,8 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
         name=name,
         call_id=call_id,
         arguments=given,
-        result=said.get("content") if said else returned,
-        failed=recorded_outcome(said.get),
+        result=result.content,
+        failed=result.is_error,
         gaps=(_gap(shape, "tool name", side, "received"),),
     )
 
@@ -252,7 +251,7 @@ def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tupl
     texts = {(m.content or "").strip() for messages in said for m in messages}
     if len(texts) != 1 or not all(said) or "" in texts:
         return ()
-    return (Message(role, texts.pop(), span_id=span.span_id, trace_id=span.trace_id),)
+    return text_message(texts.pop(), span, role)
 
 
 DIALECT = Dialect(name=BY_SHAPE, title="Unknown dialects", precedence=10_000, read=read)

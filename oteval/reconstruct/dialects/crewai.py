@@ -20,8 +20,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.reader import from_messages
-from ...messages.values import hidden, parse, parse_arguments
+from ...messages.reader import from_messages, text_message
+from ...messages.values import parse, parse_arguments
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -81,15 +81,9 @@ def _agent(agent: AgentRun) -> AgentRun:
         transcript = from_messages([m for m in messages if isinstance(m, Mapping)], span)
         if transcript:
             return replace(agent, transcript=tuple(transcript), transcript_new_from=0)
-    asked = _text_message("user", value.get("description"), span)
-    answered = _text_message("assistant", value.get("raw"), span)
+    asked = text_message(value.get("description"), span, "user")
+    answered = text_message(value.get("raw"), span, "assistant")
     return replace(agent, input=asked or agent.input, output=answered or agent.output)
-
-
-def _text_message(role: str, text: Any, span: Span) -> tuple[Message, ...]:
-    if not isinstance(text, str) or not text or hidden(text):
-        return ()
-    return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)
 
 
 def _tool(tool: ToolRun) -> ToolRun:

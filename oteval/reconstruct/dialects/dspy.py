@@ -18,7 +18,8 @@ from dataclasses import replace
 from typing import Any
 
 from ...jsontext import dumps
-from ...messages.values import parse, parse_arguments
+from ...messages.reader import text_message
+from ...messages.values import decoded_text, mapping_of, parse, parse_arguments
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
@@ -41,6 +42,7 @@ _FENCE = re.compile(r"\A```\w*\n(.*)\n```\Z", re.DOTALL)
 _CALLS = (".__call__", ".acall")
 _FORWARDS = (".forward", ".aforward")
 _THOUGHTS = ("reasoning", "completed")
+_ASIDE = ("trajectory", *_THOUGHTS)
 
 
 def read(span: Span, logs: Logs) -> Operation:
@@ -146,39 +148,25 @@ def _tool(tool: ToolRun) -> ToolRun:
     if isinstance(arguments, Mapping):
         arguments = {"kwargs": {}, **arguments} if "args" in arguments else arguments
         arguments = call_arguments(arguments)
-    result = parse(tool.result).value if tool.result else tool.result
-    return replace(
-        tool,
-        name=name,
-        arguments=arguments,
-        result=result if isinstance(result, str) else tool.result,
-    )
+    return replace(tool, name=name, arguments=arguments, result=decoded_text(tool.result))
 
 
 def _agent(span: Span) -> AgentRun | None:
     """Return the run of a ReAct agent, or None for any other module."""
     name, _, method = span.name.rpartition(".")
-    output = parse(span.attributes.get(OUTPUT)).value
-    fields = output if isinstance(output, Mapping) else {}
+    fields = mapping_of(span.attributes.get(OUTPUT))
     if f".{method}" not in _FORWARDS or (name != "ReAct" and "trajectory" not in fields):
         return None
-    given = parse(span.attributes.get(INPUT)).value
-    inner = given.get("input_args", given) if isinstance(given, Mapping) else {}
+    given = mapping_of(span.attributes.get(INPUT))
+    inner = given.get("input_args", given)
     asked = {k: _as_text(v) for k, v in inner.items() if k != "history"}
-    visible = {k: _as_text(v) for k, v in fields.items() if k not in ("trajectory", *_THOUGHTS)}
+    visible = {k: _as_text(v) for k, v in fields.items() if k not in _ASIDE}
     return AgentRun(
         span,
         name=name,
-        input=_last_spoken(span, "user", asked),
-        output=_last_spoken(span, "assistant", visible),
+        input=text_message(_shown(asked), span, "user"),
+        output=text_message(_shown(visible), span, "assistant"),
     )
-
-
-def _last_spoken(span: Span, role: str, fields: Mapping[str, str]) -> tuple[Message, ...]:
-    if not fields:
-        return ()
-    text = _shown(fields)
-    return (Message(role, text, span_id=span.span_id, trace_id=span.trace_id),)
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001

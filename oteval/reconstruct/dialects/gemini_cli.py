@@ -14,21 +14,16 @@ from typing import Any
 
 from ... import semconv
 from ...call_outcome import recorded_outcome
-from ...messages.gemini import definitions, from_contents
-from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import hidden, parse
+from ...messages.gemini import definitions
+from ...messages.provider_calls import ModelAnswer, ModelRequest
+from ...messages.reader import from_messages
+from ...messages.values import decoded, mapping_of, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
-from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    not_captured,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import not_captured
+from ..tool_spans import tool_of_attributes
 from . import genai
 
 __all__ = ["DIALECT"]
@@ -54,47 +49,37 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _agent_name(span: Span) -> str:
-    found = _mapping(_value(span, INPUTS))
+    found = mapping_of(_value(span, INPUTS))
     named = semconv.first(found, ("agentName", "agent", "name"))
     return str(named or semconv.first(span.attributes, semconv.AGENT_NAME) or span.name)
 
 
 def _value(span: Span, keys: Sequence[str]) -> Any:
-    found = semconv.first(span.attributes, keys)
-    return None if hidden(found) else parse(found).value
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    return value if isinstance(value, Mapping) else {}
+    return decoded(semconv.first(span.attributes, keys))
 
 
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (*INPUTS, *OUTPUTS), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (*INPUTS, *OUTPUTS), SWITCH)
     asked, answered = _value(span, INPUTS), _value(span, OUTPUTS)
-    request = _mapping(_mapping(asked).get("request"))
+    request = mapping_of(mapping_of(asked).get("request"))
     contents = request.get("contents", asked)
-    config = _mapping(request.get("config"))
+    config = mapping_of(request.get("config"))
     system = attributes.get(genai.SYSTEM, config.get("systemInstruction"))
-    sent = from_messages(from_contents(_items(contents)), span)
-    received = from_messages(_whole(from_contents(_answers(answered))), span, "assistant")
+    sent = from_messages(_items(contents), span)
+    received = from_messages(_whole(_answers(answered)), span, "assistant")
     found = {
         next((key for key in INPUTS if key in attributes), INPUTS[0]): sent,
-        next((key for key in OUTPUTS if key in attributes), OUTPUTS[0]): received,
+        next((key for key in OUTPUTS if key in attributes), OUTPUTS[0]): received or span.is_error,
     }
-    if not span.is_error or not sent:
-        gaps += not_captured(span, found, SWITCH, gaps)
+    gaps += not_captured(span, found, SWITCH, gaps)
     offered = parse(attributes.get("gen_ai.tool.definitions")).value or config.get("tools")
-    return ModelCall(
+    return model_call(
         span,
-        input=(*_system(system, span), *sent),
-        output=tuple(received),
-        tools=tool_definitions(definitions({"tools": offered})),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model") or ""),
-        response_id=str(attributes.get("gen_ai.response.id") or ""),
-        usage=usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
+        ModelRequest([*_system(system, span), *sent], tuple(definitions({"tools": offered}))),
+        ModelAnswer(received),
+        gaps,
+        model=semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model"),
     )
 
 
@@ -109,11 +94,11 @@ def _items(value: Any) -> list[Any]:
 
 
 def _system(value: Any, span: Span) -> list[Message]:
-    value = None if hidden(value) else parse(value).value
+    value = decoded(value)
     if isinstance(value, Mapping) and "parts" in value:
         value = value["parts"]
     parts = value if isinstance(value, list) else [value]
-    texts = [part if isinstance(part, str) else _mapping(part).get("text") for part in parts]
+    texts = [part if isinstance(part, str) else mapping_of(part).get("text") for part in parts]
     text = "\n".join(found for found in texts if isinstance(found, str) and found)
     return from_messages([{"role": "system", "content": text}], span) if text else []
 
@@ -122,7 +107,7 @@ def _answers(value: Any) -> list[Any]:
     """Return the contents of an answer: a response, a content, or the pieces of a stream."""
     if isinstance(value, list):
         return [found for item in value for found in _answers(item)]
-    found = _mapping(value)
+    found = mapping_of(value)
     if "streamChunks" in found:
         return _answers(found["streamChunks"])
     for key in ("response", "content"):
@@ -140,44 +125,37 @@ def _whole(pieces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     for piece in pieces:
         for part in piece.get("parts") or ():
             last = parts[-1] if parts else {}
-            if part.get("type") == last.get("type") == "text":
-                text = str(last.get("content") or "") + str(part.get("content") or "")
-                parts[-1] = {**last, "content": text}
+            if "text" in last and "text" in part and not (last.keys() | part.keys()) - {"text"}:
+                parts[-1] = {"text": f"{last['text'] or ''}{part['text'] or ''}"}
             else:
                 parts.append(part)
     return [{"role": "assistant", "parts": parts}] if parts else []
 
 
 def _tool(span: Span) -> ToolRun:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (*INPUTS, *OUTPUTS), SWITCH)
-    asked, answered = _mapping(_value(span, INPUTS)), _value(span, OUTPUTS)
-    request = _mapping(asked.get("request", asked))
-    arguments = request.get("args")
-    if arguments is None and answered is None:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    name = attributes.get("gen_ai.tool.name") or request.get("name")
-    call_id = semconv.first(attributes, CALL_IDS) or request.get("callId")
-    fields = _mapping(answered)
-    response = _mapping(fields.get("response", fields))
+    asked, answered = mapping_of(_value(span, INPUTS)), _value(span, OUTPUTS)
+    request = mapping_of(asked.get("request", asked))
+    fields = mapping_of(answered)
+    response = mapping_of(fields.get("response", fields))
     result, error = _result(answered, response)
-    return tool_run(
+    return tool_of_attributes(
         span,
-        name=str(name or span.name),
-        call_id=call_id,
-        arguments=arguments,
+        (*INPUTS, *OUTPUTS),
+        SWITCH,
+        name=span.attributes.get("gen_ai.tool.name") or request.get("name"),
+        call_id=semconv.first(span.attributes, CALL_IDS) or request.get("callId"),
+        arguments=request.get("args"),
         result=error if result is None else result,
         failed=recorded_outcome({**response, **fields, "error": error}.get),
-        gaps=gaps,
     )
 
 
 def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
     """Return the result that the model was sent, and the error."""
-    error = response.get("error", _mapping(value).get("error"))
+    error = response.get("error", mapping_of(value).get("error"))
     for part in _items(response.get("responseParts")):
         for inner in _items(part.get("parts")) if "parts" in part else [part]:
-            given = _mapping(_mapping(inner.get("functionResponse")).get("response"))
+            given = mapping_of(mapping_of(inner.get("functionResponse")).get("response"))
             if given:
                 shown = None if "error" in given else given
                 return given.get("output", shown), given.get("error") or error

@@ -13,7 +13,7 @@ from typing import Any
 from ... import semconv
 from ...messages.body import as_list
 from ...messages.facts import facts_of
-from ...messages.provider_calls import answer_of, request_of
+from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
 from ...messages.reader import (
     EVENT_ROLES,
     choices,
@@ -21,20 +21,14 @@ from ...messages.reader import (
     repeated_message,
     tool_definitions,
 )
-from ...messages.values import hidden, parse, parse_arguments
+from ...messages.values import hidden, parse
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    integer,
-    is_whole,
-    missing_side,
-    model_failure,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import model_call
+from ..readers.spans import attribute_gaps, integer, missing_side, model_failure
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT", "read", "read_model_call"]
 
@@ -144,18 +138,13 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
     if is_lost and not any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps):
         gaps += _no_content(content, span, switch, sent=sent, received=received)
     sent = _with_system(read_system(content, span), sent)
-    return ModelCall(
+    is_delta = "gen_ai.request.previous_response.id" in span.attributes
+    return model_call(
         span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(others),
-        tools=tool_definitions(content.get("gen_ai.tool.definitions")),
-        model=str(semconv.first(content, semconv.RESPONSE_MODEL) or ""),
-        response_id=str(content.get("gen_ai.response.id") or ""),
-        usage=usage(span.attributes),
-        whole=is_whole(gaps),
-        is_delta="gen_ai.request.previous_response.id" in span.attributes,
-        gaps=tuple(gaps),
+        ModelRequest(sent, is_delta=is_delta),
+        ModelAnswer(received, others),
+        gaps,
+        attributes=content,
     )
 
 
@@ -252,19 +241,7 @@ def read_tool(span: Span, switch: str) -> ToolRun:
         span: The span.
         switch: The setting that makes the emitter write content, for the gap of a span without any.
     """
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), switch)
-    if ARGUMENTS not in attributes and RESULT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=switch))
-    arguments = attributes.get(ARGUMENTS)
-    return tool_run(
-        span,
-        name=str(attributes.get("gen_ai.tool.name") or span.name.removeprefix("execute_tool ")),
-        call_id=attributes.get("gen_ai.tool.call.id"),
-        arguments=None if arguments is None else parse_arguments(arguments),
-        result=attributes.get(RESULT),
-        gaps=gaps,
-    )
+    return tool_of_attributes(span, (ARGUMENTS, RESULT), switch)
 
 
 def read_agent(span: Span, logs: Logs) -> AgentRun:

@@ -10,25 +10,27 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ... import semconv
 from ...messages.forms import role_of
-from ...messages.reader import EVENT_ROLES, from_event, from_messages, join_neighbours
+from ...messages.provider_calls import ModelAnswer, ModelRequest
+from ...messages.reader import (
+    EVENT_ROLES,
+    from_event,
+    from_messages,
+    join_neighbours,
+    tool_definitions,
+)
 from ...messages.values import parse, parse_arguments, text_of
 from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    integer,
-    is_whole,
-    model_failure,
-    usage,
-)
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import integer, is_whole
 from .genai import (
     DETAILS_EVENT,
     INPUT,
@@ -40,15 +42,12 @@ from .genai import (
 )
 
 __all__ = [
-    "COMPLETION",
-    "CONTENT",
     "DIALECT",
-    "PROMPT",
-    "Emitted",
     "emitted",
     "emitted_in",
-    "model_call",
-    "prompt_and_completion",
+    "event_call",
+    "has_messages",
+    "read_model_call",
     "split",
 ]
 
@@ -75,6 +74,7 @@ _MODEL_KEYS = frozenset(
 )
 # An attribute in which instrumentations of Google's client write the events.
 _EVENTS = "events"
+_INDICES = ("CHAT_MESSAGE_INDEX", "gen_ai.message.index")
 _EVENT_NAMES = ("event.name", "event_name", "name")
 # How a prompt that is text names who says each part.
 _SPEAKER = re.compile(r"^(system|developer|user|assistant|tool): ?", re.MULTILINE)
@@ -93,9 +93,9 @@ class Emitted(NamedTuple):
 
 
 def emitted(span: Span, logs: Logs) -> list[Emitted]:
-    """Return the span's message events, in record order and ``gen_ai.message.index``."""
+    """Return the span's message events, in record order and that of their indices."""
     records = [record for record in logs if record.event_name in EVENT_ROLES]
-    records.sort(key=lambda r: (r.time_ns or r.observed_ns, _index(r.attributes), r.seq))
+    records.sort(key=_place)
     found = [Emitted(record.event_name, _body(record)) for record in records]
     found += [
         Emitted(event.name, event.attributes.get(CONTENT, event.attributes))
@@ -135,8 +135,10 @@ def _body(record: LogRecord) -> Any:
     return record.attributes.get(CONTENT, record.attributes)
 
 
-def _index(attributes: Mapping[str, Any]) -> int:
-    return integer(attributes.get("gen_ai.message.index"))
+def _place(record: LogRecord) -> tuple[int, ...]:
+    """Return a record's place: Semantic Kernel's index comes before the time, Pydantic AI's not."""
+    first, second = (integer(record.attributes.get(key)) for key in _INDICES)
+    return first, record.time_ns or record.observed_ns, second, record.seq
 
 
 def claims(span: Span, logs: Logs) -> bool:
@@ -160,10 +162,26 @@ def read(span: Span, logs: Logs) -> Operation:
     if operation == "invoke_agent":
         return _agent(span, logs)
     if operation in MODEL_OPERATIONS or (not operation and _asks_model(span, logs)):
-        pair = prompt_and_completion(span)
-        call = model_call(span, emitted(span, logs), SWITCH)
-        return call if pair is None or call.input or call.output else _with_messages(call, *pair)
+        return read_model_call(span, logs, SWITCH)
     return Wrapper(span)
+
+
+def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
+    """Return a model call whose messages are events, or the two old ones.
+
+    Args:
+        span: The span.
+        logs: The log records in its context.
+        switch: The setting that makes the emitter write content.
+    """
+    call = event_call(span, emitted(span, logs), switch)
+    is_known = call.input or call.output or not _has_pair(span)
+    return call if is_known else _with_pair(call)
+
+
+def _has_pair(span: Span) -> bool:
+    """Return whether a span has one of the two old events; some emitters write attributes."""
+    return any(event.name in _PAIR for event in span.events) or any(_pair_attributes(span))
 
 
 def _asks_model(span: Span, logs: Logs) -> bool:
@@ -171,26 +189,19 @@ def _asks_model(span: Span, logs: Logs) -> bool:
 
     Frameworks name the provider on every span of a run.
     """
-    if emitted(span, logs) or any(event.name in _PAIR for event in span.events):
-        return True
-    if all(semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values()):
+    if has_messages(span, logs) or all(_pair_attributes(span)):
         return True
     return not span.attributes.keys().isdisjoint(_MODEL_KEYS)
 
 
-def prompt_and_completion(span: Span) -> tuple[list[Message], list[Message]] | None:
-    """Return the messages in the two old events of a model call, or None without such an event.
+def _pair_attributes(span: Span) -> Iterator[Any]:
+    """Yield the prompt and the completion where attributes hold them."""
+    return (semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values())
 
-    Some emitters write the same as attributes.
-    """
-    is_told = any(event.name in _PAIR for event in span.events)
-    if not is_told and not any(
-        semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values()
-    ):
-        return None
-    found = {name: _old_content(span, name) for name in _PAIR}
-    received = from_messages(found[COMPLETION], span, "assistant")
-    return _prompt(found[PROMPT], span), received
+
+def has_messages(span: Span, logs: Logs) -> bool:
+    """Return whether a span has message events, or the two old ones."""
+    return bool(emitted(span, logs)) or any(event.name in _PAIR for event in span.events)
 
 
 def _old_content(span: Span, name: str) -> Any:
@@ -213,15 +224,17 @@ def _prompt(value: Any, span: Span) -> list[Message]:
     return from_messages([{"role": role, "content": text.strip()} for role, text in pair], span)
 
 
-def _with_messages(
-    call: ModelCall, sent: Sequence[Message], received: Sequence[Message]
-) -> ModelCall:
+def _with_pair(call: ModelCall) -> ModelCall:
     """Return a model call with the messages of the two old events."""
+    span = call.span
+    prompt, completion = (_old_content(span, name) for name in (PROMPT, COMPLETION))
+    sent, received = _prompt(prompt, span), from_messages(completion, span, "assistant")
+    sides = ((PROMPT, prompt, sent), (COMPLETION, completion, received))
     gaps = [gap for gap in call.gaps if gap.code != "content_not_captured"]
-    missing = [key for key, pair in ((PROMPT, sent), (COMPLETION, received)) if not pair]
     gaps += [
-        gap("content_unreadable", call.span.span_id, key=key, reason="it holds no messages")
-        for key in missing
+        gap("content_unreadable", span.span_id, key=key, reason="it holds no messages")
+        for key, value, messages in sides
+        if value is not None and not messages
     ]
     return replace(
         call,
@@ -253,29 +266,21 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     return AgentRun(span, agent.name, tuple(sent), tuple(received))
 
 
-def model_call(span: Span, events: list[Emitted], switch: str) -> ModelCall:
+def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any = None) -> ModelCall:
     """Return a model call whose messages are events.
 
     Args:
         span: The span.
         events: Its message events, in order.
         switch: The setting that makes the emitter write content, for the gap of a span without any.
+        offered: The tools' definitions, where an attribute of the dialect's own holds them.
     """
-    gaps = attribute_gaps(span, (), switch) + model_failure(span)
+    gaps = call_gaps(span, (), switch)
     sent, received, others = split(span, events)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=switch))
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(others),
-        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=str(span.attributes.get("gen_ai.response.id") or ""),
-        usage=usage(span.attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+    request = ModelRequest(sent, tool_definitions(offered))
+    return model_call(span, request, ModelAnswer(received, others), gaps)
 
 
 def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:

@@ -15,18 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
-from ...messages.values import hidden, list_of, parse, parse_arguments
+from ...messages.values import hidden, list_of, mapping_of, parse
 from ...model import Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import call_gaps, model_call
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT", "count_before_turn", "definitions", "messages_of"]
 
@@ -83,7 +80,7 @@ def count_before_turn(asked: Sequence[Message]) -> int:
 
 def _model_call(span: Span, prefix: str) -> ModelCall:
     asked, answered = f"{prefix}.input", f"{prefix}.output"
-    gaps = attribute_gaps(span, (asked, answered), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (asked, answered), SWITCH)
     sent = messages_of(_items(span, asked, "messages") or _items(span, asked, "prompt"), span)
     replies = _items(span, answered, "replies")
     received = messages_of(replies[:1], span, "assistant")
@@ -93,16 +90,13 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
             reason = "it holds no messages"
             gaps.append(gap("content_unreadable", span.span_id, key=key, reason=reason))
     meta = _meta(replies, _items(span, answered, "meta"))
-    return ModelCall(
+    return model_call(
         span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(messages_of(replies[1:], span, "assistant")),
-        tools=tuple(definitions(_items(span, asked, "tools"))),
-        model=str(meta.get("model") or ""),
+        ModelRequest(sent, tuple(definitions(_items(span, asked, "tools")))),
+        ModelAnswer(received, messages_of(replies[1:], span, "assistant")),
+        gaps,
+        model=meta.get("model"),
         usage=read_tokens(meta.get("usage")).usage,
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
     )
 
 
@@ -125,22 +119,16 @@ def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
 
 
 def _tool(span: Span) -> ToolRun:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), SWITCH)
-    if ARGUMENTS not in attributes and RESULT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    arguments, result = attributes.get(ARGUMENTS), attributes.get(RESULT)
-    failed = attributes.get(TOOL_ERROR)
-    value = parse(result).value
-    if (failed or span.is_error) and isinstance(value, Mapping) and "error" in value:
-        result = value["error"]
-    return tool_run(
+    result, failed = span.attributes.get(RESULT), span.attributes.get(TOOL_ERROR)
+    if failed or span.is_error:
+        result = mapping_of(result).get("error", result)
+    return tool_of_attributes(
         span,
-        name=str(attributes[TOOL_NAME]),
-        arguments=None if arguments is None else parse_arguments(arguments),
+        (ARGUMENTS, RESULT),
+        SWITCH,
+        name=span.attributes[TOOL_NAME],
         result=result,
         failed=True if failed is True else None,
-        gaps=gaps,
     )
 
 
@@ -152,44 +140,7 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
         span: The span that holds them.
         role: The role of messages that name none.
     """
-    found = [
-        {"role": role, "content": item} if isinstance(item, str) else _message(item)
-        for item in items
-        if isinstance(item, (str, Mapping))
-    ]
-    return from_messages(found, span, role)
-
-
-def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a serialised message; from version 2.9 to 2.11 its fields begin with "_"."""
-    if not {"content", "_content"} & set(item):
-        return {}
-    content = item.get("content", item.get("_content"))
-    fields = {"role": item.get("role", item.get("_role")), "name": item.get("name")}
-    if not isinstance(content, list):
-        return {**fields, "content": content}
-    return {**fields, "parts": [_part(part) for part in content if isinstance(part, Mapping)]}
-
-
-def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a part, known by its one key, in a form that all dialects share."""
-    if "text" in part:
-        return {"type": "text", "text": part["text"]}
-    call, result = part.get("tool_call"), part.get("tool_call_result")
-    if isinstance(call, Mapping):
-        return {**call, "type": "tool_call", "name": call.get("tool_name")}
-    if isinstance(result, Mapping):
-        origin = result.get("origin")
-        origin = origin if isinstance(origin, Mapping) else {}
-        return {
-            "type": "tool_result",
-            "id": origin.get("id"),
-            "name": origin.get("tool_name"),
-            "result": result.get("result"),
-            # False is written of each tool that did not raise, whatever it returned.
-            "is_error": result.get("error") or None,
-        }
-    return {"type": next(iter(part), ""), **part}
+    return from_messages([item for item in items if isinstance(item, (str, Mapping))], span, role)
 
 
 def definitions(items: Sequence[Any]) -> list[Mapping[str, Any]]:

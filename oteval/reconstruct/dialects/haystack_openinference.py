@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...messages.python_reprs import object_of
-from ...messages.values import parse
+from ...messages.values import mapping_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, Wrapper
@@ -44,37 +44,20 @@ def read(span: Span, logs: Logs) -> Operation:
 
 def _messages(value: Any, span: Span, role: str) -> list[Message]:
     """Return the messages of a list of reprs; empty where any of them cannot be read."""
-    items = [_plain(item) for item in value] if isinstance(value, list) else []
-    return [] if None in items else messages_of(items, span, role)
+    items = value if isinstance(value, list) else []
+    return messages_of(items, span, role) if all(map(_is_message, items)) else []
 
 
-def _plain(item: Any) -> Any:
-    """Return a message or a text in Haystack's serialised form, or None for any other object."""
+def _is_message(item: Any) -> bool:
+    """Return whether an item is a message, its repr or a text, and no other object."""
     found = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
-    content = found.get("_content") if isinstance(found, Mapping) else None
-    if not isinstance(content, list):
-        return item if isinstance(found, str) else None
-    return {**found, "_content": [_part(part) for part in content if isinstance(part, Mapping)]}
-
-
-def _part(part: Mapping[str, Any]) -> Mapping[str, Any]:
-    name = _PARTS.get(str(part.get("type")))
-    return part if name is None else {name: part}
-
-
-_PARTS = {
-    "ToolCall": "tool_call",
-    "ToolCallResult": "tool_call_result",
-    "ReasoningContent": "reasoning",
-    "ImageContent": "image",
-    "FileContent": "file",
-}
+    is_own = isinstance(found, Mapping) and isinstance(found.get("_content"), list)
+    return is_own or isinstance(found, str)
 
 
 def _field(span: Span, key: str, *names: str) -> Any:
     """Return the first field of an attribute's value that is there, or None."""
-    fields = parse(span.attributes.get(key)).value
-    found = fields if isinstance(fields, Mapping) else {}
+    found = mapping_of(span.attributes.get(key))
     return next((found[name] for name in names if found.get(name)), None)
 
 

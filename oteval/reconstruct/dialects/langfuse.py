@@ -7,28 +7,17 @@ langfuse-python's ``_client/attributes.py`` and ``langchain/CallbackHandler.py``
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
-from ...call_outcome import recorded_outcome
-from ...messages.langchain import tool_message
-from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.provider_calls import last_message_in, last_message_of
+from ...messages.returned_values import returned_value
 from ...messages.values import hidden, parse
 from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
-from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    call_arguments,
-    error_text,
-    is_whole,
-    not_captured,
-    only_argument,
-    parsed_unless_cut,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import client_call
+from ..readers.spans import call_arguments, error_text, only_argument, parsed_unless_cut
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
 
@@ -83,27 +72,13 @@ def _reason(span: Span) -> str:
 
 
 def _model_call(span: Span) -> ModelCall:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    failed = _is_error(span)
-    if failed:
-        gaps.append(gap("model_call_failed", span.span_id, reason=_reason(span)))
-    asked = request_of(_shown(span, INPUT), span)
-    answered = answer_of(_shown(span, OUTPUT), span)
-    found = {INPUT: asked.messages, OUTPUT: answered.messages or failed}
-    gaps += not_captured(span, found, SWITCH, gaps)
-    return ModelCall(
+    return client_call(
         span,
-        input=tuple(asked.messages),
-        output=tuple(answered.messages),
-        choices=answered.choices,
-        tools=asked.tools,
-        model=str(attributes.get(MODEL) or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=answered.response_id,
-        usage=read_tokens(parse(attributes.get(TOKENS)).value).usage,
-        whole=is_whole(gaps),
-        is_delta=asked.is_delta,
-        gaps=tuple(gaps),
+        {key: _shown(span, key) for key in (INPUT, OUTPUT)},
+        SWITCH,
+        model=span.attributes.get(MODEL),
+        usage=read_tokens(parse(span.attributes.get(TOKENS)).value).usage,
+        failure=_reason(span) if _is_error(span) else "",
     )
 
 
@@ -114,34 +89,28 @@ def _shown(span: Span, key: str) -> Any:
 
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    if INPUT not in attributes and OUTPUT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    returned = _shown(span, OUTPUT)
-    said = tool_message(parsed_unless_cut(returned))
-    return tool_run(
+    recorded = _shown(span, OUTPUT)
+    returned = returned_value(parsed_unless_cut(recorded), recorded)
+    return tool_of_attributes(
         span,
+        (INPUT, OUTPUT),
+        SWITCH,
         name=span.name,
-        call_id=(said or {}).get("tool_call_id") or parse(attributes.get(CALL_ID)).value,
+        call_id=returned.call_id or parse(attributes.get(CALL_ID)).value,
         arguments=call_arguments(parsed_unless_cut(_shown(span, INPUT))),
-        result=returned if said is None else said.get("content"),
-        failed=attributes.get(LEVEL) == "ERROR" or recorded_outcome((said or {}).get),
+        result=returned.content,
+        failed=attributes.get(LEVEL) == "ERROR" or returned.is_error,
         reason=_reason(span),
-        gaps=gaps,
     )
 
 
 def _agent(span: Span) -> AgentRun:
     asked = only_argument(parse(_shown(span, INPUT)).value)
-    answered = _shown(span, OUTPUT)
-    parsed = parse(answered).value
     return AgentRun(
         span,
         name=span.name,
         input=last_message_of(asked, span, "user"),
-        output=last_message_of(
-            parsed if isinstance(parsed, (Mapping, list)) else answered, span, "assistant"
-        ),
+        output=last_message_in(_shown(span, OUTPUT), span, "assistant"),
     )
 
 

@@ -12,25 +12,15 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
-from ...call_outcome import recorded_outcome
-from ...messages.langchain import messages, model_of, tool_message
-from ...messages.provider_calls import answer_of, request_of
-from ...messages.reader import tool_definitions
-from ...messages.values import hidden, parse
-from ...model import NO_TOKENS, Message, Span, Usage, read_tokens
+from ...messages.langchain import messages
+from ...messages.returned_values import returned_value
+from ...messages.values import hidden, mapping_of, parse
+from ...model import NO_TOKENS, Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    error_text,
-    is_whole,
-    model_failure,
-    not_captured,
-    parsed_unless_cut,
-    usage,
-)
+from ..readers.model_calls import client_call
+from ..readers.spans import attribute_gaps, error_text, parsed_unless_cut
 from ..tool_spans import tool_run
 
 __all__ = ["DIALECT"]
@@ -68,32 +58,13 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _model_call(span: Span) -> ModelCall:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    asked = request_of(attributes.get(INPUT), span)
-    answered = answer_of(attributes.get(OUTPUT), span)
-    found = {INPUT: asked.messages, OUTPUT: answered.messages or span.is_error}
-    gaps += not_captured(span, found, SWITCH, gaps)
-    offered = tool_definitions(attributes.get("gen_ai.tool.definitions"))
-    named = answered.model or model_of(parse(attributes.get(OUTPUT)).value)
-    return ModelCall(
-        span,
-        input=tuple(asked.messages),
-        output=tuple(answered.messages),
-        choices=answered.choices,
-        tools=offered or asked.tools,
-        model=named or str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=answered.response_id,
-        usage=_usage(span),
-        whole=is_whole(gaps),
-        is_delta=asked.is_delta,
-        gaps=tuple(gaps),
-    )
-
-
-def _usage(span: Span) -> Usage:
     tokens = read_tokens(parse(span.attributes.get(TOKENS)).value)
-    return usage(span.attributes) if tokens == NO_TOKENS else tokens.usage
+    return client_call(
+        span,
+        {key: span.attributes.get(key) for key in (INPUT, OUTPUT)},
+        SWITCH,
+        usage=None if tokens == NO_TOKENS else tokens.usage,
+    )
 
 
 def _tool(span: Span) -> ToolRun:
@@ -107,15 +78,14 @@ def _tool(span: Span) -> ToolRun:
         # A tool without arguments that returns nothing looks the same, but is rare.
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
         arguments = None
-    said = tool_message(returned)
-    call_id = attributes.get("gen_ai.tool.call.id") or (said or {}).get("tool_call_id")
+    result = returned_value(returned, _returned(returned))
     return tool_run(
         span,
         name=str(attributes.get("gen_ai.tool.name") or attributes.get(NAME) or span.name),
-        call_id=call_id,
+        call_id=attributes.get("gen_ai.tool.call.id") or result.call_id,
         arguments=_arguments(arguments),
-        result=_returned(returned) if said is None else said.get("content"),
-        failed=recorded_outcome((said or {}).get),
+        result=result.content,
+        failed=result.is_error,
         reason=_reason(span),
         gaps=gaps,
     )
@@ -163,13 +133,11 @@ def _chain(span: Span) -> AgentRun | Wrapper:
 
 def _is_state(span: Span) -> bool:
     """Return whether a chain takes and gives a graph's messages."""
-    values = [parse(span.attributes.get(key)).value for key in (INPUT, OUTPUT)]
-    return all(isinstance(value, Mapping) and "messages" in value for value in values)
+    return all("messages" in mapping_of(span.attributes.get(key)) for key in (INPUT, OUTPUT))
 
 
 def _state(span: Span, key: str) -> list[Message]:
-    value = parse(span.attributes.get(key)).value
-    found = value.get("messages") if isinstance(value, Mapping) else None
+    found = mapping_of(span.attributes.get(key)).get("messages")
     return messages(found, span) if isinstance(found, list) else []
 
 

@@ -11,22 +11,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from ... import semconv
-from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.provider_calls import last_message_of
 from ...messages.values import hidden, mapping_of, parse
 from ...model import Span
 from ..dialect import Dialect, Logs
-from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    call_arguments,
-    integer,
-    is_whole,
-    model_failure,
-    not_captured,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import client_call
+from ..readers.spans import call_arguments, integer, usage
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
 
@@ -77,22 +69,8 @@ def _untyped(value: Any) -> Any:
 
 
 def _model_call(span: Span) -> ModelCall:
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    request, answer = request_of(_value(span, INPUT), span), answer_of(_value(span, OUTPUT), span)
-    gaps += not_captured(span, {INPUT: request.messages, OUTPUT: answer.messages}, SWITCH, gaps)
-    return ModelCall(
-        span,
-        input=tuple(request.messages),
-        output=tuple(answer.messages),
-        choices=answer.choices,
-        tools=request.tools,
-        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or answer.model),
-        response_id=answer.response_id,
-        usage=usage({**_metrics(span), **span.attributes}),
-        whole=is_whole(gaps),
-        is_delta=request.is_delta,
-        gaps=tuple(gaps),
-    )
+    sides = {key: _value(span, key) for key in (INPUT, OUTPUT)}
+    return client_call(span, sides, SWITCH, usage=usage({**_metrics(span), **span.attributes}))
 
 
 def _metrics(span: Span) -> Mapping[str, Any]:
@@ -105,16 +83,12 @@ def _metrics(span: Span) -> Mapping[str, Any]:
 
 
 def _tool(span: Span) -> ToolRun:
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    if INPUT not in span.attributes and OUTPUT not in span.attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return tool_run(
+    return tool_of_attributes(
         span,
-        name=str(span.attributes.get("gen_ai.tool.name") or span.name),
-        call_id=span.attributes.get("gen_ai.tool.call.id"),
+        (INPUT, OUTPUT),
+        SWITCH,
         arguments=call_arguments(parse(_value(span, INPUT)).value),
         result=_value(span, OUTPUT),
-        gaps=gaps,
     )
 
 

@@ -15,24 +15,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
-from ...messages.provider_calls import answer_of, request_of
+from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
 from ...messages.python_reprs import literal_of
 from ...messages.reader import choices, from_messages, tool_definitions
-from ...messages.values import hidden, parse
+from ...messages.values import hidden, list_of, parse
 from ...model import NO_TOKENS, Gap, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
 from ..readers.flat_lists import nested
-from ..readers.spans import (
-    NO_OUTPUT,
-    attribute_gaps,
-    is_whole,
-    missing_side,
-    model_failure,
-    usage,
-)
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import NO_OUTPUT, missing_side, usage
 
 __all__ = ["DIALECT"]
 
@@ -87,17 +80,7 @@ def _raw_call(span: Span) -> Operation:
     answered = answer_of({k: v for k, v in fields.items() if k not in _RAW_REQUEST}, span)
     if not (asked.messages and answered.messages):
         return Wrapper(span)
-    return ModelCall(
-        span,
-        input=tuple(asked.messages),
-        output=tuple(answered.messages),
-        choices=answered.choices,
-        tools=asked.tools,
-        model=answered.model,
-        response_id=answered.response_id,
-        usage=read_tokens(fields.get("usage")).usage,
-        is_delta=asked.is_delta,
-    )
+    return model_call(span, asked, answered, [], usage=read_tokens(fields.get("usage")).usage)
 
 
 def _value_of(value: Any) -> Any:
@@ -109,36 +92,22 @@ def _value_of(value: Any) -> Any:
 
 def _model_call(span: Span, kind: str) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT, SYSTEM), SWITCH) + model_failure(span)
-    sent = [*_parsed_list(attributes.get(SYSTEM)), *_parsed_list(attributes.get(INPUT))]
+    gaps = call_gaps(span, (INPUT, OUTPUT, SYSTEM), SWITCH)
+    sent = [item for key in (SYSTEM, INPUT) for item in list_of(parse(attributes.get(key)).value)]
     sent = sent or nested(attributes, OLD_INPUT)
     received = _answers(attributes)
-    answer, others = choices(received)
     gaps += _missing(span, sent, received, kind)
-    return ModelCall(
-        span,
-        input=tuple(from_messages(sent, span)),
-        output=tuple(from_messages(answer, span, "assistant")),
-        choices=tuple(from_messages(others, span, "assistant")),
-        tools=_definitions(attributes),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=str(attributes.get("gen_ai.response.id") or ""),
-        usage=_usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
-
-
-def _parsed_list(value: Any) -> list[Any]:
-    found = parse(value).value
-    return found if isinstance(found, list) else []
+    first, others = (from_messages(items, span, "assistant") for items in choices(received))
+    request = ModelRequest(from_messages(sent, span), _definitions(attributes))
+    return model_call(span, request, ModelAnswer(first, others), gaps, usage=_usage(attributes))
 
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:
     """Return the answers; the calls in a separate attribute are those of the first."""
     flat = [item for item in nested(attributes, OLD_OUTPUT) if isinstance(item, Mapping)]
     calls = [item["function_call"] for item in flat if "function_call" in item]
-    found = [item for item in _parsed_list(attributes.get(OUTPUT)) if isinstance(item, Mapping)]
+    answered = list_of(parse(attributes.get(OUTPUT)).value)
+    found = [item for item in answered if isinstance(item, Mapping)]
     found = found or [item for item in flat if "role" in item or "content" in item]
     if not calls:
         return found

@@ -14,12 +14,15 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
-from ...messages.values import hidden, parse
-from ...model import LogRecord, Message, Span
+from ...messages.returned_values import returned_value
+from ...messages.values import list_of, mapping_of
+from ...model import LogRecord, Span
 from ..dialect import Dialect, Logs
 from ..operations import ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import attribute_gaps, not_captured
 from ..tool_spans import tool_run
 from ..tree import order
 
@@ -28,6 +31,7 @@ __all__ = ["DIALECT"]
 SWITCH = "set TRACELOOP_TRACE_CONTENT=true"
 SCOPE = "opentelemetry.instrumentation.llamaindex"
 KIND, OUTPUT = "traceloop.span.kind", "traceloop.entity.output"
+_SIDES = ("sent", "received")
 _CALL = "oteval.llamaindex.call"
 _MODEL_KEYS = ("gen_ai.request.model", "llm.request.type")
 
@@ -48,78 +52,27 @@ def read(span: Span, logs: Logs) -> Operation:
 
 def _event(span: Span) -> Mapping[str, Any]:
     """Return the event that a step returned."""
-    value = span.attributes.get(OUTPUT)
-    found = None if hidden(value) else parse(value).value
-    return found if isinstance(found, Mapping) else {}
+    return mapping_of(span.attributes.get(OUTPUT))
 
 
 def _tool(span: Span, event: Mapping[str, Any]) -> ToolRun:
-    output = event["tool_output"]
-    output = output if isinstance(output, Mapping) else {"raw_output": output}
-    text = _text(output.get("blocks"))
+    returned = returned_value(event["tool_output"], event["tool_output"])
     return tool_run(
         span,
         name=str(event.get("tool_name") or span.attributes.get("tool.name") or span.name),
         call_id=event.get("tool_id"),
         arguments=event.get("tool_kwargs"),
-        result=output.get("raw_output") if text is None else text,
-        # False is written of each tool that did not raise, whatever it returned.
-        failed=True if output.get("is_error") is True else None,
+        result=returned.content,
+        failed=returned.is_error,
         gaps=attribute_gaps(span, (OUTPUT,), SWITCH),
     )
 
 
-def _text(blocks: Any) -> str | None:
-    items = blocks if isinstance(blocks, list) else []
-    texts = [item["text"] for item in items if isinstance(item, Mapping) and "text" in item]
-    return "\n".join(map(str, texts)) if texts else None
-
-
 def _model_call(span: Span, hung: Mapping[str, Any]) -> ModelCall:
-    gaps = attribute_gaps(span, (OUTPUT,), SWITCH) + model_failure(span)
-    sent = _messages(hung.get("sent"), span)
-    received = _messages(hung.get("received"), span)
+    gaps = call_gaps(span, (OUTPUT,), SWITCH)
+    sent, received = (from_messages(list_of(hung.get(side)), span) for side in _SIDES)
     gaps += not_captured(span, {"the model's answer": received}, SWITCH, gaps)
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
-
-
-def _messages(items: Any, span: Span) -> list[Message]:
-    found = items if isinstance(items, list) else []
-    return from_messages([_message(item) for item in found if isinstance(item, Mapping)], span)
-
-
-def _message(item: Mapping[str, Any]) -> dict[str, Any]:
-    """Return one of LlamaIndex's messages in OpenAI's form."""
-    extra = item.get("additional_kwargs")
-    extra = extra if isinstance(extra, Mapping) else {}
-    blocks = [block for block in item.get("blocks") or () if isinstance(block, Mapping)]
-    calls = extra.get("tool_calls") or [_call(b) for b in blocks if b.get("tool_name")]
-    others = [block for block in blocks if "text" not in block and not block.get("tool_name")]
-    text = item.get("content") if not blocks else _text(blocks)
-    return {
-        "role": item.get("role"),
-        "content": [*([{"type": "text", "text": text}] if text else []), *map(_part, others)],
-        "tool_calls": calls,
-        "tool_call_id": extra.get("tool_call_id"),
-    }
-
-
-def _call(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        "id": block.get("tool_call_id") or block.get("tool_id"),
-        "name": block["tool_name"],
-        "arguments": block.get("tool_kwargs"),
-    }
-
-
-def _part(block: Mapping[str, Any]) -> dict[str, Any]:
-    return {"type": str(block.get("block_type") or "unknown"), **block}
+    return model_call(span, ModelRequest(sent), ModelAnswer(received), gaps)
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
@@ -176,12 +129,13 @@ def _answer(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> list[Any]:
         if isinstance(event.get("input"), list):
             break
         if "tool_output" in event:
-            calls.append(_call({"tool_call_id": event.get("tool_id"), **event}))
+            named = {"id": event.get("tool_id"), "name": event.get("tool_name")}
+            calls.append({**named, "arguments": event.get("tool_kwargs")})
         result = event.get("result")
         response = result.get("response") if isinstance(result, Mapping) else None
         if isinstance(response, Mapping) and not calls:
             return [response]
-    return [{"role": "assistant", "additional_kwargs": {"tool_calls": calls}}] if calls else []
+    return [{"role": "assistant", "tool_calls": calls}] if calls else []
 
 
 DIALECT = Dialect(

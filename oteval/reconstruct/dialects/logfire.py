@@ -13,20 +13,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
-from ...messages.provider_calls import answer_of, request_of
-from ...messages.reader import tool_definitions
+from ...messages.provider_calls import ModelRequest, answer_of, request_of
 from ...messages.values import mapping_of, parse, parse_arguments
 from ...model import NO_TOKENS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    not_captured,
-)
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import attribute_gaps, not_captured
 from ..tool_spans import tool_run
 from . import genai
 from .genai_events import emitted_in, split
@@ -136,30 +130,20 @@ def _is_there(value: Any) -> bool:
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     keys = _keys(span)
-    gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
+    gaps = call_gaps(span, keys, SWITCH)
     request = request_of(_request(span), span)
     answer = answer_of(_response(span), span)
-    sent, received, others = request.messages, answer.messages, list(answer.choices)
+    sent, received = list(request.messages), list(answer.messages)
     items = emitted_in(parse(attributes.get(EVENTS)).value)
     if items and not (sent and received):
         sent, received, others = split(span, items)
         if not received and not span.is_error:
             sent, received = _before_answer(sent)
+        answer = answer._replace(choices=others)
     if not span.is_error or not sent:
         gaps += not_captured(span, _sides(span, sent, received), SWITCH, gaps)
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(others),
-        tools=request.tools or tool_definitions(attributes.get("gen_ai.tool.definitions")),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or answer.model),
-        response_id=str(attributes.get("gen_ai.response.id") or answer.response_id),
-        usage=_usage(span),
-        whole=is_whole(gaps),
-        is_delta=request.is_delta or _goes_on(span),
-        gaps=tuple(gaps),
-    )
+    request = ModelRequest(sent, request.tools, request.is_delta or _goes_on(span))
+    return model_call(span, request, answer._replace(messages=received), gaps, usage=_usage(span))
 
 
 def _before_answer(items: list[Message]) -> tuple[list[Message], list[Message]]:

@@ -18,13 +18,15 @@ from typing import Any
 
 from ... import semconv
 from ...messages.forms import SYSTEM_ROLES
-from ...messages.provider_tools import executor_of
-from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import hidden, parse, parse_arguments
-from ...model import LogRecord, Message, Span, ToolCall
+from ...messages.provider_calls import ModelAnswer, ModelRequest
+from ...messages.reader import from_messages
+from ...messages.values import decoded, parse
+from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import attribute_gaps, is_whole, model_failure, not_captured, usage
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import not_captured, usage
+from ..tool_spans import tool_of_attributes
 from ..tree import order
 from . import genai
 
@@ -61,7 +63,7 @@ def _value(span: Span, side: str) -> Any:
     found = span.attributes.get(f"mastra.{kind}.{side}")
     if found is None:
         found = span.attributes.get(f"gen_ai.{side}.messages")
-    return None if hidden(found) else parse(found).value
+    return decoded(found)
 
 
 def _keys(span: Span) -> tuple[str, str]:
@@ -84,20 +86,10 @@ def _agent(span: Span) -> AgentRun:
 
 
 def _tool(span: Span, kind: str) -> ToolRun:
-    tool = genai.read_tool(span, SWITCH)
     if genai.ARGUMENTS in span.attributes or genai.RESULT in span.attributes:
-        return tool
-    given, returned = (span.attributes.get(key) for key in _keys(span))
-    if given is None and returned is None:
-        return replace(tool, name=_tool_name(tool, kind))
-    attributes = {**span.attributes, genai.ARGUMENTS: given, genai.RESULT: returned}
-    known = {key: value for key, value in attributes.items() if value is not None}
-    tool = replace(genai.read_tool(replace(span, attributes=known), SWITCH), span=span)
-    return replace(tool, name=_tool_name(tool, kind))
-
-
-def _tool_name(tool: ToolRun, kind: str) -> str:
-    return tool.name.removeprefix(f"{kind} ")
+        return genai.read_tool(span, SWITCH)
+    tool = tool_of_attributes(span, _keys(span), SWITCH)
+    return replace(tool, name=tool.name.removeprefix(f"{kind} "))
 
 
 def _sent(value: Any, span: Span) -> list[Message]:
@@ -115,28 +107,13 @@ def _received(value: Any, span: Span) -> list[Message]:
         return from_messages(value, span, "assistant")
     if not isinstance(value, Mapping):
         return []
-    text = value.get("text")
-    calls = tuple(call for item in value.get("toolCalls") or () if (call := _call(item)))
-    if not calls and not (isinstance(text, str) and text):
-        structured = value.get("object")
-        return (
-            []
-            if structured is None
-            else from_messages([{"content": structured}], span, "assistant")
-        )
+    text, calls = value.get("text"), value.get("toolCalls")
     content = text if isinstance(text, str) and text else None
-    return [Message("assistant", content, calls, span_id=span.span_id, trace_id=span.trace_id)]
-
-
-def _call(item: Any) -> ToolCall | None:
-    found = item.get("payload", item) if isinstance(item, Mapping) else None
-    if not isinstance(found, Mapping) or not found.get("toolName"):
-        return None
-    arguments = next((found[key] for key in ("args", "input") if key in found), None)
-    call_id = str(found.get("toolCallId") or "")
-    executed_by = executor_of(found, call_id)
-    name = str(found["toolName"])
-    return ToolCall(name, parse_arguments(arguments), call_id, executed_by=executed_by)
+    if content is None and not calls:
+        content = value.get("object")
+    if content is None and not calls:
+        return []
+    return from_messages([{"content": content, "toolCalls": calls}], span, "assistant")
 
 
 def _step(span: Span, logs: Logs) -> ModelCall:
@@ -162,25 +139,20 @@ def _generation(span: Span, logs: Logs) -> ModelCall:
 
 
 def _model_call(
-    span: Span, sent: Sequence[Message], attributes: Mapping[str, Any], *, needs_input: bool
+    span: Span, sent: list[Message], attributes: Mapping[str, Any], *, needs_input: bool
 ) -> ModelCall:
     keys = _keys(span)
-    gaps = attribute_gaps(span, keys, SWITCH) + model_failure(span)
+    gaps = call_gaps(span, keys, SWITCH)
     received = _received(_value(span, "output"), span)
-    found: dict[str, Any] = {keys[1]: received} if not span.is_error else {}
-    if needs_input:
-        found[keys[0]] = sent
+    found = {keys[0]: sent or not needs_input, keys[1]: received or span.is_error}
     gaps += not_captured(span, found, SWITCH, gaps)
-    return ModelCall(
+    return model_call(
         span,
-        input=tuple(sent),
-        output=tuple(received),
-        tools=tool_definitions(attributes.get("gen_ai.tool.definitions")),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=str(attributes.get("gen_ai.response.id") or ""),
+        ModelRequest(sent),
+        ModelAnswer(received),
+        gaps,
         usage=usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
+        attributes=attributes,
     )
 
 

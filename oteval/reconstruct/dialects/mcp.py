@@ -7,13 +7,10 @@ inside another tool's span are ignored. The SDKs' own spans hold no content.
 
 from __future__ import annotations
 
-from ...messages.values import parse_arguments
 from ...model import Span
 from ..dialect import Dialect, Logs
-from ..gaps import gap
 from ..operations import Operation, Wrapper
-from ..readers.spans import attribute_gaps
-from ..tool_spans import tool_run
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
 
@@ -31,18 +28,8 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
     attributes = span.attributes
     if attributes[METHOD] != CALL:
         return Wrapper(span)
-    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), SWITCH)
-    arguments = attributes.get(ARGUMENTS)
-    if arguments is None and RESULT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return tool_run(
-        span,
-        name=str(attributes.get(NAME) or span.name.rpartition(f"{CALL} ")[2]),
-        call_id=attributes.get("gen_ai.tool.call.id"),
-        arguments=None if arguments is None else parse_arguments(arguments),
-        result=attributes.get(RESULT),
-        gaps=gaps,
-    )
+    name = attributes.get(NAME) or span.name.rpartition(f"{CALL} ")[2]
+    return tool_of_attributes(span, (ARGUMENTS, RESULT), SWITCH, name=name)
 
 
 DIALECT = Dialect(

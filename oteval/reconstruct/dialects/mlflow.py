@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...call_outcome import recorded_outcome
 from ...jsontext import loads
-from ...messages.langchain import model_of, tool_message
-from ...messages.provider_calls import answer_of, last_message_of, request_of
+from ...messages.provider_calls import last_message_of
 from ...messages.reader import tool_definitions
+from ...messages.returned_values import returned_value
 from ...messages.values import hidden, parse
 from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
-from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    not_captured,
-    only_argument,
-    parsed_unless_cut,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import client_call
+from ..readers.spans import only_argument, parsed_unless_cut
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT"]
 
@@ -67,43 +59,29 @@ def _decoded(value: Any) -> Any:
 
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
-    returned = _decoded(attributes.get(OUTPUT))
-    asked = request_of(attributes.get(INPUT), span)
-    answered = answer_of(attributes.get(OUTPUT), span)
-    found = {INPUT: asked.messages, OUTPUT: answered.messages or span.is_error}
-    gaps += not_captured(span, found, SWITCH, gaps)
-    return ModelCall(
+    return client_call(
         span,
-        input=tuple(asked.messages),
-        output=tuple(answered.messages),
-        choices=answered.choices,
-        tools=asked.tools or tool_definitions(_decoded(attributes.get(TOOLS))),
-        model=str(_decoded(attributes.get(MODEL)) or answered.model or model_of(returned)),
-        response_id=answered.response_id,
+        {key: attributes.get(key) for key in (INPUT, OUTPUT)},
+        SWITCH,
+        model=_decoded(attributes.get(MODEL)),
+        tools=tool_definitions(_decoded(attributes.get(TOOLS))),
         usage=read_tokens(parse(attributes.get(TOKENS)).value).usage,
-        whole=is_whole(gaps),
-        is_delta=asked.is_delta,
-        gaps=tuple(gaps),
     )
 
 
 def _tool(span: Span) -> ToolRun:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    if INPUT not in attributes and OUTPUT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    returned = _decoded(attributes.get(OUTPUT))
-    said = tool_message(parsed_unless_cut(returned))
-    given = parsed_unless_cut(attributes.get(INPUT))
-    return tool_run(
+    recorded = _decoded(span.attributes.get(OUTPUT))
+    returned = returned_value(parsed_unless_cut(recorded), recorded)
+    given = parsed_unless_cut(span.attributes.get(INPUT))
+    return tool_of_attributes(
         span,
+        (INPUT, OUTPUT),
+        SWITCH,
         name=span.name,
-        call_id=(said or {}).get("tool_call_id"),
+        call_id=returned.call_id,
         arguments=None if hidden(given) else given,
-        result=returned if said is None else said.get("content"),
-        failed=recorded_outcome((said or {}).get),
-        gaps=gaps,
+        result=returned.content,
+        failed=returned.is_error,
     )
 
 

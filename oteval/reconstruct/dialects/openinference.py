@@ -11,17 +11,18 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...call_outcome import recorded_outcome
 from ...messages.forms import SYSTEM_ROLES
-from ...messages.langchain import messages, tool_message
+from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_in
 from ...messages.read_cache import folded
 from ...messages.reader import tool_definitions
-from ...messages.values import hidden, parse, parse_arguments, text_of
+from ...messages.returned_values import returned_value
+from ...messages.values import mapping_of, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.flat_lists import has_prefix
+from ..readers.model_calls import call_gaps, model_call
 from ..readers.openinference_flat import (
     RECEIVED,
     SENT,
@@ -32,12 +33,7 @@ from ..readers.openinference_flat import (
     tool_schemas,
 )
 from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
-from ..readers.spans import (
-    attribute_gaps,
-    model_failure,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT", "SWITCH"]
 
@@ -54,6 +50,7 @@ OWN_SCOPE = "openinference."
 _CALL_IDS = ("tool_call.id", "tool.call_id", "tool.id", "gen_ai.tool.call.id")
 _TOOL_STATUS = ("gen_ai.tool.status", "tool.status")
 HAND_OFF = "handoff to "
+_LOSSES = frozenset({"attributes_dropped", "content_not_captured", "redacted"})
 GRAPH = "LangGraph"  # the name of a graph that was given none
 
 
@@ -116,28 +113,18 @@ def _asks_model(span: Span) -> bool:
 
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (INPUT, OUTPUT), SWITCH)
     sent = _sent(span)
     received, others = _received(span)
     if received and not has_prefix(attributes, RECEIVED) and _asks_model(span):
         gaps.append(gap("content_not_captured", span.span_id, switch=PARSED_ONLY))
     gaps += cut_arguments(span, sent, received)
-    parameters = parse(attributes.get("llm.invocation_parameters")).value
-    delta = isinstance(parameters, Mapping) and bool(parameters.get("previous_response_id"))
-    losses = {"redacted", "attributes_dropped", "content_not_captured"}
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(others),
-        tools=tool_definitions(tool_schemas(span)),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=response_id(span),
-        usage=usage(attributes),
-        whole=not [gap for gap in gaps if gap.code in losses],
-        is_delta=delta,
-        gaps=tuple(gaps),
-    )
+    parameters = mapping_of(attributes.get("llm.invocation_parameters"))
+    is_delta = bool(parameters.get("previous_response_id"))
+    request = ModelRequest(sent, tool_definitions(tool_schemas(span)), is_delta)
+    call = model_call(span, request, ModelAnswer(received, others, response_id(span)), gaps)
+    is_whole = _LOSSES.isdisjoint([gap.code for gap in gaps])
+    return call if call.whole == is_whole else replace(call, whole=is_whole)
 
 
 def _sent(span: Span) -> list[Message]:
@@ -175,8 +162,7 @@ def _with_thought(message: Message, span: Span) -> Message:
     output = span.attributes.get(OUTPUT)
     if message.content or (isinstance(output, str) and '"thought"' not in output):
         return message
-    raw = parse(output).value
-    thought = raw.get("thought") if isinstance(raw, Mapping) else None
+    thought = mapping_of(output).get("thought")
     return replace(message, content=thought) if thought and isinstance(thought, str) else message
 
 
@@ -202,44 +188,18 @@ def _is_hollow(message: Message) -> bool:
 
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    if INPUT not in attributes and OUTPUT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    arguments = attributes.get(INPUT)
-    returned = parse(attributes.get(OUTPUT)).value
-    output = tool_message(returned) or _tool_output(returned)
-    result = attributes.get(OUTPUT) if output is None else output.get("content")
-    call_id = semconv.first(attributes, _CALL_IDS) or (output or {}).get("tool_call_id")
+    recorded = attributes.get(OUTPUT)
+    returned = returned_value(parse(recorded).value, recorded)
     is_error = semconv.first(attributes, _TOOL_STATUS) == "error"
-    return tool_run(
+    return tool_of_attributes(
         span,
-        name=str(attributes.get("tool.name") or span.name),
-        call_id=call_id,
-        arguments=None if arguments is None else parse_arguments(arguments),
-        result=result,
-        failed=is_error or recorded_outcome((output or {}).get),
-        gaps=gaps,
+        (INPUT, OUTPUT),
+        SWITCH,
+        name=attributes.get("tool.name"),
+        call_id=semconv.first(attributes, _CALL_IDS) or returned.call_id,
+        result=returned.content,
+        failed=is_error or returned.is_error,
     )
-
-
-def _tool_output(value: Any) -> Mapping[str, Any] | None:
-    """Return the fields of a result in an envelope, or None where a tool's output has none.
-
-    LlamaIndex's ``ToolOutput`` says beside the result if it failed.
-    """
-    if not (isinstance(value, Mapping) and "raw_output" in value and "tool_name" in value):
-        return None
-    content = value.get("content", value.get("blocks"))
-    # LlamaIndex writes False of each tool that did not raise, whatever it returned.
-    return {**value, "content": _joined(content), "is_error": value.get("is_error") or None}
-
-
-def _joined(blocks: Any) -> str | None:
-    """Return the text of a result's blocks; as JSON where one of them is not a text."""
-    items = blocks if isinstance(blocks, list) else [None]
-    texts = [item.get("text") if isinstance(item, Mapping) else None for item in items]
-    known = [text for text in texts if isinstance(text, str)]
-    return "\n".join(known) if known and len(known) == len(texts) else text_of(blocks)
 
 
 def _agent_or_node(span: Span, kind: str) -> Operation:
@@ -247,8 +207,7 @@ def _agent_or_node(span: Span, kind: str) -> Operation:
 
     A node is of kind AGENT when its name says "agent", and is none for that.
     """
-    value = parse(span.attributes.get("metadata")).value
-    metadata = value if isinstance(value, Mapping) else {}
+    metadata = mapping_of(span.attributes.get("metadata"))
     is_node = metadata.get("langgraph_node") == span.name
     is_agent = metadata.get("lc_agent_name") == span.name or (kind == "AGENT" and not is_node)
     if is_agent or _is_graph(span, metadata):
@@ -263,27 +222,15 @@ def _is_graph(span: Span, metadata: Mapping[str, Any]) -> bool:
 
 
 def _agent(span: Span, metadata: Mapping[str, Any], node: str) -> AgentRun:
-    name = semconv.first(span.attributes, ("agent.name", "graph.node.id", "gen_ai.agent.name"))
+    attributes = span.attributes
+    name = semconv.first(attributes, ("agent.name", "graph.node.id", "gen_ai.agent.name"))
     return AgentRun(
         span,
         name=str(name or metadata.get("lc_agent_name") or span.name),
-        input=tuple(_last_spoken(span, INPUT, "user")),
-        output=tuple(_last_spoken(span, OUTPUT, "assistant")),
+        input=last_message_in(attributes.get(INPUT), span, "user"),
+        output=last_message_in(attributes.get(OUTPUT), span, "assistant"),
         node=node,
     )
-
-
-def _last_spoken(span: Span, key: str, role: str) -> list[Message]:
-    """Return the last thing that an agent's input or output says."""
-    value = span.attributes.get(key)
-    if not isinstance(value, str) or hidden(value):
-        return []
-    found = parse(value).value
-    if not isinstance(found, (Mapping, list)):
-        return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
-    said = found.get("messages") if isinstance(found, Mapping) else found
-    last = messages(said, span, role)[-1:] if isinstance(said, list) else []
-    return [message for message in last if message.role == role]
 
 
 DIALECT = Dialect(

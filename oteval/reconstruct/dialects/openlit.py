@@ -16,13 +16,14 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ... import semconv
-from ...call_outcome import recorded_outcome
-from ...messages.langchain import tool_message
+from ...messages.mcp_results import content_of
 from ...messages.python_reprs import literal_of
+from ...messages.returned_values import returned_value
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
+from ..tool_spans import tool_of_attributes
 from . import genai, genai_events
 
 __all__ = ["DIALECT"]
@@ -64,10 +65,8 @@ def _graph_or_node(span: Span, logs: Logs, operation: str) -> AgentRun | Wrapper
 
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
-    if genai_events.prompt_and_completion(span) is not None:
-        operation = genai_events.read(span, logs)
-        assert isinstance(operation, ModelCall)
-        return operation
+    if genai_events.has_messages(span, logs):
+        return genai_events.read_model_call(span, logs, SWITCH)
     call = genai.read_model_call(span, logs, SWITCH)
     call = replace(call, input=tuple(_with_calls(call.input)), calls_by_id=True)
     if span.attributes.get("openai.api.type") != "responses":
@@ -117,11 +116,7 @@ def _unprinted(message: Message) -> Message:
     """Return a result as text; the history has the repr of results in blocks."""
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
-    blocks = literal_of(message.content or "") or []
-    values = [block.get("text") for block in blocks if isinstance(block, dict) and "text" in block]
-    texts = [text for text in values if isinstance(text, str)]
-    whole = bool(texts) and len(texts) == len(blocks)
-    return replace(message, content="\n".join(texts)) if whole else message
+    return replace(message, content=content_of(message.content)[0])
 
 
 def _tool(span: Span) -> ToolRun:
@@ -131,16 +126,19 @@ def _tool(span: Span) -> ToolRun:
         found = semconv.first(attributes, (key, *others))
         if found is not None:
             attributes[key] = found
-    said = tool_message(attributes.get(genai.RESULT))
-    if said is not None:
-        attributes[genai.RESULT] = said.get("content")
-    run = replace(genai.read_tool(replace(span, attributes=attributes), SWITCH), span=span)
-    if recorded_outcome((said or {}).get):
-        run = replace(run, is_error=True, is_outcome_recorded=True)
+    recorded = attributes.get(genai.RESULT)
+    returned = returned_value(recorded, recorded)
+    run = tool_of_attributes(
+        replace(span, attributes=attributes),
+        (genai.ARGUMENTS, genai.RESULT),
+        SWITCH,
+        result=returned.content,
+        failed=returned.is_error,
+    )
     arguments = run.arguments
     if isinstance(arguments, str) and (values := literal_of(arguments)) is not None:
         arguments = values
-    return replace(run, arguments=arguments)
+    return replace(run, span=span, arguments=arguments)
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001

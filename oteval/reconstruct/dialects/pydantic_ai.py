@@ -15,21 +15,15 @@ from typing import Any
 
 from ... import semconv
 from ...jsontext import dumps
-from ...messages.reader import (
-    from_event,
-    from_messages,
-    join_neighbours,
-    tool_definitions,
-)
-from ...messages.values import parse, parse_arguments
+from ...messages.reader import from_event, from_messages, join_neighbours
+from ...messages.values import mapping_of, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
-from ..gaps import gap
-from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import attribute_gaps, integer
-from ..tool_spans import tool_run
+from ..operations import AgentRun, ModelCall, Operation, Wrapper
+from ..readers.spans import integer
+from ..tool_spans import tool_of_attributes
 from . import genai
-from .genai_events import emitted, emitted_in, model_call
+from .genai_events import emitted, emitted_in, event_call
 
 __all__ = ["DIALECT"]
 
@@ -49,7 +43,7 @@ def read(span: Span, logs: Logs) -> Operation:
     if operation == "invoke_agent" or "agent_name" in attributes:
         return _agent(span)
     if "tool_arguments" in attributes or "tool_response" in attributes:
-        return _old_tool(span)
+        return tool_of_attributes(span, ("tool_arguments", "tool_response"), SWITCH)
     if operation == "execute_tool" or attributes.get("gen_ai.tool.call.id"):
         return genai.read_tool(span, SWITCH)
     if str(operation) in genai.MODEL_OPERATIONS:
@@ -113,35 +107,9 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         call = genai.read_model_call(span, logs, SWITCH)
         return replace(call, input=tuple(map(_as_received, call.input)))
     events = emitted_in(parse(span.attributes.get("events")).value) or emitted(span, logs)
-    call = model_call(span, events, f"{SWITCH} (in mode 'logs', load the log records too)")
-    parameters = parse(span.attributes.get("model_request_parameters")).value
-    offered = parameters.get("function_tools") if isinstance(parameters, Mapping) else None
-    return ModelCall(
-        span,
-        input=call.input,
-        output=call.output,
-        tools=tool_definitions(offered),
-        model=call.model,
-        usage=call.usage,
-        whole=call.whole,
-        gaps=call.gaps,
-    )
-
-
-def _old_tool(span: Span) -> ToolRun:
-    attributes = span.attributes
-    gaps = attribute_gaps(span, ("tool_arguments", "tool_response"), SWITCH)
-    arguments = attributes.get("tool_arguments")
-    if arguments is None:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return tool_run(
-        span,
-        name=str(attributes.get("gen_ai.tool.name") or span.name),
-        call_id=attributes.get("gen_ai.tool.call.id"),
-        arguments=None if arguments is None else parse_arguments(arguments),
-        result=attributes.get("tool_response"),
-        gaps=gaps,
-    )
+    parameters = mapping_of(span.attributes.get("model_request_parameters"))
+    switch = f"{SWITCH} (in mode 'logs', load the log records too)"
+    return event_call(span, events, switch, offered=parameters.get("function_tools"))
 
 
 DIALECT = Dialect(

@@ -9,18 +9,12 @@ whose body is JSON text: log records in Python, ordered by ``CHAT_MESSAGE_INDEX`
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-from ...messages.reader import EVENT_ROLES
-from ...model import Message, Span
+from ...model import Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import ModelCall, Operation, Wrapper
-from ..readers.spans import attribute_gaps, integer, is_whole, model_failure
 from ..tool_spans import tool_run
-from . import genai
-from .genai_events import CONTENT, PROMPT, Emitted, model_call, prompt_and_completion
+from . import genai, genai_events
 
 __all__ = ["DIALECT"]
 
@@ -30,7 +24,6 @@ SWITCH = (
     "Python, load the log records beside the spans"
 )
 FUNCTION_SCOPE = "semantic_kernel.functions."
-INDEX = "CHAT_MESSAGE_INDEX"
 MODEL_OPERATIONS = genai.MODEL_OPERATIONS | {"chat.completions", "text.completions"}
 
 
@@ -43,7 +36,7 @@ def read(span: Span, logs: Logs) -> Operation:
         return genai.read_tool(span, SWITCH)
     if operation == "invoke_agent":
         return genai.read_agent(span, logs)
-    if not operation and (_emitted(span, logs) or prompt_and_completion(span) is not None):
+    if not operation and genai_events.has_messages(span, logs):
         return _model_call(span, logs)
     if not operation and span.scope.startswith(FUNCTION_SCOPE):
         missing = gap("content_not_captured", span.span_id, switch=SWITCH)
@@ -53,46 +46,8 @@ def read(span: Span, logs: Logs) -> Operation:
 
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     if genai.INPUT in span.attributes or genai.OUTPUT in span.attributes:
-        call = genai.read_model_call(span, logs, SWITCH)
-    elif (pair := prompt_and_completion(span)) is not None:
-        call = _old_call(span, pair)
-    else:
-        call = model_call(span, _emitted(span, logs), SWITCH)
-    return call
-
-
-def _emitted(span: Span, logs: Logs) -> list[Emitted]:
-    """Return the message events, those sent in the order of their index."""
-    records = [record for record in logs if record.event_name in EVENT_ROLES]
-    records.sort(
-        key=lambda record: (
-            integer(record.attributes.get(INDEX)),
-            record.time_ns or record.observed_ns,
-            record.seq,
-        )
-    )
-    found = [Emitted(record.event_name, record.body) for record in records]
-    found += [
-        Emitted(event.name, event.attributes.get(CONTENT, event.attributes))
-        for event in span.events
-        if event.name in EVENT_ROLES
-    ]
-    return found
-
-
-def _old_call(span: Span, pair: tuple[Sequence[Message], Sequence[Message]]) -> ModelCall:
-    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
-    sent, received = pair
-    if not sent and not received:
-        gaps.append(gap("content_unreadable", span.span_id, key=PROMPT, reason="it is not JSON"))
-    call = model_call(span, [], SWITCH)
-    return replace(
-        call,
-        input=tuple(sent),
-        output=tuple(received[:1]),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+        return genai.read_model_call(span, logs, SWITCH)
+    return genai_events.read_model_call(span, logs, SWITCH)
 
 
 DIALECT = Dialect(

@@ -15,8 +15,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.reader import from_messages, join_neighbours
-from ...messages.values import hidden, parse, parse_arguments
+from ...messages.reader import from_messages, join_neighbours, text_message
+from ...messages.values import list_of, mapping_of, parse, parse_arguments
 from ...model import Gap, Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -92,7 +92,7 @@ def _is_cut(message: Message) -> bool:
     text = (message.content or "").strip()
     if message.role == "tool-call":
         items = text.removeprefix(_CALLING).strip()
-        return items.startswith("[{") and not _is_list(parse(items).value)
+        return items.startswith("[{") and not isinstance(parse(items).value, list)
     start = text.find("{")
     tells = message.role == "assistant" and start >= 0 and not message.tool_calls
     return tells and '"name"' in text and parse(text[start:]).truncated
@@ -140,8 +140,8 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
 
 def _asked(message: Message, span: Span) -> Message:
     """Return the calls that a text describes, or the text if it describes none."""
-    items = parse((message.content or "").strip().removeprefix(_CALLING)).value
-    calls = [item for item in items if isinstance(item, Mapping)] if _is_list(items) else []
+    items = list_of(parse((message.content or "").strip().removeprefix(_CALLING)).value)
+    calls = [item for item in items if isinstance(item, Mapping)]
     (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
     return parsed if parsed.tool_calls else replace(message, role="assistant")
 
@@ -172,17 +172,12 @@ def _shows_failed_call(text: str, before: Sequence[Message]) -> bool:
     return not is_answered or _FAILED_CALL.search(text) is not None
 
 
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
 def _tool(tool: ToolRun) -> ToolRun:
     attributes = tool.span.attributes
     gaps = tool.gaps
     if tool.result is None and not gaps and OUTPUT not in attributes:
         gaps = (gap("content_not_captured", tool.span.span_id, switch=NO_RESULT),)
-    names = parse(attributes.get(PARAMETERS)).value
-    arguments = _arguments(tool.arguments, list(names) if isinstance(names, Mapping) else [])
+    arguments = _arguments(tool.arguments, list(mapping_of(attributes.get(PARAMETERS))))
     return replace(tool, arguments=arguments, gaps=gaps)
 
 
@@ -204,12 +199,9 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
 
 def _agent(agent: AgentRun) -> AgentRun:
     attributes = agent.span.attributes
-    asked = parse(attributes.get(INPUT)).value
     # The attribute is that of the agent object: in a later run it may be the task of the first.
-    task = (asked.get("task") if isinstance(asked, Mapping) else None) or attributes.get(TASK)
-    given = agent.input
-    if isinstance(task, str) and task and not hidden(task):
-        given = (Message("user", task, span_id=agent.span.span_id, trace_id=agent.span.trace_id),)
+    task = mapping_of(attributes.get(INPUT)).get("task") or attributes.get(TASK)
+    given = text_message(task, agent.span, "user") or agent.input
     return replace(agent, name=agent.name.removesuffix(".run"), input=given)
 
 

@@ -16,18 +16,14 @@ from typing import Any
 
 from ... import semconv
 from ...messages.bedrock import from_blocks, result_of
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import EVENT_ROLES, from_messages, tool_definitions
 from ...messages.values import hidden, parse, parse_arguments, text_of
 from ...model import Event, Gap, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    model_failure,
-    usage,
-)
+from ..readers.model_calls import call_gaps, model_call
 from ..tool_spans import tool_run
 from . import genai
 
@@ -102,23 +98,11 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
     events = _events(span)
     if not events:
         call = genai.read_model_call(span, logs, SWITCH)
-        return replace(
-            call,
-            input=tuple(map(_plain, call.input)),
-            output=tuple(map(_plain, call.output)),
-            usage=usage(span.attributes),
-        )
-    sent, received = _split(span, events)
-    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span) + _event_gaps(span, events)
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        model=str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or ""),
-        usage=usage(span.attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+        sent, received = (tuple(map(_plain, side)) for side in (call.input, call.output))
+        return replace(call, input=sent, output=received)
+    gaps = call_gaps(span, (), SWITCH) + _event_gaps(span, events)
+    asked, answered = _split(span, events)
+    return model_call(span, ModelRequest(asked), ModelAnswer(answered), gaps)
 
 
 def _plain(message: Message) -> Message:

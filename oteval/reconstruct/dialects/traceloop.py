@@ -12,29 +12,25 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
-from ...call_outcome import recorded_outcome
 from ...messages.body import as_list
-from ...messages.langchain import tool_message
-from ...messages.provider_calls import last_message_of
-from ...messages.python_reprs import printed_fields
-from ...messages.reader import choices, from_messages, join_neighbours, tool_definitions
+from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_of
+from ...messages.reader import (
+    choices,
+    from_messages,
+    join_neighbours,
+    text_message,
+    tool_definitions,
+)
+from ...messages.returned_values import returned_value
 from ...messages.values import parse
-from ...model import Message, Span, normal_finish_reason
+from ...model import Span, normal_finish_reason
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.flat_lists import nested
-from ..readers.spans import (
-    attribute_gaps,
-    call_arguments,
-    is_whole,
-    missing_side,
-    model_failure,
-    only_argument,
-    parsed_unless_cut,
-    usage,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import call_arguments, missing_side, only_argument, parsed_unless_cut
+from ..tool_spans import tool_of_attributes
 from . import genai
 
 __all__ = ["DIALECT"]
@@ -50,7 +46,6 @@ NOT_WRITTEN = (
 )
 _SCOPE = "opentelemetry.instrumentation."
 _AGENTS = "opentelemetry.instrumentation.openai_agents"
-_AGNO = "opentelemetry.instrumentation.agno"
 _LANGCHAIN = "opentelemetry.instrumentation.langchain"
 _RUNS = "gen_ai.workflow.nodes"
 _NODE = "traceloop.association.properties.langgraph_node"
@@ -131,8 +126,8 @@ def _agent(span: Span) -> AgentRun:
     return AgentRun(
         span,
         name=_agent_name(span),
-        input=tuple(_last_spoken("user", only_argument(asked), span)),
-        output=tuple(_last_spoken("assistant", answered, span)),
+        input=text_message(only_argument(asked), span, "user"),
+        output=text_message(answered, span, "assistant"),
     )
 
 
@@ -148,12 +143,11 @@ def _task(span: Span) -> Operation:
 
 def _crew_task(span: Span) -> AgentRun:
     """Return a crew's task: it has the input and output of the agent below it."""
-    asked, answered = span.attributes[TASK], span.attributes.get(OUTPUT)
     return AgentRun(
         span,
         name=str(span.attributes.get("crewai.task.agent") or ""),
-        input=tuple(_last_spoken("user", asked, span)),
-        output=tuple(_last_spoken("assistant", answered, span)),
+        input=text_message(span.attributes[TASK], span, "user"),
+        output=text_message(span.attributes.get(OUTPUT), span, "assistant"),
     )
 
 
@@ -174,35 +168,23 @@ def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
     )
 
 
-def _last_spoken(role: str, value: Any, span: Span) -> list[Message]:
-    if not isinstance(value, str) or not value:
-        return []
-    return [Message(role, value, span_id=span.span_id, trace_id=span.trace_id)]
-
-
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
     own = INPUT in attributes or OUTPUT in attributes
     if not own and (genai.ARGUMENTS in attributes or genai.RESULT in attributes):
         return genai.read_tool(span, SWITCH)
-    gaps = attribute_gaps(span, (INPUT, OUTPUT), SWITCH)
-    if INPUT not in attributes and OUTPUT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    returned = parsed_unless_cut(attributes.get(OUTPUT))
-    said = tool_message(returned) or _of_agno(span, returned)
-    call_id = (
-        attributes.get("gen_ai.tool.call.id")
-        or (said or {}).get("tool_call_id")
-        or _callback_id(attributes.get(INPUT))
-    )
-    return tool_run(
+    recorded = parsed_unless_cut(attributes.get(OUTPUT))
+    returned = returned_value(recorded, _returned(recorded))
+    call_id = attributes.get("gen_ai.tool.call.id") or returned.call_id
+    return tool_of_attributes(
         span,
-        name=str(semconv.first(attributes, (NAME, "gen_ai.tool.name")) or span.name),
-        call_id=call_id,
+        (INPUT, OUTPUT),
+        SWITCH,
+        name=attributes.get(NAME),
+        call_id=call_id or _callback_id(attributes.get(INPUT)),
         arguments=_arguments(attributes.get(INPUT)),
-        result=_returned(returned) if said is None else said.get("content"),
-        failed=recorded_outcome((said or {}).get),
-        gaps=gaps,
+        result=returned.content,
+        failed=returned.is_error,
     )
 
 
@@ -222,18 +204,6 @@ def _callback_id(value: Any) -> Any:
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
 
 
-def _of_agno(span: Span, returned: Any) -> Mapping[str, Any] | None:
-    """Return the fields of the result of one of Agno's tools, which is a Python repr."""
-    if span.scope != _AGNO or not isinstance(returned, str) or not returned.startswith("status="):
-        return None
-    found = printed_fields(returned, "FunctionExecutionResult")
-    if not isinstance(found, Mapping) or "result" not in found:
-        return None
-    if found["status"] != "failure":
-        return {"content": found["result"], "status": "success"}
-    return {"content": f"Error: {found.get('error')}", "status": "error"}
-
-
 def _returned(found: Any) -> Any:
     """Return a LangChain tool's result without the callback's envelope."""
     if isinstance(found, Mapping) and set(found) == {"output", "kwargs"}:
@@ -243,25 +213,16 @@ def _returned(found: Any) -> Any:
 
 def _old_model_call(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (), SWITCH)
     sent = from_messages([*map(_prompt, nested(attributes, "gen_ai.prompt."))], span)
-    answer, others = choices(nested(attributes, "gen_ai.completion."))
-    received = from_messages(answer, span, "assistant")
+    first, others = choices(nested(attributes, "gen_ai.completion."))
+    received = from_messages(first, span, "assistant")
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        choices=tuple(from_messages(others, span, "assistant")),
-        tools=tool_definitions(nested(attributes, "llm.request.functions.")),
-        model=str(semconv.first(attributes, semconv.RESPONSE_MODEL) or ""),
-        response_id=str(attributes.get("gen_ai.response.id") or ""),
-        finish_reason=_finish_reason(answer),
-        usage=usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+    offered = tool_definitions(nested(attributes, "llm.request.functions."))
+    answer = ModelAnswer(received, from_messages(others, span, "assistant"))
+    call = model_call(span, ModelRequest(sent, offered), answer, gaps)
+    return replace(call, finish_reason=_finish_reason(first))
 
 
 def _finish_reason(answer: Any) -> str:

@@ -14,22 +14,19 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import hidden, list_of, parse, parse_arguments, text_of
+from ...messages.values import decoded_text, hidden, list_of, parse, text_of
 from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    is_whole,
-    missing_side,
-    model_failure,
-)
-from ..tool_spans import tool_run
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import missing_side
+from ..tool_spans import tool_of_attributes
 from . import genai
 
-__all__ = ["DIALECT", "call_part", "messages_of"]
+__all__ = ["DIALECT"]
 
 SWITCH = "pass experimental_telemetry: {recordInputs: true, recordOutputs: true}"
 SWITCH_7 = "pass telemetry: {recordInputs: true, recordOutputs: true}"
@@ -49,7 +46,7 @@ REASONING, FILES = "ai.response.reasoning", "ai.response.files"
 ANSWER = (*TEXT, *OBJECT, *CALLS, REASONING, FILES)
 ARGUMENTS, RESULT = "ai.toolCall.args", "ai.toolCall.result"
 MODEL = ("gen_ai.response.model", "ai.response.model", "gen_ai.request.model", "ai.model.id")
-RESPONSE_ID = ("gen_ai.response.id", "ai.response.id")
+RESPONSE_ID = "ai.response.id"
 METADATA = "ai.response.providerMetadata"
 
 
@@ -92,23 +89,20 @@ def _root(span: Span) -> AgentRun:
 
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (MESSAGES, *CALLS, *OBJECT), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (MESSAGES, *CALLS, *OBJECT), SWITCH)
     sent = messages_of(parse(attributes.get(MESSAGES)).value, span)
     received = _answer(span)
     answered = span.is_error or any(key in attributes for key in ANSWER)
     gaps += missing_side(span, SWITCH, sent=MESSAGES in attributes, received=answered)
     if not sent and not gaps:
         gaps.append(gap("content_unreadable", span.span_id, key=MESSAGES, reason="no messages"))
-    return ModelCall(
+    return model_call(
         span,
-        input=tuple(sent),
-        output=tuple(received),
-        tools=_definitions(attributes.get(TOOLS)),
-        model=str(semconv.first(attributes, MODEL) or ""),
-        response_id=str(semconv.first(attributes, RESPONSE_ID) or ""),
+        ModelRequest(sent, _definitions(attributes.get(TOOLS))),
+        ModelAnswer(received, response_id=str(attributes.get(RESPONSE_ID) or "")),
+        gaps,
+        model=semconv.first(attributes, MODEL),
         usage=_usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
     )
 
 
@@ -120,11 +114,11 @@ def _answer(span: Span) -> list[Message]:
     files = parse(attributes.get(FILES)).value
     parts: list[Any] = [{"type": "reasoning", "text": text_of(reasoning)}] if reasoning else []
     parts += [] if text is None else [{"type": "text", "text": text}]
-    parts += [call_part(item) for item in list_of(calls) if isinstance(item, Mapping)]
     parts += list_of(files)
-    if not parts and not any(key in attributes for key in TEXT):
+    calls = [call for call in list_of(calls) if isinstance(call, Mapping)]
+    if not (parts or calls) and not any(key in attributes for key in TEXT):
         return []
-    return from_messages([{"role": "assistant", "parts": parts}], span)
+    return from_messages([{"role": "assistant", "parts": parts, "tool_calls": calls}], span)
 
 
 def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
@@ -143,18 +137,13 @@ def _usage(attributes: Mapping[str, Any]) -> Usage:
 
 def _tool(span: Span) -> ToolRun:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (ARGUMENTS, RESULT), SWITCH)
-    if ARGUMENTS not in attributes and RESULT not in attributes:
-        gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    arguments, result = attributes.get(ARGUMENTS), parse(attributes.get(RESULT))
-    return tool_run(
+    return tool_of_attributes(
         span,
-        name=str(attributes.get("ai.toolCall.name") or span.name),
+        (ARGUMENTS, RESULT),
+        SWITCH,
+        name=attributes.get("ai.toolCall.name"),
         call_id=attributes.get("ai.toolCall.id"),
-        arguments=None if arguments is None else parse_arguments(arguments),
-        # A result that is text is JSON text of it.
-        result=result.value if isinstance(result.value, str) else attributes.get(RESULT),
-        gaps=gaps,
+        result=decoded_text(attributes.get(RESULT)),
     )
 
 
@@ -216,17 +205,6 @@ def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def _is_result(part: Any) -> bool:
     return isinstance(part, Mapping) and part.get("type") == "tool-result"
-
-
-def call_part(part: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a call of a tool; its arguments are ``args`` until version 4."""
-    return {
-        "type": "tool_call",
-        "id": part.get("toolCallId"),
-        "name": part.get("toolName"),
-        "arguments": part.get("input", part.get("args")),
-        "providerExecuted": part.get("providerExecuted"),
-    }
 
 
 DIALECT = Dialect(

@@ -141,7 +141,7 @@ def received(value: Any, span: Span) -> Reading | None:
     answer = answer_of(value, span)
     found = _checked(answer.messages, _ANSWERING)
     return found and found._replace(
-        model=answer.model, response_id=answer.response_id, choices=answer.choices
+        model=answer.model, response_id=answer.response_id, choices=tuple(answer.choices)
     )
 
 

@@ -1,0 +1,106 @@
+"""A model call, from its request and its answer: all dialects hand over the same evidence.
+
+A dialect says where both are; the attributes that all dialects share, for the model, the answer's
+id, the tools and the tokens, are read here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from ... import semconv
+from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
+from ...messages.reader import tool_definitions
+from ...model import Gap, Span, Usage
+from ..gaps import gap
+from ..operations import ModelCall
+from . import spans
+
+__all__ = ["call_gaps", "client_call", "model_call"]
+
+_TOOLS, _RESPONSE_ID = "gen_ai.tool.definitions", "gen_ai.response.id"
+
+
+def call_gaps(span: Span, keys: tuple[str, ...], switch: str, failure: str = "") -> list[Gap]:
+    """Return the gaps that a model call's attributes show, and that of a call that failed.
+
+    Args:
+        span: The span.
+        keys: The attributes that hold content.
+        switch: The setting that makes the emitter write content.
+        failure: Why the call failed, where a field of the dialect's own says that it did.
+    """
+    told = [gap("model_call_failed", span.span_id, reason=failure)] if failure else []
+    return spans.attribute_gaps(span, keys, switch) + (told or spans.model_failure(span))
+
+
+def model_call(
+    span: Span,
+    request: ModelRequest,
+    answer: ModelAnswer,
+    gaps: list[Gap],
+    *,
+    model: object = None,
+    usage: Usage | None = None,
+    attributes: Mapping[str, Any] | None = None,
+) -> ModelCall:
+    """Return a model call.
+
+    Args:
+        span: The span.
+        request: The messages sent, with the tools offered.
+        answer: The messages received. Its model and id count where the attributes have none.
+        gaps: The gaps found in both.
+        model: The model that answered, where a field of the dialect's own names it.
+        usage: The tokens, where a field of the dialect's own counts them.
+        attributes: The attributes, where events and log records add to the span's own.
+    """
+    attributes = span.attributes if attributes is None else attributes
+    # Others of these attributes name the model that was asked for.
+    named = model or attributes.get(semconv.RESPONSE_MODEL[0]) or answer.model
+    named = named or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""
+    return ModelCall(
+        span,
+        input=tuple(request.messages),
+        output=tuple(answer.messages),
+        choices=tuple(answer.choices),
+        tools=request.tools or tool_definitions(attributes.get(_TOOLS)),
+        model=str(named),
+        response_id=str(attributes.get(_RESPONSE_ID) or answer.response_id),
+        usage=spans.usage(span.attributes) if usage is None else usage,
+        whole=spans.is_whole(gaps),
+        is_delta=request.is_delta,
+        gaps=tuple(gaps),
+    )
+
+
+def client_call(
+    span: Span,
+    sides: Mapping[str, Any],
+    switch: str,
+    *,
+    model: object = None,
+    tools: tuple[Mapping[str, Any], ...] = (),
+    usage: Usage | None = None,
+    failure: str = "",
+) -> ModelCall:
+    """Return a model call whose request and response are those of the client's library.
+
+    Args:
+        span: The span.
+        sides: The value of the request and that of the response, by their attributes.
+        switch: The setting that makes the emitter write content.
+        model: The model that answered, where a field of the dialect's own names it.
+        tools: The tools' definitions, where the request has none.
+        usage: The tokens, where a field of the dialect's own counts them.
+        failure: As for `call_gaps`.
+    """
+    (asked_key, asked), (answered_key, answered) = sides.items()
+    gaps = call_gaps(span, (asked_key, answered_key), switch, failure)
+    request, answer = request_of(asked, span), answer_of(answered, span)
+    has_failed = span.is_error or bool(failure)
+    found = {asked_key: request.messages, answered_key: answer.messages or has_failed}
+    gaps += spans.not_captured(span, found, switch, gaps)
+    request = request._replace(tools=request.tools or tools)
+    return model_call(span, request, answer, gaps, model=model, usage=usage)

@@ -9,12 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..jsontext import dumps
+from ..messages.objects import plain_data
 from ..model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .content import plain
 from .provider_messages import convention_messages, field_of, is_message, text_message
+
+if TYPE_CHECKING:
+    from ..reconstruct.apis import ModelApi
 
 __all__ = ["AnswerStream", "ProviderAnswer", "read_answer"]
 
@@ -111,31 +115,11 @@ def _tokens(response: Any) -> TokenCounts:
     return read_tokens(plain(field_of(response, "usage") or field_of(response, "usage_metadata")))
 
 
-@dataclass(slots=True)
-class _CallPieces:
-    """A tool call of which pieces have come."""
-
-    id: str = ""
-    name: str = ""
-    arguments: list[str] = field(default_factory=list)
-
-    def as_call(self) -> dict[str, Any]:
-        """Return the call in the form of OpenAI's chat messages."""
-        function = {"name": self.name, "arguments": "".join(self.arguments)}
-        return {"id": self.id, "type": "function", "function": function}
-
-
 class AnswerStream:
     """Puts an answer together from the chunks of a stream: of any of the APIs, or plain texts."""
 
     def __init__(self) -> None:
-        self._texts: list[str] = []
-        self._calls: dict[Any, _CallPieces] = {}
-        self._model = ""
-        self._id = ""
-        self._reason = ""
-        self._usage: dict[str, Any] = {}
-        self._final: Any = None
+        self._chunks: list[Any] = []
 
     def add(self, chunk: Any) -> None:
         """Add a chunk.
@@ -143,98 +127,34 @@ class AnswerStream:
         Args:
             chunk: A text, or a chunk or event of a provider.
         """
-        if isinstance(chunk, str):
-            self._texts.append(chunk)
-            return
-        kind = field_of(chunk, "type", "")
-        if isinstance(field_of(chunk, "choices"), (list, tuple)):
-            self._add_chat(chunk)
-        elif isinstance(kind, str) and kind.startswith("response."):
-            self._add_event(chunk, kind)
-        elif isinstance(kind, str):
-            self._add_block_event(chunk, kind)
-
-    def _add_chat(self, chunk: Any) -> None:
-        self._take_head(chunk)
-        for choice in field_of(chunk, "choices")[:1]:
-            delta = field_of(choice, "delta")
-            self._add_text(field_of(delta, "content"))
-            for piece in field_of(delta, "tool_calls", ()):
-                function = field_of(piece, "function")
-                call = self._call(field_of(piece, "index", 0))
-                call.id = call.id or str(field_of(piece, "id", ""))
-                call.name = call.name or str(field_of(function, "name", ""))
-                call.arguments.append(str(field_of(function, "arguments", "")))
-            self._reason = normal_finish_reason(
-                str(field_of(choice, "finish_reason", self._reason))
-            )
-
-    def _add_event(self, event: Any, kind: str) -> None:
-        """Add an event of the Responses API; its last one has the whole response."""
-        if kind in ("response.completed", "response.incomplete", "response.failed"):
-            self._final = field_of(event, "response")
-        elif kind == "response.output_text.delta":
-            self._add_text(field_of(event, "delta"))
-        elif kind == "response.output_item.added":
-            item = field_of(event, "item")
-            if field_of(item, "type") == "function_call":
-                call = self._call(field_of(event, "output_index", 0))
-                call.id, call.name = str(field_of(item, "call_id")), str(field_of(item, "name"))
-        elif kind == "response.function_call_arguments.delta":
-            call = self._call(field_of(event, "output_index", 0))
-            call.arguments.append(str(field_of(event, "delta", "")))
-        elif kind == "response.created":
-            self._take_head(field_of(event, "response"))
-
-    def _add_block_event(self, event: Any, kind: str) -> None:
-        """Add an event of Anthropic's Messages API."""
-        index = field_of(event, "index", 0)
-        if kind == "message_start":
-            self._take_head(field_of(event, "message"))
-        elif kind == "content_block_start":
-            block = field_of(event, "content_block")
-            if field_of(block, "type") == "tool_use":
-                call = self._call(index)
-                call.id, call.name = str(field_of(block, "id")), str(field_of(block, "name"))
-        elif kind == "content_block_delta":
-            delta = field_of(event, "delta")
-            self._add_text(field_of(delta, "text"))
-            piece = field_of(delta, "partial_json")
-            if isinstance(piece, str):
-                self._call(index).arguments.append(piece)
-        elif kind == "message_delta":
-            reason = str(field_of(field_of(event, "delta"), "stop_reason", ""))
-            self._reason = normal_finish_reason(reason) or self._reason
-            self._take_usage(field_of(event, "usage"))
-
-    def _take_head(self, response: Any) -> None:
-        self._model = self._model or str(field_of(response, "model", ""))
-        self._id = self._id or str(field_of(response, "id", ""))
-        self._take_usage(field_of(response, "usage"))
-
-    def _take_usage(self, used: Any) -> None:
-        found = plain(used)
-        if isinstance(found, Mapping):
-            self._usage |= {key: value for key, value in found.items() if value is not None}
-
-    def _add_text(self, text: Any) -> None:
-        if isinstance(text, str):
-            self._texts.append(text)
-
-    def _call(self, index: Any) -> _CallPieces:
-        return self._calls.setdefault(index, _CallPieces())
+        self._chunks.append(chunk)
 
     def answer(self) -> ProviderAnswer:
         """Return the answer so far."""
-        if self._final is not None:
-            return read_answer(self._final)
-        calls = [call.as_call() for call in self._calls.values()]
-        message = {"role": "assistant", "content": "".join(self._texts), "tool_calls": calls}
-        is_empty = not (self._texts or calls)
-        return ProviderAnswer(
-            [] if is_empty else convention_messages(message),
-            [self._reason] if self._reason else [],
-            self._model,
-            self._id,
-            read_tokens(self._usage),
-        )
+        texts = [chunk for chunk in self._chunks if isinstance(chunk, str)]
+        if texts:
+            return read_answer("".join(texts))
+        chunks = (plain_data(chunk) for chunk in self._chunks)
+        events = [chunk for chunk in chunks if isinstance(chunk, dict) and not _is_error(chunk)]
+        api = next((api for event in events if (api := _api_of(event))), None)
+        return ProviderAnswer() if api is None else read_answer(api.assembled(events))
+
+
+def _is_error(event: Mapping[str, Any]) -> bool:
+    """Return whether an event ends a stream in place of the rest of its answer."""
+    return event.get("type") == "error" or bool(event.get("error"))
+
+
+def _api_of(event: Mapping[str, Any]) -> ModelApi | None:
+    """Return the API that an event of a stream is of, or None."""
+    # Takes as long to import as all that records a call.
+    from ..reconstruct.apis import api_named
+
+    kind = event.get("type")
+    if isinstance(event.get("choices"), list):
+        return api_named("chat_completions")
+    if not isinstance(kind, str):
+        return None
+    if kind.startswith("response."):
+        return api_named("responses")
+    return api_named("anthropic_messages") if kind == "message_start" else None

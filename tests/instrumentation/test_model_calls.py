@@ -271,6 +271,21 @@ def test_streamed_answers_are_put_together(run, api):
     assert run.spans[0].attributes["gen_ai.request.stream"] is True
 
 
+def test_every_choice_and_the_reasoning_of_a_stream_are_recorded(run):
+    """A stream is put together as a replay puts together a recorded one."""
+    chunks = [
+        {"choices": [{"index": 0, "delta": {"reasoning_content": "hm", "content": "On"}}]},
+        {"choices": [{"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}]},
+        {"choices": [{"index": 0, "delta": {"content": " it"}, "finish_reason": "stop"}]},
+    ]
+    with oteval.model_call(model="gpt-5", messages=QUESTION) as call:
+        assert list(call.stream(chunks)) == chunks
+
+    answer = run.trajectory.messages[-1]
+    assert (answer.content, [part["type"] for part in answer.parts]) == ("On it", ["reasoning"])
+    assert {gap.code for gap in run.trajectory.gaps} == {"several_choices"}
+
+
 async def test_asynchronous_streams(run):
     """`async with` and `astream` do the same."""
 

@@ -121,6 +121,10 @@ class ModelApi(ABC):
         error = text_of_error(response)
         return ApiAnswer(error=error) if error else self._answer(response)
 
+    def assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
+        """Return the response that the events of a stream make up."""
+        return self._assembled(events)
+
     def is_finished(self, body: bytes) -> bool:
         """Return whether a body, which may be cut, has the whole answer: it says why it ends.
 

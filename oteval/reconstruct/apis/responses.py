@@ -86,13 +86,17 @@ class Responses(ModelApi):
                 return {"error": one}
             if isinstance(one.get("response"), Mapping):
                 response = one["response"]
-            index = one.get("output_index")
+            index = one.get("output_index", 0)
             if not isinstance(index, int):
                 continue
             if isinstance(one.get("item"), Mapping):
                 items[index] = dict(one["item"])
-            elif kind == "response.output_text.delta" and index in items:
-                _grow(items[index], str(one.get("delta") or ""))
+            elif kind == "response.output_text.delta":
+                item = items.setdefault(index, {"type": "message", "role": "assistant"})
+                _grow(item, str(one.get("delta") or ""))
+            elif index in items and kind == "response.function_call_arguments.delta":
+                arguments = items[index].get("arguments") or ""
+                items[index]["arguments"] = arguments + str(one.get("delta") or "")
         if response.get("output") or not items:
             return response
         return {**response, "output": [items[index] for index in sorted(items)]}

@@ -17,6 +17,7 @@ from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
 
 from ..errors import InputError
+from ..messages.objects import field_of
 from ..model import (
     CALL_GAPS,
     CONTENT_GAPS,
@@ -32,7 +33,6 @@ from ..model import (
     Trajectory,
 )
 from .accepted import AnyOf, BestMatch, any_of, naming
-from .messages import field as item
 from .messages import to_messages
 from .observed import observed
 from .options import PYTHON_ONLY, check_options, describe_options
@@ -479,5 +479,5 @@ def _tools_beside(outputs: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the definitions beside the messages; those of a `Trajectory` are its runs'."""
     if isinstance(outputs, Trajectory):
         return ()
-    tools = item(outputs, "tools") if not isinstance(outputs, (list, tuple)) else None
+    tools = field_of(outputs, "tools") if not isinstance(outputs, (list, tuple)) else None
     return tuple(tools) if isinstance(tools, (list, tuple)) else ()

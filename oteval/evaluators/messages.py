@@ -19,7 +19,7 @@ from ..messages.forms import ROLES, forms_of
 from ..messages.objects import plain_data
 from ..model import Message
 
-__all__ = ["entries", "field", "is_message", "to_messages"]
+__all__ = ["entries", "is_message", "to_messages"]
 
 
 def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
@@ -94,10 +94,3 @@ def is_message(value: Any) -> bool:
         return True
     data = None if isinstance(value, (str, list, tuple)) else plain_data(value)
     return isinstance(data, dict) and any(form["role"] in ROLES for form in forms_of(data, ""))
-
-
-def field(item: Any, name: str) -> Any:
-    """Return a key of a mapping or an attribute of an object; None where there is none."""
-    if isinstance(item, (dict, Mapping)):
-        return item.get(name)
-    return getattr(item, name, None)

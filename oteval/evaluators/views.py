@@ -20,10 +20,11 @@ from typing import Any
 
 from ..call_outcome import CallOutcome, outcome_of_message
 from ..errors import InputError
+from ..messages.objects import field_of
 from ..model import Message
 from ..patterns import Pattern
 from .calls import CallTable
-from .messages import field, to_messages
+from .messages import to_messages
 from .spec import MatchSpec
 
 __all__ = ["failed_calls", "outcome_by", "results_of", "select", "write_tools"]
@@ -75,7 +76,7 @@ def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
     hints: dict[str, bool] = {}
     for trajectory in trajectories:
         if not isinstance(trajectory, (list, tuple)):
-            hints.update(_hints(field(trajectory, "tools")))
+            hints.update(_hints(field_of(trajectory, "tools")))
     if spec.effect_tools is None and not hints:
         raise InputError(
             f"view={spec.view!r} needs to know which tools change something: pass "
@@ -88,10 +89,10 @@ def write_tools(spec: MatchSpec, *trajectories: Any) -> frozenset[str]:
 def _hints(tools: Any) -> dict[str, bool]:
     hints: dict[str, bool] = {}
     for tool in tools if isinstance(tools, (list, tuple)) else ():
-        inner = field(tool, "function") or tool
-        annotations = field(tool, "annotations") or field(inner, "annotations")
-        read_only = field(annotations, "readOnlyHint")
-        name = field(inner, "name")
+        inner = field_of(tool, "function") or tool
+        annotations = field_of(tool, "annotations") or field_of(inner, "annotations")
+        read_only = field_of(annotations, "readOnlyHint")
+        name = field_of(inner, "name")
         if isinstance(name, str) and isinstance(read_only, bool):
             hints[name] = read_only
     return hints

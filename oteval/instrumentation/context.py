@@ -13,11 +13,11 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from ..messages.objects import field_of
 from ..messages.parts import read_call
 from ..model import ToolCall
 from .conventions import CONVERSATION_ID
 from .faults import guarded
-from .provider_messages import field_of
 
 if TYPE_CHECKING:
     from opentelemetry import baggage, trace

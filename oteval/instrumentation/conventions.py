@@ -11,11 +11,12 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from ..messages.objects import field_of
 from ..model import TokenCounts, normal_finish_reason
 from .class_kinds import class_name
 from .content import HIDDEN, MAX_TEXT, is_plain_json, json_text, plain, shortened, typed_form
 from .provider_answers import ProviderAnswer, read_answer
-from .provider_messages import convention_messages, field_of, is_message, text_message
+from .provider_messages import convention_messages, is_message, text_message
 
 __all__ = [
     "AGENT_ANSWER",

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..jsontext import dumps
-from ..messages.objects import plain_data
+from ..messages.objects import field_of, plain_data
 from ..model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .content import plain
-from .provider_messages import convention_messages, field_of, is_message, text_message
+from .provider_messages import convention_messages, is_message, text_message
 
 if TYPE_CHECKING:
     from ..reconstruct.apis import ModelApi

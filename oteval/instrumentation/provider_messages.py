@@ -6,14 +6,15 @@ A part of an unknown kind stays as it is.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ..messages import NO_SOURCE
 from ..messages.genai import write_messages
+from ..messages.objects import field_of
 from ..messages.reader import MessageCollector
 
-__all__ = ["convention_messages", "field_of", "is_message", "text_message"]
+__all__ = ["convention_messages", "is_message", "text_message"]
 
 _USUAL = ("user", "system", "assistant", "developer")
 _LANGCHAIN = frozenset({"human", "ai", "system", "tool"})
@@ -23,15 +24,6 @@ _ITEMS = frozenset(
         *("function_call_output", "message", "reasoning", "tool_call", "tool_result", "tool_use"),
     }
 )
-
-
-def field_of(value: Any, name: str, default: Any = None) -> Any:
-    """Return a field of a dict or of an object; the default if it has none or it is None."""
-    if type(value) is dict or isinstance(value, Mapping):
-        found = value.get(name)
-    else:
-        found = getattr(value, name, None)
-    return default if found is None else found
 
 
 def text_message(role: str, text: str) -> dict[str, Any]:

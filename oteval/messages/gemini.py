@@ -8,17 +8,10 @@ from typing import Any
 from ..model import PROVIDER
 from .values import list_of
 
-__all__ = ["call_part", "definitions", "from_candidate", "from_contents", "result_part"]
+__all__ = ["call_part", "definitions", "from_candidate", "result_part"]
 
 _PARAMETERS = ("parameters_json_schema", "parametersJsonSchema", "parameters")
 _DECLARATIONS = ("function_declarations", "functionDeclarations")
-
-
-def from_contents(value: Any) -> list[Any]:
-    """Return Gemini contents, or the text of one, in the form of parts."""
-    if isinstance(value, (Mapping, str)):
-        value = [value]
-    return [_from_content(item) for item in (value if isinstance(value, list) else [])]
 
 
 def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
@@ -26,7 +19,7 @@ def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
     content = candidate.get("content")
     found = content if isinstance(content, Mapping) and content.get("parts") else {}
     parts = [*_searches(candidate), *list_of(found.get("parts"))]
-    return from_contents([{**found, "role": "model", "parts": parts}]) if parts else []
+    return [{**found, "role": "model", "parts": parts}] if parts else []
 
 
 def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -45,25 +38,6 @@ def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     chunks = _first(grounding, ("groundingChunks", "grounding_chunks"))
     if chunks:
         yield result_part("google_search", chunks)
-
-
-def _from_content(item: Any) -> Any:
-    if isinstance(item, str):
-        return {"parts": [{"type": "text", "content": item}]}
-    if not isinstance(item, Mapping):
-        return item
-    parts = item.get("parts", [item] if "text" in item else None)
-    parts = parts if isinstance(parts, list) else [parts]
-    converted = [_from_part(part) for part in parts if isinstance(part, (Mapping, str))]
-    return {"role": item.get("role"), "parts": converted}
-
-
-def _from_part(part: Mapping[str, Any] | str) -> Any:
-    """Return a text with its kind, which dialects look at; other parts stay as they are."""
-    if isinstance(part, str) or part.get("text") is None:
-        return part
-    kind = "reasoning" if part.get("thought") is True else "text"
-    return {"type": kind, "content": part["text"]}
 
 
 def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:

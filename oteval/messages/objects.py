@@ -13,12 +13,21 @@ from typing import Any
 
 from ..model import Message, ToolCall
 
-__all__ = ["plain_data"]
+__all__ = ["field_of", "plain_data"]
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
 _OWN = (Message, ToolCall)
 # Deeper than any message: values below are the caller's own data, and stay as they are.
 _MAX_DEPTH = 50
+
+
+def field_of(value: Any, name: str, default: Any = None) -> Any:
+    """Return a field of a dict or of an object; the default if it has none or it is None."""
+    if type(value) is dict or isinstance(value, Mapping):
+        found = value.get(name)
+    else:
+        found = getattr(value, name, None)
+    return default if found is None else found
 
 
 def plain_data(value: Any, depth: int = 0) -> Any:

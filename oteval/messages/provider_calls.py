@@ -23,6 +23,7 @@ __all__ = [
     "last_message_in",
     "last_message_of",
     "request_of",
+    "system_messages",
     "system_prompt_of",
 ]
 
@@ -76,12 +77,17 @@ def request_of(value: Any, source: MessageSource) -> ModelRequest:
         found, offered = _without_tools(value)
         return ModelRequest(messages(found, source) if found else [], offered)
     said = _without_cut_message(_asked(value, source), parsed)
-    system = system_prompt_of(value)
-    if system and not any(m.role == "system" for m in said):
-        said = [*from_messages([{"role": "system", "content": system}], source), *said]
+    if not any(m.role == "system" for m in said):
+        said = [*system_messages(value, source), *said]
     return ModelRequest(
         said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
     )
+
+
+def system_messages(request: Mapping[str, Any], source: MessageSource) -> list[Message]:
+    """Return the system prompt of a request as messages; none where it has none."""
+    prompt = system_prompt_of(request)
+    return from_messages([{"role": "system", "content": prompt}], source) if prompt else []
 
 
 def system_prompt_of(request: Mapping[str, Any]) -> str | list[Any]:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from oteval.messages.gemini import from_contents
 from oteval.model import LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.dialects.adk import with_original_turns
@@ -588,11 +587,17 @@ def test_odd_values_never_raise(odd: Any):
                 assert not any(gap.code == "internal_error" for gap in trajectory.gaps)
 
 
-def test_contents_may_be_one_text():
-    """A request's contents may be a bare text, or a content that is none."""
-    assert from_contents("q") == [{"parts": [{"type": "text", "content": "q"}]}]
-    assert from_contents([5]) == [5]
-    assert from_contents(5) == []
+@pytest.mark.parametrize("contents", ["q", ["q"], {"parts": [{"text": "q"}]}, {"text": "q"}])
+def test_contents_may_be_one_text_or_one_content(contents: Any):
+    """A request's contents may be a bare text, or a content that is in no list."""
+    answer = content("model", {"text": "a"})
+
+    run = only(call_llm("c", 1, {"contents": contents}, {"content": answer}))
+
+    assert [(message.role, message.content) for message in run.messages] == [
+        ("user", "q"),
+        ("assistant", "a"),
+    ]
 
 
 def test_the_merged_pseudo_span_is_no_tool():

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...jsontext import loads
-from ..messages import field
+from ...messages.objects import field_of
 
 __all__ = ["schemas_of"]
 
@@ -38,7 +38,7 @@ def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | Non
     """
     found: dict[str, Mapping[str, Any] | bool | None] = {}
     for tool in _each(tools):
-        name = field(tool, "name") or field(tool, "type")
+        name = field_of(tool, "name") or field_of(tool, "type")
         if isinstance(name, str):
             schema = _schema(tool)
             found[name] = found.get(name) if schema is None else schema
@@ -48,17 +48,17 @@ def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | Non
 def _each(tools: Iterable[Any]) -> Iterator[Any]:
     """Yield definitions without their wrappers."""
     for tool in tools:
-        lists = [field(tool, key) for key in _LISTS]
+        lists = [field_of(tool, key) for key in _LISTS]
         several = next((value for value in lists if isinstance(value, (list, tuple))), None)
         if several is not None:
             yield from several
         else:
-            yield field(tool, "function") or field(tool, "toolSpec") or tool
+            yield field_of(tool, "function") or field_of(tool, "toolSpec") or tool
 
 
 def _schema(tool: Any) -> Mapping[str, Any] | bool | None:
     for key in _SCHEMAS:
-        value = field(tool, key)
+        value = field_of(tool, key)
         if isinstance(value, str):
             try:
                 value = loads(value)

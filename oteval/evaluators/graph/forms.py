@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ...errors import InputError
+from ...messages.objects import field_of
 from ...model import Message, Trajectory
 from ..evaluator import runs_of
-from ..messages import field
 
 __all__ = ["GraphTrajectory", "Turns", "graph_of", "read_turns", "unwrapped"]
 
@@ -74,7 +74,7 @@ def unwrapped(value: Any, place: str) -> Any:
         raise InputError(f"{place} is None; pass a graph trajectory: a dict with 'steps'")
     if isinstance(value, Trajectory):
         return graph_of(value)
-    if isinstance(value, Mapping) and "steps" not in value and field(value, "outputs") is not None:
+    if isinstance(value, Mapping) and "steps" not in value and value.get("outputs") is not None:
         return unwrapped(value["outputs"], f"{place}.outputs")
     return value
 
@@ -94,7 +94,7 @@ def read_turns(value: Any, place: str) -> Turns:
             nodes ran; the text names the place.
     """
     inner = unwrapped(value, place)
-    steps = field(inner, "steps")
+    steps = field_of(inner, "steps")
     if steps is None:
         keys = ", ".join(map(repr, inner)) if isinstance(inner, Mapping) else type(inner).__name__
         raise InputError(f"{place} has no steps ({keys or 'empty'}); pass a dict with 'steps'")

@@ -13,12 +13,12 @@ from typing import Any, Unpack
 
 from ...errors import InputError
 from ...jsontext import dumps
+from ...messages.objects import field_of
 from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, as_async
 from ..judge.factory import make_judge, show_options
 from ..judge.options import JudgeOptions
 from ..judge.prompt import to_json
 from ..judge.prompts import GRAPH_TRAJECTORY_ACCURACY_PROMPT
-from ..messages import field
 from .forms import read_turns, unwrapped
 
 __all__ = [
@@ -121,9 +121,9 @@ def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Th
             results and turns differ.
     """
     turns = read_turns(value, place)
-    own = field(unwrapped(value, place), "inputs") or field(value, "inputs")
+    own = field_of(unwrapped(value, place), "inputs") or field_of(value, "inputs")
     said = _column("inputs" if inputs is not None else f"{place}.inputs", inputs or own, turns)
-    results = _column(f"{place}.results", field(unwrapped(value, place), "results"), turns)
+    results = _column(f"{place}.results", field_of(unwrapped(value, place), "results"), turns)
     thread: Thread = []
     for i, nodes in enumerate(turns):
         turn: dict[str, Any] = {"nodes": nodes}

@@ -16,8 +16,9 @@ from typing import Any
 from ...errors import ConfigError, VariableMissing
 from ...jsontext import dumps
 from ...messages.forms import ROLES, role_of
+from ...messages.objects import field_of
 from ...model import Message
-from ..messages import field, to_messages
+from ..messages import to_messages
 from .attachments import attachment_parts
 from .data_blocks import OmittedData, closing_instructions, data_block, new_nonce, shorten_task
 from .prompts import optional_variables
@@ -359,7 +360,7 @@ def to_json(value: Any) -> Any:
         }
     if isinstance(value, Message):
         return value.as_dict()
-    name = field(value, "role") or field(value, "type")
+    name = field_of(value, "role") or field_of(value, "type")
     if role_of(name) in ROLES and hasattr(value, "content"):
         found = _trajectory_messages([value], "a message")
         return found[0] if len(found) == 1 else found

@@ -12,6 +12,7 @@ from typing import Any
 from ...jsontext import dumps, dumps_exact, loads
 from ...messages import NO_SOURCE
 from ...messages.kinds import is_reasoning, reasoning_text
+from ...messages.provider_calls import system_messages
 from ...messages.reader import from_messages
 from ...model import Message, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
@@ -65,13 +66,11 @@ class AnthropicMessages(ModelApi):
     def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
         """Return the request in a body."""
         fields = json_object(body)
-        system = fields.get("system")
-        prompt = [{"role": "system", "content": system}] if system else []
         return RecordedRequest(
             api=self.name,
             model=str(fields.get("model") or ""),
             messages=(
-                *from_messages(prompt, NO_SOURCE),
+                *system_messages(fields, NO_SOURCE),
                 *repeated_messages(_uncached(fields.get("messages") or [])),
             ),
             tools=tuple(map(_nested_tool, fields.get("tools") or ())),

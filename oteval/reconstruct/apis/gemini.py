@@ -14,8 +14,10 @@ from urllib.parse import unquote, urlsplit
 from ...errors import InputError
 from ...jsontext import dumps, loads
 from ...messages import NO_SOURCE
-from ...messages.gemini import definitions, from_candidate, from_contents
+from ...messages.body import as_list
+from ...messages.gemini import definitions, from_candidate
 from ...messages.kinds import is_reasoning, reasoning_text
+from ...messages.provider_calls import system_messages
 from ...messages.reader import from_messages
 from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest
@@ -74,12 +76,11 @@ class Gemini(ModelApi):
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
         config = _first(fields, _CONFIG) or {}
-        system = _first(fields, _SYSTEM)
         formats = {key: value for key, value in config.items() if key in _FORMATS}
         return RecordedRequest(
             api=self.name,
             model=_model_in(path) or str(fields.get("model") or ""),
-            messages=(*_system_messages(system), *repeated_messages(_contents(fields))),
+            messages=(*system_messages(fields, NO_SOURCE), *repeated_messages(_contents(fields))),
             tools=tuple(_tools(fields)),
             response_format=formats or None,
             settings={**without(fields, *_OWN_FIELDS), **without(config, *_FORMATS)},
@@ -168,15 +169,8 @@ def _contents(fields: Mapping[str, Any]) -> list[Any]:
         {**content, "role": content.get("role") or "user"}
         if isinstance(content, Mapping)
         else content
-        for content in from_contents(fields.get("contents") or [])
+        for content in as_list(fields.get("contents"))
     ]
-
-
-def _system_messages(system: Any) -> list[Message]:
-    if not system:
-        return []
-    contents = [{**content, "role": "system"} for content in from_contents(system)]
-    return from_messages(contents, NO_SOURCE)
 
 
 def _tools(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

@@ -21,21 +21,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
-from ...messages.gemini import call_part, definitions, from_contents, result_part
-from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import hidden, parse, parse_arguments
-from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
+from ...messages.body import as_list
+from ...messages.gemini import call_part, definitions, result_part
+from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
+from ...messages.reader import from_messages
+from ...messages.values import hidden, mapping_of, parse, parse_arguments
+from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from ..readers.spans import (
-    attribute_gaps,
-    integer,
-    is_whole,
-    model_failure,
-    usage,
-)
+from ..readers.model_calls import call_gaps, model_call
+from ..readers.spans import attribute_gaps, integer, not_captured
 from ..tool_spans import tool_run
 from . import genai
 from .genai_events import emitted
@@ -95,33 +91,23 @@ def _known(value: Any) -> Any:
 
 def _call_llm(span: Span) -> ModelCall:
     attributes = span.attributes
-    gaps = attribute_gaps(span, (REQUEST, RESPONSE), OLD_SWITCH) + model_failure(span)
-    request = _mapping(attributes.get(REQUEST))
-    response = _mapping(attributes.get(RESPONSE))
-    config = _mapping(request.get("config"))
-    sent = _system(config.get("system_instruction"), span)
-    sent += from_messages(with_original_turns(from_contents(_contents(attributes, request))), span)
+    request, response = mapping_of(attributes.get(REQUEST)), mapping_of(attributes.get(RESPONSE))
+    config = mapping_of(request.get("config"))
+    error = None if span.is_error else response.get("error_code")
+    failure = str(response.get("error_message") or error) if error else ""
+    gaps = call_gaps(span, (REQUEST, RESPONSE), OLD_SWITCH, failure)
+    sent = system_messages(request, span)
+    sent += from_messages(with_original_turns(_contents(attributes, request)), span)
     received = _received(_answer(attributes, response), span)
-    if not span.is_error and response.get("error_code"):
-        reason = str(response.get("error_message") or response["error_code"])
-        gaps.append(gap("model_call_failed", span.span_id, reason=reason))
-    if not sent and not received and not _is_explained(gaps):
-        gaps.append(_no_content(span, (REQUEST, RESPONSE), OLD_SWITCH))
-    return ModelCall(
+    if not sent and not received:
+        gaps += not_captured(span, {REQUEST: sent, RESPONSE: received}, OLD_SWITCH, gaps)
+    return model_call(
         span,
-        input=tuple(sent),
-        output=tuple(received),
-        tools=tool_definitions(definitions(config)),
-        model=str(response.get("model_version") or _model(span)),
-        usage=usage(attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
+        ModelRequest(sent, tuple(definitions(config))),
+        ModelAnswer(received),
+        gaps,
+        model=response.get("model_version"),
     )
-
-
-def _mapping(value: Any) -> Mapping[str, Any]:
-    found = parse(value).value
-    return found if isinstance(found, Mapping) else {}
 
 
 def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
@@ -139,33 +125,10 @@ def _answer(attributes: Mapping[str, Any], response: Mapping[str, Any]) -> Any:
     return None if is_cut else content
 
 
-def _system(value: Any, span: Span) -> list[Message]:
-    items = from_contents(value if isinstance(value, (str, Mapping)) else [{"parts": value}])
-    parts = [part for item in items for part in item["parts"]] if value else []
-    return from_messages([{"role": "system", "parts": parts}], span) if parts else []
-
-
 def _received(content: Any, span: Span) -> list[Message]:
     if not isinstance(content, Mapping):
         return []
-    return from_messages([{**m, "role": "assistant"} for m in from_contents(content)], span)
-
-
-def _model(span: Span) -> str:
-    return str(semconv.first(span.attributes, semconv.RESPONSE_MODEL) or "")
-
-
-def _is_explained(gaps: list[Gap]) -> bool:
-    """Return whether a gap already explains the missing messages."""
-    return any(gap.code in DAMAGED_CONTENT_GAPS for gap in gaps)
-
-
-def _no_content(span: Span, keys: tuple[str, ...], switch: str) -> Gap:
-    for key in keys:
-        if _known(span.attributes.get(key)) is not None:
-            reason = "it holds no messages"
-            return gap("content_unreadable", span.span_id, key=key, reason=reason)
-    return gap("content_not_captured", span.span_id, switch=switch)
+    return from_messages([{**content, "role": "assistant"}], span)
 
 
 def _generate_content(span: Span, logs: Logs) -> ModelCall:
@@ -188,7 +151,7 @@ def _has_messages(span: Span, logs: Logs) -> bool:
 
 def _of_events(span: Span, logs: Logs) -> ModelCall:
     """Return a model call with one log record a message; whoever spoke, it is called a user's."""
-    gaps = attribute_gaps(span, (), SWITCH) + model_failure(span)
+    gaps = call_gaps(span, (), SWITCH)
     sent: list[Message] = []
     contents: list[Any] = []
     received: list[Message] = []
@@ -197,23 +160,15 @@ def _of_events(span: Span, logs: Logs) -> ModelCall:
         if hidden(content) or not content:
             continue
         if name == "gen_ai.system.message":
-            sent += _system(content, span)
+            sent += system_messages({"system": content}, span)
         elif name != "gen_ai.choice":
-            contents += from_contents(content)
+            contents += as_list(content)
         elif not received or not integer(body.get("index")):
             received = _received(content, span)
     sent += from_messages(with_original_turns(contents), span)
     if not sent and not received:
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
-    return ModelCall(
-        span,
-        input=tuple(sent),
-        output=tuple(received),
-        model=_model(span),
-        usage=usage(span.attributes),
-        whole=is_whole(gaps),
-        gaps=tuple(gaps),
-    )
+    return model_call(span, ModelRequest(sent), ModelAnswer(received), gaps)
 
 
 def _tool(span: Span) -> ToolRun:
@@ -222,7 +177,7 @@ def _tool(span: Span) -> ToolRun:
         return _named(genai.read_tool(span, SWITCH))
     gaps = attribute_gaps(span, (ARGUMENTS, RESULT), OLD_SWITCH)
     given, result = attributes.get(ARGUMENTS), _known(attributes.get(RESULT))
-    if isinstance(result, str) and _mapping(result) == {"result": "<not specified>"}:
+    if isinstance(result, str) and mapping_of(result) == {"result": "<not specified>"}:
         result = None
     arguments = parse_arguments(given) if given is not None else None
     if _known(given) is None and _known(attributes.get(RESULT)) is None:
@@ -250,11 +205,9 @@ def with_original_turns(messages: Any) -> list[Any]:
     """Return messages, with those that quote another agent's turn as the original messages.
 
     Args:
-        messages: The parsed list; anything else gives no messages.
+        messages: The parsed list, or a single message.
     """
-    return [
-        _original_turn(item) or item for item in (messages if isinstance(messages, list) else [])
-    ]
+    return [_original_turn(item) or item for item in as_list(messages)]
 
 
 def _original_turn(item: Any) -> dict[str, Any] | None:
@@ -289,7 +242,8 @@ def _is_long_preamble(text: str) -> bool:
 
 def _text(part: Any) -> str | None:
     if isinstance(part, Mapping):
-        part = part.get("content") if part.get("type") == "text" else None
+        key = "content" if part.get("type") == "text" else "text"
+        part = None if part.get("thought") else part.get(key)
     return part if isinstance(part, str) else None
 
 

@@ -15,10 +15,10 @@ from typing import Any
 from ... import semconv
 from ...call_outcome import recorded_outcome
 from ...messages.gemini import definitions
-from ...messages.provider_calls import ModelAnswer, ModelRequest
+from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
 from ...messages.reader import from_messages
 from ...messages.values import decoded, mapping_of, parse
-from ...model import Message, Span
+from ...model import Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call
@@ -65,7 +65,7 @@ def _model_call(span: Span) -> ModelCall:
     request = mapping_of(mapping_of(asked).get("request"))
     contents = request.get("contents", asked)
     config = mapping_of(request.get("config"))
-    system = attributes.get(genai.SYSTEM, config.get("systemInstruction"))
+    system = {"system": decoded(attributes.get(genai.SYSTEM, config.get("systemInstruction")))}
     sent = from_messages(_items(contents), span)
     received = from_messages(_whole(_answers(answered)), span, "assistant")
     found = {
@@ -76,7 +76,9 @@ def _model_call(span: Span) -> ModelCall:
     offered = parse(attributes.get("gen_ai.tool.definitions")).value or config.get("tools")
     return model_call(
         span,
-        ModelRequest([*_system(system, span), *sent], tuple(definitions({"tools": offered}))),
+        ModelRequest(
+            [*system_messages(system, span), *sent], tuple(definitions({"tools": offered}))
+        ),
         ModelAnswer(received),
         gaps,
         model=semconv.first(attributes, semconv.RESPONSE_MODEL) or request.get("model"),
@@ -91,16 +93,6 @@ def _items(value: Any) -> list[Any]:
     if found and all(isinstance(item, Mapping) and "parts" not in item for item in found):
         return [{"role": "user", "parts": found}]  # the parts of one content
     return [item for item in found if isinstance(item, Mapping)]
-
-
-def _system(value: Any, span: Span) -> list[Message]:
-    value = decoded(value)
-    if isinstance(value, Mapping) and "parts" in value:
-        value = value["parts"]
-    parts = value if isinstance(value, list) else [value]
-    texts = [part if isinstance(part, str) else mapping_of(part).get("text") for part in parts]
-    text = "\n".join(found for found in texts if isinstance(found, str) and found)
-    return from_messages([{"role": "system", "content": text}], span) if text else []
 
 
 def _answers(value: Any) -> list[Any]:

@@ -144,15 +144,30 @@ _Stored = Annotated[StoredReference, Tag("StoredReference")]
 _Dataset = Annotated[DatasetReference, Tag("DatasetReference")]
 _Example = Annotated[ExampleReference, Tag("ExampleReference")]
 
-ReferenceSource = Annotated[_File | _Stored | _Dataset | _Example, Discriminator(_reference_kind)]
+ReferenceSource = Annotated[
+    _File | _Stored | _Dataset | _Example,
+    Discriminator(
+        _reference_kind,
+        custom_error_type="one_reference",
+        custom_error_message="evaluators of this type take one reference, not {any: [...]}",
+    ),
+]
 
 
 class AnyReference(Strict):
     """Several accepted references, of which the best match counts."""
 
-    any: list[Annotated[_File | _Stored | _Dataset, Discriminator(_reference_kind)]] = Field(
-        min_length=1, description="The accepted references."
-    )
+    any: list[
+        Annotated[
+            _File | _Stored | _Dataset,
+            Discriminator(
+                _reference_kind,
+                custom_error_type="accepted_reference",
+                custom_error_message="write a file, {trajectory: ID}, {name: NAME} or "
+                "{dataset, key}",
+            ),
+        ]
+    ] = Field(min_length=1, description="The accepted references.")
 
 
 SeveralReferences = Annotated[

@@ -131,9 +131,26 @@ def test_missing_arguments_leave_the_verdict_open(store: Store, base: Path) -> N
     assert scores[other.id].passed is False
 
 
-def test_a_judge_has_one_reference() -> None:
-    """A type that compares with one reference refuses several."""
-    judge = {"name": "j", "type": "judge", "model": "openai:m", "reference": {"any": ["a.json"]}}
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        (
+            {"type": "judge", "model": "openai:m", "reference": {"any": ["a.json"]}},
+            "evaluators.0.reference: evaluators of this type take one reference, not {any: [...]}",
+        ),
+        (
+            {"type": "trajectory_match", "reference": {"any": [{"any": ["a.json"]}]}},
+            "evaluators.0.reference.any.0: write a file, {trajectory: ID}, {name: NAME} or",
+        ),
+        (
+            {"type": "trajectory_match", "reference": {"any": [{"example": True}]}},
+            "evaluators.0.reference.any.0: write a file",
+        ),
+    ],
+)
+def test_other_references_are_refused(rule: dict[str, Any], message: str) -> None:
+    """A type that compares with one reference takes no list, and lists are not nested."""
+    with pytest.raises(ConfigError) as error:
+        parse_config(json.dumps({"evaluators": [{"name": "j", **rule}]}))
 
-    with pytest.raises(ConfigError, match="any"):
-        parse_config(json.dumps({"evaluators": [judge]}))
+    assert message in str(error.value)

@@ -82,6 +82,8 @@ _MEDIA = frozenset(
     {
         *("audio", "document", "file", "image", "imageurl", "inputaudio", "inputfile"),
         *("inputimage", "reasoning", "redactedthinking", "refusal", "thinking", "video"),
+        # AI SDK's
+        *("media", "filedata", "fileid", "fileurl", "imagedata", "imagefileid"),
     }
 )
 # The assistant declines to answer; the text is in one of two fields.

@@ -67,3 +67,19 @@ def test_a_list_of_messages_as_texts():
 
     assert from_messages([json.dumps(asked)], NO_SOURCE) == [Message("user", "hi")]
     assert from_messages([data], NO_SOURCE) == [Message("user", data)]
+
+
+def test_a_result_of_a_text_and_media_is_the_text_and_a_part():
+    """The AI SDK's typed results hold both."""
+    output = {
+        "type": "content",
+        "value": [
+            {"type": "text", "text": "sunny"},
+            {"type": "media", "data": "AA", "mediaType": "image/png"},
+        ],
+    }
+    part = {"type": "tool-result", "toolCallId": "c1", "toolName": "look", "output": output}
+
+    [result] = from_messages([{"role": "tool", "content": [part]}], NO_SOURCE)
+
+    assert (result.content, [p["data"] for p in result.parts]) == ("sunny", ["AA"])

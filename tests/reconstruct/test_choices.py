@@ -119,3 +119,21 @@ def test_choices_are_told_apart_in_other_dialects(attributes: dict[str, Any]):
 
     assert texts(found) == ["q", "a"]
     assert [brief(r.messages) for r in found.rewrites] == [[("assistant", "b")]]
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_flat_answers_are_choices_if_as_many_were_asked_for(count: int):
+    """The parameters tell, where the raw answer was not captured."""
+    attributes = {
+        "openinference.span.kind": "LLM",
+        "llm.invocation_parameters": json.dumps({"n": count}),
+        "llm.input_messages.0.message.role": "user",
+        "llm.input_messages.0.message.content": "q",
+    }
+    for at, text in enumerate("ab"):
+        attributes[f"llm.output_messages.{at}.message.role"] = "assistant"
+        attributes[f"llm.output_messages.{at}.message.content"] = text
+    run = only(span("c", attributes=attributes))
+
+    assert [m.content for m in run.messages] == (["q", "a"] if count == 2 else ["q", "a", "b"])
+    assert codes(run) == (["several_choices"] if count == 2 else [])

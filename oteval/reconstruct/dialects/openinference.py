@@ -33,6 +33,7 @@ from ..readers.openinference_flat import (
     tool_schemas,
 )
 from ..readers.openinference_raw import INPUT, OUTPUT, answer, request, response_id
+from ..readers.spans import integer
 from ..tool_spans import tool_of_attributes
 
 __all__ = ["DIALECT", "SWITCH"]
@@ -148,6 +149,8 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
     if len(flat) == 1 and flat[0].tool_calls:
         return [_with_thought(flat[0], span)], []
     raw = answer(span)
+    if len(flat) > 1 and not raw.choices and _choice_count(span) == len(flat):
+        return flat[:1], flat[1:]
     if not raw.messages:
         texts = [] if flat else completions(span)
         return flat or texts[:1], texts[1:]
@@ -155,6 +158,12 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
     if (raw.choices and len(flat) != 1) or is_fuller:
         return raw.messages, list(raw.choices)
     return flat, []
+
+
+def _choice_count(span: Span) -> int:
+    """Return how many answers a model was asked for; 0 where the span does not tell."""
+    parameters = mapping_of(span.attributes.get("llm.invocation_parameters"))
+    return integer(parameters.get("n"))
 
 
 def _with_thought(message: Message, span: Span) -> Message:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import Decimal
 from typing import Any
 
 from .. import semconv
@@ -22,6 +23,8 @@ __all__ = [
     "decoder_of",
     "group_sql",
     "has_text",
+    "listed_sql",
+    "listed_value",
     "measure_sql",
     "transport_of",
 ]
@@ -64,6 +67,17 @@ ASKED = f"""
     ) END
 """
 """The text of a run's question in SQL: "" without a question, NULL if the run must be read."""
+# For few rows: planning `ASKED` takes 5 ms. These are printable characters that are not spaces;
+# a question of others is read.
+_FIRST_CONTENT = (
+    "TRY(json_extract_string(messages, '$[#-' || (len(roles) - list_position(roles, 'user') + 1) "
+    "|| '].content'))"
+)
+_LISTED_ASKED = f"""
+    CASE WHEN NOT list_contains(roles, 'user') THEN ''
+        WHEN regexp_matches({_FIRST_CONTENT}, '[!-~\\x{{a1}}-\\x{{167f}}\\x{{3001}}-\\x{{10ffff}}]')
+        THEN {_FIRST_CONTENT} END
+"""
 _FAILED_CALLS = "len(list_filter(call_errors, lambda e: e))"
 
 
@@ -77,7 +91,9 @@ class ColumnSql:
         is_escaped: Whether lone surrogates in its texts are escaped. The run must be read for a
             text with an escape, but other texts are found without.
         is_optional: Whether a run with the text "" lacks the column.
-        is_wide: Whether it needs the messages, which other filters should have narrowed down.
+        is_wide: Whether it needs the messages, which other filters should have narrowed down. It is
+            NULL if the run must be read.
+        listed: Another form of it for few rows.
     """
 
     sql: str
@@ -85,6 +101,14 @@ class ColumnSql:
     is_escaped: bool = False
     is_optional: bool = False
     is_wide: bool = False
+    listed: str = ""
+
+    @property
+    def is_known(self) -> str:
+        """The condition that the row has the value, "" for all rows."""
+        if self.is_escaped:
+            return rf"NOT contains(array_to_string({self.sql}, ' '), '\u')"
+        return self.known
 
 
 COLUMN_SQL: Mapping[str, ColumnSql] = {
@@ -121,7 +145,7 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
         f"CASE WHEN len(call_names) > 0 THEN {_FAILED_CALLS} / len(call_names) END"
     ),
     "messages": ColumnSql("len(roles)"),
-    "asked": ColumnSql(ASKED, is_optional=True, is_wide=True),
+    "asked": ColumnSql(ASKED, is_optional=True, is_wide=True, listed=_LISTED_ASKED),
     "id": ColumnSql("trajectory_id"),
     "started": ColumnSql("start_ns"),
     "hour": ColumnSql(f"start_ns - (start_ns % {_HOUR} + {_HOUR}) % {_HOUR}"),
@@ -160,6 +184,29 @@ def measure_sql(measure: str) -> str:
     return f"({COLUMN_SQL[MEASURES[measure].name].sql})::DOUBLE"
 
 
+def listed_sql(name: str) -> str:
+    """Return a column's value for few rows; see `listed_value`."""
+    column = COLUMN_SQL[name]
+    value = column.listed or column.sql
+    return f"CASE WHEN {column.is_known} THEN {value} END" if column.is_known else value
+
+
+def listed_value(name: str, value: Any) -> Any:
+    """Return a column's value, as its run has it, for the value of `listed_sql`.
+
+    Raises:
+        LookupError: The row does not have it: the run must be read.
+    """
+    column, kind = COLUMN_SQL[name], COLUMNS[name].kind
+    if value is None and (column.is_known or column.is_wide):
+        raise LookupError(name)
+    if kind == "texts":
+        return tuple(value or ())
+    if kind == "text":
+        return value or (None if column.is_optional else "")
+    return int(value) if isinstance(value, Decimal) else value
+
+
 def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
     """Return a column's value as a hashable scalar, NULL if the run must be read; see `decoder_of`.
 
@@ -174,9 +221,7 @@ def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
         text = "coalesce(json_extract(attributes, ?)::VARCHAR, 'null')"
         return text, (attribute_pointer(key),)
     column = COLUMN_SQL[name]
-    known, value = column.known, column.sql
-    if column.is_escaped:
-        known = rf"NOT contains(array_to_string({value}, ' '), '\u')"
+    known, value = column.is_known, column.sql
     if COLUMNS[name].kind != "text":
         value = f"coalesce(to_json({value})::VARCHAR, 'null')"
     return (f"CASE WHEN {known} THEN {value} END" if known else value), ()

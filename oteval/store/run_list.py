@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from ..model.columns import LISTED, LONGEST_ASKED, RunRow
 from ..selection import Selection
-from .column_sql import decoder_of, transport_of
+from .column_sql import listed_sql, listed_value
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, number, registered, rows_of, wanted
 from .ranges import EVERYWHERE, Range
@@ -351,31 +351,30 @@ class RunList:
         with registered(self._connection, "wanted", numbers):
             table = fetch(
                 self._connection,
-                f"SELECT {', '.join(map(_scalar, names))}, {_USAGE} "  # noqa: S608
+                f"SELECT {', '.join(map(_listed, names))}, {_USAGE} "  # noqa: S608
                 "FROM trajectories SEMI JOIN wanted USING (seq) "
                 f"WHERE seq BETWEEN {pc.min(column).as_py()} AND {pc.max(column).as_py()}",
             )
-        decoders = {name: decoder_of(name) for name in names}
         rows: dict[str, RunRow] = {}
         unread: dict[str, int] = {}
         for row in rows_of(table):
-            scalars = {name: row[f"column_{name}"] for name in names}
-            if None in scalars.values():
-                unread[scalars["id"]] = int(scalars["started"])
+            try:
+                values = {name: listed_value(name, row[f"column_{name}"]) for name in names}
+            except LookupError:
+                unread[row["column_id"]] = row["column_started"]
                 continue
-            values = {name: decode(scalars[name]) for name, decode in decoders.items()}
             rows[values["id"]] = RunRow(values, usage_of(row))
         for run in self._trajectories.starting_at(unread).values() if unread else ():
             rows[run.id] = RunRow.of(run, names)
         return [rows[key.id] for key in keys if key.id in rows]
 
 
-def _scalar(name: str) -> str:
-    """Return the scalar of a column, under a name that no column of the table has."""
-    scalar, _ = transport_of(name)
+def _listed(name: str) -> str:
+    """Return the value of a column, under a name that no column of the table has."""
+    value = listed_sql(name)
     if name == "asked":
-        scalar = f"left({scalar}, {LONGEST_ASKED})"
-    return f"{scalar} AS column_{name}"
+        value = f"left({value}, {LONGEST_ASKED})"
+    return f"{value} AS column_{name}"
 
 
 def _table_of(keys: Sequence[RunKey]) -> pa.Table:

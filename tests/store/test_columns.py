@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from dataclasses import replace
 
 import pytest
 
 from oteval.model import Message, Trajectory, Usage
-from oteval.model.columns import COLUMNS, FIELDS, GROUPS, MEASURES, column_values, group_text
-from oteval.selection import Condition, Selection
+from oteval.model.columns import (
+    COLUMNS,
+    FIELDS,
+    GROUPS,
+    MEASURES,
+    RunRow,
+    column_values,
+    group_text,
+)
+from oteval.selection import EVERYTHING, Condition, Selection
 from oteval.store import Store
 from oteval.store.column_sql import COLUMN_SQL, decoder_of, group_sql, measure_sql, transport_of
 
@@ -71,7 +78,7 @@ def runs() -> list[Trajectory]:
     chance, made = random.Random(11), list[Trajectory]()
     for number in range(1, 100):
         history = chance.choice(made) if made and chance.random() < 0.2 else None
-        made.append(_run(number, chance, replace(history, history=None) if history else None))
+        made.append(_run(number, chance, history))
     return made
 
 
@@ -106,6 +113,16 @@ def test_sql_and_python_give_the_same_value(
     assert len(rows) == len(runs)
     assert len(from_rows) == len(rows) or (name in _SOMETIMES_READ and from_rows)
     assert name in _ATTRIBUTES or len({*map(repr, expected.values())}) > 1
+
+
+def test_listed_rows_are_those_of_the_runs(filled: Store, runs: list[Trajectory]) -> None:
+    """A list has the same values, whether from a row or from the run."""
+    keys = filled.run_list.keys(EVERYTHING, len(runs))
+
+    rows = {row.id: row for row in filled.run_list.rows(keys)}
+
+    for one in runs:
+        assert rows[one.id].values == RunRow.of(one).values
 
 
 @pytest.mark.parametrize("name", [*GROUPS, *_ATTRIBUTES[:2]])

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from ..model import PROVIDER
+from .kinds import first_of
 from .values import list_of
 
 __all__ = ["call_part", "definitions", "from_candidate", "result_part"]
@@ -27,21 +28,17 @@ def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
     The answer has them beside its content, not as parts, and without an id.
     """
-    grounding = _first(candidate, ("groundingMetadata", "grounding_metadata"))
+    grounding = first_of(candidate, ("groundingMetadata", "grounding_metadata"))
     if not isinstance(grounding, Mapping):
         return
-    queries = _first(grounding, ("webSearchQueries", "web_search_queries"))
+    queries = first_of(grounding, ("webSearchQueries", "web_search_queries"))
     if not queries:
         return
     call = call_part("google_search", {"queries": queries})
     yield {**call, "executed_by": PROVIDER}
-    chunks = _first(grounding, ("groundingChunks", "grounding_chunks"))
+    chunks = first_of(grounding, ("groundingChunks", "grounding_chunks"))
     if chunks:
         yield result_part("google_search", chunks)
-
-
-def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((fields[key] for key in keys if key in fields), None)
 
 
 def call_part(name: Any, arguments: Any, id_: Any = None) -> dict[str, Any]:
@@ -59,7 +56,7 @@ def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     tools = config.get("tools")
     found = []
     for tool in tools if isinstance(tools, list) else []:
-        declared = _first(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
+        declared = first_of(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
         for item in declared if isinstance(declared, list) else []:
             if isinstance(item, Mapping):
                 found.append(_definition(item))
@@ -71,5 +68,5 @@ def _definition(item: Mapping[str, Any]) -> dict[str, Any]:
         "type": "function",
         "name": item.get("name"),
         "description": item.get("description"),
-        "parameters": _first(item, _PARAMETERS),
+        "parameters": first_of(item, _PARAMETERS),
     }

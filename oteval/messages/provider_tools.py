@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..model import PROVIDER
+from .kinds import first_of
 
 __all__ = ["PROVIDER_IDS", "as_parts", "executor_of"]
 
@@ -121,7 +122,7 @@ def _of_call(part: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
     call_id = part.get("id", part.get("tool_call_id"))
     name = part.get("name", part.get("tool_name"))
     if not isinstance(payload, Mapping):
-        arguments = payload if payload is not None else _first(part, _ARGUMENTS)
+        arguments = payload if payload is not None else first_of(part, _ARGUMENTS)
         return (_call(call_id, name or _named(part), arguments),)
     return _of_item(payload, name=str(name or ""), call_id=call_id)
 
@@ -140,12 +141,12 @@ def _of_item(
     name = name or _named(item)
     action = item.get("action")
     action = action if isinstance(action, Mapping) else {}
-    arguments = _first(item, _ARGUMENTS)
+    arguments = first_of(item, _ARGUMENTS)
     if arguments is None:
         arguments = {key: value for key, value in action.items() if key != "sources"}
         arguments = _known(arguments) if action else _rest(item)
     call = _call(call_id, name, arguments)
-    value = _first(item, _VALUES)
+    value = first_of(item, _VALUES)
     value = action.get("sources") if value is None else value
     if name == "image_generation" and isinstance(value, str):
         value = [{"type": "image", "data": value}]
@@ -158,7 +159,7 @@ def _of_item(
 
 def _of_result(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the result that a block is."""
-    value = _first(part, _PAYLOADS)
+    value = first_of(part, _PAYLOADS)
     call_id = next((part[key] for key in ("tool_use_id", "tool_call_id") if part.get(key)), None)
     failed = _failed(part) or (isinstance(value, Mapping) and _failed(value))
     name = part.get("name", part.get("tool_name"))
@@ -228,7 +229,3 @@ def _rest(item: Mapping[str, Any]) -> dict[str, Any]:
 
 def _known(fields: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in fields.items() if value is not None}
-
-
-def _first(fields: Mapping[str, Any], keys: tuple[str, ...]) -> Any:
-    return next((fields[key] for key in keys if fields.get(key) is not None), None)

@@ -21,6 +21,7 @@ __all__ = [
     "hidden",
     "list_of",
     "mapping_of",
+    "mappings_of",
     "parse",
     "parse_arguments",
     "text_of",
@@ -109,6 +110,11 @@ def mapping_of(value: Any) -> Mapping[str, Any]:
     """Return the object that a value is or spells out; an empty one where it is none."""
     found = decoded(value)
     return found if isinstance(found, Mapping) else {}
+
+
+def mappings_of(value: Any) -> list[Mapping[str, Any]]:
+    """Return the objects of a list; none for any other value."""
+    return [item for item in list_of(value) if isinstance(item, Mapping)]
 
 
 def list_of(value: Any) -> list[Any]:

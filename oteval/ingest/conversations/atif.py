@@ -13,6 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...errors import InputError
+from ...messages.values import mappings_of
 from ...model import Gap, Usage, read_tokens
 from ..otlp.json_fields import json_kind
 from .recorded_run import RecordedRun, content_digest, read_messages, short_attributes, time_ns
@@ -94,7 +95,7 @@ def _gaps(value: Any) -> list[Gap]:
     """Return the gaps that ``oteval export --atif`` wrote."""
     return [
         Gap(str(gap["code"]), str(gap["detail"]))
-        for gap in _mappings(value)
+        for gap in mappings_of(value)
         if gap.keys() >= {"code", "detail"}
     ]
 
@@ -110,10 +111,10 @@ def _messages_of(step: Mapping[str, Any], place: int) -> Iterator[dict[str, Any]
         texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
         own_parts = content if isinstance(content, list) else texts
         content = [{"type": "reasoning", "content": reasoning}, *own_parts]
-    calls = [_call(call, place) for call in _mappings(step.get("tool_calls"))]
+    calls = [_call(call, place) for call in mappings_of(step.get("tool_calls"))]
     yield {"role": role, "content": content, "tool_calls": calls}
     results = _mapping(step.get("observation")).get("results")
-    for number, result in enumerate(_mappings(results)):
+    for number, result in enumerate(mappings_of(results)):
         call_id = result.get("source_call_id")
         if call_id is None and not calls:  # the environment answers an action
             yield {"role": "user", "name": "environment", "content": result.get("content")}
@@ -144,8 +145,3 @@ def _usage(document: Mapping[str, Any], steps: Sequence[Mapping[str, Any]]) -> U
 
 def _mapping(value: Any) -> Mapping[str, Any]:
     return value if isinstance(value, Mapping) else {}
-
-
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    items = value if isinstance(value, list) else []
-    return [item for item in items if isinstance(item, Mapping)]

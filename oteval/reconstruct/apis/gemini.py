@@ -16,7 +16,7 @@ from ...jsontext import dumps, loads
 from ...messages import NO_SOURCE
 from ...messages.body import as_list
 from ...messages.gemini import definitions, from_candidate
-from ...messages.kinds import is_reasoning, reasoning_text
+from ...messages.kinds import first_of, is_reasoning, reasoning_text
 from ...messages.provider_calls import system_messages
 from ...messages.reader import from_messages
 from ...model import Message, ToolCall, read_tokens
@@ -75,7 +75,7 @@ class Gemini(ModelApi):
         """Return the request in a body; the URL names the model and says whether to stream."""
         fields = json_object(body)
         path = urlsplit(url).path.rstrip("/")
-        config = _first(fields, _CONFIG) or {}
+        config = first_of(fields, _CONFIG) or {}
         formats = {key: value for key, value in config.items() if key in _FORMATS}
         return RecordedRequest(
             api=self.name,
@@ -151,10 +151,6 @@ class Gemini(ModelApi):
     def _error_body(self, error: str, status: int) -> bytes:
         name = _STATUSES.get(status, "UNKNOWN")
         return dumps({"error": {"code": status, "message": error, "status": name}}).encode()
-
-
-def _first(fields: Mapping[str, Any], names: Sequence[str]) -> Any:
-    return next((fields[name] for name in names if fields.get(name) is not None), None)
 
 
 def _model_in(path: str) -> str:

@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...messages.forms import SYSTEM_ROLES
-from ...messages.values import parse, text_of
+from ...messages.values import mapping_of, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun
@@ -80,8 +80,8 @@ def _count_before_turn(transcript: Sequence[Message]) -> int:
 
 
 def _tool(tool: ToolRun) -> ToolRun:
-    value = parse(tool.span.attributes.get(OUTPUT)).value
-    response = value.get("response") if isinstance(value, Mapping) and "name" in value else None
+    value = mapping_of(tool.span.attributes.get(OUTPUT))
+    response = value.get("response") if "name" in value else None
     if not isinstance(response, Mapping):
         return tool
     result: Any = response["result"] if set(response) == {"result"} else response

@@ -21,6 +21,7 @@ from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.spans import attribute_gaps, integer
 from . import genai
 from .genai_events import emitted
+from .haystack import count_before_turn
 
 __all__ = ["DIALECT"]
 
@@ -96,14 +97,13 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
         return replace(agent, output=said)
     if not agent.output:
         return agent
-    asked = [message for message in agent.input if message.role not in SYSTEM_ROLES]
-    before = [i + 1 for i, message in enumerate(asked) if message.role in ("assistant", "tool")]
+    # A caller that keeps the conversation itself passes it in whole.
+    count = count_before_turn(agent.input)
     return replace(
         agent,
         transcript=agent.input + agent.output,
-        # A caller that keeps the conversation itself passes it in whole.
-        transcript_new_from=before[-1] if before else None,
-        transcript_is_turn=not before,
+        transcript_new_from=count or None,
+        transcript_is_turn=not count,
     )
 
 

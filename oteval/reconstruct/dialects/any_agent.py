@@ -14,7 +14,7 @@ from typing import Any
 from ... import semconv
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
-from ...messages.values import decoded_text, hidden, list_of, parse, text_of
+from ...messages.values import decoded_text, hidden, mappings_of, parse, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -62,7 +62,7 @@ def _answer(output: Any, span: Span) -> list[Message]:
     if output is None or hidden(output):
         return []
     value, truncated = parse(output)
-    items = [item for item in list_of(value) if isinstance(item, Mapping)]
+    items = mappings_of(value)
     calls = [call for call in map(_call, items) if call]
     if calls:
         return from_messages([{"role": "assistant", "tool_calls": calls}], span, "assistant")

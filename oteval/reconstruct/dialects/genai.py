@@ -158,12 +158,7 @@ def _no_content(
 ) -> list[Gap]:
     """Return the gap of a call of which a side is missing, with why it is."""
     lost = [key for key, found in ((INPUT, sent), (OUTPUT, received)) if not found]
-    older = [
-        key
-        for keys, found in ((OLD_INPUT, sent), (OLD_OUTPUT, received))
-        if not found
-        for key in keys
-    ]
+    older = (*(() if sent else OLD_INPUT), *(() if received else OLD_OUTPUT))
     for key in (*lost, *older):
         if parse(content.get(key)).value not in (None, "", [], {}):
             reason = "it holds no messages"
@@ -189,11 +184,10 @@ def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if _is_nothing(value):
         return []
     found = parse(value).value
-    if isinstance(found, Mapping) and not _MESSAGE & found.keys():
-        return (
-            request_of(found, span).messages if role == "user" else answer_of(found, span).messages
-        )
-    return from_messages(found, span, role)
+    if not isinstance(found, Mapping) or _MESSAGE & found.keys():
+        return from_messages(found, span, role)
+    side = request_of(found, span) if role == "user" else answer_of(found, span)
+    return side.messages
 
 
 # Fields of a message, which a request and a response do not have.

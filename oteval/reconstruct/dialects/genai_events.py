@@ -24,7 +24,7 @@ from ...messages.reader import (
     join_neighbours,
     tool_definitions,
 )
-from ...messages.values import parse, parse_arguments, text_of
+from ...messages.values import mappings_of, parse, parse_arguments, text_of
 from ...model import LogRecord, Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -111,8 +111,7 @@ def emitted_in(items: Any) -> list[Emitted]:
     Some emitters leave out the names of events; the body of a choice has another form than those of
     messages.
     """
-    found = [item for item in items if isinstance(item, Mapping)] if isinstance(items, list) else []
-    named = [Emitted(_event_name(item), item.get("body", item)) for item in found]
+    named = [Emitted(_event_name(item), item.get("body", item)) for item in mappings_of(items)]
     return [event for event in named if event.name in EVENT_ROLES]
 
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ...messages.forms import SYSTEM_ROLES
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
 from ...messages.values import hidden, list_of, mapping_of, parse
@@ -72,7 +73,7 @@ def count_before_turn(asked: Sequence[Message]) -> int:
 
     The messages after them are the question of the run.
     """
-    said = [message for message in asked if message.role != "system"]
+    said = [message for message in asked if message.role not in SYSTEM_ROLES]
     while said and said[-1].role not in ("assistant", "tool"):
         said.pop()
     return len(said)

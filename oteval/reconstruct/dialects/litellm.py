@@ -17,8 +17,8 @@ from typing import Any
 
 from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
 from ...messages.python_reprs import literal_of
-from ...messages.reader import choices, from_messages, tool_definitions
-from ...messages.values import hidden, list_of, parse
+from ...messages.reader import choices, from_messages
+from ...messages.values import hidden, list_of, mappings_of, parse
 from ...model import NO_TOKENS, Gap, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -104,10 +104,9 @@ def _model_call(span: Span, kind: str) -> ModelCall:
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:
     """Return the answers; the calls in a separate attribute are those of the first."""
-    flat = [item for item in nested(attributes, OLD_OUTPUT) if isinstance(item, Mapping)]
+    flat = mappings_of(nested(attributes, OLD_OUTPUT))
     calls = [item["function_call"] for item in flat if "function_call" in item]
-    answered = list_of(parse(attributes.get(OUTPUT)).value)
-    found = [item for item in answered if isinstance(item, Mapping)]
+    found = mappings_of(parse(attributes.get(OUTPUT)).value)
     found = found or [item for item in flat if "role" in item or "content" in item]
     if not calls:
         return found
@@ -136,13 +135,9 @@ def _is_bare(item: Any) -> bool:
 
 
 def _definitions(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    found = nested(attributes, TOOLS)
-    return tool_definitions(
-        [
-            {"type": "function", **item, "parameters": parse(item.get("parameters")).value}
-            for item in found
-            if isinstance(item, Mapping)
-        ]
+    return tuple(
+        {"type": "function", **item, "parameters": parse(item.get("parameters")).value}
+        for item in mappings_of(nested(attributes, TOOLS))
     )
 
 

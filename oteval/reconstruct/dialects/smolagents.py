@@ -16,7 +16,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...messages.reader import from_messages, join_neighbours, text_message
-from ...messages.values import list_of, mapping_of, parse, parse_arguments
+from ...messages.values import mapping_of, mappings_of, parse, parse_arguments
 from ...model import Gap, Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -140,8 +140,7 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
 
 def _asked(message: Message, span: Span) -> Message:
     """Return the calls that a text describes, or the text if it describes none."""
-    items = list_of(parse((message.content or "").strip().removeprefix(_CALLING)).value)
-    calls = [item for item in items if isinstance(item, Mapping)]
+    calls = mappings_of(parse((message.content or "").strip().removeprefix(_CALLING)).value)
     (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
     return parsed if parsed.tool_calls else replace(message, role="assistant")
 

@@ -22,7 +22,7 @@ from ...messages.reader import (
     tool_definitions,
 )
 from ...messages.returned_values import returned_value
-from ...messages.values import parse
+from ...messages.values import mappings_of, parse
 from ...model import Span, normal_finish_reason
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -227,7 +227,7 @@ def _old_model_call(span: Span) -> ModelCall:
 
 def _finish_reason(answer: Any) -> str:
     """Return why the model stopped; reasoning stands before the message that tells."""
-    items = [item for item in as_list(answer) if isinstance(item, Mapping)]
+    items = mappings_of(as_list(answer))
     reasons = [str(item["finish_reason"]) for item in items if item.get("finish_reason")]
     return normal_finish_reason(reasons[0]) if reasons else ""
 

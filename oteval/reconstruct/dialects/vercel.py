@@ -14,9 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from ... import semconv
+from ...messages.body import as_list
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import decoded_text, hidden, list_of, parse, text_of
+from ...messages.values import decoded_text, hidden, list_of, mappings_of, parse, text_of
 from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
@@ -115,7 +116,7 @@ def _answer(span: Span) -> list[Message]:
     parts: list[Any] = [{"type": "reasoning", "text": text_of(reasoning)}] if reasoning else []
     parts += [] if text is None else [{"type": "text", "text": text}]
     parts += list_of(files)
-    calls = [call for call in list_of(calls) if isinstance(call, Mapping)]
+    calls = mappings_of(calls)
     if not (parts or calls) and not any(key in attributes for key in TEXT):
         return []
     return from_messages([{"role": "assistant", "parts": parts, "tool_calls": calls}], span)
@@ -186,10 +187,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
     """
     if isinstance(value, str):
         return [] if hidden(value) else from_messages(value, span, role)
-    items = value if isinstance(value, list) else [value]
-    return from_messages(
-        [_message(item) for item in items if isinstance(item, Mapping)], span, role
-    )
+    return from_messages([*map(_message, mappings_of(as_list(value)))], span, role)
 
 
 def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:

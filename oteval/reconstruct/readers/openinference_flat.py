@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...messages.read_cache import active, folded
 from ...messages.reader import from_messages
-from ...messages.values import parse
+from ...messages.values import list_of, mappings_of, parse
 from ...model import Gap, Message, Span
 from ..gaps import gap
 from .flat_lists import nested
@@ -68,8 +68,8 @@ def completions(span: Span) -> list[Message]:
 
 
 def _texts(span: Span, prefix: str, key: str, role: str) -> list[Message]:
-    items = [item.get(key) for item in _mappings(nested(span.attributes, prefix))]
-    texts = [item.get("text") for item in _mappings(items)]
+    items = [item.get(key) for item in mappings_of(nested(span.attributes, prefix))]
+    texts = [item.get("text") for item in mappings_of(items)]
     messages = [{"role": role, "content": text} for text in texts if isinstance(text, str)]
     return from_messages(messages, span, role)
 
@@ -121,13 +121,8 @@ def _origin(span: Span) -> str:
     return " ".join(str(name or "") for name in named).lower()
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    return [item for item in value if isinstance(item, dict)] if isinstance(value, list) else []
-
-
 def _functions(results: Any) -> list[Mapping[str, Any]]:
     """Return the results that AutoGen's message of role ``function`` holds, each as JSON."""
-    texts = results if isinstance(results, list) else []
     return [
         {
             "role": "tool",
@@ -136,14 +131,14 @@ def _functions(results: Any) -> list[Mapping[str, Any]]:
             "name": result.get("name"),
             "is_error": result.get("is_error"),
         }
-        for result in _mappings([parse(text).value for text in texts])
+        for result in mappings_of([parse(text).value for text in list_of(results)])
     ]
 
 
 def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
     """Return a flat message in OpenAI's form; AutoGen calls a text beside calls a thought."""
     content = fields.get("content")
-    parts = _mappings(fields.get("contents"))
+    parts = mappings_of(fields.get("contents"))
     calls = _calls(fields, parts)
     if content is None and calls and isinstance(thought, str):
         content = thought
@@ -154,7 +149,7 @@ def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
 
 def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> list[Any]:
     """Return a message's calls, from the first of the places that hold any."""
-    calls = [call.get("tool_call", call) for call in _mappings(fields.get("tool_calls"))]
+    calls = [call.get("tool_call", call) for call in mappings_of(fields.get("tool_calls"))]
     if not calls:
         calls = [part["tool_call"] for part in parts if isinstance(part.get("tool_call"), Mapping)]
     if not calls and fields.get("function_call_name"):

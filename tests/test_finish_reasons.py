@@ -61,6 +61,7 @@ CHOICE = {"finish_reason": "length", "message": {"role": "assistant", "content":
         },
         {"langfuse.observation.output": {"response_metadata": {"finish_reason": "length"}}},
         {"langfuse.observation.metadata.finish_reason": '"length"'},
+        {"haystack.component.output": '{"replies": [{"meta": {"finish_reason": "length"}}]}'},
     ],
 )
 def test_a_span_tells_the_reason(attributes: dict[str, Any]):

@@ -28,7 +28,7 @@ CONTAINERS = (
     *("choices", "candidates", "generations", "messages", "choice", "message", "response"),
     *("generation_info", "response_metadata", "metadata", "meta", "kwargs", "output", "data"),
     *("llm_output", "raw", "body", "result", "additional_kwargs", "_meta"),
-    *("promptFeedback", "prompt_feedback"),
+    *("promptFeedback", "prompt_feedback", "replies"),
 )
 """The parts of answers that may have the reason; nothing else is searched."""
 DEEPEST = 8

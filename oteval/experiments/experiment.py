@@ -24,7 +24,7 @@ from ..sync import blocking_form
 from .comparative import aevaluate_comparative, is_experiments
 from .experiment_store import ExperimentWriter, StoreLike, open_store, start_experiment
 from .feedback import KeyedResult, failed, keyed_results
-from .outputs import json_form, trajectory_of
+from .outputs import facts_of, json_form, trajectory_of, trajectory_of_run
 from .plan import Plan, RunTask, plan_of
 from .results import ExperimentResults, results_of
 from .run_evaluators import (
@@ -238,7 +238,7 @@ class _ExperimentRun:
                 self._runs[key] = run
             self._writer.add(run)
         elif run.trajectory is None:
-            trajectory = task.session or trajectory_of(run.outputs, run.id)
+            trajectory = task.session or trajectory_of_run(run)
             run = self._runs[key] = replace(run, trajectory=trajectory)
         if not run.error:
             for evaluator in self._evaluators:
@@ -265,6 +265,7 @@ class _ExperimentRun:
                 outputs=json_form(session),
                 trajectory=session,
                 trajectory_id=session.id,
+                facts=facts_of(session),
                 start_ns=session.start_ns,
                 end_ns=session.end_ns,
             )
@@ -280,7 +281,13 @@ class _ExperimentRun:
                 raise
             return replace(run, error=describe_error(error), end_ns=time.time_ns())
         trajectory = trajectory_of(value, run.id)
-        return replace(run, outputs=outputs, trajectory=trajectory, end_ns=time.time_ns())
+        return replace(
+            run,
+            outputs=outputs,
+            trajectory=trajectory,
+            facts=facts_of(trajectory),
+            end_ns=time.time_ns(),
+        )
 
     async def _evaluate(self, evaluator: RunEvaluator, run: Run, example: Example) -> bool:
         """Evaluate a run, and return True; return False if it is evaluated already."""

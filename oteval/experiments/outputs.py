@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 from ..errors import InputError
 from ..evaluators import to_messages
 from ..evaluators.messages import is_message
 from ..evaluators.passed_run import gaps_beside
-from ..model import Gap, Message, SpanRef, Trajectory, Usage
+from ..model import Gap, Message, Run, SpanRef, Trajectory, Usage
 from ..serialization import to_jsonable
 
-__all__ = ["ANSWER_ONLY", "json_form", "trajectory_of"]
+__all__ = ["ANSWER_ONLY", "facts_of", "json_form", "trajectory_of", "trajectory_of_run"]
 
 ANSWER_ONLY = Gap(
     "calls_not_captured",
@@ -58,15 +59,38 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
         return Trajectory(trajectory_id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
     if not isinstance(outputs, (list, Mapping)) or not outputs:
         return None
-    if isinstance(outputs, Mapping) and isinstance(outputs.get("trajectory"), Trajectory):
-        trajectory: Trajectory = outputs["trajectory"]
-        return trajectory
+    inner = outputs.get("trajectory") if isinstance(outputs, Mapping) else None
+    if isinstance(inner, Trajectory):
+        return inner
     try:
-        messages = to_messages(outputs)
+        # The JSON form of a trajectory is a list.
+        messages = to_messages(inner if isinstance(inner, list) else outputs)
     except InputError:
         return None
     facts = _facts(outputs) if isinstance(outputs, Mapping) else {}
     return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages), **facts)
+
+
+def trajectory_of_run(run: Run) -> Trajectory | None:
+    """Return the trajectory in the outputs and facts of a stored run; None without messages."""
+    if run.trajectory is not None:
+        return run.trajectory
+    found = trajectory_of(run.outputs, run.id)
+    return replace(found, **_facts(run.facts)) if found is not None and run.facts else found
+
+
+def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
+    """Return the facts about a trajectory that its messages do not tell, for `Run.facts`."""
+    if trajectory is None:
+        return {}
+    facts: dict[str, Any] = {
+        "agent": trajectory.agent,
+        "service": trajectory.service,
+        "models": list(trajectory.models),
+        "usage": trajectory.usage.as_dict() if trajectory.usage != Usage() else None,
+        "gaps": [gap.as_dict() for gap in trajectory.gaps],
+    }
+    return {name: value for name, value in facts.items() if value}
 
 
 def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:

@@ -10,7 +10,9 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
-from ..errors import ConfigError, OtevalError
+from ..errors import ConfigError, JudgeError, OtevalError
+from ..evaluators.judge.evaluator import missing_content
+from ..evaluators.judge.pairwise import PairwiseJudge
 from ..model import Example, Experiment, Run, Vote
 from ..runner import describe_error
 from ..runner.async_runner import AsyncRunner, run_all
@@ -81,6 +83,8 @@ class PairwiseEvaluator:
         Raises:
             Exception: The function failed, took too long, or did not return an answer.
         """
+        if isinstance(self.function, PairwiseJudge):
+            _require_content(shown)
         example = compared.example
         available = {
             "inputs": example.inputs,
@@ -92,6 +96,17 @@ class PairwiseEvaluator:
         call = self.arguments.bind(self.function, available, (list(shown), example))
         outcome = await runner.run(call, self.name)
         return answer_of(outcome.result(), shown, self.name)
+
+
+def _require_content(runs: Sequence[Run]) -> None:
+    """Refuse runs of which a judge would see only a part.
+
+    Raises:
+        JudgeError: Content of a run is missing.
+    """
+    for run in runs:
+        if reason := missing_content(run.trajectory.gaps if run.trajectory else ()):
+            raise JudgeError(f"run {run.id}: {reason}")
 
 
 def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[PairwiseEvaluator]:

@@ -10,7 +10,7 @@ from ..evaluators.stats import Interval, clopper_pearson, mean_interval, pass_at
 from ..evaluators.stats.rates import mean
 from ..model import Dataset, Example, Experiment, Feedback, Run
 from ..store import Store
-from .outputs import trajectory_of
+from .outputs import trajectory_of_run
 
 __all__ = ["ExperimentResults", "Figure", "ResultRow", "load_experiment", "values_of"]
 
@@ -260,6 +260,6 @@ def results_of(
     rows = []
     for run in known:
         if run.trajectory is None:
-            run = replace(run, trajectory=trajectory_of(run.outputs, run.id))
+            run = replace(run, trajectory=trajectory_of_run(run))
         rows.append(ResultRow(run, examples[run.example_id][1], tuple(by_run.get(run.id, ()))))
     return ExperimentResults(experiment, dataset, tuple(rows), tuple(by_run.get("", ())))

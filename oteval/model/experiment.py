@@ -160,6 +160,8 @@ class Run:
         error: The error if it failed, or "".
         trajectory_id: The id of the stored trajectory of the run, or "".
         trajectory: That trajectory, or one built from outputs that are messages; None without.
+        facts: The facts about the trajectory that its messages do not tell: ``agent``, ``service``,
+            ``models``, ``usage`` and ``gaps``, in the form of `Trajectory.as_dict`.
         start_ns: The start time.
         end_ns: The end time.
     """
@@ -175,6 +177,7 @@ class Run:
     trajectory: Trajectory | None = None
     start_ns: int = 0
     end_ns: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ _RUNS = pa.schema(
     [
         *[(name, _TEXT) for name in ("run_id", "experiment_id", "example_id")],
         ("repetition", _INT),
-        *[(name, _TEXT) for name in ("outputs", "error", "trajectory_id")],
+        *[(name, _TEXT) for name in ("outputs", "error", "trajectory_id", "facts")],
         *[(name, _BIG) for name in ("start_ns", "end_ns", "seq")],
     ]
 )
@@ -185,7 +185,8 @@ def _experiment(found: Mapping[str, Any]) -> Experiment:
 
 
 def _run_row(run: Run) -> list[Any]:
-    known = {"run_id": run.id, "outputs": dumps_exact(run.outputs)}
+    facts = dumps(dict(run.facts)) if run.facts else None
+    known = {"run_id": run.id, "outputs": dumps_exact(run.outputs), "facts": facts}
     names = [name for name in _RUNS.names if name != "seq"]
     return [known.get(name, getattr(run, name, None)) for name in names]
 
@@ -200,6 +201,7 @@ def _run(found: Mapping[str, Any]) -> Run:
         outputs=restore(found["outputs"]),
         start_ns=found["start_ns"],
         end_ns=found["end_ns"],
+        facts=restore(found["facts"]) if found["facts"] else {},
     )
 
 

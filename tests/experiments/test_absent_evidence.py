@@ -209,3 +209,41 @@ def test_a_simulated_app_that_answers_only_shows_no_calls(answer: Any):
     assert [one["score"] for one in hidden["evaluator_results"]] == [None, None]
     assert "return the list of all messages" in hidden["evaluator_results"][0]["comment"]
     assert [one["score"] for one in shown["evaluator_results"]] == [True, True]
+
+
+@pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "in a dict"])
+def test_a_resumed_run_lacks_what_it_lacked(store: Store, wrapped: bool):
+    """An evaluator that is added later knows the gaps and the usage of the stored runs."""
+    hidden = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),))
+    outputs = iter([hidden, OBSERVED])
+    tools = oteval.create_tool_error_evaluator()
+    tokens = oteval.create_budget_evaluator(max_total_tokens=30)
+
+    def target(_: Any) -> Any:
+        trajectory = next(outputs)
+        return {"trajectory": trajectory} if wrapped else trajectory
+
+    options: Any = {"data": [{"inputs": 1}, {"inputs": 2}], "store": store, "name": "x"}
+    evaluate(target, evaluators=[tools], max_concurrency=1, **options)
+    found = evaluate(target, evaluators=[tools, tokens], resume=True, **options)
+
+    letters = [[letter(one.status, one.passed) for one in row.feedback] for row in found]
+    assert letters == [["n", "n"], ["p", "p"]]
+    assert oteval.load_experiment("x", store).rows[0].run.trajectory.gaps == hidden.gaps  # type: ignore[union-attr]
+
+
+def test_a_judge_does_not_compare_parts(store: Store, server: Server):
+    """Runs whose content was not captured have no better one."""
+    server.script = lambda _body, _number: verdict(1)
+    hidden = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),))
+    for name, session in (("a", hidden), ("b", OBSERVED), ("c", OBSERVED)):
+        evaluate([session], None, [], store=store, name=name)
+    judge = oteval.create_pairwise_llm_as_judge(model="openai:m")
+
+    lacking = oteval.evaluate_comparative(["a", "b"], [judge], store=store)
+    whole = oteval.evaluate_comparative(["b", "c"], [judge], store=store)
+
+    assert {vote.status for vote in lacking.votes} == {"error"}
+    assert "content_not_captured" in lacking.votes[0].comment
+    assert {vote.status for vote in whole.votes} == {"ok"}
+    judge.evaluator.close()

@@ -10,7 +10,7 @@ from itertools import combinations
 import pyarrow as pa
 
 from ...errors import ConfigError
-from ...experiments.outputs import trajectory_of
+from ...experiments.outputs import trajectory_of_run
 from ...experiments.votes import pairs_of
 from ...model import Experiment, Run, Score, Trajectory, Vote, first_attribute, question_of
 from ...model.columns import GROUPS, RunValues, group_text
@@ -155,7 +155,7 @@ def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
     trajectories = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
     for run in runs:
         stored = trajectories.get(run.trajectory_id)
-        made = None if stored else _made_of(run)
+        made = None if stored else trajectory_of_run(run)
         yield ReportRun(
             id=run.id,
             group=experiment.name,
@@ -178,11 +178,6 @@ def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
         page = Selection(ids=tuple(ids[start : start + _PAGE]))
         found.update({trajectory.id: trajectory for trajectory in store.trajectories.read(page)})
     return found
-
-
-def _made_of(run: Run) -> Trajectory | None:
-    """Return the trajectory that a run's outputs are, where they are messages."""
-    return run.trajectory or trajectory_of(run.outputs, run.id)
 
 
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:

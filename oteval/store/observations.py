@@ -247,10 +247,11 @@ class ObservationReader:
 
         value, status = SCORE_VALUES[source.measure]
         scores = (
-            "WITH newer AS NOT MATERIALIZED "  # noqa: S608
-            "(SELECT * FROM scores WHERE evaluator = ? AND seq > ? AND seq <= ?) "
-            f"SELECT trajectory_id, rev, version, {value} AS value, seq "
-            f"FROM {current_scores('newer')} WHERE {status} AND isfinite({value})"
+            "WITH newer AS MATERIALIZED (SELECT trajectory_id, evaluator, rev, version, seq, "  # noqa: S608
+            f"CASE WHEN {status} THEN {value} END AS value FROM scores "
+            "WHERE evaluator = ? AND seq > ? AND seq <= ?) "
+            "SELECT trajectory_id, rev, version, value, seq "
+            f"FROM {current_scores('newer')} WHERE isfinite(value)"
         )
         found = self._joined(
             source, scores, [source.evaluator, at.reread_after, upto], *_near(at, upto)

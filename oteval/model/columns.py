@@ -62,11 +62,10 @@ class RunColumn:
         kind: Whether its value is a text, a tuple of texts, a number, or a time in nanoseconds
             since the Unix epoch.
         value: Returns its value for a run; None if the run lacks it.
-        unit: The unit of a number: ``s``, ``tokens``, ``share``, ``flag`` or "".
+        unit: The unit of a number: ``s``, ``tokens``, ``share`` or "".
         title: The head of its column in lists, if not its name.
         is_field: Whether ``--where`` knows it.
         measure: Its name as a measure of monitors, or "".
-        figure: The name of the figure that monitors show for this measure, if not the measure.
         spellings: Returns all texts that equal one of its texts.
         group: Whether runs are grouped by it, and a run with several texts belongs to the group of
             the ``first``, or to that of ``all`` together; "" if runs are not grouped by it.
@@ -76,11 +75,10 @@ class RunColumn:
     meaning: str
     kind: Literal["text", "texts", "number", "time"]
     value: Callable[[Trajectory], Any]
-    unit: Literal["", "s", "tokens", "share", "flag"] = ""
+    unit: Literal["", "s", "tokens", "share"] = ""
     title: str = ""
     is_field: bool = True
     measure: str = ""
-    figure: str = ""
     spellings: Callable[[str], tuple[str, ...]] = _same_text
     group: Literal["", "first", "all"] = ""
 
@@ -92,7 +90,7 @@ class RunColumn:
     @property
     def is_share(self) -> bool:
         """Whether the mean of its values is a share."""
-        return self.unit in ("share", "flag")
+        return self.unit == "share"
 
     @property
     def has_spellings(self) -> bool:

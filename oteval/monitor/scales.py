@@ -105,8 +105,7 @@ class Scale:
             return f"share of conversations with {self.measure} {relation} {self.limit:.4g}"
         if self.measure in CHECK_MEASURES:
             return CHECK_MEASURES[self.measure].figure
-        column = MEASURES.get(self.measure)
-        return (column and column.figure) or self.measure.replace("_", " ")
+        return self.measure.replace("_", " ")
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -197,7 +197,11 @@ def test_sql_and_python_agree_on_all_captures(store: Store):
     refresh(store)
     runs = list(store.trajectories.read())
     scores = [
-        replace(score(evaluator="e" if at % 3 else "f", passed=bool(at % 5)), trajectory_id=t.id)
+        replace(
+            score(evaluator="e" if at % 3 else "f", passed=bool(at % 5)),
+            trajectory_id=t.id,
+            rev=t.rev,
+        )
         for at, t in enumerate(runs)
     ]
     store.scores.write(scores)

@@ -18,7 +18,7 @@ from .python_reprs import object_of
 from .reader import from_messages
 from .values import parse
 
-__all__ = ["generations", "messages", "model_of", "tool_message"]
+__all__ = ["first_answer", "generations", "messages", "model_of", "tool_message"]
 
 
 def messages(value: Any, source: MessageSource, role: str = "user") -> list[Message]:
@@ -53,13 +53,19 @@ def generations(value: Any, source: MessageSource) -> list[list[Message]]:
     return [answer for answer in answers if answer]
 
 
-def model_of(value: Any) -> str:
-    """Return the model that the first answer of a model's result names, or ""."""
-    found = value.get("generations") if isinstance(value, Mapping) else None
+def first_answer(value: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the fields of the first answer of a model's result; none for any other value."""
+    found = value.get("generations")
     while isinstance(found, list) and found:
         found = found[0]
-    fields = fields_of(found.get("message")) if isinstance(found, Mapping) else None
-    metadata = fields.get("response_metadata") if fields is not None else None
+    fields = (fields_of(found.get("message")) if isinstance(found, Mapping) else None) or {}
+    inner = fields.get("kwargs", fields)
+    return inner if isinstance(inner, Mapping) else {}
+
+
+def model_of(value: Mapping[str, Any]) -> str:
+    """Return the model that the first answer of a model's result names, or ""."""
+    metadata = first_answer(value).get("response_metadata")
     model = metadata.get("model_name") if isinstance(metadata, Mapping) else None
     return model if isinstance(model, str) else ""
 

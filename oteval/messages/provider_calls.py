@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from ..model import Message
 from . import MessageSource
 from .gemini import from_candidate
-from .langchain import generations, messages, model_of
+from .langchain import first_answer, generations, messages, model_of
 from .reader import from_messages, tool_definitions
 from .values import Parsed, hidden, parse
 
@@ -23,6 +23,7 @@ __all__ = [
     "last_message_in",
     "last_message_of",
     "request_of",
+    "response_id_of",
     "system_messages",
     "system_prompt_of",
 ]
@@ -155,7 +156,7 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
     return ModelAnswer(
         answers[0],
         tuple(message for answer in answers[1:] for message in answer[:1]),
-        _text(value.get("id")),
+        response_id_of(value),
         _text(value.get("model")) or model_of(value),
     )
 
@@ -167,6 +168,21 @@ def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
         return response
     said = [from_candidate(candidate) for candidate in candidates if isinstance(candidate, Mapping)]
     return {**response, "choices": [{"message": item} for items in said for item in items]}
+
+
+def response_id_of(response: Any) -> str:
+    """Return the provider's id of the answer that a parsed response holds, or ""."""
+    if not isinstance(response, Mapping):
+        return ""
+    answer = first_answer(response)
+    places = (response, response.get("llm_output"), answer.get("response_metadata"), answer)
+    ids = (place.get(key) for place in places if isinstance(place, Mapping) for key in _IDS)
+    known = (value for value in ids if isinstance(value, str) and value)
+    return next((value for value in known if not value.startswith(_LANGCHAIN_IDS)), "")
+
+
+_IDS = ("id", "response_id", "responseId")
+_LANGCHAIN_IDS = ("lc_run-", "run-")  # LangChain's own, where the provider gave none
 
 
 def _only_response(value: Any) -> Any:

@@ -8,6 +8,8 @@ import pytest
 
 from oteval.model import Event
 from oteval.reconstruct import reconstruct
+from oteval.reconstruct.operations import ModelCall
+from oteval.reconstruct.span_reader import read_span
 
 from .builders import DATA, capture, only, span
 
@@ -52,3 +54,37 @@ def test_the_model_calls_of_llamaindex_count():
     runs = reconstruct(*capture("llamaindex_functionagent_traceloop", DATA / "frameworks"))
 
     assert [run.usage.model_calls for run in runs] == [2, 2]
+
+
+RESPONSES = {
+    "gemini": {"responseId": "r1", "candidates": [{"content": {"parts": [{"text": "hi"}]}}]},
+    "langchain": {
+        "generations": [
+            [
+                {
+                    "message": {
+                        "type": "ai",
+                        "content": "hi",
+                        "id": "run-1",
+                        "response_metadata": {"id": "r1"},
+                    }
+                }
+            ]
+        ]
+    },
+}
+
+
+@pytest.mark.parametrize("form", RESPONSES)
+def test_the_providers_id_is_found_in_a_clients_response(form: str):
+    """Ids of answers tell calls that two instrumentations recorded; LangChain's own do not."""
+    attributes = {
+        "langwatch.span.type": "llm",
+        "langwatch.input": json.dumps([{"role": "user", "content": "hello"}]),
+        "langwatch.output": json.dumps(RESPONSES[form]),
+    }
+
+    operation = read_span(span("c", 1, attributes=attributes), ())[1]
+
+    assert isinstance(operation, ModelCall)
+    assert operation.response_id == "r1"

@@ -6,10 +6,16 @@ answer itself, as a text.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, answer_of, request_of, system_prompt_of
+from ...messages.provider_calls import (
+    ModelAnswer,
+    answer_of,
+    request_of,
+    response_id_of,
+    system_prompt_of,
+)
 from ...messages.reader import from_messages
 from ...messages.values import hidden, parse, text_of
 from ...model import Message, Span
@@ -20,7 +26,6 @@ __all__ = ["INPUT", "OUTPUT", "answer", "request", "response_id"]
 INPUT, OUTPUT = "input.value", "output.value"
 _TURNS = ("messages", "input", "contents", "prompt", "message")
 _TEXTS = ("text", "response", "completion", "output_text", "generated_text")
-_IDS = ("id", "response_id", "responseId")
 
 
 def request(span: Span) -> list[Message]:
@@ -127,27 +132,4 @@ def _plain(value: Any, span: Span, role: str) -> list[Message]:
 
 def response_id(span: Span) -> str:
     """Return the provider's id of the answer that a raw response holds, or ""."""
-    value = _value(span, OUTPUT)
-    for place in (value, *_langchain_places(value)):
-        found = place if isinstance(place, Mapping) else {}
-        for key in _IDS:
-            if isinstance(found.get(key), str) and not found[key].startswith(_LANGCHAIN_ID):
-                return str(found[key])
-    return ""
-
-
-_LANGCHAIN_ID = ("lc_run-", "run-")  # LangChain's, where the provider gave none
-
-
-def _langchain_places(value: Any) -> Iterator[Any]:
-    """Yield where a LangChain result may hold the provider's id of its first answer."""
-    if not isinstance(value, Mapping):
-        return
-    yield value.get("llm_output")
-    found = value.get("generations")
-    while isinstance(found, list) and found:
-        found = found[0]
-    message = found.get("message") if isinstance(found, Mapping) else None
-    fields = message.get("kwargs", message) if isinstance(message, Mapping) else {}
-    if isinstance(fields, Mapping):
-        yield from (fields.get("response_metadata"), fields)
+    return response_id_of(_value(span, OUTPUT))

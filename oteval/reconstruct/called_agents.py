@@ -60,7 +60,7 @@ def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
         if same is None:
             kept.append(run)
         else:
-            same.spans.extend(run.spans)
+            same.take_spans(run)
             same.gaps.extend(run.gaps)
     return kept
 

@@ -261,6 +261,7 @@ def test_a_shard_with_an_older_schema_is_migrated_first(shards: Run):
     with Store("shards/1.duckdb") as store:
         for column in ("agents", "user_id", "agent_version", "documents"):
             store._connection.execute(f"ALTER TABLE trajectories DROP COLUMN {column}")
+        store._connection.execute("ALTER TABLE runs DROP COLUMN facts")
         store._connection.execute("DELETE FROM migrations WHERE number >= 16")
 
     assert shards("trajectories", "--json", "--db", "shards").out == before.out

@@ -46,8 +46,8 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     """Return the trajectory in a target's outputs; None if they hold no messages.
 
     Args:
-        outputs: A trajectory, a list of messages, or a dict with ``messages`` or ``trajectory``; or
-            one message, the answer, of a run that is not known otherwise.
+        outputs: A trajectory, a list of messages, or a dict with ``messages`` or, without
+            them, ``trajectory``; or one message, the answer, of a run that is not known otherwise.
             A dict may also have ``agent``, ``service``, ``models``, ``usage`` and ``gaps``, in
             the form of `Trajectory.as_dict`.
         trajectory_id: The id of a trajectory that is made from messages.
@@ -62,9 +62,10 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     inner = outputs.get("trajectory") if isinstance(outputs, Mapping) else None
     if isinstance(inner, Trajectory):
         return inner
+    # The JSON form of a trajectory is a list; beside messages, it is a list of something else.
+    is_json_form = isinstance(inner, list) and outputs.get("messages") is None
     try:
-        # The JSON form of a trajectory is a list.
-        messages = to_messages(inner if isinstance(inner, list) else outputs)
+        messages = to_messages(inner if is_json_form else outputs)
     except InputError:
         return None
     facts = _facts(outputs) if isinstance(outputs, Mapping) else {}

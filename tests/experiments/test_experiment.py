@@ -323,6 +323,19 @@ class _Message:
         self.response_metadata: dict[str, Any] = {}
 
 
+def test_messages_count_beside_a_list_that_the_target_calls_trajectory(store: Store):
+    """The names of nodes beside the messages do not take their place."""
+    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
+
+    def target(inputs: Any) -> dict[str, Any]:
+        return {"messages": messages, "trajectory": ["search", "answer"]}
+
+    (row,) = evaluate(target, [{"inputs": {}}], [right], store=store)
+
+    assert row.run.trajectory is not None
+    assert [message.role for message in row.run.trajectory.messages] == ["user", "assistant"]
+
+
 def test_outputs_that_are_messages_are_a_trajectory(store: Store):
     """Evaluators that take a trajectory get one, also when the experiment is read back."""
     seen = []

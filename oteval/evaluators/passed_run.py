@@ -11,6 +11,7 @@ from typing import Any
 
 from ..model import Gap, SpanRef, Trajectory
 from .messages import to_messages
+from .values import show
 
 __all__ = ["gaps_beside", "passed_run"]
 
@@ -36,17 +37,16 @@ def passed_run(outputs: Any, place: str = "outputs") -> Trajectory | None:
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
     """Return the gaps beside the messages of a dict; none if it has no list of gaps."""
     gaps = outputs.get("gaps") if isinstance(outputs, Mapping) else None
-    if not isinstance(gaps, (list, tuple)):
-        return ()
-    read = [_gap(gap) for gap in gaps]
-    return tuple(gap for gap in read if gap is not None) if None not in read else ()
+    return tuple(map(_gap, gaps)) if isinstance(gaps, (list, tuple)) else ()
 
 
-def _gap(value: Any) -> Gap | None:
-    """Return a gap, or its JSON form, as a gap; None for anything else."""
+def _gap(value: Any) -> Gap:
+    """Return a gap, its JSON form or its code as a gap; anything else is one of unknown content."""
     if isinstance(value, Gap):
         return value
     code = value.get("code") if isinstance(value, Mapping) else None
+    if isinstance(value, str):
+        return Gap(value, "")
     if not isinstance(code, str):
-        return None
+        return Gap("content_unreadable", f"a gap beside the messages: {show(value, 60)}")
     return Gap(code, str(value.get("detail") or ""), str(value.get("span_id") or ""))

@@ -162,6 +162,24 @@ def test_gaps_that_a_caller_passes_count(evaluator: Any, code: str):
     assert evaluator(outputs=PLAIN, reference_outputs=PLAIN)["score"] is True
 
 
+@pytest.mark.parametrize(
+    ("gaps", "reason"),
+    [
+        ([{"code": "content_not_captured", "detail": "why"}, 5], "content_not_captured: why"),
+        (["content_not_captured"], "content_not_captured: "),
+        ([{"detail": "why"}], "content_unreadable: a gap beside the messages"),
+    ],
+)
+def test_a_gap_that_cannot_be_read_is_still_a_gap(gaps: list[Any], reason: str):
+    """Neither it nor the gaps beside it make a run complete."""
+    outputs = {"messages": [ANSWER.as_dict()], "gaps": gaps}
+
+    for evaluator in OURS[:6]:
+        result = evaluator(outputs=outputs, reference_outputs=PLAIN)
+        assert result["score"] is None
+        assert result["comment"].startswith(reason)
+
+
 def test_an_earlier_turn_may_lack_calls():
     """A match of a whole conversation needs the calls of every turn."""
     first = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),))

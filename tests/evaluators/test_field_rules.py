@@ -222,6 +222,26 @@ def test_a_model_is_asked_only_if_nothing_else_differs() -> None:
     assert (result["score"], judge.questions) == (False, 0)
 
 
+@pytest.mark.parametrize(
+    ("out", "ref", "shown"),
+    [
+        (None, "unset", "null"),
+        ("unset", None, "null"),
+        ({"gaps": [{"code": "content_not_captured"}]}, "holes", "content_not_captured"),
+        ([{"role": "user", "content": "hi"}], "hello", "content"),
+    ],
+)
+def test_a_model_compares_any_value(out: Any, ref: Any, shown: str) -> None:
+    """A value that is not text is shown as JSON, whatever its fields are called."""
+    judge = Script(shown)
+
+    result = judged(judge)(
+        outputs=flat(("t", {"reason": out})), reference_outputs=flat(("t", {"reason": ref}))
+    )
+
+    assert (result["score"], judge.questions) == (True, 1)
+
+
 def test_a_criterion_is_shown_to_the_model() -> None:
     """The criterion of a field takes the place of the usual one."""
     evaluate = judged(Script("same colour"), {"judged": "They name the same colour."})

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar, NoReturn
 
 from ...errors import ConfigError
-from ...jsontext import canonical
+from ...jsontext import canonical, dumps
 from ..evaluator import Resources
 from ..field_rules import FieldAnswer
 from ..observed import unheard
@@ -96,7 +96,10 @@ class FieldJudgeModel(LlmJudge):
         if known is not None:
             return known
         result = self._prepared_judge()(
-            outputs=output, reference_outputs=reference, field=name, criterion=criterion
+            outputs=_as_text(output),
+            reference_outputs=_as_text(reference),
+            field=name,
+            criterion=criterion,
         )
         metadata = result.get("metadata") or {}
         answer = FieldAnswer(bool(result["score"]), result["comment"] or "")
@@ -126,6 +129,11 @@ class FieldJudgeModel(LlmJudge):
 
     def _prompt(self, resources: Resources) -> str:  # noqa: ARG002
         return FIELD_PROMPT
+
+
+def _as_text(value: Any) -> str:
+    """Return a value as the prompt shows it: of an agent's data, no part is a run or a gap."""
+    return value if isinstance(value, str) else dumps(value)
 
 
 def _no_file(path: str) -> NoReturn:

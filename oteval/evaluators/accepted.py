@@ -9,7 +9,7 @@ other passes, it is not evaluated.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
@@ -22,6 +22,7 @@ from .observed import observed, unheard
 __all__ = ["AnyOf", "BestMatch", "accepts_any_of", "any_of", "naming"]
 
 P = ParamSpec("P")
+Reference = TypeVar("Reference")
 Result = TypeVar("Result", EvaluationResult, dict[str, Any])
 
 
@@ -108,8 +109,15 @@ class BestMatch(Generic[Result]):
         self._best: tuple[_Rank, Result, str] | None = None
         self._unknown: tuple[Result, str] | None = None
 
-    def add(self, name: str, result: Result) -> bool:
-        """Add a result; return whether none can be better.
+    def open(self, references: Iterable[tuple[str, Reference]]) -> Iterator[tuple[str, Reference]]:
+        """Yield references by name to compare with, until a result that was added is perfect."""
+        for name, reference in references:
+            yield name, reference
+            if self._best is not None and self._best[0].score >= 1.0:
+                return
+
+    def add(self, name: str, result: Result) -> None:
+        """Add a result.
 
         Args:
             name: The name of the reference.
@@ -118,11 +126,10 @@ class BestMatch(Generic[Result]):
         score, metadata = _score_of(result)
         if score is None:
             self._unknown = self._unknown or (result, name)
-            return False
+            return
         rank = _Rank(score, metadata.get("f1", 0.0))
         if self._best is None or rank > self._best[0]:
             self._best = (rank, result, name)
-        return score >= 1.0
 
     def result(self) -> Result:
         """Return the best result, which names its reference."""
@@ -141,9 +148,9 @@ def _score_of(result: EvaluationResult | dict[str, Any]) -> tuple[float | None, 
 
 
 def _passed(result: EvaluationResult | dict[str, Any]) -> bool:
-    if isinstance(result, EvaluationResult):
-        return bool(result.passed)
-    return result["score"] is True
+    score, _ = _score_of(result)
+    is_pass = isinstance(result, EvaluationResult) and bool(result.passed)
+    return is_pass or (score is not None and score >= 1.0)
 
 
 def _named(result: Result, name: str, prefix: str) -> Result:
@@ -166,7 +173,7 @@ def accepts_any_of(evaluate: Callable[P, Any]) -> Callable[P, Any]:
             return evaluate(*args, **kwargs)
         best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
         with unheard():
-            for name, reference in references.items():
+            for name, reference in best.open(references.items()):
                 kwargs["reference_outputs"] = reference
                 with naming(name):
                     best.add(name, evaluate(*args, **kwargs))

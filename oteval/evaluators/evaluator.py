@@ -405,7 +405,7 @@ class Evaluator(ABC):
         if references is None:
             return observed(self.answer(outputs, reference_outputs))
         best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
-        for name, reference in references.items():
+        for name, reference in best.open(references.items()):
             with naming(name):
                 best.add(name, self.answer(outputs, reference))
         return observed(best.result())

@@ -340,7 +340,7 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
             verdict = await acompare(outputs, reference, self.spec)
             return observed(self._answer(outputs, reference, verdict))
         best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
-        for name, accepted in references.items():
+        for name, accepted in best.open(references.items()):
             with naming(name):
                 verdict = await acompare(outputs, accepted, self.spec)
                 best.add(name, self._answer(outputs, accepted, verdict))

@@ -148,9 +148,9 @@ class Scorer:
         if not accepted:
             return evaluate(contexts[0])
         best: BestMatch[EvaluationResult] = BestMatch(len(accepted))
-        for one, context in zip(accepted, contexts, strict=True):
-            if best.add(one.name, evaluate(context)):
-                break
+        names = (reference.name for reference in accepted)
+        for name, context in best.open(zip(names, contexts, strict=True)):
+            best.add(name, evaluate(context))
         return best.result()
 
     def _context(

@@ -43,6 +43,53 @@ def test_one_match_of_several_is_enough(references: Any) -> None:
     assert result["metadata"]["alignment"] == [(0, 0)]
 
 
+@pytest.mark.parametrize("is_async", [False, True])
+def test_comparing_ends_with_a_perfect_match(is_async: bool) -> None:
+    """The references after the one that a run matches are not looked at."""
+    compared = []
+
+    def same(outputs: Any, reference: Any) -> bool:
+        compared.append(reference["q"])
+        return bool(outputs == reference)
+
+    create = (
+        create_async_trajectory_match_evaluator if is_async else (create_trajectory_match_evaluator)
+    )
+    evaluate = create(tool_args_match_overrides={"search": same})
+    references = AnyOf([flat(("search", {"q": word})) for word in "abc"])
+    case = {"outputs": flat(("search", {"q": "b"})), "reference_outputs": references}
+
+    result = asyncio.run(evaluate(**case)) if is_async else evaluate(**case)
+
+    assert (result["score"], result["metadata"]["reference"]) == (True, "any[1]")
+    assert "c" not in compared
+
+
+def test_a_function_compares_until_a_perfect_match() -> None:
+    """A figure of 1 is perfect, so that a reference after it cannot be wrong."""
+    result = levenshtein_distance(outputs="a", reference_outputs=AnyOf(["b", "a", object()]))
+
+    assert (result["score"], result["metadata"]["reference"]) == (1.0, "any[1]")
+
+
+def test_a_figure_of_1_passes_where_another_comparison_lacks_data() -> None:
+    """A judge that fails with another reference changes nothing about a perfect figure."""
+
+    def broken(messages: Any, schema: Any) -> dict[str, Any]:
+        raise RuntimeError("no connection")
+
+    evaluate = create_trajectory_match_evaluator(
+        score_type="f1",
+        tool_args_match_overrides={"search": {"q": "judged"}},
+        judge=create_llm_as_judge(prompt="{outputs} {reference_outputs}", judge=broken),
+    )
+    references = AnyOf([flat(("search", {"q": word})) for word in "ab"])
+
+    result = evaluate(outputs=flat(("search", {"q": "b"})), reference_outputs=references)
+
+    assert (result["score"], result["metadata"]["reference"]) == (1.0, "any[1]")
+
+
 def test_names_are_those_of_the_user() -> None:
     """A dict names the references, and the comment of a failure names the closest."""
     references = AnyOf({"short": ASKED, "long": SEARCHED})
@@ -118,8 +165,8 @@ def test_a_wrong_list_of_references_is_an_error(references: Any, message: str) -
 
 
 def test_an_unreadable_reference_is_named_though_another_matches() -> None:
-    """None of several is skipped."""
-    references = AnyOf({"good": REFUNDED, "bad": [{"role": "nobody"}]})
+    """None of several is skipped before one matches."""
+    references = AnyOf({"bad": [{"role": "nobody"}], "good": REFUNDED})
 
     with pytest.raises(InputError, match=r"^bad: reference_outputs"):
         match(outputs=REFUNDED, reference_outputs=references)

@@ -59,17 +59,17 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
         return Trajectory(trajectory_id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
     if not isinstance(outputs, (list, Mapping)) or not outputs:
         return None
-    inner = outputs.get("trajectory") if isinstance(outputs, Mapping) else None
+    fields = outputs if isinstance(outputs, Mapping) else {}
+    inner = fields.get("trajectory")
     if isinstance(inner, Trajectory):
         return inner
     # The JSON form of a trajectory is a list; beside messages, it is a list of something else.
-    is_json_form = isinstance(inner, list) and outputs.get("messages") is None
+    is_json_form = isinstance(inner, list) and fields.get("messages") is None
     try:
         messages = to_messages(inner if is_json_form else outputs)
     except InputError:
         return None
-    facts = _facts(outputs) if isinstance(outputs, Mapping) else {}
-    return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages), **facts)
+    return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages), **_facts(fields))
 
 
 def trajectory_of_run(run: Run) -> Trajectory | None:

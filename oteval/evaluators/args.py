@@ -28,6 +28,7 @@ whole value. Everything is checked when the evaluator is made, never during an e
 from __future__ import annotations
 
 import difflib
+import itertools
 import math
 import re
 from collections.abc import Callable, Mapping
@@ -184,6 +185,11 @@ def _tolerant(
     rule = Tolerant(frozenset(sets))
     if not isinstance(fields, Mapping):
         raise ConfigError(f"{name}['fields'] is {fields!r}; expected {{field: comparison}}")
+    for path, whole in itertools.product(fields, sets):
+        if f"{path}.".startswith(f"{whole}."):
+            raise ConfigError(
+                f"{name}['fields'][{path!r}]: {whole!r} is in sets, which are compared as a whole"
+            )
     return _by_field(fields, f"{name}['fields']", rule, missing_ok, judge) if fields else rule
 
 

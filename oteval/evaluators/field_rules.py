@@ -99,8 +99,11 @@ class Within(FieldComparison):
         allowed = max(_exact(self.absolute), _exact(self.relative) * abs(_exact(right)))
         if difference <= allowed:
             return None
-        off = f"off by {float(difference):g}, at most {float(allowed):g}"
-        return f"{how_they_differ(path, out, ref)} ({off})"
+        mismatch = how_they_differ(path, out, ref)
+        try:
+            return f"{mismatch} (off by {float(difference):g}, at most {float(allowed):g})"
+        except OverflowError:  # integers may be larger than any float
+            return mismatch
 
     def describe(self) -> Any:
         """Return the tolerances."""

@@ -87,6 +87,14 @@ def test_the_comment_has_the_difference() -> None:
     )
 
 
+def test_a_difference_beyond_all_floats_is_a_mismatch() -> None:
+    """Integers may be of any size; the comment then has no difference."""
+    comment = args_comment({"n": 10**400}, {"n": 1}, {"n": {"abs": 1}})
+
+    assert "off by" not in comment
+    assert "'n'" in comment
+
+
 @given(objects, objects)
 def test_no_tolerance_is_equality(out: Any, ref: Any) -> None:
     """A tolerance of 0 and the modes of one field agree with those of all arguments."""
@@ -138,6 +146,14 @@ def test_tolerant_folds_unicode(out: Any, ref: Any) -> None:
         ({"": {"abs": 1}}, "'' is not a field"),
         ({"tolerant": {"filds": {}}}, "['tolerant']: unknown key 'filds', did you mean 'fields'?"),
         ({"tolerant": {"fields": {"n": {"re": 1}}}}, "['fields']['n']: unknown key 're'"),
+        (
+            {"tolerant": {"sets": ["items"], "fields": {"items.price": "ignore"}}},
+            "['fields']['items.price']: 'items' is in sets, which are compared as a whole",
+        ),
+        (
+            {"tolerant": {"sets": ["items"], "fields": {"items": {"abs": 1}}}},
+            "['fields']['items']: 'items' is in sets",
+        ),
         ({"n": "judged"}, "['n'] is judged, which needs a model: give judge: {model: ...}"),
     ],
 )

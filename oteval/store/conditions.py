@@ -56,7 +56,7 @@ _ATTRIBUTE = """
     CASE json_type(attributes, ?) WHEN 'VARCHAR' THEN json_extract_string(attributes, ?) = ?
         WHEN 'BOOLEAN' THEN json_extract_string(attributes, ?) = lower(?)
         WHEN 'NULL' THEN FALSE WHEN 'ARRAY' THEN TRUE WHEN 'OBJECT' THEN TRUE
-        ELSE try_cast(json_extract_string(attributes, ?) AS DOUBLE) = try_cast(? AS DOUBLE) END
+        ELSE try_cast(json_extract_string(attributes, ?) AS DOUBLE) = ?::DOUBLE END
 """
 
 
@@ -64,8 +64,11 @@ def _attribute(condition: Condition) -> SqlCondition | None:
     """Return the equality of an attribute; Python tests lists, objects and large numbers."""
     if condition.operator != "=":
         return None
+    wanted = _float_of(condition.value)
+    if wanted is not None and not math.isfinite(wanted):
+        return None
     pointer = attribute_pointer(condition.name.removeprefix("attributes."))
-    values = (pointer, *(pointer, condition.value) * 3)
+    values = (pointer, *(pointer, condition.value) * 2, pointer, wanted)
     return SqlCondition(f"coalesce({_ATTRIBUTE}, FALSE)", values, is_exact=False)
 
 
@@ -87,15 +90,20 @@ def _texts(condition: Condition, column: str) -> SqlCondition | None:
 
 def _number(condition: Condition, column: str) -> SqlCondition | None:
     """Return the comparison of a numeric column, as DOUBLE."""
-    try:
-        wanted = float(condition.value)
-    except ValueError:
-        return None
-    if not math.isfinite(wanted) or abs(wanted) >= _INEXACT:
+    wanted = _float_of(condition.value)
+    if wanted is None or not math.isfinite(wanted) or abs(wanted) >= _INEXACT:
         return None
     operator = "<>" if condition.operator == "!=" else condition.operator
     missing = "TRUE" if operator == "<>" else "FALSE"
     return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, {missing})", (wanted,))
+
+
+def _float_of(text: str) -> float | None:
+    """Return the number that a text is for Python, which reads more digits and forms than SQL."""
+    try:
+        return float(text)
+    except ValueError:
+        return None
 
 
 _FORMS: Mapping[str, Callable[[Condition, str], SqlCondition | None]] = {

@@ -198,7 +198,7 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
         translated = [sql_condition(condition) for condition in alternatives]
         known = [condition for condition in translated if condition is not None]
         if len(known) == len(alternatives):
-            parts.append(f"({' OR '.join(condition.text for condition in known)})")
+            parts.append(f"({' OR '.join(condition.text for condition in known) or 'FALSE'})")
             values.extend(value for condition in known for value in condition.values)
     if selection.excluded is not None and is_exact(selection.excluded):
         clause, more = condition_of(selection.excluded)

@@ -25,6 +25,8 @@ from ..make import asks, call, gap, keep, run
 
 _SECOND = 10**9
 _ATTRIBUTES = ("attributes.env", "attributes.n", "attributes.tags", "attributes.none")
+# Numbers for Python, of which some are none for SQL.
+_SPELLINGS = ("\uff13", "+3", "0_3", "3e0", "1e23", "inf", "nan", "\u0663", "3 ")
 # Columns whose value some rows do not have.
 _SOMETIMES_READ = ("user", "version", "tool", "errors", "asked")
 
@@ -68,7 +70,9 @@ def _run(number: int, chance: random.Random, history: Trajectory | None) -> Traj
         version=chance.choice(["", "v1"]),
         start_ns=start,
         end_ns=start + chance.choice([-7, 0, 1, _SECOND, 1_500_000_001]),
-        attributes=chance.choice([{}, {"env": "x", "n": 3}, {"n": 0.5, "tags": ["a"]}]),
+        attributes=chance.choice(
+            [{}, {"env": "x", "n": 3}, {"n": 0.5, "tags": ["a"]}, {"n": "\uff13"}]
+        ),
     )
 
 
@@ -159,6 +163,7 @@ def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajec
     for value in [*chosen, "1"] if is_number else [*chosen, ""]:
         operators = ("=", "!=", ">", "<=") if is_number else ("=", "!=")
         conditions += [Condition(name, operator, value) for operator in operators]
+    conditions += [Condition(name, "=", value) for value in _SPELLINGS]
     for condition in conditions:
         keys = filled.trajectories.key_table(Selection(conditions=(condition,)))
 

@@ -44,6 +44,7 @@ CONDITIONS = [
     *("errors>0", "turn>=2", "turn<2", "gap=content_not_captured", "gap!=redacted", "dialect~gen"),
     *("input_tokens<=5", "output_tokens=0", "seconds<1", "parent=", "conversation=c1"),
     *("attributes.env=prod", "attributes.n>=7", "attributes.flag=true", "attributes.none!=1"),
+    *("attributes.n=\uff11\uff10", "attributes.n=+1_0", "attributes.n=1e400"),
     *("asked=q", "asked~q", "finish_reason=length", "finish_reason!=stop", "prompt=p"),
     *("prompt!=q", "prompt~@1", "user=u1", "user!=u1", "user=", "version=v1", "version~^v"),
     *("cached_tokens=0", "tokens>9", "tool_errors>0.4", "tool_errors!=1", "messages=2"),
@@ -60,7 +61,9 @@ selections = st.builds(
     conversations=some(st.sampled_from(["c0", "c1", "c9"]), max_size=2).map(tuple),
     models=some(st.sampled_from(["m", "n", "none"]), max_size=2).map(tuple),
     attributes=st.dictionaries(
-        st.sampled_from(["env", "n"]), st.sampled_from([("prod",), ("3", "dev")]), max_size=1
+        st.sampled_from(["env", "n"]),
+        st.sampled_from([("prod",), ("3", "dev"), ("\uff11\uff10", "4"), ()]),
+        max_size=1,
     ),
     asked=some(st.sampled_from(["~q", "q", "~nothing"]).map(parse_asked), max_size=2).map(tuple),
     conditions=some(st.sampled_from(CONDITIONS).map(parse_condition), max_size=2).map(tuple),
@@ -144,3 +147,12 @@ def test_an_empty_service_is_a_filter():
     found: list[Trajectory] = [t for t in RUNS if Selection(services=("",)).matches(t)]
 
     assert {t.service for t in found} == {""}
+
+
+@pytest.mark.parametrize("attributes", [{"env": ()}, {"env": (), "n": ("3",)}])
+def test_no_run_has_one_of_no_values(filled: Store, attributes: dict[str, tuple[str, ...]]):
+    """An empty list of accepted values selects no run, and excludes none."""
+    selection = Selection(attributes=attributes)
+
+    assert not list(filled.trajectories.read(selection))
+    assert list(filled.trajectories.read(Selection(excluded=selection))) == RUNS

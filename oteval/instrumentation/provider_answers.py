@@ -119,7 +119,8 @@ class AnswerStream:
     """Puts an answer together from the chunks of a stream: of any of the APIs, or plain texts."""
 
     def __init__(self) -> None:
-        self._chunks: list[Any] = []
+        self._texts: list[str] = []
+        self._events: list[dict[str, Any]] = []
 
     def add(self, chunk: Any) -> None:
         """Add a chunk.
@@ -127,17 +128,19 @@ class AnswerStream:
         Args:
             chunk: A text, or a chunk or event of a provider.
         """
-        self._chunks.append(chunk)
+        if isinstance(chunk, str):
+            self._texts.append(chunk)
+            return
+        event = plain_data(chunk)
+        if isinstance(event, dict) and not _is_error(event):
+            self._events.append({key: item for key, item in event.items() if item is not None})
 
     def answer(self) -> ProviderAnswer:
-        """Return the answer so far."""
-        texts = [chunk for chunk in self._chunks if isinstance(chunk, str)]
-        if texts:
-            return read_answer("".join(texts))
-        chunks = (plain_data(chunk) for chunk in self._chunks)
-        events = [chunk for chunk in chunks if isinstance(chunk, dict) and not _is_error(chunk)]
-        api = next((api for event in events if (api := _api_of(event))), None)
-        return ProviderAnswer() if api is None else read_answer(api.assembled(events))
+        """Return the answer so far; plain texts among events are no part of it."""
+        api = next((api for event in self._events if (api := _api_of(event))), None)
+        if api is not None:
+            return read_answer(api.assembled(self._events))
+        return read_answer("".join(self._texts)) if self._texts else ProviderAnswer()
 
 
 def _is_error(event: Mapping[str, Any]) -> bool:

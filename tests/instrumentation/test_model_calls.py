@@ -1,6 +1,7 @@
 """`oteval.model_call`: requests and answers of every provider's form, as trajectories."""
 
 import json
+import weakref
 
 import pytest
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
@@ -269,6 +270,31 @@ def test_streamed_answers_are_put_together(run, api):
         ("On it", ARGUMENTS)
     ]
     assert run.spans[0].attributes["gen_ai.request.stream"] is True
+
+
+@pytest.mark.parametrize("api", STREAMS)
+def test_a_text_among_the_events_of_a_stream_drops_none(run, api):
+    """The events are the answer, whatever else the stream holds."""
+    with oteval.model_call(model="gpt-5", messages=QUESTION) as call:
+        list(call.stream([*STREAMS[api][:1], ": keep alive", *STREAMS[api][1:]]))
+
+    assert [(m.content, m.tool_calls[0].arguments) for m in run.trajectory.messages[1:]] == [
+        ("On it", ARGUMENTS)
+    ]
+
+
+def test_the_chunks_of_a_stream_are_not_kept(run):
+    """A long stream holds its data, and none of the provider's objects."""
+
+    class Chunk:
+        def __init__(self, text: str) -> None:
+            self.choices = [{"index": 0, "delta": {"content": text}}]
+
+    with oteval.model_call(model="gpt-5", messages=QUESTION) as call:
+        seen = [weakref.ref(call.chunk(Chunk(text))) for text in ("On ", "it")]
+        assert [chunk() for chunk in seen] == [None, None]
+
+    assert run.trajectory.messages[-1].content == "On it"
 
 
 def test_every_choice_and_the_reasoning_of_a_stream_are_recorded(run):

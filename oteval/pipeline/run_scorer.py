@@ -71,10 +71,14 @@ class RunScorer:
             for outcome in runner.completed(max_pending=0):
                 yield outcome.result()
 
-    def close(self) -> None:
-        """Drop waiting evaluations, and close the evaluators that are not still in use."""
+    def stop(self) -> None:
+        """Drop waiting evaluations, and let the threads end; the evaluators stay open."""
         for runner in self._runners.values():
             runner.close()
+
+    def close(self) -> None:
+        """Stop, and close the evaluators that are not still in use."""
+        self.stop()
         for evaluator in self._evaluators:
             used_by = self._runners.get(evaluator.scorer.name)
             if used_by is None or not used_by.pending:

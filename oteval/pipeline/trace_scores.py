@@ -109,7 +109,10 @@ def scored_runs(
         time_ns: The time of the scores (ns).
     """
     scorer = RunScorer(prepared, salt, lambda: time_ns)
-    scores = list(scorer.score(run for run in runs if selection.matches(run)))
+    try:
+        scores = list(scorer.score(run for run in runs if selection.matches(run)))
+    finally:
+        scorer.stop()
     return ScoredTraces(_trajectory_rows(runs), _score_rows(scores))
 
 

@@ -14,6 +14,8 @@ from oteval.model import Message, Trajectory
 from oteval.pipeline.prepared import PreparedEvaluator
 from oteval.pipeline.references import References
 from oteval.pipeline.run_scorer import RunScorer
+from oteval.pipeline.trace_scores import scored_runs
+from oteval.selection import EVERYTHING
 
 from ..make import run
 
@@ -72,6 +74,28 @@ def test_a_slow_evaluator_takes_no_threads_of_another():
     assert sorted((one.trajectory_id, one.evaluator) for one in scores) == sorted(
         (one.id, name) for one in RUNS for name in ("slow", "fast")
     )
+
+
+def test_a_scored_batch_ends_its_threads_and_leaves_evaluators_open():
+    """The caller closes its evaluators, which it may use for more batches."""
+    threads: set[threading.Thread] = set()
+    closed: list[Evaluator] = []
+
+    class Closable(Threaded):
+        def close(self) -> None:
+            closed.append(self)
+
+    function = Closable(function=lambda _: threads.add(threading.current_thread()))
+    evaluator = PreparedEvaluator(Scorer("slow", "1", function), References())
+
+    for _ in range(2):
+        found = scored_runs(RUNS, [evaluator], "", EVERYTHING, 1)
+        assert len(found.scores) == len(RUNS)
+
+    for thread in threads:
+        thread.join(5)
+    assert [thread for thread in threads if thread.is_alive()] == []
+    assert closed == []
 
 
 def test_runs_come_from_a_generator_one_by_one():

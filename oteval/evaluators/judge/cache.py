@@ -10,16 +10,29 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from concurrent.futures import Future
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from ...jsontext import canonical
 
-__all__ = ["AnswerCache", "JudgeCall", "MemoryCache", "PendingAnswers", "make_cache_key"]
+__all__ = [
+    "AnswerCache",
+    "JudgeCall",
+    "LinkedCalls",
+    "MemoryCache",
+    "PendingAnswers",
+    "judging",
+    "make_cache_key",
+]
 
 Answer = TypeVar("Answer")
+
+# The id of the run that is being judged, which cached answers are linked to.
+_EVALUATED_RUN: ContextVar[str] = ContextVar("oteval_evaluated_run", default="")
 
 
 @dataclass(frozen=True)
@@ -118,6 +131,38 @@ def _cache_with(size: int, calls: Iterable[JudgeCall]) -> MemoryCache:
     for call in calls:
         cache.put(call)
     return cache
+
+
+@contextmanager
+def judging(run: str) -> Iterator[None]:
+    """Link the answers of judges to a run, given its id or ""."""
+    token = _EVALUATED_RUN.set(run)
+    try:
+        yield
+    finally:
+        _EVALUATED_RUN.reset(token)
+
+
+class LinkedCalls:
+    """A cache that links each call to the judged run, so that both are deleted together.
+
+    Args:
+        calls: The stored calls of language models.
+    """
+
+    def __init__(self, calls: Any) -> None:
+        self._calls = calls
+
+    def get(self, key: str) -> JudgeCall | None:
+        """Return the answered call with a key, or None, and link it to the run."""
+        if run := _EVALUATED_RUN.get():
+            self._calls.link(key, run)
+        found: JudgeCall | None = self._calls.get(key)
+        return found
+
+    def put(self, call: JudgeCall) -> None:
+        """Store a call."""
+        self._calls.put(call)
 
 
 def make_cache_key(request: Mapping[str, Any], nonce: str) -> str:

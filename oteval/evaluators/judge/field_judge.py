@@ -19,10 +19,11 @@ from ...jsontext import canonical, dumps
 from ..evaluator import Resources
 from ..field_rules import FieldAnswer
 from ..observed import unheard
+from .cache import judging
 from .evaluator import JudgeEvaluator
 from .factory import create_llm_as_judge
 from .prompts import FIELD_PROMPT
-from .trajectory_judge import LlmJudge, VerdictMissing, answer_of, judging
+from .trajectory_judge import LlmJudge, VerdictMissing, answer_of
 
 __all__ = ["FieldJudgeModel", "FieldQuestions", "field_judge"]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
@@ -27,7 +25,7 @@ from ..options import (
     PositiveInt,
     Seconds,
 )
-from .cache import JudgeCall
+from .cache import JudgeCall, LinkedCalls, judging
 from .costs import CostBudget, estimate_tokens
 from .evaluator import JudgeEvaluator, missing_content
 from .factory import create_trajectory_llm_as_judge
@@ -39,25 +37,12 @@ if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler
     from pydantic_core import CoreSchema
 
-__all__ = ["JuryMember", "LlmJudge", "VerdictMissing", "answer_of", "judging"]
+__all__ = ["JuryMember", "LlmJudge", "VerdictMissing", "answer_of"]
 
 RUN_VARIABLES = frozenset({"outputs", "reference_outputs", "thread"})
 """The variables that a run fills in, besides `SHOWN_VARIABLES` if the prompt shows them."""
 SHOWN_VARIABLES = frozenset({"inputs", "context"})
 """The variables that a run fills in where ``variables`` does not."""
-
-# The id of the run that is being judged, which cached answers are linked to.
-_EVALUATED_RUN: ContextVar[str] = ContextVar("oteval_evaluated_run", default="")
-
-
-@contextmanager
-def judging(run: str) -> Iterator[None]:
-    """Link the answers of judges to a run, given its id or ""."""
-    token = _EVALUATED_RUN.set(run)
-    try:
-        yield
-    finally:
-        _EVALUATED_RUN.reset(token)
 
 
 class VerdictMissing(JudgeError):
@@ -277,7 +262,7 @@ class LlmJudge(Evaluator):
             max_concurrency=self.max_concurrency,
             max_cost=self._budget(resources),
             prices=self.prices,
-            cache=None if calls is None else _LinkedCalls(calls),
+            cache=None if calls is None else LinkedCalls(calls),
         )
         for client in judge.clients:
             client.limits.requests = resources.request_limit
@@ -444,24 +429,6 @@ def _member(member: str | JuryMember) -> Any:
         return member
     fields = {"base_url": member.base_url, "temperature": member.temperature}
     return {"model": member.model, **{k: v for k, v in fields.items() if v is not None}}
-
-
-class _LinkedCalls:
-    """A cache that links each call to the judged run, so that both are deleted together."""
-
-    def __init__(self, calls: Any) -> None:
-        self._calls = calls
-
-    def get(self, key: str) -> JudgeCall | None:
-        """Return the answered call with a key, or None, and link it to the run."""
-        if run := _EVALUATED_RUN.get():
-            self._calls.link(key, run)
-        found: JudgeCall | None = self._calls.get(key)
-        return found
-
-    def put(self, call: JudgeCall) -> None:
-        """Store a call."""
-        self._calls.put(call)
 
 
 def _graph_thread(context: EvaluationContext) -> list[dict[str, Any]] | None:

@@ -105,6 +105,7 @@ def test_a_real_control_group() -> None:
     assert int(said.stdout) == 2 * GB
 
 
+@pytest.mark.slow
 def test_all_modules_are_importable_without_linux_functions() -> None:
     """All modules are importable without fdatasync and affinity, as on macOS."""
     script = """

@@ -579,6 +579,7 @@ while True:
 """
 
 
+@pytest.mark.slow
 def test_killed_again_and_again_it_loses_nothing(tmp_path: Path, downstream: Downstream) -> None:
     """Despite SIGKILLs at random moments, every synced span arrives at least once."""
     synced = 0

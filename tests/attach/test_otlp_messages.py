@@ -64,6 +64,7 @@ SPAN = st.builds(
 
 @settings(max_examples=60)
 @given(st.lists(SPAN, max_size=4))
+@pytest.mark.slow
 def test_spans_come_back_as_they_were(spans: list[Span]):
     """Encoding and decoding is the identity, but for the order by resource and scope."""
     found = decode_protobuf_traces(span_request(spans).SerializeToString())

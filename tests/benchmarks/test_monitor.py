@@ -46,6 +46,7 @@ def test_a_condition_gives_its_rows():
     assert rows[-1].figure.startswith("beyond the targets: 1/min, incidents")
 
 
+@pytest.mark.slow
 def test_the_benchmark_of_many_groups_reads_all_of_them():
     """A small store is filled and checked: every agent has a state, and new scores are read."""
     found = monitor_store.measure(scores=4_000, groups=5)

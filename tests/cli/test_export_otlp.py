@@ -109,6 +109,7 @@ def test_filters_select_runs_and_headers_go_along(scored: Run, endpoint: Downstr
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
+@pytest.mark.slow
 def test_a_second_store_has_the_same_trajectories(
     name: str, oteval: Run, endpoint: Downstream, tmp_path: Path
 ):

@@ -15,6 +15,7 @@ from ..make import TRACES, asks, call, keep, run, score
 from .conftest import Run
 
 
+@pytest.mark.slow
 def test_runs_and_scores_come_back_as_they_were(oteval: Run, tmp_path: Path):
     """Every run of every capture is the same after an export and an ingest elsewhere."""
     paths = sorted(p for p in TRACES.glob("*.json") if p.name != "gold.json")

@@ -203,6 +203,7 @@ def test_the_demo_names_a_folder_it_cannot_write(oteval: Run, tmp_path: Path):
     assert done.err == "oteval: d: cannot be written: File exists; give --dir\n"
 
 
+@pytest.mark.slow
 def test_the_program_ends_with_its_status(oteval: Run, tmp_path: Path):
     """As a separate process, the command exits with 0, 1, 2 and 3; gates that passed are 0."""
     assert oteval("demo", "--dir", "d").status == 0

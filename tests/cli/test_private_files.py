@@ -156,6 +156,7 @@ def test_each_command_that_writes_is_in_the_table():
 
 
 @pytest.mark.parametrize("command", WRITERS)
+@pytest.mark.slow
 def test_files_of_a_command_are_private(oteval: Run, tmp_path: Path, demo: Path, command: str):
     """Under the umask 000, no file or folder has a bit for others, but those to hand on."""
     shutil.copytree(demo, tmp_path, dirs_exist_ok=True)
@@ -218,6 +219,7 @@ def test_a_log_that_others_could_read_becomes_private(tmp_path: Path):
 
 
 @pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.gz", "t.duckdb"])
+@pytest.mark.slow
 def test_an_agents_own_recording_is_private(tmp_path: Path, umask: int, name: str):
     """`oteval.instrument` in a program, with folders that it creates."""
     code = (
@@ -273,6 +275,7 @@ def writes(node: ast.AST) -> bool:
     return name in WRITING
 
 
+@pytest.mark.slow
 def test_all_writing_goes_through_one_module():
     """A module that creates files itself is listed with its reason, and each reason is needed."""
     root = Path(package.__file__).parent

@@ -55,6 +55,7 @@ def test_lists_are_those_of_the_store(results: Run, command: tuple[str, ...]):
     assert folder.out == whole.out
 
 
+@pytest.mark.slow
 def test_reports_and_backtests_are_those_of_the_store(results: Run):
     """The report with its gates, by agent, and the monitors on the past."""
     for option in ((), ("--by", "agent")):
@@ -67,6 +68,7 @@ def test_reports_and_backtests_are_those_of_the_store(results: Run):
     assert "observations" in backtests[0].err
 
 
+@pytest.mark.slow
 def test_runs_are_shown_and_compared_by_their_ids(results: Run):
     """`show` prints the whole conversation and the scores of a run, `diff` compares two."""
     ids = [run["trajectory_id"] for run in results("trajectories", "--json", "--db", "out").rows]
@@ -75,6 +77,7 @@ def test_runs_are_shown_and_compared_by_their_ids(results: Run):
         assert results(*command, "--db", "out").out == results(*command, "--db", "all.duckdb").out
 
 
+@pytest.mark.slow
 def test_a_folder_and_a_database_are_read_as_one(results: Run):
     """The runs of both are listed, and `status` shows each."""
     with Store("more.duckdb") as store:

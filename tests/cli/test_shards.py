@@ -64,6 +64,7 @@ def test_scores_and_reports_count_all_shards(shards: Run):
     assert shards("export", "--parquet", "out", "--db", "shards").status == 0
 
 
+@pytest.mark.slow
 def test_show_explain_and_diff_find_runs_of_each_shard(shards: Run):
     """Commands that take an id find it in any shard."""
     runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
@@ -95,6 +96,7 @@ def test_status_shows_each_database(shards: Run):
     assert all(row["spans"] > 0 for row in rows)
 
 
+@pytest.mark.slow
 def test_datasets_and_references_of_all_shards_are_listed(shards: Run):
     """Equal versions count once, and a name means the newest; adding needs one database."""
     Path("d.jsonl").write_text('{"inputs": {"q": 1}}\n{"inputs": {"q": 2}}\n')

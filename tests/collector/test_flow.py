@@ -134,6 +134,7 @@ def test_through_a_relay_to_oteval_and_on(
     assert {key for key in sink.scored if key[0] == trace} == {root}
 
 
+@pytest.mark.slow
 def test_prometheus_scrapes_and_takes_the_rules(served: Served, tmp_path: Path):
     """Prometheus loads both files, scrapes with the token, and evaluates every rule."""
     path = program("OTEVAL_PROMETHEUS", "", "prometheus")

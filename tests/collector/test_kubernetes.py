@@ -119,6 +119,7 @@ def test_the_pod_has_few_rights(manifest: Documents):
     assert container["image"].rpartition(":")[2] == oteval.__version__
 
 
+@pytest.mark.slow
 def test_the_server_answers_the_probes_and_prometheus(manifest: Documents, tmp_path: Path):
     """A server with the secret's variables answers probes without a token, and scrapes with one."""
     (container,) = pod_of(manifest)["containers"]

@@ -79,6 +79,7 @@ def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
     return run_agent("plain", tmp_path_factory.mktemp("plain"))
 
 
+@pytest.mark.slow
 def test_a_plain_loop_tells_what_was_exchanged(plain_run: Ran) -> None:
     """The trajectory of a loop around the client equals the messages of the model server."""
     assert told(plain_run) == exchanged(plain_run.server)

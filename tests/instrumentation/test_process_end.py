@@ -141,6 +141,7 @@ def test_a_server_that_kills_itself_when_done(tmp_path: Path, is_late: bool) -> 
     assert _names(tmp_path / "t.jsonl") == ["first", "request", "while stopping"]
 
 
+@pytest.mark.slow
 def test_forks_export_their_own_spans(tmp_path: Path) -> None:
     """Children that are forked while the parent exports lose and repeat no span."""
     code = """

@@ -63,6 +63,7 @@ def assert_equal(requests: list[bytes], folder: Path) -> None:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(trace_requests, min_size=1, max_size=4))
+@pytest.mark.slow
 def test_random_requests(tmp_path_factory: pytest.TempPathFactory, sent: list[Any]) -> None:
     """Any requests, valid or not, give equal rows and problems in the same order."""
     folder = tmp_path_factory.getbasetemp() / "rejected"
@@ -71,6 +72,7 @@ def test_random_requests(tmp_path_factory: pytest.TempPathFactory, sent: list[An
 
 @settings(max_examples=300, deadline=None)
 @given(trace_requests, st.integers(0, 1 << 16), st.binary(max_size=3), st.integers(0, 3))
+@pytest.mark.slow
 def test_damaged_requests(
     tmp_path_factory: pytest.TempPathFactory, sent: Any, at: int, inserted: bytes, cut: int
 ) -> None:

@@ -56,6 +56,7 @@ def test_metrics_hold_nothing_of_what_is_not_configured(bare: tuple[Served, Path
     assert "oteval_events" not in text
 
 
+@pytest.mark.slow
 def test_refused_peers_are_named_once(bare: tuple[Served, Path]):
     """However often a peer without a token tries, one line for each reason names it."""
     server, _ = bare

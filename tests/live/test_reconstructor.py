@@ -88,6 +88,7 @@ def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> lis
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
+@pytest.mark.slow
 def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each capture, in parts with pauses and restarts between, comes to what it did before."""
     spans, logs = capture(name)
@@ -155,6 +156,7 @@ def test_captures_in_any_order_come_to_the_same(name: str) -> None:
         assert live(shuffled(spans, logs, seed), seed) == whole, seed
 
 
+@pytest.mark.slow
 def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """For new traces no query goes without bounds; the turns of a conversation have theirs."""
     asked: list[Any] = []

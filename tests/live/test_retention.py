@@ -24,6 +24,7 @@ from .conftest import Driver
 from .test_scoring_loop import COUNT, rules, said
 
 
+@pytest.mark.slow
 def test_the_worker_archives_by_itself_and_ends(tmp_path: Path) -> None:
     """Old spans move by themselves; changed rules apply from the next run on."""
     rules: Retention | None = None

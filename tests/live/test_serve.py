@@ -147,6 +147,7 @@ def test_the_socket_is_for_the_owner_alone(served: Served) -> None:
     assert mode == 0o600
 
 
+@pytest.mark.slow
 def test_while_nothing_is_stored_all_is_taken_until_the_quota(tmp_path: Path) -> None:
     """With storing held up, requests are taken up to the quota; then a stop stores them all.
 
@@ -210,6 +211,7 @@ def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
     assert outcome.is_sound, outcome
 
 
+@pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     """On a full disk: refused with the reason while it is full; all that was taken is kept."""
     disk = tmp_path / "disk"

@@ -57,6 +57,7 @@ def process(workspace: Workspace, *options: str) -> StdioServerParameters:
 
 
 @pytest.mark.parametrize("mode", ["auto", "legacy"])
+@pytest.mark.slow
 async def test_an_agent_finds_the_failure_in_at_most_four_calls(
     workspace: Workspace, mode: str
 ) -> None:
@@ -76,6 +77,7 @@ async def test_an_agent_finds_the_failure_in_at_most_four_calls(
     assert "list_runs with outcome=fail" in (instructions or "")
 
 
+@pytest.mark.slow
 async def test_evaluators_that_print_do_not_disturb_the_protocol(workspace: Workspace) -> None:
     """Standard output belongs to the client, so that output of Python functions goes elsewhere."""
     folder = Path(workspace.db).parent
@@ -95,6 +97,7 @@ async def test_evaluators_that_print_do_not_disturb_the_protocol(workspace: Work
     assert len(listed.rows) == 4
 
 
+@pytest.mark.slow
 async def test_other_commands_use_the_database_between_calls(workspace: Workspace) -> None:
     """The server does not keep the database open."""
     async with Client(process(workspace)) as client:
@@ -106,6 +109,7 @@ async def test_other_commands_use_the_database_between_calls(workspace: Workspac
     assert not during.is_error
 
 
+@pytest.mark.slow
 async def test_a_database_in_use_is_an_error_that_names_the_process(workspace: Workspace) -> None:
     """While another process writes, calls say so, and the server goes on."""
     async with Client(process(workspace)) as client:
@@ -144,6 +148,7 @@ async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path)
     assert scored.rows[0]["passed"] == 1
 
 
+@pytest.mark.slow
 async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
     """None of them fails because another one has the database open."""
     async with Client(process(workspace)) as client:
@@ -154,6 +159,7 @@ async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) 
     assert [one.rows[0]["run"] for one in found] == [GOOD.id] * 8
 
 
+@pytest.mark.slow
 def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
     """A client that closes the pipe ends the process, and lines that are no messages do not."""
     given = process(workspace)
@@ -170,6 +176,7 @@ def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
     assert b"Traceback" not in done.stderr
 
 
+@pytest.mark.slow
 def test_a_client_that_was_killed_ends_the_server(workspace: Workspace) -> None:
     """The server ends without a word when both pipes are closed before it answers."""
     given = process(workspace)
@@ -258,6 +265,7 @@ def test_only_this_machine_is_served(workspace: Workspace, address: str) -> None
         http_server(workspace, TOKEN, address)
 
 
+@pytest.mark.slow
 def test_the_command_serves_http_until_a_signal(workspace: Workspace) -> None:
     """It says where it listens, answers with the token of its environment, and ends with 0."""
     given = process(workspace, "--http", "127.0.0.1:0")
@@ -315,6 +323,7 @@ def test_a_missing_package_is_named(oteval: Run, monkeypatch: pytest.MonkeyPatch
 
 
 @pytest.mark.parametrize("depth", [200, 5000])
+@pytest.mark.slow
 def test_a_request_that_is_nested_too_deeply_gets_an_error(
     workspace: Workspace, depth: int
 ) -> None:

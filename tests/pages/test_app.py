@@ -151,6 +151,7 @@ def test_a_run_without_spans_has_a_page_of_spans(store: Store, pages: ShowPages)
     assert "spans of this run are not stored" in pages(store).get(f"/runs/{1:016x}/spans").text
 
 
+@pytest.mark.slow
 def test_view_serves_trace_files_until_it_is_stopped(tmp_path: Path):
     """The command scores the files, prints its address, refuses foreign hosts, and ends with 0."""
     command = [sys.executable, "-m", "oteval", "view", "--no-open", "-c", DEMO / "oteval.yaml"]

@@ -181,6 +181,7 @@ def test_a_pairwise_comparison_shows_preferences(compared: Store, pages: ShowPag
     assert re.search(r"higher first second 8 0 2 0 90\.0% .* first", found), found
 
 
+@pytest.mark.slow
 def test_names_of_experiments_are_hostile_as_well(store: Store, pages: ShowPages):
     """They are escaped in all pages, and lead to their own page; names no path can hold do so."""
     names = [text.encode("utf-8", "replace").decode() for text in hostile.TEXTS]

@@ -147,6 +147,7 @@ def test_links_to_the_parts_of_a_long_run_stay_few(store: Store, pages: ShowPage
     assert len(parts) < 15
 
 
+@pytest.mark.slow
 def test_links_of_hostile_names_lead_to_their_runs(store: Store, pages: ShowPages):
     """A search by a name with quotes, spaces or marks finds it, and is shown as harmless text."""
     # Conditions leave out spaces at the ends of values, as on the command line.

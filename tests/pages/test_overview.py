@@ -245,6 +245,7 @@ def test_conversations_have_pages(store: Store, pages: ShowPages):
 
 
 @pytest.mark.parametrize("query", ["agent=two", "agent=two passed=false", "refund"])
+@pytest.mark.slow
 def test_a_search_lists_the_conversations_in_which_a_run_matches(
     query: str, store: Store, pages: ShowPages
 ):
@@ -263,6 +264,7 @@ def test_a_search_lists_the_conversations_in_which_a_run_matches(
 
 
 @pytest.mark.parametrize("query", ["", "?q=agent%3Dshop", "?q=turn"])
+@pytest.mark.slow
 def test_a_conversation_of_a_thousand_runs_hides_no_other(
     query: str, store: Store, pages: ShowPages
 ):

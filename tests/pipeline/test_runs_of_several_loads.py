@@ -79,6 +79,7 @@ def test_a_run_that_was_interrupted_is_one_turn(session: str):
     assert loaded(parts[::-1]) == whole
 
 
+@pytest.mark.slow
 def test_turns_that_name_the_answer_before_are_joined_in_any_order():
     """`previous_response_id` joins turns hours apart, whichever trace is loaded first."""
 

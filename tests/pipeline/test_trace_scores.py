@@ -90,6 +90,7 @@ def test_captures_have_the_rows_of_the_store(name: str, config: Config, tmp_path
 
 
 @pytest.mark.parametrize("path", _OTHERS, ids=lambda path: path.stem)
+@pytest.mark.slow
 def test_shapes_and_frameworks_have_the_rows_of_the_store(
     path: Path, config: Config, tmp_path: Path
 ):

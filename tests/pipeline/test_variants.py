@@ -174,6 +174,7 @@ def agree(store: Store, selection: Selection, scores: Sequence[Score]) -> None:
 
 @settings(max_examples=8, deadline=None, phases=_PHASES)
 @given(RUNS, SCORES)
+@pytest.mark.slow
 def test_sql_and_python_agree_on_random_runs(
     given_runs: list[dict[str, Any]], given_scores: list[tuple[Any, ...]]
 ):
@@ -190,6 +191,7 @@ def test_sql_and_python_agree_on_random_runs(
         agree(store, EVERYTHING, scores)
 
 
+@pytest.mark.slow
 def test_sql_and_python_agree_on_all_captures(store: Store):
     """Captured runs are grouped the same way, whatever filters hold."""
     for name in CAPTURES:

@@ -172,6 +172,7 @@ RETURNS = {
 
 
 @pytest.mark.parametrize("name", RETURNS)
+@pytest.mark.slow
 def test_the_written_test_asserts_what_the_agent_returns(
     desk: Recording, oteval: Run, oteval_replay: Any, name: str
 ) -> None:

@@ -360,6 +360,7 @@ def test_ctrl_c_shows_the_finished_sessions(
 # A command
 
 
+@pytest.mark.slow
 def test_a_command_is_replayed(oteval: Run, shop: Path) -> None:
     """The user's message is an argument; a divergence has its line."""
     good, hidden = (recording_file(shop, name) for name in ("Refund 17", "hidden"))

@@ -40,6 +40,7 @@ def test_answers_are_found_by_processes_that_began_before(tmp_path: Path):
     assert (ours.spent("kind", 0), ours.spent("kind", 2), ours.spent("x", 0)) == (0.75, 0.5, 0.0)
 
 
+@pytest.mark.slow
 def test_several_processes_never_take_more_requests_than_the_limit(tmp_path: Path):
     """Three processes at once take as many as there are, and a job that resumes none."""
     begin_limits(tmp_path, resumes=False)

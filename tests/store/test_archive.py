@@ -118,6 +118,7 @@ def path(filled: Path, tmp_path: Path) -> Path:
     return shutil.copy(filled, tmp_path / "x.duckdb")
 
 
+@pytest.mark.slow
 def test_old_days_move_and_stay_readable(path: Path):
     """Days before the time move completely; spans, logs and trajectories read as before."""
     with Store(path) as store:
@@ -358,6 +359,7 @@ def test_retention_archives_once_a_day(path: Path):
     assert third.traces == 20
 
 
+@pytest.mark.slow
 def test_spans_arrive_while_rows_are_archived(path: Path):
     """Spans written by another connection meanwhile are there, once each."""
     with Store(path) as store:

@@ -34,6 +34,7 @@ def path(folder: Path, tmp_path: Path) -> Path:
     return tmp_path / "x.duckdb"
 
 
+@pytest.mark.slow
 def test_compaction_reclaims_space_and_keeps_every_row(path: Path):
     """The file is smaller; its rows and the archived ones are unchanged."""
     with Store(path) as store:

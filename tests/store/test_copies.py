@@ -50,6 +50,7 @@ def started(code: str, *arguments: str) -> subprocess.Popen[str]:
 
 
 @pytest.mark.parametrize("is_served", [True, False])
+@pytest.mark.slow
 def test_readers_at_once_all_read_everything(databases: list[str], is_served: bool):
     """Of three readers of two databases none fails, whether a server has one open or not."""
     store = Store(databases[1]) if is_served else None

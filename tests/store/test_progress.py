@@ -87,6 +87,7 @@ def test_one_span_at_a_time_gives_the_same_trajectories(name: str):
 
 
 @pytest.mark.parametrize("name", WITH_LOGS)
+@pytest.mark.slow
 def test_logs_may_come_first_or_last(name: str):
     """Content in log records is found whether they arrive before or after the spans."""
     spans, logs = capture(name)
@@ -105,6 +106,7 @@ def test_the_order_of_captures_does_not_matter():
 
 @pytest.mark.parametrize("seed", SOME_SEEDS)
 @pytest.mark.parametrize("chats", [alike, retried])
+@pytest.mark.slow
 def test_chats_that_begin_alike_may_arrive_in_any_parts(
     seed: int, chats: Callable[[int, random.Random], list[Span]]
 ):
@@ -350,6 +352,7 @@ def test_many_pages_give_every_trace_once(monkeypatch: pytest.MonkeyPatch):
     assert [len(page) for page in pages] == [4, 4, 2]
 
 
+@pytest.mark.slow
 def test_tools_in_separate_traces_find_their_call():
     """One trace at a time, in any order, gives the same trajectories as all at once."""
     second = 10**9

@@ -227,6 +227,7 @@ def test_logs_into_the_void():
     assert "'oteval' not found in `markers`" in project.run("-p", "no:oteval")
 
 
+@pytest.mark.slow
 def test_the_fixtures_give_each_test_its_own_agent(captured: Modules):
     """Each test captures only its own spans, also those of threads and coroutines."""
     assert captured.outcomes("fixtures") == ["PASSED"] * 6

@@ -125,6 +125,7 @@ ask(3)
     ],
     ids=["exit", "sigterm", "fork"],
 )
+@pytest.mark.slow
 def test_ends_of_a_process_wait_for_the_last_exchange(
     tmp_path: Path, end: str, status: int, numbers: str
 ) -> None:

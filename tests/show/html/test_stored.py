@@ -168,6 +168,7 @@ def _rounded_rates(series: Any) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(12))
+@pytest.mark.slow
 def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
     """All figures, charts, rows and gates equal those of reading every run, whatever is shown."""
     selection = (EVERYTHING, Selection(limit=17), Selection(agents=("a",)))[seed % 3]
@@ -207,6 +208,7 @@ _SELECTIONS = (
 
 
 @pytest.mark.parametrize("seed", range(18))
+@pytest.mark.slow
 def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
     """Cases, differences and all figures of groups equal those of reading every run."""
     group, selection = _GROUPS[seed % len(_GROUPS)], _SELECTIONS[seed % 4]
@@ -234,6 +236,7 @@ def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
     assert _rounded(counted) == _rounded(read)
 
 
+@pytest.mark.slow
 def test_captures_compared_in_sql_give_the_same_report(store: Store) -> None:
     """Of real captures, the groups, cases and rows are those of reading every run."""
     for name in CAPTURES:

@@ -136,7 +136,7 @@ class AnswerStream:
             self._events.append({key: item for key, item in event.items() if item is not None})
 
     def answer(self) -> ProviderAnswer:
-        """Return the answer so far; plain texts among events are no part of it."""
+        """Return the answer so far. If there are events, plain texts do not belong to it."""
         api = next((api for event in self._events if (api := _api_of(event))), None)
         if api is not None:
             return read_answer(api.assembled(self._events))

@@ -91,18 +91,18 @@ class ScoredBatch:
 
     def is_finished(self, key: _Key, revision: Revision) -> bool:
         """Return whether an evaluator has nothing left to do for a trajectory."""
-        found = self.by_evaluator.get(key)
-        if found is None or revision not in self.revisions:
+        batch = self.by_evaluator.get(key)
+        if batch is None or revision not in self.revisions:
             return False
-        return revision not in found.undecided
+        return revision not in batch.undecided
 
     def written(self) -> list[WrittenScores]:
         """Return the scores as they are published."""
-        return [one.written() for one in self.by_evaluator.values()]
+        return [batch.written() for batch in self.by_evaluator.values()]
 
     def rows(self) -> pa.Table:
         """Return the scores as rows."""
-        tables = [one.runs.rows.select(SCORE_ROWS.names) for one in self.by_evaluator.values()]
+        tables = [batch.runs.rows.select(SCORE_ROWS.names) for batch in self.by_evaluator.values()]
         return pa.concat_tables([SCORE_ROWS.empty_table(), *tables])
 
 
@@ -139,7 +139,7 @@ class BatchScorer:
 
     def configure(self, evaluators: Collection[LiveEvaluator], *, salt: str) -> None:
         """Put evaluators in force."""
-        deciders = {one.key: Decider(one.prepared, salt) for one in evaluators}
+        deciders = {evaluator.key: Decider(evaluator.prepared, salt) for evaluator in evaluators}
         self._deciders = {
             key: decider for key, decider in deciders.items() if not decider.reads_every_run
         }

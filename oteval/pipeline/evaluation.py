@@ -75,10 +75,14 @@ def score(
     """
     prepared = prepare(config, store, base, again=again)
     run = ScoreRun() if run is None else run
-    run.tallies.update({one.scorer.name: Tally(one.scorer.name) for one in prepared})
-    run.versions.update({one.scorer.name: one.scorer.version for one in prepared})
-    used_again = [one.scorer.version for one in prepared if reuse_all or one.is_asked]
-    deciders = [Decider(one, config.salt) for one in prepared]
+    run.tallies.update(
+        {evaluator.scorer.name: Tally(evaluator.scorer.name) for evaluator in prepared}
+    )
+    run.versions.update({evaluator.scorer.name: evaluator.scorer.version for evaluator in prepared})
+    used_again = [
+        evaluator.scorer.version for evaluator in prepared if reuse_all or evaluator.is_asked
+    ]
+    deciders = [Decider(evaluator, config.salt) for evaluator in prepared]
     scoring = _Scoring(
         deciders=deciders,
         run=run,
@@ -116,7 +120,7 @@ class _Scoring:
     def page(self, page: ScorePage) -> Iterator[Score]:
         """Score the runs of a page, and yield the scores."""
         before, step = self.run.trajectories, len(self.deciders)
-        shown = [one.scores(passes=self.yields_passes) for one in page.decided]
+        shown = [decided.scores(passes=self.yields_passes) for decided in page.decided]
         for order, decided in enumerate(page.decided):
             self.batch.add_rows(_positioned(decided.rows, before * step + order, step))
         run_at = _runs_of(page)
@@ -196,4 +200,4 @@ def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
 
 def _busy_places(page: ScorePage, shown: Sequence[Mapping[int, Score]]) -> list[int]:
     """Return the places of the runs that are read or whose scores are yielded."""
-    return sorted({*page.undecided}.union(*(one.reused for one in page.decided), *shown))
+    return sorted({*page.undecided}.union(*(decided.reused for decided in page.decided), *shown))

@@ -64,7 +64,7 @@ class References:
         return None, ""
 
 
-class _One(References):
+class _Fixed(References):
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
         self.known = reference.alternatives or (reference,)
@@ -91,7 +91,9 @@ class _Dataset(References):
         self.key, self.path = key, path
         self.by_case = _read_dataset(path, key, kind)
         references = self.by_case.values()
-        self.known = tuple(one for each in references for one in each.alternatives or (each,))
+        self.known = tuple(
+            accepted for case in references for accepted in case.alternatives or (case,)
+        )
         self.attribute, self.needs_messages = key, key == QUESTION
         prints = "".join(self.by_case[case].fingerprint for case in sorted(self.by_case))
         self.fingerprint = hashlib.blake2b(prints.encode(), digest_size=8).hexdigest()
@@ -106,8 +108,8 @@ class _Dataset(References):
         if case is None:
             return None, f"the run has no attribute {self.key!r} that names its case"
         name = _case_name(case, self.key)
-        found = self.by_case.get(name)
-        return found, "" if found else f"{self.path.name} has no case {_shown(name)}"
+        reference = self.by_case.get(name)
+        return reference, "" if reference else f"{self.path.name} has no case {_shown(name)}"
 
 
 class _AnyOf(References):
@@ -115,7 +117,7 @@ class _AnyOf(References):
 
     def __init__(self, sources: Mapping[str, References]) -> None:
         self.sources = sources
-        self.known = tuple(one for source in sources.values() for one in source.known)
+        self.known = tuple(reference for source in sources.values() for reference in source.known)
         attributes = {source.attribute for source in sources.values()} - {""}
         self.attribute = min(attributes, default="")
         # An outline has one attribute.
@@ -138,7 +140,10 @@ def _named(reference: Reference, name: str) -> list[Reference]:
     """Return a reference, or its alternatives, under a name."""
     if not reference.alternatives:
         return [replace(reference, name=name)]
-    return [replace(one, name=f"{name} {one.name}") for one in reference.alternatives]
+    return [
+        replace(alternative, name=f"{name} {alternative.name}")
+        for alternative in reference.alternatives
+    ]
 
 
 def _case_name(value: Any, key: str) -> str:
@@ -151,7 +156,7 @@ def _shown(case: str) -> str:
 
 
 def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
-    found: dict[str, Reference] = {}
+    by_case: dict[str, Reference] = {}
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
@@ -160,13 +165,13 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
         if not isinstance(case, dict) or key not in case or kind not in case:
             raise ConfigError(f"{place}: a case needs {key!r} and {kind!r}")
         name = _case_name(case[key], key)
-        if name in found:
-            known = found[name].source
-            raise ConfigError(f"{place}: case {_shown(name)} occurs twice; the first is {known}")
-        found[name] = _READ[kind](name, case[kind], place)
-    if not found:
+        if name in by_case:
+            first = by_case[name].source
+            raise ConfigError(f"{place}: case {_shown(name)} occurs twice; the first is {first}")
+        by_case[name] = _READ[kind](name, case[kind], place)
+    if not by_case:
         raise ConfigError(f"{path}: holds no cases")
-    return found
+    return by_case
 
 
 def read_messages(path: Path) -> Reference:
@@ -206,7 +211,7 @@ def _several(
         raise ConfigError(f"{place}: {error}") from error
     if references is None:
         return read(name, value, place)
-    accepted = tuple(read(key, one, f"{place}: {key}") for key, one in references.items())
+    accepted = tuple(read(key, item, f"{place}: {key}") for key, item in references.items())
     return Reference(name, (), place, None, accepted)
 
 
@@ -262,12 +267,12 @@ def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) 
     if not isinstance(source, AnyReference):
         return _references_from(source, option.form, store, base, is_whole=is_whole)
     sources: dict[str, References] = {}
-    for one in source.any:
-        name = _source_name(one)
+    for accepted in source.any:
+        name = _source_name(accepted)
         if name in sources:
             raise ConfigError(f"reference: {name} is accepted twice")
         try:
-            sources[name] = _references_from(one, option.form, store, base, is_whole=is_whole)
+            sources[name] = _references_from(accepted, option.form, store, base, is_whole=is_whole)
         except NotFound as error:
             raise ConfigError(f"reference {name}: {error}") from error
     return _AnyOf(sources)
@@ -293,16 +298,16 @@ def _references_from(
         return _OfExample()
     if isinstance(source, str):
         path = base / source
-        return _One(_READ[form](path.stem, read_json(path), str(path)))
+        return _Fixed(_READ[form](path.stem, read_json(path), str(path)))
     if isinstance(source, DatasetReference):
         return _Dataset(base / source.dataset, source.key, form)
     assert store is not None
     if form == "steps":
-        return _One(_stored_graph(source, store, whole=is_whole))
+        return _Fixed(_stored_graph(source, store, whole=is_whole))
     if source.name is not None:
-        return _One(store.references.get(source.name))
-    found = store.trajectories.get(str(source.trajectory))
-    return _One(Reference(found.id, found.own_messages, f"trajectory {found.id}"))
+        return _Fixed(store.references.get(source.name))
+    run = store.trajectories.get(str(source.trajectory))
+    return _Fixed(Reference(run.id, run.own_messages, f"trajectory {run.id}"))
 
 
 def reference_of_run(
@@ -331,9 +336,9 @@ def reference_of_run(
             continue
         if settings.reference is None or not settings.where.selection().matches(run):
             continue
-        found, reason = references_of(settings, store, base).of(run)
-        if found is not None:
-            return settings.name, compared_reference(found, run, settings.name, store)
+        reference, reason = references_of(settings, store, base).of(run)
+        if reference is not None:
+            return settings.name, compared_reference(reference, run, settings.name, store)
         reasons.append(f"{settings.name}: {reason}")
     nobody = f"evaluator {evaluator!r} does not compare" if evaluator else "no evaluator compares"
     raise NotFound("; ".join(reasons) or f"{nobody} this run with the messages of a reference")
@@ -358,23 +363,23 @@ def compared_reference(
     scores = store.scores.of([run.id])[run.id]
     score = next((score for score in scores if score.evaluator == evaluator), None)
     name = score.metadata.get("reference") if score is not None else None
-    named = (one for one in reference.alternatives if one.name == name)
+    named = (alternative for alternative in reference.alternatives if alternative.name == name)
     return next(named, reference.alternatives[0])
 
 
 def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Reference:
     """Return the steps of a stored run, or of its whole conversation."""
     if source.trajectory is not None:
-        found = store.trajectories.get(source.trajectory)
+        run = store.trajectories.get(source.trajectory)
     else:
-        found = _trajectory_of(str(source.name), store)
+        run = _trajectory_of(str(source.name), store)
     from ..evaluators.graph.forms import graph_of
 
-    turns = graph_of(found)["steps"]
+    turns = graph_of(run)["steps"]
     turns = turns if whole else turns[-1:]
     if not all(turns):
-        raise ConfigError(f"the trace of trajectory {found.id} shows no nodes")
-    return Reference(found.id, (), f"trajectory {found.id}", tuple(map(tuple, turns)))
+        raise ConfigError(f"the trace of trajectory {run.id} shows no nodes")
+    return Reference(run.id, (), f"trajectory {run.id}", tuple(map(tuple, turns)))
 
 
 def _trajectory_of(name: str, store: Store) -> Trajectory:

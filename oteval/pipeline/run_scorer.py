@@ -35,7 +35,9 @@ class RunScorer:
         self._evaluators, self._salt, self._clock = evaluators, salt, clock
         # One each: a slow judge takes no calls of another one's.
         self._runners: dict[str, Runner[str, Score]] = {
-            one.scorer.name: Runner(one.concurrency) for one in evaluators if one.concurrency > 1
+            evaluator.scorer.name: Runner(evaluator.concurrency)
+            for evaluator in evaluators
+            if evaluator.concurrency > 1
         }
 
     @property

@@ -124,7 +124,7 @@ class ScorePages:
         names = keys["trajectory_id"].to_pylist()
         stored = self._stored_verdicts(names)
         decided = [decider.decide(runs, now, stored) for decider in self._deciders]
-        undecided = sorted(set().union(*(one.undecided for one in decided)))
+        undecided = sorted(set().union(*(decision.undecided for decision in decided)))
         wanted, size = keys.take(pa.array(undecided, pa.int64())), self._reading.size
         first = list(self._other.trajectories.at(wanted.slice(0, size), self._reading))
         rest = self._store.trajectories.at(wanted.slice(size), self._reading)

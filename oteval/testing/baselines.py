@@ -82,15 +82,15 @@ class Regression:
 
 def make_baseline(rows: Iterable[Row]) -> Baseline:
     """Return the baseline of a run of tests, without skipped tests."""
-    found: Baseline = {}
+    baseline: Baseline = {}
     for row in rows:
         if row.outcome == "skipped":
             continue
-        by_key = found.setdefault(row.test, {OUTCOME: BaselineFigure()})
+        by_key = baseline.setdefault(row.test, {OUTCOME: BaselineFigure()})
         by_key[OUTCOME].scores.append(float(row.outcome == "passed"))
         for record in row.feedback:
             _add(by_key, record["key"], record)
-    return found
+    return baseline
 
 
 def _add(by_key: dict[str, BaselineFigure], key: str, record: Mapping[str, Any]) -> None:
@@ -209,7 +209,7 @@ def save_experiment(
     tests = {row.test: row for row in ran}
     runs = [_run(identity, row, now) for row in ran]
     feedback = [
-        one for run, row in zip(runs, ran, strict=True) for one in _feedback(run.id, row, now)
+        score for run, row in zip(runs, ran, strict=True) for score in _feedback(run.id, row, now)
     ]
     examples = [
         Example(example_id(test), row.inputs, row.reference_outputs, {"test": test})
@@ -252,9 +252,9 @@ def _results_of(
         if run.example_id in known
     }
     feedback = [
-        replace(one, run_id=runs[one.run_id].id)
-        for one in store.experiments.feedback(before.id)
-        if one.run_id in runs
+        replace(score, run_id=runs[score.run_id].id)
+        for score in store.experiments.feedback(before.id)
+        if score.run_id in runs
     ]
     return examples, list(runs.values()), feedback
 
@@ -312,24 +312,25 @@ def load_experiment(store: Store, name: str) -> Baseline:
     experiment = store.experiments.get(name)
     version = experiment.dataset_version
     tests = {
-        one.id: str(one.metadata.get("test", one.id)) for one in store.datasets.examples(version)
+        example.id: str(example.metadata.get("test", example.id))
+        for example in store.datasets.examples(version)
     }
     runs = {
         run.id: tests.get(run.example_id, run.example_id)
         for run in store.experiments.runs(experiment.id)
     }
-    found: Baseline = {test: {} for test in runs.values()}
-    for one in store.experiments.feedback(experiment.id):
-        if one.run_id not in runs:
+    baseline: Baseline = {test: {} for test in runs.values()}
+    for feedback in store.experiments.feedback(experiment.id):
+        if feedback.run_id not in runs:
             continue
-        by_key = found[runs[one.run_id]]
+        by_key = baseline[runs[feedback.run_id]]
         record = {
-            "status": one.status,
-            "score": one.score,
-            "lower_is_better": bool(one.metadata.get("lower_is_better")),
+            "status": feedback.status,
+            "score": feedback.score,
+            "lower_is_better": bool(feedback.metadata.get("lower_is_better")),
         }
-        if one.evaluator == "pytest" and one.key == OUTCOME:
-            by_key.setdefault(OUTCOME, BaselineFigure()).scores.append(one.score or 0.0)
+        if feedback.evaluator == "pytest" and feedback.key == OUTCOME:
+            by_key.setdefault(OUTCOME, BaselineFigure()).scores.append(feedback.score or 0.0)
         else:
-            _add(by_key, one.key, record)
-    return found
+            _add(by_key, feedback.key, record)
+    return baseline

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Gap, SpanRef, Trajectory
-from .messages import to_messages
+from .messages import is_message, to_messages
 from .values import show
 
 __all__ = ["gaps_beside", "passed_run"]
@@ -35,18 +35,27 @@ def passed_run(outputs: Any, place: str = "outputs") -> Trajectory | None:
 
 
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:
-    """Return the gaps beside the messages of a dict; none if it has no list of gaps."""
+    """Return the gaps beside the messages of a dict; none if it has no list of gaps.
+
+    Items that cannot be read stand for unknown content; without messages they are an agent's data.
+    """
     gaps = outputs.get("gaps") if isinstance(outputs, Mapping) else None
-    return tuple(map(_gap, gaps)) if isinstance(gaps, (list, tuple)) else ()
+    if not isinstance(gaps, (list, tuple)):
+        return ()
+    read = [_gap(gap) for gap in gaps]
+    if None in read and ("messages" in outputs or "trajectory" in outputs or is_message(outputs)):
+        unread = show(gaps[read.index(None)], 60)
+        read.append(Gap("content_unreadable", f"a gap beside the messages: {unread}"))
+    return tuple(gap for gap in read if gap is not None)
 
 
-def _gap(value: Any) -> Gap:
-    """Return a gap, its JSON form or its code as a gap; anything else is one of unknown content."""
+def _gap(value: Any) -> Gap | None:
+    """Return a gap, its JSON form or its code as a gap; None for anything else."""
     if isinstance(value, Gap):
         return value
     code = value.get("code") if isinstance(value, Mapping) else None
     if isinstance(value, str):
         return Gap(value, "")
     if not isinstance(code, str):
-        return Gap("content_unreadable", f"a gap beside the messages: {show(value, 60)}")
+        return None
     return Gap(code, str(value.get("detail") or ""), str(value.get("span_id") or ""))

@@ -180,6 +180,15 @@ def test_a_gap_that_cannot_be_read_is_still_a_gap(gaps: list[Any], reason: str):
         assert result["comment"].startswith(reason)
 
 
+def test_an_answer_may_have_gaps_of_its_own():
+    """A field ``gaps`` of a result without messages does not keep a judge from it."""
+    judge = oteval.create_llm_as_judge(
+        prompt="{outputs}", judge=lambda *_: {"reasoning": "", "score": True}
+    )
+
+    assert judge(outputs={"skills": 3, "gaps": [{"skill": "SQL"}, 5]})["score"] is True
+
+
 def test_an_earlier_turn_may_lack_calls():
     """A match of a whole conversation needs the calls of every turn."""
     first = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),))

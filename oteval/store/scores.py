@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
+from operator import itemgetter
 from typing import Any, Literal, NamedTuple
 
 import duckdb
@@ -17,7 +18,7 @@ from ..jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .arrow_rows import table_of
-from .current_scores import current_scores, replaced_scores
+from .current_scores import current_numbers, current_scores, latest, replaced_scores
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, insert, next_number, reader, registered, rows_of, wanted
 
@@ -77,6 +78,12 @@ _COMPARED = (
 _NUMBERS = """
     WITH chosen AS NOT MATERIALIZED (SELECT * FROM scores WHERE {chosen})
     SELECT seq FROM {current} {joins} WHERE {scored} ORDER BY seq
+"""
+# The scores of a stretch, and later ones of their runs, which may have replaced them. A join with
+# the evaluators as well takes ten times as long.
+_SINCE = """
+    SEMI JOIN (SELECT trajectory_id FROM scores WHERE seq > ? AND seq <= ?) USING (trajectory_id)
+    WHERE seq > ?
 """
 _SELECTED = """
     SEMI JOIN (SELECT trajectory_id FROM current_trajectories WHERE {clause}) USING (trajectory_id)
@@ -231,14 +238,42 @@ class Scores:
         while start < len(numbers):
             page = numbers.slice(start, size)
             start, size = start + size, min(_MAX_PAGE, 4 * size)
-            first, last = page["seq"][0].as_py(), page["seq"][len(page) - 1].as_py()
-            with registered(self._connection, "wanted", page):
-                table = fetch(
-                    self._connection,
-                    "SELECT s.* FROM scores s SEMI JOIN wanted USING (seq) "  # noqa: S608
-                    f"WHERE s.seq BETWEEN {first} AND {last} ORDER BY s.seq",
-                )
-            yield from map(score_of, rows_of(table))
+            yield from map(score_of, self._rows(page))
+
+    def _rows(self, numbers: pa.Table, columns: str = "*") -> Iterable[dict[str, Any]]:
+        """Return the rows with some numbers, which are in the order of storage, in this order."""
+        if not len(numbers):
+            return ()
+        first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
+        # The join takes more time than reading rows that are all wanted.
+        join = "" if len(numbers) == last - first + 1 else "SEMI JOIN wanted USING (seq)"
+        with registered(self._connection, "wanted", numbers):
+            table = fetch(
+                self._connection,
+                f"SELECT {columns} FROM scores {join} "  # noqa: S608
+                f"WHERE seq BETWEEN {first} AND {last} ORDER BY seq",
+            )
+        return rows_of(table)
+
+    def _current(
+        self, chosen: str, values: Sequence[Any], scored: str = "TRUE", columns: str = "*"
+    ) -> Iterable[dict[str, Any]]:
+        """Return the rows of current scores, of which no others' texts are read.
+
+        Args:
+            chosen: The joins and conditions that choose scores, as `current_scores` allows.
+            values: The parameters.
+            scored: The condition on aggregates of a run's scores by an evaluator.
+            columns: The columns to return.
+        """
+        query = f"{current_numbers(chosen)} HAVING {scored} ORDER BY seq"
+        return self._rows(
+            with_memory(
+                self._connection,
+                lambda: self._connection.sql(query, params=values).to_arrow_table(),
+            ),
+            columns,
+        )
 
     def last_number(self) -> int:
         """Return the number of the score that was stored last; 0 without scores."""
@@ -261,12 +296,8 @@ class Scores:
         )
         if found is None or found[0] is None:
             return [], number
-        table = self._connection.sql(
-            "WITH newer AS NOT MATERIALIZED (SELECT * FROM scores WHERE seq > ?) "  # noqa: S608
-            f"SELECT * FROM {current_scores('newer')} WHERE seq <= ? ORDER BY seq",
-            params=[number, found[0]],
-        ).to_arrow_table()
-        return [score_of(row) for row in rows_of(table)], found[0]
+        rows = self._current(_SINCE, [number, found[0], number, found[0]], scored="max(seq) <= ?")
+        return [score_of(row) for row in rows], found[0]
 
     def versions(self, evaluator: str) -> list[str]:
         """Return the versions of an evaluator that gave scores, newest first."""
@@ -284,13 +315,11 @@ class Scores:
             The scores by trajectory id, of the runs that have one.
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
-            table = self._connection.sql(
-                "WITH chosen AS MATERIALIZED (SELECT * FROM scores SEMI JOIN wanted "  # noqa: S608
-                "USING (trajectory_id) WHERE evaluator = ? AND version = ?) "
-                f"SELECT * FROM {current_scores('chosen')}",
-                params=[evaluator, version],
-            ).to_arrow_table()
-        return {row["trajectory_id"]: score_of(row) for row in rows_of(table)}
+            rows = self._current(
+                "SEMI JOIN wanted USING (trajectory_id) WHERE evaluator = ? AND version = ?",
+                [evaluator, version],
+            )
+        return {row["trajectory_id"]: score_of(row) for row in rows}
 
     def verdicts(self, evaluator: str, version: str) -> tuple[int, int]:
         """Return how many runs a version of an evaluator passes, and how many it fails."""
@@ -353,27 +382,12 @@ class Scores:
         self, column: str, ids: Sequence[str], longest: int | None = None
     ) -> dict[str, list[Score]]:
         found: dict[str, list[Score]] = {one: [] for one in ids}
-        columns = "s.*"
+        columns = "*"
         if longest is not None:
-            columns = (
-                f"s.* REPLACE (left(s.comment, {int(longest)}) AS comment, '{{}}' AS metadata)"
-            )
-        # One column of all scores is read, and the others of those that are wanted.
+            columns = f"* REPLACE (left(comment, {int(longest)}) AS comment, '{{}}' AS metadata)"
         with wanted(self._connection, column, found):
-            numbers = self._connection.sql(
-                f"SELECT seq FROM scores SEMI JOIN wanted USING ({column}) ORDER BY seq"  # noqa: S608
-            ).to_arrow_table()
-        if not len(numbers):
-            return found
-        first, last = numbers["seq"][0].as_py(), numbers["seq"][len(numbers) - 1].as_py()
-        with registered(self._connection, "wanted", numbers):
-            table = fetch(
-                self._connection,
-                "WITH chosen AS MATERIALIZED (SELECT * FROM scores "  # noqa: S608
-                f"SEMI JOIN wanted USING (seq) WHERE seq BETWEEN {first} AND {last}) "
-                f"SELECT {columns} FROM {current_scores('chosen')} s ORDER BY evaluator",
-            )
-        for row in rows_of(table):
+            rows = self._current(f"SEMI JOIN wanted USING ({column})", [], columns=columns)
+        for row in sorted(rows, key=itemgetter("evaluator")):
             found[row[column]].append(score_of(row))
         return found
 
@@ -388,13 +402,12 @@ class Scores:
             The scores by trajectory id, evaluator and version.
         """
         with wanted(self._connection, "trajectory_id", trajectory_ids):
-            table = self._connection.sql(
-                "WITH chosen AS MATERIALIZED (SELECT * FROM scores SEMI JOIN wanted "  # noqa: S608
-                f"USING (trajectory_id)) SELECT * FROM {current_scores('chosen')} "
-                "WHERE list_contains(?::VARCHAR[], version)",
-                params=[list(versions)],
-            ).to_arrow_table()
-        found = map(score_of, rows_of(table))
+            rows = self._current(
+                "SEMI JOIN wanted USING (trajectory_id)",
+                [list(versions)],
+                f"list_contains(?::VARCHAR[], {latest('version')})",
+            )
+        found = map(score_of, rows)
         return {(one.trajectory_id, one.evaluator, one.version): one for one in found}
 
     def changes(self, evaluator: str, version: str) -> Iterator[tuple[Score, Score]]:

@@ -182,3 +182,32 @@ def test_a_fingerprint_changes_with_the_content(store: Store):
 
     assert one.fingerprint != other.fingerprint
     assert replace(one, name="x").fingerprint == one.fingerprint
+
+
+def test_readings_of_current_scores_agree(store: Store):
+    """Pages, `after` and versions give the current scores of a store with replaced ones."""
+    keep(store, *map(run, range(8)))
+    keep(store, *(run(at, agent="b") for at in range(4)))
+    chance = random.Random(2)
+    store.scores.write([
+        score(
+            number := chance.randrange(8), rev=chance.randrange(1, 3) if number < 4 else 1,
+            version=chance.choice("vw"), evaluator=chance.choice("efg"), comment=str(at),
+        )
+        for at in range(90)
+    ])  # fmt: skip
+    current, ids = list(store.scores.read()), [run(at).id for at in range(8)]
+
+    found, number = [], 0
+    while number < store.scores.last_number():
+        page, number = store.scores.after(number, 7)
+        found += page
+
+    assert found == current
+    assert store.scores.of_versions(ids, ["w"]) == {
+        (one.trajectory_id, one.evaluator, "w"): one for one in current if one.version == "w"
+    }
+    by_name = sorted(current, key=lambda one: one.evaluator)
+    assert store.scores.of(ids) == {
+        name: [one for one in by_name if one.trajectory_id == name] for name in ids
+    }

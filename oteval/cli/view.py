@@ -13,7 +13,7 @@ from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
 from ..prices import make_prices
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
-from ..show.run_cells import CHOICES, JSON_CHOICES, check_choices, json_row
+from ..show.run_cells import CHOICES, JSON_CHOICES, check_choices, columns_of, json_row
 from ..store import RunKey
 from ..text import counted
 from . import common
@@ -63,7 +63,7 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any)
         if as_json and names:
             prices = make_prices(None)
             for keys in store.trajectories.keys(selection, _JSON_PAGE):
-                for row in store.run_list.rows(_run_keys(keys)):
+                for row in store.run_list.rows(_run_keys(keys), columns_of(names)):
                     print_json(json_row(row, names, prices))
             return 0
         if as_json:

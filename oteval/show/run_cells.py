@@ -19,6 +19,7 @@ __all__ = [
     "alignment_of",
     "cell_text",
     "check_choices",
+    "columns_of",
     "cost_text",
     "head_of",
     "json_row",
@@ -45,6 +46,11 @@ def check_choices(names: Iterable[str], option: str, choices: Sequence[str] = CH
     """
     for name in sorted(set(names) - {*choices}):
         raise ConfigError(f"{option}={name[:40]}: there are {', '.join(choices)}")
+
+
+def columns_of(names: Iterable[str]) -> list[str]:
+    """Return the columns to read for some of `JSON_CHOICES`; the cost is that of the model."""
+    return [*(name for name in names if name != "cost"), "model"]
 
 
 def head_of(name: str) -> str:

@@ -169,10 +169,11 @@ def test_the_columns_of_the_table_can_be_chosen(made: Run):
 
 def test_columns_as_json_have_the_values(made: Run):
     """With --json, a line has the id and the values of the columns, without the messages."""
-    rows = made("trajectories", "--json", "--columns", "agent,turn,asked,errors,tokens").rows
+    rows = made("trajectories", "--json", "--columns", "agent,turn,asked,errors,tokens,cost").rows
 
     assert [row.pop("trajectory_id") for row in rows] == [run(number).id for number in (1, 2, 3)]
-    assert rows[1] == {"agent": ["b"], "turn": 2, "asked": "two", "errors": 1, "tokens": None}
+    values = {"agent": ["b"], "turn": 2, "asked": "two", "errors": 1}
+    assert rows[1] == {**values, "tokens": None, "cost": None}
 
 
 def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):

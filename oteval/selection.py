@@ -222,11 +222,6 @@ class Selection:
         yield from () if self.since_ns is None and self.until_ns is None else ("started",)
         yield from self.excluded.columns() if self.excluded is not None else ()
 
-    @property
-    def needs_python(self) -> bool:
-        """Whether it has a restriction that is not a column of the store."""
-        return bool(self.attributes or self.conditions or self.asked or self.excluded)
-
 
 EVERYTHING = Selection()
 

@@ -7,7 +7,7 @@ import pytest
 from oteval.errors import ConfigError
 from oteval.model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
 from oteval.model.columns import FIELDS
-from oteval.selection import EVERYTHING, Condition, Selection, parse_condition
+from oteval.selection import Condition, Selection, parse_condition
 
 CALLS = (ToolCall("look", {}), ToolCall("book", {}))
 RUN = Trajectory(
@@ -149,12 +149,3 @@ def test_a_selection_matches(fields: dict[str, Any]):
 def test_a_selection_does_not_match_if_one_field_fails(fields: dict[str, Any]):
     """All fields must match."""
     assert not Selection(**fields).matches(RUN)
-
-
-def test_only_columns_are_filtered_in_the_store():
-    """Filters on anything but a column of the store need Python."""
-    assert not EVERYTHING.needs_python
-    assert not Selection(ids=("a",), agents=("a",), since_ns=1).needs_python
-    assert Selection(attributes={"a": ("b",)}).needs_python
-    assert Selection(conditions=(Condition("turn", "=", "1"),)).needs_python
-    assert Selection(excluded=EVERYTHING).needs_python

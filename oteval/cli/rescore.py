@@ -18,7 +18,7 @@ from ..pipeline import ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..selection import Selection
 from ..show import judge_summary, scores_table, tallies_table
-from ..store import Store
+from ..store import Store, is_exact
 from ..text import counted
 from .common import (
     db_option,
@@ -108,7 +108,7 @@ def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Sel
 def _scored(
     store: Store, config: Any, base: Path, selection: Selection, run: ScoreRun, *, again: bool
 ) -> list[Score]:
-    total = None if selection.needs_python else store.trajectories.count(selection)
+    total = store.trajectories.count(selection) if is_exact(selection) else None
     with (
         progress("scoring", " trajectories") as update,
         closing(

@@ -218,8 +218,9 @@ def _run(
 ) -> list[Score]:
     """Score the selection, print failures, and return the scores that reports need."""
     from ..pipeline import score as score_all
+    from ..store import is_exact
 
-    total = None if selection.needs_python else store.trajectories.count(selection)
+    total = store.trajectories.count(selection) if is_exact(selection) else None
     with (
         progress("scoring", " trajectories") as update,
         closing(
@@ -333,11 +334,13 @@ def scores(
 
     Without --json, this lists the latest 1,000.
     """
+    from ..store import is_exact
+
     selection = select(**given)
     shown: list[Score] = []
     with open_store(db) as store:
         ids = None
-        if selection.needs_python or selection.limit:
+        if selection.limit or not is_exact(selection):
             pages = store.trajectories.keys(selection)
             ids = [name for page in pages for name in page["trajectory_id"].to_pylist()]
         found = store.scores.numbers(selection, evaluators=evaluator, outcome=status, ids=ids)

@@ -176,12 +176,14 @@ def count_results(store: Store, config: Config, selection: Selection, run: Score
         selection: The runs that were scored.
         run: The counts to update.
     """
+    from ..store import is_exact
+
     run.tallies.update({one.name: Tally(one.name) for one in config.evaluators})
     run.add_stored(store)
-    if selection.needs_python:
-        run.trajectories = sum(map(len, store.trajectories.keys(selection)))
-    else:
+    if is_exact(selection):
         run.trajectories = store.trajectories.count(selection)
+    else:
+        run.trajectories = sum(map(len, store.trajectories.keys(selection)))
 
 
 def first_failures(store: Store, count: int) -> list[Score]:

@@ -187,7 +187,7 @@ class Scores:
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
         """Yield the current scores of the selected trajectories in the order of storage.
 
-        Attributes, conditions and exclusions of the selection are not applied.
+        Of the selection, `condition_of` is applied, which may select more: see `is_exact`.
         """
         yield from self.at(self.numbers(selection))
 

@@ -48,7 +48,6 @@ from .trajectory_rows import (
 __all__ = ["ReadPages", "Trajectories"]
 
 _TEXT, _BIG, _INT = pa.string(), pa.int64(), pa.int32()
-_KEYS = pa.schema([("trajectory_id", _TEXT), ("start_ns", _BIG)])
 _BY_START = [("start_ns", "ascending"), ("trajectory_id", "ascending")]
 _SUPERSEDED = pa.schema([("trajectory_id", _TEXT), ("rev", _INT)])
 # The most trajectories on a page, and the number on the first one. Further pages have about
@@ -533,7 +532,7 @@ class Trajectories:
         return [found for (found,) in rows]
 
     def count(self, selection: Selection = EVERYTHING) -> int:
-        """Return the number of current trajectories, by the filters that have a column."""
+        """Return the number of current trajectories of a selection for which `is_exact` holds."""
         clause, values = condition_of(selection)
         found = number(
             self._connection,

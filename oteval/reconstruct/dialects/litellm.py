@@ -42,8 +42,6 @@ OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
 TOOLS = "llm.request.functions."
 RAW_FIELD = "llm."
 _RAW_REQUEST = frozenset({"messages", "input", "prompt", "prompts", "tools", "system"})
-# The proxy writes on the span that is there, whosever it is.
-_MARKS = frozenset({"litellm.call_id", "metadata.user_api_key_hash"})
 # With a leading "a" where the call is asynchronous.
 _MODEL_KINDS = frozenset(
     (

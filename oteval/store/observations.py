@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from ..selection import EVERYTHING, Selection
 from .column_sql import group_sql, measure_sql
-from .current_scores import current_scores
+from .current_scores import current_numbers
 from .outlines import Outlines
 from .query import condition_of, is_exact, number, registered, wanted
 from .trajectories import Trajectories
@@ -247,11 +247,10 @@ class ObservationReader:
 
         value, status = SCORE_VALUES[source.measure]
         scores = (
-            "WITH newer AS MATERIALIZED (SELECT trajectory_id, evaluator, rev, version, seq, "  # noqa: S608
-            f"CASE WHEN {status} THEN {value} END AS value FROM scores "
-            "WHERE evaluator = ? AND seq > ? AND seq <= ?) "
-            "SELECT trajectory_id, rev, version, value, seq "
-            f"FROM {current_scores('newer')} WHERE isfinite(value)"
+            f"SELECT trajectory_id, rev, version, CASE WHEN {status} THEN {value} END AS value, "  # noqa: S608
+            "seq FROM scores SEMI JOIN "
+            f"({current_numbers('WHERE evaluator = ? AND seq > ? AND seq <= ?')}) USING (seq) "
+            "WHERE isfinite(value)"
         )
         found = self._joined(
             source, scores, [source.evaluator, at.reread_after, upto], *_near(at, upto)

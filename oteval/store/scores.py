@@ -324,10 +324,9 @@ class Scores:
     def verdicts(self, evaluator: str, version: str) -> tuple[int, int]:
         """Return how many runs a version of an evaluator passes, and how many it fails."""
         ((passes, fails),) = self._connection.execute(
-            "WITH chosen AS NOT MATERIALIZED "  # noqa: S608
-            "(SELECT * FROM scores WHERE evaluator = ? AND version = ?) "
-            "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) "
-            f"FROM {current_scores('chosen')}",
+            "SELECT count(*) FILTER (passed), count(*) FILTER (NOT passed) "  # noqa: S608
+            f"FROM scores SEMI JOIN ({current_numbers('WHERE evaluator = ? AND version = ?')}) "
+            "USING (seq)",
             [evaluator, version],
         ).fetchall()
         return int(passes), int(fails)

@@ -89,8 +89,10 @@ def _entries_of_mapping(value: Mapping[str, Any], place: str) -> tuple[Sequence[
 
 
 def is_message(value: Any) -> bool:
-    """Return whether a value is one message, in any form that names its role."""
+    """Return whether a value is one message, in any form that tells its role; a run is none."""
     if isinstance(value, Message):
         return True
     data = None if isinstance(value, (str, list, tuple)) else plain_data(value)
-    return isinstance(data, dict) and any(form["role"] in ROLES for form in forms_of(data, ""))
+    if not isinstance(data, dict) or isinstance(data.get("messages"), list):
+        return False
+    return any(form["role"] in ROLES for form in forms_of(data, ""))

@@ -323,12 +323,15 @@ class _Message:
         self.response_metadata: dict[str, Any] = {}
 
 
-def test_messages_count_beside_a_list_that_the_target_calls_trajectory(store: Store):
-    """The names of nodes beside the messages do not take their place."""
+@pytest.mark.parametrize(
+    "beside", [{"trajectory": ["search", "answer"]}, {"tool_calls": 3}, {"role": "assistant"}]
+)
+def test_messages_count_beside_other_outputs(store: Store, beside: dict[str, Any]):
+    """The names of nodes, or the fields of a message, do not take the place of the messages."""
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]
 
     def target(inputs: Any) -> dict[str, Any]:
-        return {"messages": messages, "trajectory": ["search", "answer"]}
+        return {"messages": messages, **beside}
 
     (row,) = evaluate(target, [{"inputs": {}}], [right], store=store)
 

@@ -323,9 +323,7 @@ class _Message:
         self.response_metadata: dict[str, Any] = {}
 
 
-@pytest.mark.parametrize(
-    "beside", [{"trajectory": ["search", "answer"]}, {"tool_calls": 3}, {"role": "assistant"}]
-)
+@pytest.mark.parametrize("beside", [{"trajectory": ["search", "answer"]}, {"tool_calls": 3}])
 def test_messages_count_beside_other_outputs(store: Store, beside: dict[str, Any]):
     """The names of nodes, or the fields of a message, do not take the place of the messages."""
     messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}]

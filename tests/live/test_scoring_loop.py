@@ -437,6 +437,7 @@ def test_traces_whose_end_cannot_be_recorded_stay_open(
 
 
 @pytest.mark.parametrize("most", [1, 5])
+@pytest.mark.slow
 def test_more_than_memory_holds_is_found_in_the_store(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:

@@ -153,6 +153,7 @@ def test_runs_that_began_far_from_each_other_are_all_listed(store: Store, is_for
 
 @pytest.mark.parametrize("is_forward", [False, True])
 @pytest.mark.parametrize("most", [3, 9, 300])
+@pytest.mark.slow
 def test_rare_runs_are_listed_in_their_order_wherever_they_are(
     store: Store, is_forward: bool, most: int
 ):

@@ -82,6 +82,7 @@ def plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 @pytest.mark.parametrize("name", CAPTURES)
+@pytest.mark.slow
 def test_captures_have_the_rows_of_the_store(name: str, config: Config, tmp_path: Path):
     """All columns of the trajectories and scores of a capture are equal."""
     spans, logs = capture(name)

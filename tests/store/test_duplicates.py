@@ -89,6 +89,7 @@ def test_duplicates_with_other_content_are_named(
 @pytest.mark.parametrize("is_unfinished", [True, False])
 @pytest.mark.parametrize("loads", [1, 2])
 @pytest.mark.parametrize("as_table", [True, False])
+@pytest.mark.slow
 def test_of_a_span_exported_twice_the_complete_one_counts(
     store: Store, change: dict[str, object], is_unfinished: bool, loads: int, as_table: bool
 ):

@@ -68,6 +68,7 @@ def at_once(name: str) -> list[Any]:
 
 
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
+@pytest.mark.slow
 def test_two_halves_give_the_same_trajectories(name: str):
     """A capture loaded in two parts gives the same trajectories as in one."""
     spans, logs = capture(name)

@@ -135,11 +135,22 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     ):
         # A run that was interrupted: the tools of its last answer run here.
         return prefix_length - 1
+    following = sent[prefix_length:] if prefix_length else ()
+    is_continued = bool(following) and all(entry.message.role == "tool" for entry in following)
+    if is_continued and sent[prefix_length - 1].message.name in ("", agent_name(run)):
+        # No trace has the beginning of the turn: the agent's calls in it are calls of the run.
+        return _last_question(sent, prefix_length)
     while (
         prefix_length and prefix_length < len(sent) and sent[prefix_length].message.role == "tool"
     ):
         prefix_length += 1
     return prefix_length
+
+
+def _last_question(sent: Sequence[Entry], end: int) -> int:
+    """Return the place of the user's last message before another place, or else that place."""
+    places = (place for place in reversed(range(end)) if sent[place].message.role == "user")
+    return next(places, end)
 
 
 def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> None:

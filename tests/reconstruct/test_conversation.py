@@ -569,3 +569,29 @@ def test_an_agent_that_nobody_names_is_not_handed_to():
 
     assert ([m.role for m in two.messages], two.agents) == (["user", "assistant"], ())
     assert one.agents == ()
+
+
+def test_a_turn_whose_beginning_no_trace_has_is_the_runs_own():
+    """The calls since the question count, for checks as well; an earlier turn stays history."""
+    sent = [Q1, A1, Q2, asks(("pay", {"order": 1}, "k")), gives("Error: no funds", "k")]
+
+    (alone,) = reconstruct([chat("c1", 1, sent, A2)])
+
+    assert alone.new_from == 2
+    assert brief(alone.own_messages) == [
+        ("user", "q2"),
+        ("assistant", [("pay", {"order": 1})]),
+        ("tool", "Error: no funds"),
+        ("assistant", "a2"),
+    ]
+
+
+def test_two_traces_of_one_turn_are_one_run_in_any_order():
+    """With the trace of its beginning, the turn is that of this trace."""
+    call = asks(("pay", {"order": 1}, "k"))
+    first = chat("c1", 1, [Q1], call, session="s", trace="1" * 32)
+    second = chat("c2", 9, [Q1, call, gives("ok", "k")], A1, session="s", trace="2" * 32)
+
+    for spans in ([first, second], [second, first]):
+        (run,) = reconstruct(spans)
+        assert [m.role for m in run.own_messages] == ["user", "assistant", "tool", "assistant"]

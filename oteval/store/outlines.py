@@ -37,7 +37,7 @@ _NEAR_MISS = (
 )
 # Ids of calls pair results with them; without ids, names and the order would count as well.
 _SOUND = f"""
-    len(call_names) = 0 OR (
+    len(call_names) = 0 AND NOT list_contains(roles, 'tool') OR (
         len(list_filter(call_errors, lambda e: e IS NOT DISTINCT FROM FALSE)) = len(call_names)
         AND len(list_filter(roles, lambda r: r = 'tool')) = len(call_names)
         AND NOT contains(messages, '"id":""')

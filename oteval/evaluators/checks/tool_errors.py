@@ -101,6 +101,8 @@ class ToolErrors(Check):
             return self.result([f"{count}: {shown}", *_not_counted(near_misses), *hint], figures)
         if len(failed) + len(unknown) > self.max_errors:
             raise NotEvaluated(f"no result of {listed(unknown)} is in the trace")
+        if orphan := self._failed_without_call(context):
+            raise NotEvaluated(f"a failed result belongs to no call in the trace: {orphan}")
         context.require_all_calls()
         remark = "; ".join([*_not_counted(near_misses), _HINT]) if near_misses else ""
         return EvaluationResult.of_verdict(True, comment=remark, metadata=figures)
@@ -111,6 +113,14 @@ class ToolErrors(Check):
 
     def _counted(self, context: EvaluationContext) -> list[Call]:
         return [call for call in context.calls if is_counted(call, self.tools)]
+
+    def _failed_without_call(self, context: EvaluationContext) -> str:
+        """Return the text of the first failed result that no call has; "" if there is none."""
+        paired = {id(result) for result in results_of(context.messages).values()}
+        results = [message for message in context.messages if message.role == "tool"]
+        compiled = None if self.error_pattern is None else Pattern(self.error_pattern)
+        outcomes = (outcome_by(each, compiled) for each in results if id(each) not in paired)
+        return next((_reason(outcome) for outcome in outcomes if outcome.failed), "")
 
     def _outcomes(self, context: EvaluationContext) -> _Outcomes:
         results = results_of(context.messages)
@@ -135,9 +145,12 @@ class ToolErrors(Check):
 
 
 def _shown(call: Call, outcome: CallOutcome) -> str:
+    return f"{call}: {_reason(outcome)} ({_BECAUSE[outcome.evidence]})"
+
+
+def _reason(outcome: CallOutcome) -> str:
     text = " ".join((outcome.reason or "failed").split())
-    text = text if len(text) <= 80 else f"{text[:79]}…"
-    return f"{call}: {text} ({_BECAUSE[outcome.evidence]})"
+    return text if len(text) <= 80 else f"{text[:79]}…"
 
 
 def _not_counted(near_misses: Sequence[tuple[Call, str]]) -> list[str]:

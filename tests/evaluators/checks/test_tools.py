@@ -133,6 +133,19 @@ def test_failed_calls_are_named_with_what_they_said() -> None:
     )
 
 
+def test_a_failed_result_whose_call_is_not_there_is_no_pass() -> None:
+    """The call may be one that the run made; a result that did not fail says nothing."""
+    result = {"role": "tool", "tool_call_id": "9", "content": "Error: failed"}
+    outputs = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "ho"}, result]
+
+    failed = create_tool_error_evaluator()(outputs=outputs)
+    sound = create_tool_error_evaluator()(outputs=[*outputs[:2], {**result, "content": "ok"}])
+
+    assert failed["score"] is None
+    assert failed["comment"] == ("a failed result belongs to no call in the trace: Error: failed")
+    assert sound["score"] is True
+
+
 def test_a_call_without_a_result_may_have_failed() -> None:
     """Such a run is not evaluated, unless that is said to be fine or enough others failed."""
     outputs = [asks("a"), gives("Error"), asks("b")]

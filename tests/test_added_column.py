@@ -125,8 +125,8 @@ def test_one_entry_adds_a_column_to_every_surface(changed: Path) -> None:
 
     assert done.returncode == 0, done.stderr
     lines = done.stdout.splitlines()
-    found: dict[str, Any] = json.loads(lines[0])
-    assert found == {
+    document: dict[str, Any] = json.loads(lines[0])
+    assert document == {
         "where": ["0000000000000001"],
         "python": ["0000000000000001"],
         "page": [{"questions": "2"}],

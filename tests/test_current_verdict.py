@@ -134,7 +134,7 @@ def state_of(value: Score | Mapping[str, Any]) -> str:
 
 def verdicts_of(scores: Iterator[Score] | list[Score]) -> Verdicts:
     """Return the verdicts of some scores, of which each is another."""
-    found = [((one.trajectory_id, one.evaluator), state_of(one)) for one in scores]
+    found = [((score.trajectory_id, score.evaluator), state_of(score)) for score in scores]
     assert len(dict(found)) == len(found)
     return dict(found)
 
@@ -174,10 +174,10 @@ def in_lists(store: Store) -> Iterator[Verdicts]:
     """Yield the verdicts of `scores`, `show`, `trajectories`, exports and forwarded spans."""
     runs = list(store.trajectories.read())
     yield verdicts_of(list(store.scores.read()))
-    of_runs = store.scores.of([one.id for one in runs])
-    yield verdicts_of([one for found in of_runs.values() for one in found])
-    on_traces = store.scores.on_traces([one.root_span.trace_id for one in runs])
-    yield verdicts_of([one for found in on_traces.values() for one in found])
+    of_runs = store.scores.of([run.id for run in runs])
+    yield verdicts_of([one for of_run in of_runs.values() for one in of_run])
+    on_traces = store.scores.on_traces([run.root_span.trace_id for run in runs])
+    yield verdicts_of([one for on_trace in on_traces.values() for one in on_trace])
     yield verdicts_of(store.scores.after(0, 100)[0])
     yield {
         (row["trajectory_id"], row["evaluator"]): state_of(row)
@@ -227,7 +227,7 @@ def of_evaluators(store: Store, client: TestClient) -> Iterator[dict[str, Counte
     selected = store.statistics.of(EVERYTHING)
     yield {name: counted(one) for name, one in stored_tallies(selected).items()}
     report = build_stored(selected, from_keys(store, selected.worst(9)), ReportOptions())
-    yield {one.name: counted(one) for one in report.evaluators}
+    yield {evaluator.name: counted(evaluator) for evaluator in report.evaluators}
     agents: dict[str, Counter[str]] = {}
     for agent in store.agent_figures.of(*period, 3, 9):
         for one in agent.verdicts:
@@ -271,14 +271,14 @@ def check_all(path: Path, events: list[Any]) -> None:
     with Store(path) as store:
         expected = filled(store, events)
         counts = counts_of(expected)
-        for found in in_lists(store):
-            assert found == expected
+        for verdicts in in_lists(store):
+            assert verdicts == expected
         with client_of(store) as client:
             by_status, by_page = in_filters(store, client)
             for of_all in of_evaluators(store, client):
                 assert of_all == counts
-            for one in store.trajectories.read():
-                _check_run(store, client, one, expected)
+            for trajectory in store.trajectories.read():
+                _check_run(store, client, trajectory, expected)
         assert by_status == expected
         assert by_page == {k: v for k, v in expected.items() if v in ("pass", "fail")}
         rates = of_variants(store)
@@ -373,7 +373,9 @@ def queries(path: Path) -> Iterator[str]:
     """Yield the texts of a module, those of f-strings without what they are filled with."""
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.JoinedStr):
-            yield " ".join(str(one.value) for one in node.values if isinstance(one, ast.Constant))
+            yield " ".join(
+                str(value.value) for value in node.values if isinstance(value, ast.Constant)
+            )
         elif isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
 

@@ -65,7 +65,7 @@ class ScoreDestinations:
         """Return the state for people and /readyz, with `problems` in words."""
         forward = self.forward.state() if self.forward else None
         events = self.events.state() if self.events else None
-        pushes = [one.state() for one in self.pushes]
+        pushes = [push.state() for push in self.pushes]
         problems = [*_problems("forward", forward), *_problems("events", events)]
         for state in pushes:
             problems += _problems(f"push to {state['name']}", state, "scores stay in the database")

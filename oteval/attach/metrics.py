@@ -183,23 +183,23 @@ class ScoringMetrics:
     def _count_results_of(
         self, labels: tuple[str, str], results: Sequence[EvaluationResult]
     ) -> None:
-        for status, count in Totals(one.status for one in results).items():
+        for status, count in Totals(result.status for result in results).items():
             self._scores.labels(*labels, status).inc(count)
-        values = [one.score for one in results if one.score is not None]
+        values = [result.score for result in results if result.score is not None]
         if values:
             observed = self._values.labels(*labels)
             for value in values:
                 observed.observe(value)
-        for passed, count in Totals(one.passed for one in results).items():
+        for passed, count in Totals(result.passed for result in results).items():
             if passed is not None:
                 self._verdicts.labels(*labels, str(passed).lower()).inc(count)
         # As in reports, a run on which the evaluator failed does not count as passed.
         self._note_verdicts(
             labels,
             [
-                one.passed is True
-                for one in results
-                if one.passed is not None or one.status == "error"
+                result.passed is True
+                for result in results
+                if result.passed is not None or result.status == "error"
             ],
         )
 

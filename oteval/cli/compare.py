@@ -95,8 +95,8 @@ def compare(
     write_report(junit, lambda: comparison_junit(found))
     write_report(md, lambda: comparison_markdown(found))
     if as_json:
-        for one in found.differences:
-            print_json({"a": found.a.name, "b": found.b.name, **one.as_dict()})
+        for difference in found.differences:
+            print_json({"a": found.a.name, "b": found.b.name, **difference.as_dict()})
     else:
         out().print(comparison_view(found))
     for name, keys in ((found.a.name, found.only_a), (found.b.name, found.only_b)):

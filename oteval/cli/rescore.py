@@ -83,7 +83,7 @@ def rescore(
         refresh(store)
         selection = _named(store, sessions, selection)
         scores = _scored(store, config, Path(config_path).parent, selection, run, again=again)
-        changed = _changes(store, run, {one.trajectory_id for one in scores})
+        changed = _changes(store, run, {score.trajectory_id for score in scores})
         if as_json:
             previous = {(now.trajectory_id, now.evaluator): before for before, now in changed}
             for one in scores:

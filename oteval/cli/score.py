@@ -343,13 +343,13 @@ def scores(
         if selection.limit or not is_exact(selection):
             pages = store.trajectories.keys(selection)
             ids = [name for page in pages for name in page["trajectory_id"].to_pylist()]
-        found = store.scores.numbers(selection, evaluators=evaluator, outcome=status, ids=ids)
-        count = len(found)
+        numbers = store.scores.numbers(selection, evaluators=evaluator, outcome=status, ids=ids)
+        count = len(numbers)
         if as_json:
-            for one in store.scores.at(found):
+            for one in store.scores.at(numbers):
                 print_json(one.as_dict())
         else:
-            shown = list(store.scores.at(found.slice(max(0, count - TABLE_ROWS))))
+            shown = list(store.scores.at(numbers.slice(max(0, count - TABLE_ROWS))))
     if shown:
         out().print(scores_table(shown))
     is_cut = not as_json and count > len(shown)

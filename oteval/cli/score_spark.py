@@ -178,7 +178,7 @@ def count_results(store: Store, config: Config, selection: Selection, run: Score
     """
     from ..store import is_exact
 
-    run.tallies.update({one.name: Tally(one.name) for one in config.evaluators})
+    run.tallies.update({evaluator.name: Tally(evaluator.name) for evaluator in config.evaluators})
     run.add_stored(store)
     if is_exact(selection):
         run.trajectories = store.trajectories.count(selection)

@@ -195,7 +195,7 @@ def _by_role(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
         if is_equal:
             rows += zip(ours, theirs, strict=True)
         else:
-            rows += [(one, None) for one in ours]
+            rows += [(output, None) for output in ours]
             rows += [(None, other) for other in theirs]
     return rows
 
@@ -227,14 +227,18 @@ def _stretches(
             for side in (left, right)
         )
         done = (0, 0)
-        found = LCSseq.opcodes([*map(key, ours)], [*map(key, theirs)])
-        for one in found:
-            if one.tag != "equal":
+        opcodes = LCSseq.opcodes([*map(key, ours)], [*map(key, theirs)])
+        for opcode in opcodes:
+            if opcode.tag != "equal":
                 continue
-            if done != (one.src_start, one.dest_start):
-                yield False, ours[done[0] : one.src_start], theirs[done[1] : one.dest_start]
-            yield True, ours[one.src_start : one.src_end], theirs[one.dest_start : one.dest_end]
-            done = (one.src_end, one.dest_end)
+            if done != (opcode.src_start, opcode.dest_start):
+                yield False, ours[done[0] : opcode.src_start], theirs[done[1] : opcode.dest_start]
+            yield (
+                True,
+                ours[opcode.src_start : opcode.src_end],
+                theirs[opcode.dest_start : opcode.dest_end],
+            )
+            done = (opcode.src_end, opcode.dest_end)
         if done != (len(ours), len(theirs)):
             yield False, ours[done[0] :], theirs[done[1] :]
 

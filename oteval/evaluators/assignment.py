@@ -32,11 +32,11 @@ def match_equal(
     """
     lefts, pairs = list(lefts), []
     waiting: dict[Hashable, deque[int]] = {}
-    for place, (right, key) in enumerate(rights):
+    for index, (right, key) in enumerate(rights):
         if key is None:
             continue
-        if place < len(lefts) and lefts[place][1] == key:
-            pairs.append((lefts[place][0], right))
+        if index < len(lefts) and lefts[index][1] == key:
+            pairs.append((lefts[index][0], right))
         else:
             waiting.setdefault(key, deque()).append(right)
     if not waiting:

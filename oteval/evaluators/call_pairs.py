@@ -153,7 +153,7 @@ def ordered_calls(
         Pairs in order on both sides, as many as possible.
     """
     by_tool = _by_tool(out, outs)
-    bit = {i: 1 << place for place, i in enumerate(outs)}
+    bit = {i: 1 << index for index, i in enumerate(outs)}
     by_key: dict[tuple[str, Hashable], int] = {}
     for tool, lefts in by_tool.items():
         rule = spec.rule(tool)
@@ -197,7 +197,7 @@ def _match_tool(
             return pairs
         lefts, rights = unpaired(pairs, lefts, rights)
     adjacency = [
-        [place for place, j in enumerate(rights) if _matches(rule, out, ref, i, j)] for i in lefts
+        [index for index, j in enumerate(rights) if _matches(rule, out, ref, i, j)] for i in lefts
     ]
     found = maximum_matching(adjacency, len(rights))
     return pairs + [(lefts[left], rights[right]) for left, right in found]

@@ -162,19 +162,19 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     rules = [spec.args, *spec.overrides.values()]
     if not any(isinstance(rule, Custom) for rule in rules):
         return compare(outputs, reference, spec)
-    asked = _FunctionAnswers()
+    answers = _FunctionAnswers()
     spec = replace(
         spec,
-        args=asked.rule(spec.args),
-        overrides={tool: asked.rule(rule) for tool, rule in spec.overrides.items()},
+        args=answers.rule(spec.args),
+        overrides={tool: answers.rule(rule) for tool, rule in spec.overrides.items()},
     )
     out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
     outs, refs = select(spec, out, ref, outputs, reference)
     while True:
         verdict = _judge(out, ref, spec, outs, refs)
-        if not asked.open:
+        if not answers.open:
             return verdict
-        await asked.answer()
+        await answers.answer()
 
 
 class _FunctionAnswers:

@@ -191,7 +191,7 @@ class ByField(Rule):
     @property
     def asks_model(self) -> bool:
         """Whether a language model compares a field."""
-        return any(isinstance(one, Judged) for one in self.fields.values())
+        return any(isinstance(field, Judged) for field in self.fields.values())
 
     def matches(self, out: Any, ref: Any) -> bool:
         """Return whether all fields match. A model is asked only if nothing else differs."""

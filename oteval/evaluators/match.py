@@ -266,8 +266,15 @@ class TrajectoryMatch(Evaluator):
         facts: set[Fact] = set() if all(rule.blind for rule in rules) else {"call_hashes"}
         if self.spec.mode == "strict":
             facts.add("overlapping")
-        wanted = [to_messages(list(one.messages), "reference_outputs") for one in references]
-        known = {one for messages in wanted for one in call_hashes(messages) if one is not None}
+        wanted = [
+            to_messages(list(reference.messages), "reference_outputs") for reference in references
+        ]
+        known = {
+            call_hash
+            for messages in wanted
+            for call_hash in call_hashes(messages)
+            if call_hash is not None
+        }
         calls = tuple(sorted(known)) if len(known) <= _TOLD_APART else None
         return OutlineRequest(frozenset(facts), calls)
 

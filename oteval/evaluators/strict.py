@@ -50,7 +50,7 @@ class _Side:
             self.calls.setdefault(table.at[call], []).append(call)
         self.roles = table.roles
         if not whole:
-            self.roles = [table.roles[place] for place in self.calls]
+            self.roles = [table.roles[call] for call in self.calls]
             self.calls = dict(enumerate(self.calls.values()))
 
     def role(self, place: int) -> str | None:

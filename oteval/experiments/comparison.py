@@ -135,7 +135,7 @@ class Comparison:
     @property
     def regressed(self) -> list[Difference]:
         """The figures that got worse."""
-        return [one for one in self.differences if one.verdict == "regressed"]
+        return [difference for difference in self.differences if difference.verdict == "regressed"]
 
     @property
     def unverified(self) -> list[str]:
@@ -155,7 +155,7 @@ class Comparison:
             "a": self.a.name,
             "b": self.b.name,
             "alpha": self.alpha,
-            "differences": [one.as_dict() for one in self.differences],
+            "differences": [difference.as_dict() for difference in self.differences],
             "only_a": list(self.only_a),
             "only_b": list(self.only_b),
             "unverified": self.unverified,
@@ -364,7 +364,7 @@ def _changed(
 def _with_verdicts(
     differences: Sequence[Difference], options: _ComparisonOptions
 ) -> list[Difference]:
-    adjusted = benjamini_hochberg([one.p_value for one in differences])
+    adjusted = benjamini_hochberg([difference.p_value for difference in differences])
     found = []
     for one, p in zip(differences, adjusted, strict=True):
         verdict: Verdict

@@ -101,7 +101,7 @@ def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
         name: outputs[name] for name in names if isinstance(outputs.get(name), str)
     }
     models, usage = outputs.get("models"), outputs.get("usage")
-    if isinstance(models, list) and all(isinstance(one, str) for one in models):
+    if isinstance(models, list) and all(isinstance(model, str) for model in models):
         found["models"] = tuple(models)
     counts = Usage().as_dict().keys()
     if isinstance(usage, Mapping) and usage.keys() == counts:

@@ -149,9 +149,9 @@ def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
 
 def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
     """Return the example of each session, matched by case, else by inputs, else by position."""
-    known = {example.id for example in dataset.examples}
+    ids = {example.id for example in dataset.examples}
     by_inputs = {example_id(example.inputs): example.id for example in dataset.examples}
-    found = [name if name in known else by_inputs.get(name) for name in _example_ids(sessions)]
+    found = [name if name in ids else by_inputs.get(name) for name in _example_ids(sessions)]
     if all(found):
         return [name for name in found if name]
     if not any(found) and len(sessions) == len(dataset.examples):

@@ -84,9 +84,9 @@ async def _simulate(
     turn = 0
     while max_turns is None or turn < max_turns:
         message = await _call(speak, list(trajectory), turn_counter=turn, thread_id=thread)
-        said = _messages(message, "user")
-        _append(trajectory, said)
-        answers.append(await _call(app, said[-1], thread_id=thread))
+        messages = _messages(message, "user")
+        _append(trajectory, messages)
+        answers.append(await _call(app, messages[-1], thread_id=thread))
         _append(trajectory, _messages(answers[-1], "app"))
         turn += 1
         if stopping_condition is not None and await _call(
@@ -193,7 +193,7 @@ def _message(entry: Any) -> list[ChatCompletionMessage]:
         kept = cast("ChatCompletionMessage", dict(entry))
         kept["id"] = kept.get("id") or str(uuid.uuid4())
         return [kept]
-    found = [one.as_dict() for one in to_messages([entry], "it")]
+    found = [message.as_dict() for message in to_messages([entry], "it")]
     for one in found:
         one["id"] = known if known and len(found) == 1 else str(uuid.uuid4())
     return cast("list[ChatCompletionMessage]", found)

@@ -248,7 +248,11 @@ def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attr
     if messages is not None:
         found[_INPUT] = json_text(convention_messages(messages))
     if system is not None:
-        parts = [part for one in convention_messages(system, "system") for part in one["parts"]]
+        parts = [
+            part
+            for convention_message in convention_messages(system, "system")
+            for part in convention_message["parts"]
+        ]
         found[_SYSTEM] = json_text(parts)
     if tools:
         found[_DEFINITIONS] = json_text([_definition(tool) for tool in tools])

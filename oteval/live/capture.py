@@ -123,10 +123,18 @@ class Capture:
         Raises:
             NotFound: No agent run was captured, or several were.
         """
-        found = self.trajectories
-        spoken = [one for one in found if one.messages and not one.parent_id]
+        trajectories = self.trajectories
+        spoken = [
+            trajectory
+            for trajectory in trajectories
+            if trajectory.messages and not trajectory.parent_id
+        ]
         if not spoken:
-            gaps = "; ".join(f"{gap.code}: {gap.detail}" for one in found for gap in one.gaps[:1])
+            gaps = "; ".join(
+                f"{gap.code}: {gap.detail}"
+                for trajectory in trajectories
+                for gap in trajectory.gaps[:1]
+            )
             spans = f"none of {len(self._spans)} spans is an agent's or a model's"
             lacking = gaps or (spans if self._spans else "no span has ended")
             raise NotFound(f"no agent run was captured: {lacking}; {_HOW_TO_RECORD}")

@@ -91,12 +91,12 @@ class ScorePublisher:
         if not at_once and now - self._pushed_ns < _PUSH_INTERVAL_NS:
             return
         self._pushed_ns = now
-        for one in self._attach.pushes:
+        for push in self._attach.pushes:
             try:
-                one.feed(self._store)
+                push.feed(self._store)
             except OSError as error:
                 # They are read again next time.
-                _log.error("scores wait for the push to %s: %s", one.name, error)
+                _log.error("scores wait for the push to %s: %s", push.name, error)
 
     def are_metrics_due(self, now: int) -> bool:
         """Return whether it is time to call `update_metrics`, and note that it was."""
@@ -122,5 +122,5 @@ class ScorePublisher:
             metrics.update_forward(self._attach.forward.state())
         if self._attach.events is not None:
             metrics.update_events(self._attach.events.state())
-        for one in self._attach.pushes:
-            metrics.update_push(one.state())
+        for push in self._attach.pushes:
+            metrics.update_push(push.state())

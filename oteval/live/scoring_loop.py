@@ -200,7 +200,7 @@ class ScoringLoop:
         # In a batch, the runs that an evaluator must read are stored after the others. These are
         # mostly failures, and a monitor would take their standing together for dependence.
         watched = {monitor.evaluator for monitor in self._rules.config.monitors}
-        return [one for one in evaluators if one.scorer.name not in watched]
+        return [evaluator for evaluator in evaluators if evaluator.scorer.name not in watched]
 
     def _apply_rules(self) -> None:
         """Put the rules in force; evaluators that did not change go on."""

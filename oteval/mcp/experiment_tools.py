@@ -105,35 +105,37 @@ class _CompareExperiments(ToolArguments):
 
 def _compare_experiments(workspace: Workspace, asked: _CompareExperiments) -> str:
     with workspace.store() as store:
-        found = compare(
+        comparison = compare(
             asked.baseline, asked.experiment, lower_is_better=asked.lower_is_better, store=store
         )
-    if found.a.experiment.id == found.b.experiment.id:
+    if comparison.a.experiment.id == comparison.b.experiment.id:
         raise ConfigError("baseline and experiment are the same: name two, or longer prefixes")
-    differences = sorted(found.differences, key=lambda one: _ORDER.index(one.verdict))
+    differences = sorted(comparison.differences, key=lambda one: _ORDER.index(one.verdict))
     if asked.score:
-        differences = [one for one in differences if one.key == asked.score]
+        differences = [difference for difference in differences if difference.key == asked.score]
         if not differences:
-            names = ", ".join(one.key for one in found.differences)
+            names = ", ".join(difference.key for difference in comparison.differences)
             raise ConfigError(f"score {asked.score!r}: both experiments have {names}")
     block = DataBlock("comparison")
     if not asked.start:
         for one in differences:
             block.add(_difference_row(one), _DIFFERENCE)
-    changes = list(_changes(found, differences))
-    shown = asked.start
+    changes = list(_changes(comparison, differences))
+    start = asked.start
     for row in changes[asked.start :]:
         if not block.add(row, _EXAMPLE):
             break
-        shown += 1
-    return block.text(*_lines(found, differences, len(changes), shown))
+        start += 1
+    return block.text(*_lines(comparison, differences, len(changes), start))
 
 
 def _lines(
     found: Comparison, differences: list[Difference], changes: int, shown: int
 ) -> Iterator[str]:
     """Yield the lines about a comparison that hold no text of an experiment."""
-    counts = [(sum(one.verdict == word for one in differences), word) for word in _ORDER]
+    counts = [
+        (sum(difference.verdict == word for difference in differences), word) for word in _ORDER
+    ]
     said = ", ".join(f"{count} {word}" for count, word in counts if count)
     yield (
         f"{counted(len(differences), 'score')}: {said} (false discovery rate {found.alpha:g}); "
@@ -171,18 +173,19 @@ def _changes(found: Comparison, differences: list[Difference]) -> Iterator[dict[
     before, now = (
         {row.example.id: row for row in reversed(side.rows)} for side in (found.a, found.b)
     )
-    for one in differences:
-        for example, first, second in one.changed:
+    for difference in differences:
+        for example, first, second in difference.changed:
             row = now.get(example)
-            is_worse = (second < first) != one.lower_is_better
+            is_worse = (second < first) != difference.lower_is_better
             yield given(
                 {
-                    "score": one.key,
+                    "score": difference.key,
                     "example": row.example.title if row else example,
                     "change": "worse" if is_worse else "better",
                     "baseline": first,
                     "now": second,
-                    "reason": _reason(now, example, one.key) or _reason(before, example, one.key),
+                    "reason": _reason(now, example, difference.key)
+                    or _reason(before, example, difference.key),
                     "run": row.run.trajectory_id if row else None,
                 }
             )

@@ -122,8 +122,8 @@ def _alert_rows(store: Store, config: Config) -> Iterator[dict[str, Any]]:
 
     now = time.time_ns()
     for entry in config.monitors:
-        for one in statuses(store, entry, now):
-            row = one.as_dict()
+        for status in statuses(store, entry, now):
+            row = status.as_dict()
             yield given({**row, **_readable(row)})
 
 

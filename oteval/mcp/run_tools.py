@@ -89,10 +89,10 @@ def _key_of(text: str) -> RunKey | None:
     """
     if not text:
         return None
-    found = _KEY.fullmatch(text.strip())
-    if found is None or abs(int(found[1])) >= 1 << 63:
+    match = _KEY.fullmatch(text.strip())
+    if match is None or abs(int(match[1])) >= 1 << 63:
         raise ConfigError(f"after {text!r}: use the text with which a page ended")
-    return RunKey(int(found[1]), found[2])
+    return RunKey(int(match[1]), match[2])
 
 
 def _nothing_found(asked: _ListRuns) -> str:
@@ -138,8 +138,11 @@ def _unscored(workspace: Workspace, run: Trajectory, scores: Sequence[Score]) ->
         config = workspace.config()
     except ConfigError:
         return {}
-    scored = {one.evaluator for one in scores}
-    return {one.evaluator: one.reason for one in missing_scores(config, run, scored)}
+    scored = {score.evaluator for score in scores}
+    return {
+        missing_score.evaluator: missing_score.reason
+        for missing_score in missing_scores(config, run, scored)
+    }
 
 
 def _short(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
@@ -224,22 +227,22 @@ def _explain_run(workspace: Workspace, asked: _ExplainRun) -> str:
 
 def _spans(block: DataBlock, found: Explanation, start: int) -> int:
     """Add spans to a block, and return the number of the next one; 0 if there is none."""
-    for number, one in enumerate(found.accounts[start:], start):
+    for number, account in enumerate(found.accounts[start:], start):
         row = given(
             {
                 "n": number,
-                "depth": one.depth,
-                "span": one.span.span_id,
-                "name": one.span.name,
-                "failed": one.span.is_error or None,
-                "started": clock(one.span.start_ns),
-                "read_as": one.kind,
-                "dialect": one.dialect,
-                "holds": one.holds,
-                "run": one.trajectory_id,
-                "messages": list(one.messages),
-                "note": one.note,
-                "gaps": sorted({gap.code for gap in one.gaps}),
+                "depth": account.depth,
+                "span": account.span.span_id,
+                "name": account.span.name,
+                "failed": account.span.is_error or None,
+                "started": clock(account.span.start_ns),
+                "read_as": account.kind,
+                "dialect": account.dialect,
+                "holds": account.holds,
+                "run": account.trajectory_id,
+                "messages": list(account.messages),
+                "note": account.note,
+                "gaps": sorted({gap.code for gap in account.gaps}),
             }
         )
         if not block.add(row, _SPAN):

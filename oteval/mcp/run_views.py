@@ -51,8 +51,8 @@ def run_row(row: RunRow, scores: Sequence[Score], columns: Sequence[str] = ()) -
             "calls": calls,
             "failed_calls": row["errors"] or None,
             "gaps": sorted(row["gap"]),
-            "scores": [score_row(one) for one in scores if one.passed is not True],
-            "passed": [one.evaluator for one in scores if one.passed is True],
+            "scores": [score_row(score) for score in scores if score.passed is not True],
+            "passed": [score.evaluator for score in scores if score.passed is True],
         }
     )
 
@@ -72,7 +72,9 @@ def run_head(
         unscored: Why other evaluators gave no score, by name.
     """
     usage = run.usage
-    failed = [at for at, one in enumerate(run.messages) if one.is_error and at >= run.new_from]
+    failed = [
+        at for at, message in enumerate(run.messages) if message.is_error and at >= run.new_from
+    ]
     return given(
         {
             "run": run.id,
@@ -87,8 +89,8 @@ def run_head(
             "tokens": usage.as_dict() if usage.model_calls else None,
             "root_span": f"{run.root_span.trace_id}/{run.root_span.span_id}",
             "failed_messages": failed,
-            "gaps": [{"code": one.code, "detail": one.detail} for one in run.gaps],
-            "scores": [{**score_row(one), "figures": dict(one.metadata)} for one in scores],
+            "gaps": [{"code": gap.code, "detail": gap.detail} for gap in run.gaps],
+            "scores": [{**score_row(score), "figures": dict(score.metadata)} for score in scores],
             "not_scored": dict(unscored),
         }
     )
@@ -112,7 +114,7 @@ def score_row(score: Score) -> dict[str, Any]:
 
 def tool_names(messages: Sequence[Message]) -> dict[str, str]:
     """Return the names of the tools that were called, by the ids of the calls."""
-    return {call.id: call.name for one in messages for call in one.tool_calls if call.id}
+    return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def message_row(

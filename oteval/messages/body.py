@@ -285,8 +285,8 @@ def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
     """Return whether a text is the JSON of one of the calls beside it, as OpenLLMetry writes."""
     if not text.lstrip().startswith("{"):
         return False
-    found = parse(text).value
-    call = read_call(found) if is_explicit(found) else None
+    value = parse(text).value
+    call = read_call(value) if is_explicit(value) else None
     return call is not None and call.id != "" and any(call.id == other.id for other in calls)
 
 

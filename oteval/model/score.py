@@ -62,7 +62,9 @@ class Reference:
     def fingerprint(self) -> str:
         """A hash of the content; part of an evaluator's version."""
         if self.alternatives:
-            names = [[one.name, one.fingerprint] for one in self.alternatives]
+            names = [
+                [alternative.name, alternative.fingerprint] for alternative in self.alternatives
+            ]
             return hashlib.blake2b(canonical(names).encode(), digest_size=8).hexdigest()
         messages = [m.as_dict() if isinstance(m, Message) else m for m in self.messages]
         text = canonical(messages if self.steps is None else [messages, self.steps])

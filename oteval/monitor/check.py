@@ -77,16 +77,16 @@ def check(
     Returns:
         The state of every group of every monitor.
     """
-    known = store.monitors.monitors()
+    monitors = store.monitors.monitors()
     if config.monitors:
-        while _runs_to_note(store, known):
+        while _runs_to_note(store, monitors):
             repeated(partial(_note_versions, store, now_ns), wait)
-            known = store.monitors.monitors()
-    if end_removed(store, config, known, now_ns, wait):
-        known = store.monitors.monitors()
+            monitors = store.monitors.monitors()
+    if end_removed(store, config, monitors, now_ns, wait):
+        monitors = store.monitors.monitors()
     found: list[MonitorStatus] = []
     for settings in config.monitors:
-        stored = known.get(settings.title)
+        stored = monitors.get(settings.title)
         shown = _idle(store, config, settings, stored, now_ns) if stored else None
         if shown is None:
             while not repeated(partial(_advance, store, config, settings, now_ns), wait):
@@ -116,13 +116,13 @@ def check_backlog(
     Returns:
         Whether there was a long backlog.
     """
-    known = store.monitors.monitors()
-    if config.monitors and _runs_to_note(store, known) > _REST:
+    monitors = store.monitors.monitors()
+    if config.monitors and _runs_to_note(store, monitors) > _REST:
         repeated(partial(_note_versions, store, now_ns), wait)
         return True
     for settings in config.monitors:
         rest = store.observations.newest(source_of(settings))
-        stored = known.get(settings.title)
+        stored = monitors.get(settings.title)
         if stored is not None and stored.definition == _definition(settings):
             rest -= stored.at.position
         if rest > _REST:
@@ -233,9 +233,9 @@ def _advance(
         is_last = end >= newest
         # After an error, the thread has ended before the transaction is rolled back.
         with closing(_read_ahead(reader, end, newest)) as parts:
-            for found in parts:
+            for part in parts:
                 # The only reference, so that the groups can free it before they learn.
-                watcher.consume(found.pop(), found.pop())
+                watcher.consume(part.pop(), part.pop())
                 # Arrow keeps freed memory otherwise.
                 pa.default_memory_pool().release_unused()
         reader.write()

@@ -82,8 +82,8 @@ class _Period:
 
     def texts(self, dimension: str) -> Any:
         """Return a dimension of the worst run of each."""
-        found = self.runs[dimension].take(pa.array(self.worst)).fill_null("").to_pylist()
-        return np.array(found, object)
+        rows = self.runs[dimension].take(pa.array(self.worst)).fill_null("").to_pylist()
+        return np.array(rows, object)
 
 
 def add_evidence(
@@ -101,9 +101,9 @@ def add_evidence(
         source: Its observations.
     """
     new = [
-        one
-        for one in store.monitors.episodes(settings.title, open_only=True)
-        if one.evidence is None and one.ended_ns is None and one.side != "silent"
+        episode
+        for episode in store.monitors.episodes(settings.title, open_only=True)
+        if episode.evidence is None and episode.ended_ns is None and episode.side != "silent"
     ]
     if not new:
         return
@@ -127,10 +127,10 @@ def add_evidence(
                 settings,
                 episode,
                 learned,
-                _period(runs[2 * place], learned.scale),
-                _period(runs[2 * place + 1], learned.scale),
+                _period(runs[2 * index], learned.scale),
+                _period(runs[2 * index + 1], learned.scale),
             )
-            for place, (episode, _, learned) in enumerate(found)
+            for index, (episode, _, learned) in enumerate(found)
         ]
     )
 

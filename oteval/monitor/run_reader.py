@@ -162,8 +162,8 @@ class _Marked:
     def next(self, count: int) -> npt.NDArray[np.bool_]:
         """Return whether the conversations of the next runs are marked."""
         first, self._seen = self._seen, self._seen + count
-        found: npt.NDArray[np.bool_] = self._marks[self._places[first : self._seen]]
-        return found
+        marks: npt.NDArray[np.bool_] = self._marks[self._places[first : self._seen]]
+        return marks
 
 
 def _encoded(runs: pa.Table) -> pa.Table:

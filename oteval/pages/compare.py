@@ -225,15 +225,15 @@ def last_pass(store: Store, name: str) -> str:
     verdict = VerdictFilter("pass", tuple(failing))
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
     key = RunKey(run.start_ns, run.id)
-    given = ListedScores(store)
-    found = find_runs(store, passing, _PASSES, after=key, scores=given)
+    listedscores = ListedScores(store)
+    found = find_runs(store, passing, _PASSES, after=key, scores=listedscores)
     is_cut = found.is_cut
     if not found.keys:
-        found = find_runs(store, passing, _PASSES, after=key, is_forward=True, scores=given)
+        found = find_runs(store, passing, _PASSES, after=key, is_forward=True, scores=listedscores)
         is_cut = is_cut or found.is_cut
     asked = question_line(run)[:200]
     rows = store.run_list.rows(list(found.keys), ["asked"])
-    verdicts = given.of([row.id for row in rows])
+    verdicts = listedscores.of([row.id for row in rows])
 
     def likeness(row: RunRow) -> tuple[bool, bool]:
         passed = {score.evaluator for score in verdicts[row.id] if score.passed}
@@ -286,7 +286,7 @@ def compare_page(
     omitted: Sequence[str] = ()
     if second_side.item is None:
         ours, theirs, omitted = in_reference_form(left.own_messages, right.own_messages)
-    pairs = align([one.message for one in ours], [one.message for one in theirs])
+    pairs = align([entry.message for entry in ours], [entry.message for entry in theirs])
     first = first_divergence(pairs)
     # The rows around a late divergence instead of the first ones, which are all equal.
     begin = 0
@@ -298,13 +298,13 @@ def compare_page(
     our_texts, their_texts = _shown(left, our_steps), _shown(right, their_steps)
     rows = []
     shown = zip(here, our_texts, their_texts, strict=True)
-    for place, (pair, one, other) in enumerate(shown, begin):
+    for index, (pair, one, other) in enumerate(shown, begin):
         rows.append(
             ComparedRow(
                 left=_message(one, None if pair.same else other),
                 right=_message(other, None if pair.same else one),
                 is_same=pair.same,
-                is_first=place == first,
+                is_first=index == first,
                 is_system=pair.is_system,
             )
         )
@@ -329,11 +329,11 @@ def _steps(messages: Sequence[Message]) -> list[ComparedStep]:
 def _shown(run: Trajectory, steps: Sequence[ComparedStep | None]) -> list[Mapping[str, Any] | None]:
     """Return the texts of those steps of a run that are shown; None where it has none."""
     own = run.own_messages
-    texts = sum(1 + min(_MOST_CALLS, len(one.message.tool_calls)) for one in steps if one)
+    texts = sum(1 + min(_MOST_CALLS, len(step.message.tool_calls)) for step in steps if step)
     longest = max(_SHORTEST, min(_LONGEST, _ROOM // max(1, texts)))
     return [
-        None if one is None else _shown_step(own[one.at], one, run.new_from + one.at, longest)
-        for one in steps
+        None if step is None else _shown_step(own[step.at], step, run.new_from + step.at, longest)
+        for step in steps
     ]
 
 

@@ -294,7 +294,11 @@ def _periods(path: str, search: RunSearch) -> tuple[tuple[str, str], ...]:
 def _kinds(site: Site) -> Mapping[str, str] | None:
     """Return the types of the configured evaluators by name; None without a configuration."""
     config, _ = site.config()
-    return None if config is None else {one.name: one.type for one in config.evaluators}
+    return (
+        None
+        if config is None
+        else {evaluator.name: evaluator.type for evaluator in config.evaluators}
+    )
 
 
 _Found = tuple[tuple[int, int] | None, Mapping[str, int], Sequence[EvaluatorVerdicts]]
@@ -370,18 +374,22 @@ def evaluator_page(
     selection = search.selection
     extent = extent_of(store, period, now_ns, selection)
     first, last = extent or (0, 0)
-    found = store.evaluator_figures.of(name, first, last, _PLACES, bins=_BINS, selection=selection)
+    evaluator_figures = store.evaluator_figures.of(
+        name, first, last, _PLACES, bins=_BINS, selection=selection
+    )
     ids = store.evaluator_figures.worst(name, first, last, most=_CANDIDATES, selection=selection)
     since = f"since={clock(first).replace(' ', 'T')}" if PERIODS[period] and extent else ""
     about = f"{_since(search.text, since)} {search_word('evaluator', name)}".strip()
     return EvaluatorPage(
         name=shorten(one_line(name), _NAME),
-        figures=VerdictFigures.of(found.counts),
-        charts=tuple((chart, bar_chart(chart)) for chart in _charts(found, first, last)),
-        versions=tuple(_versions(found)),
-        more_versions=max(0, len(found.versions) - _MOST_VERSIONS),
-        agents=tuple(_agents(found, name, search, period, since)),
-        more_agents=max(0, len(found.agents) - _MOST_AGENTS),
+        figures=VerdictFigures.of(evaluator_figures.counts),
+        charts=tuple(
+            (chart, bar_chart(chart)) for chart in _charts(evaluator_figures, first, last)
+        ),
+        versions=tuple(_versions(evaluator_figures)),
+        more_versions=max(0, len(evaluator_figures.versions) - _MOST_VERSIONS),
+        agents=tuple(_agents(evaluator_figures, name, search, period, since)),
+        more_agents=max(0, len(evaluator_figures.agents) - _MOST_AGENTS),
         worst=_worst(store, name, ids, prices),
         failures=with_query("/runs", q=f"{about} passed=false"),
         errors=with_query("/runs", q=f"{about} status=error"),
@@ -406,8 +414,12 @@ def _charts(found: EvaluatorVerdicts, first: int, last: int) -> list[Bars | Hist
 
 
 def _rate(counts: VerdictCounts) -> tuple[float, float, float, int] | None:
-    shown = VerdictFigures.of(counts)
-    return None if shown.rate is None else (shown.rate, shown.low, shown.high, counts.judged)
+    verdictfigures = VerdictFigures.of(counts)
+    return (
+        None
+        if verdictfigures.rate is None
+        else (verdictfigures.rate, verdictfigures.low, verdictfigures.high, counts.judged)
+    )
 
 
 def _histogram(found: EvaluatorVerdicts) -> Histogram:

@@ -252,7 +252,7 @@ def _key(counts: KeyCounts) -> ExperimentKey:
 def _cost(keys: Sequence[KeyCounts]) -> str:
     """Return the reported cost; several keys of one call report the same cost."""
     costs: dict[str, float] = {}
-    for one in keys:
-        if one.cost is not None:
-            costs[one.evaluator] = max(costs.get(one.evaluator, 0.0), one.cost)
+    for key in keys:
+        if key.cost is not None:
+            costs[key.evaluator] = max(costs.get(key.evaluator, 0.0), key.cost)
     return cost_text(sum(costs.values())) if costs else ""

@@ -182,14 +182,14 @@ def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview
         deployments = read_deployments(store, first, last)
     return Overview(
         agents=tuple(
-            _agent(one, prices, clock(first) if length else "", deployments) for one in agents
+            _agent(agent, prices, clock(first) if length else "", deployments) for agent in agents
         ),
         alerts=(),
         period=period,
         periods=tuple((name, with_query("/", period=name)) for name in PERIODS),
         since=clock(first) if extent else "",
         until=clock(last) if extent else "",
-        runs=sum(one.runs for one in agents),
+        runs=sum(agent.runs for agent in agents),
         untimed=untimed,
         future=future if length else 0,
     )
@@ -235,7 +235,7 @@ def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployment
         failing=found.failing / found.runs,
         failed_calls=_runs([*words, "errors>0"]),
         with_gaps=found.with_gaps / found.runs,
-        evaluators=tuple(_evaluator(one, words) for one in found.verdicts),
+        evaluators=tuple(_evaluator(verdict, words) for verdict in found.verdicts),
         deployments=deployed,
         marks="".join(f"M{one.share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for one in deployed),
     )
@@ -267,10 +267,10 @@ def _bars(counts: Sequence[int]) -> str:
     """Return counts over time as the path of bars."""
     most = max(counts, default=0) or 1
     drawn = []
-    for place, count in enumerate(counts):
+    for index, count in enumerate(counts):
         if count:
             high = max(1.5, count / most * _HEIGHT)
-            x, y = place * _STEP, round(_HEIGHT - high, 1)
+            x, y = index * _STEP, round(_HEIGHT - high, 1)
             drawn.append(f"M{x} {_HEIGHT}V{y}h{_STEP - 1}V{_HEIGHT}z")
     return "".join(drawn)
 

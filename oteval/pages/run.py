@@ -440,7 +440,7 @@ def _comparisons(
     run: Trajectory, verdicts: Sequence[RunVerdict], config: Config | None
 ) -> Iterator[tuple[str, str]]:
     """Yield comparisons with the references by which a run fails, and with a run that passed."""
-    failing = {one.evaluator for one in verdicts if one.state == "fail"}
+    failing = {verdict.evaluator for verdict in verdicts if verdict.state == "fail"}
     for settings in config.evaluators if config else ():
         if settings.name in failing and settings.reference is not None:
             text = f"with the reference of {clean(settings.name)}"

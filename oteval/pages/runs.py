@@ -229,7 +229,7 @@ def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | No
     state = found.state + previews_text(previews)
     if found.search.verdict is not None:
         return replace(found, state=state, hides_ended=bool(previews))
-    shown = [one for one in previews if found.search.selection.matches(one.run)]
+    shown = [preview for preview in previews if found.search.selection.matches(preview.run)]
     items = tuple(_preview_item(one, site.prices, found) for one in shown)
     # Without a number, because only the newest of them are here.
     count = f"{found.count} and runs that just ended" if items and found.count else found.count
@@ -340,7 +340,7 @@ def listed_item(
 
 def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
     """Return marks for verdicts, in their order; many passes are counted in one mark."""
-    passes = [one for one in verdicts if one.state == "pass"]
+    passes = [verdict for verdict in verdicts if verdict.state == "pass"]
     named = (
         verdicts
         if min(len(verdicts) - _MOST_NAMED, len(passes) - 1) <= 0

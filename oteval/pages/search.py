@@ -57,7 +57,7 @@ class RunSearch:
     def key(self) -> tuple[object, ...]:
         """Identifies its results: its text, and the minutes that times such as ``1h`` mean now."""
         times = (self.selection.since_ns, self.selection.until_ns)
-        return (self.text, *(one if one is None else one // _MINUTE for one in times))
+        return (self.text, *(time if time is None else time // _MINUTE for time in times))
 
     def failing(self) -> RunSearch:
         """Return the search for those of its runs that fail."""

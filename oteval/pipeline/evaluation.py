@@ -124,17 +124,17 @@ class _Scoring:
         for order, decided in enumerate(page.decided):
             self.batch.add_rows(_positioned(decided.rows, before * step + order, step))
         run_at = _runs_of(page)
-        for place in _busy_places(page, shown):
-            run = run_at(place)
-            self.run.trajectories = before + place + 1
+        for busy_place in _busy_places(page, shown):
+            run = run_at(busy_place)
+            self.run.trajectories = before + busy_place + 1
             for order, decided in enumerate(page.decided):
-                position = (before + place) * step + order
-                if place in shown[order]:
+                position = (before + busy_place) * step + order
+                if busy_place in shown[order]:
                     self.batch.reached = position
-                    yield self._counted(shown[order][place])
-                elif place in decided.reused:
-                    yield self._counted(decided.reused[place], reused=True)
-                elif run is not None and place in decided.undecided:
+                    yield self._counted(shown[order][busy_place])
+                elif busy_place in decided.reused:
+                    yield self._counted(decided.reused[busy_place], reused=True)
+                elif run is not None and busy_place in decided.undecided:
                     yield from self._whole(self.deciders[order], run, page.stored, position)
             self._report()
         self.run.trajectories = before + len(page.names)

@@ -61,7 +61,7 @@ def variants(
     """
     counts = store.variants.count(selection, evaluator, top)
     prices = make_prices(None)
-    rows = (_row(found, counts.runs, counts.periods, prices) for found in counts.rows)
+    rows = (_row(row, counts.runs, counts.periods, prices) for row in counts.rows)
     length = counts.periods[0].length_ns if counts.periods else 0
     return VariantList(counts.runs, counts.variants, length, rows)
 

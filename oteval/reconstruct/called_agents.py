@@ -106,10 +106,12 @@ def _texts(arguments: Any) -> list[str]:
 
 def _question(run: TracedRun) -> str:
     """Return the last text that a user said to an agent before its first answer."""
-    said = [m.content for m in run.model_calls[0].input if m.role == "user" and m.content]
-    return said[-1].strip() if said else ""
+    contents = [m.content for m in run.model_calls[0].input if m.role == "user" and m.content]
+    return contents[-1].strip() if contents else ""
 
 
 def _answer(run: TracedRun) -> str:
-    said = [m.content for m in run.model_calls[-1].output if m.role == "assistant" and m.content]
-    return said[-1].strip() if said else ""
+    contents = [
+        m.content for m in run.model_calls[-1].output if m.role == "assistant" and m.content
+    ]
+    return contents[-1].strip() if contents else ""

@@ -66,7 +66,9 @@ def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
         elif run.agent is not None and not run.model_calls:
             yield f"holds {run.root.span.service}"
         is_loose = run.agent is None and not any(_is_in_trace(tool, run) for tool in run.tool_runs)
-        asked = [one for call in run.model_calls for m in call.output for one in m.tool_calls]
+        asked = [
+            tool_call for call in run.model_calls for m in call.output for tool_call in m.tool_calls
+        ]
         for one in asked:
             if one.id:
                 yield f"ran {one.id}"
@@ -148,5 +150,5 @@ def _move(lone: TracedRun, caller: TracedRun) -> None:
     caller.tool_runs = sorted([*caller.tool_runs, *lone.tool_runs], key=lambda t: order(t.span))
     caller.take_spans(lone)
     caller.dialects.update(lone.dialects)
-    caller.gaps.extend(found for found in lone.gaps if found.code != "no_model_spans")
+    caller.gaps.extend(gap for gap in lone.gaps if gap.code != "no_model_spans")
     caller.duplicate_traces.update({span.trace_id: None for span in lone.spans})

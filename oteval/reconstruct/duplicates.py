@@ -167,7 +167,7 @@ def _answered_by(request: ModelCall, answer: ModelCall) -> ModelCall:
 
 
 def _without_lost_side(call: ModelCall) -> tuple[Gap, ...]:
-    return tuple(found for found in call.gaps if found.code != "content_not_captured")
+    return tuple(gap for gap in call.gaps if gap.code != "content_not_captured")
 
 
 def join_streams(run: TracedRun) -> None:
@@ -269,8 +269,8 @@ def _change(run: TracedRun, changes: _Changes) -> None:
             kept.append(new)
     run.model_calls = kept
     if lost:
-        still = {found for call in kept for found in call.gaps}
-        run.gaps = [found for found in run.gaps if found not in lost or found in still]
+        still = {gap for call in kept for gap in call.gaps}
+        run.gaps = [gap for gap in run.gaps if gap not in lost or gap in still]
 
 
 @dataclass(eq=False, slots=True)

@@ -39,10 +39,10 @@ def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
         return None
     if agent is not None and agent.transcript_new_from is not None:
         return None
-    found = _entries(calls)
-    if found is None:
+    entries = _entries(calls)
+    if entries is None:
         return None
-    prompts, spoken = found
+    prompts, spoken = entries
     if spoken[-1].message.tool_calls and agent is not None and agent.transcript:
         return None  # the transcript may hold the results
     done = complete([*prompts, *spoken], run.tool_runs)
@@ -120,7 +120,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
         if place < known or said != texts or not place:
             return None
         answer = call.output[0]
-        if not all(asked.id and asked.name for asked in answer.tool_calls):
+        if not all(tool_call.id and tool_call.name for tool_call in answer.tool_calls):
             return None
         spoken.append(Entry(answer, key_of(answer), span.end_ns or span.start_ns))
         keys.add(spoken[-1].key)

@@ -80,7 +80,7 @@ class GroupScorer:
             Span(trace_id, span_id, start_ns=start, end_ns=end)
             for trace_id, (start, span_id, end) in sorted(large.firsts.items())
         ]
-        return {large.number: [failed_trajectory([one], reason, "too_large") for one in spans]}
+        return {large.number: [failed_trajectory([span], reason, "too_large") for span in spans]}
 
     def _scored(self, runs: dict[int, list[Trajectory]]) -> pa.Table:
         """Return rows of `OUTPUT` for the runs of groups."""

@@ -37,14 +37,22 @@ _TASK_RUNS, _PAGE = 200, 20
 def judges_of(config: Config) -> Config:
     """Return a configuration with its judges alone."""
     return config.model_copy(
-        update={"evaluators": [one for one in config.evaluators if one.evaluator.asks_models]}
+        update={
+            "evaluators": [
+                evaluator for evaluator in config.evaluators if evaluator.evaluator.asks_models
+            ]
+        }
     )
 
 
 def others_of(config: Config) -> Config:
     """Return a configuration without its judges."""
     return config.model_copy(
-        update={"evaluators": [one for one in config.evaluators if not one.evaluator.asks_models]}
+        update={
+            "evaluators": [
+                evaluator for evaluator in config.evaluators if not evaluator.evaluator.asks_models
+            ]
+        }
     )
 
 

@@ -120,7 +120,7 @@ class Experiments:
         if not rows:
             return
         start = next_number(self._connection, name)
-        numbered = [[*found, start + at] for at, found in enumerate(rows)]
+        numbered = [[*row, start + at] for at, row in enumerate(rows)]
         insert(self._connection, name, table_of(numbered, schema))
 
     def runs(self, experiment_id: str) -> list[Run]:
@@ -175,7 +175,7 @@ class Experiments:
             *("name", "experiment_id", "kind", "description", "dataset", "dataset_version"),
             *("repetitions", "expected", "runs", "errors", "votes", "compared", "created_ns"),
         )
-        return [dict(zip(names, found, strict=True)) for found in rows]
+        return [dict(zip(names, row, strict=True)) for row in rows]
 
 
 def _experiment(found: Mapping[str, Any]) -> Experiment:

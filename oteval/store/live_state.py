@@ -202,7 +202,7 @@ class LiveState:
             """,  # noqa: S608
             {"after": after},
         ).fetchall()
-        return [TraceArrival(*found) for found in rows]
+        return [TraceArrival(*row) for row in rows]
 
     def just_ended(self, most: int, trace_id: str = "") -> list[JustEnded]:
         """Return traces that have a root span, but neither a completion nor a trajectory.
@@ -244,20 +244,20 @@ class LiveState:
         """Return those of some traces that have trajectories: a late span reopened them."""
         if not traces:
             return frozenset()
-        with wanted(self._connection, "trace_id", [one.trace_id for one in traces]):
+        with wanted(self._connection, "trace_id", [trace.trace_id for trace in traces]):
             rows = self._connection.execute(
                 "SELECT DISTINCT trace_id FROM trajectories SEMI JOIN wanted USING (trace_id) "
                 "WHERE start_ns >= ?",
-                [min(one.start_ns for one in traces)],
+                [min(trace.start_ns for trace in traces)],
             ).fetchall()
         return frozenset(name for (name,) in rows)
 
     def note_conversations(self, arrivals: Iterable[TraceArrival]) -> None:
         """Note the conversations of arrivals, before any of their traces is complete."""
         rows = [
-            (conversation, one.trace_id, one.last)
-            for one in arrivals
-            for conversation in one.conversations
+            (conversation, arrival.trace_id, arrival.last)
+            for arrival in arrivals
+            for conversation in arrival.conversations
         ]
         if rows:
             insert(self._connection, "trace_conversations", table_of(rows, _CONVERSATIONS))
@@ -317,8 +317,8 @@ class LiveState:
             now: The time (ns).
         """
         rows = [
-            (completion, one.trace_id, one.seq, one.reason, now, one.first)
-            for completion, one in enumerate(traces, first)
+            (completion, trace.trace_id, trace.seq, trace.reason, now, trace.first)
+            for completion, trace in enumerate(traces, first)
         ]
         insert(self._connection, "completions", table_of(rows, _COMPLETIONS))
 

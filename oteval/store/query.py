@@ -220,6 +220,8 @@ def is_exact(selection: Selection) -> bool:
     """Return whether `condition_of` selects exactly the runs of a selection, without its limit."""
     if selection.excluded is not None and not is_exact(selection.excluded):
         return False
-    conditions = [one for alternatives in _alternatives(selection) for one in alternatives]
+    conditions = [
+        alternative for alternatives in _alternatives(selection) for alternative in alternatives
+    ]
     translated = [sql_condition(condition) for condition in conditions]
     return all(condition is not None and condition.is_exact for condition in translated)

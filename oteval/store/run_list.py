@@ -330,8 +330,8 @@ class RunList:
                 "SEMI JOIN wanted w ON t.trajectory_id = w.id AND t.start_ns = w.ns "
                 f"WHERE {condition} AND t.start_ns BETWEEN {extent.first} AND {extent.last}",
             )
-        found = set(table["trajectory_id"].to_pylist())
-        return [key for key in keys if key.id in found]
+        rows = set(table["trajectory_id"].to_pylist())
+        return [key for key in keys if key.id in rows]
 
     def rows(self, keys: Sequence[RunKey], names: Sequence[str] = LISTED) -> list[RunRow]:
         """Return the runs of some keys in their order, without those that have changed since.

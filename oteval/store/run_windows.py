@@ -89,8 +89,8 @@ class RunWindows:
         """
         if not windows:
             return []
-        first = min(one.since_ns for one in windows)
-        last = max(one.until_ns for one in windows)
+        first = min(window.since_ns for window in windows)
+        last = max(window.until_ns for window in windows)
         with prices_of(self._connection, source, "end_ns >= ? AND end_ns <= ?", [first, last]):
             self._collect(source, windows, most if source.evaluator is None else _CANDIDATES)
         query, values = "SELECT * FROM temp.window_runs", []
@@ -111,8 +111,8 @@ class RunWindows:
 
     def _collect(self, source: ObservationSource, windows: Sequence[RunWindow], most: int) -> None:
         """Fill ``temp.window_runs`` with the latest runs of each period."""
-        for number, one in enumerate(windows):
-            runs, values = _runs(source, one)
+        for number, window in enumerate(windows):
+            runs, values = _runs(source, window)
             into = (
                 "INSERT INTO temp.window_runs"
                 if number
@@ -121,7 +121,7 @@ class RunWindows:
             self._connection.execute(
                 f'{into} SELECT ?::INTEGER AS "window", ?::VARCHAR AS scored, * '  # noqa: S608
                 f"FROM ({runs} LIMIT ?)",
-                [number, one.version, *values, most],
+                [number, window.version, *values, most],
             )
 
 

@@ -268,8 +268,8 @@ class Trajectories:
                 lambda: self._connection.sql(query, params=values).to_arrow_table(),
             )
         else:
-            found = self._fields.results(f"SELECT * {runs}", values, {}, selected(selection))
-            keys = found.sort_by(_BY_START)
+            results = self._fields.results(f"SELECT * {runs}", values, {}, selected(selection))
+            keys = results.sort_by(_BY_START)
         return keys if selection.limit is None else keys.slice(max(0, len(keys) - selection.limit))
 
     def at(self, keys: pa.Table, pages: ReadPages | None = None) -> Iterator[Trajectory]:
@@ -325,14 +325,14 @@ class Trajectories:
         if not len(keys):
             return set()
         starts = keys["start_ns"].to_pylist()
-        found = self._fields.results(
+        results = self._fields.results(
             f"{runs} WHERE start_ns BETWEEN ? AND ? "
             "AND trajectory_id IN (SELECT unnest(?::VARCHAR[]))",
             [*parameters, min(starts), max(starts), keys["trajectory_id"].to_pylist()],
             {},
             selected(selection),
         )
-        return set(found["trajectory_id"].to_pylist())
+        return set(results["trajectory_id"].to_pylist())
 
     def _with_history(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return current trajectories and all their histories by id."""

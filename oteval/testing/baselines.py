@@ -245,11 +245,11 @@ def _results_of(
         for example in store.datasets.examples(before.dataset_version)
         if example.metadata.get("test") in tests
     ]
-    known = {example.id for example in examples}
+    ids = {example.id for example in examples}
     runs = {
         run.id: replace(run, id=secrets.token_hex(8), experiment_id=experiment_id)
         for run in store.experiments.runs(before.id)
-        if run.example_id in known
+        if run.example_id in ids
     }
     feedback = [
         replace(score, run_id=runs[score.run_id].id)

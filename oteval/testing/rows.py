@@ -176,7 +176,11 @@ def _last_answer(run: Capture | None) -> str | None:
     """Return the last answer of the captured agent."""
     with suppress(NotFound, OtevalError):
         messages = run.trajectory.own_messages if run is not None else ()
-        texts = [one.content for one in messages if one.role == "assistant" and one.content]
+        texts = [
+            message.content
+            for message in messages
+            if message.role == "assistant" and message.content
+        ]
         return texts[-1] if texts else None
     return None
 

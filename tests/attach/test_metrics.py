@@ -107,11 +107,11 @@ def test_otlp_says_the_same() -> None:
     assert scores.is_monotonic
     assert sum(point.as_double for point in scores.data_points) == 4
     assert all(point.start_time_unix_nano for point in scores.data_points)
-    held = metrics["oteval_score"].histogram.data_points[0]
-    assert (held.count, held.sum) == (3, 2.0)
-    assert sum(held.bucket_counts) == 3
-    assert len(held.bucket_counts) == len(held.explicit_bounds) + 1
-    assert held.bucket_counts[0] == 1
+    data_points = metrics["oteval_score"].histogram.data_points[0]
+    assert (data_points.count, data_points.sum) == (3, 2.0)
+    assert sum(data_points.bucket_counts) == 3
+    assert len(data_points.bucket_counts) == len(data_points.explicit_bounds) + 1
+    assert data_points.bucket_counts[0] == 1
     assert metrics["oteval_pass_rate"].gauge.data_points[0].as_double == 0.5
 
 

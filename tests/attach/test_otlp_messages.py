@@ -89,8 +89,8 @@ def test_what_a_span_gets_replaces_what_has_the_same_name():
 
     request = span_request([one], {(one.trace_id, one.span_id): {"oteval.score.q": 0.9}})
 
-    (found,) = decode_protobuf_traces(request.SerializeToString()).spans
-    assert found == replace(one, attributes={"oteval.score.q": 0.9, "kept": 1})
+    (span,) = decode_protobuf_traces(request.SerializeToString()).spans
+    assert span == replace(one, attributes={"oteval.score.q": 0.9, "kept": 1})
 
 
 def test_what_protobuf_cannot_hold_is_shortened_not_fatal():
@@ -98,8 +98,8 @@ def test_what_protobuf_cannot_hold_is_shortened_not_fatal():
     one = Span(f"{1:032x}", f"{1:016x}", name="a\ud800", attributes={"big": 2**70})
     record = LogRecord(body="x\udfff")
 
-    (found,) = decode_protobuf_traces(span_request([one]).SerializeToString()).spans
-    (said,) = decode_protobuf_logs(log_request([record]).SerializeToString()).logs
+    (span,) = decode_protobuf_traces(span_request([one]).SerializeToString()).spans
+    (log,) = decode_protobuf_logs(log_request([record]).SerializeToString()).logs
 
-    assert (found.name, found.attributes) == ("a\ufffd", {"big": str(2**70)})
-    assert said.body == "x\ufffd"
+    assert (span.name, span.attributes) == ("a\ufffd", {"big": str(2**70)})
+    assert log.body == "x\ufffd"

@@ -49,8 +49,8 @@ def test_a_condition_gives_its_rows():
 @pytest.mark.slow
 def test_the_benchmark_of_many_groups_reads_all_of_them():
     """A small store is filled and checked: every agent has a state, and new scores are read."""
-    found = monitor_store.measure(scores=4_000, groups=5)
+    figures = monitor_store.measure(scores=4_000, groups=5)
 
-    assert (found["groups"], sum(found["states"].values())) == (5, 5)
-    assert len(found["costs"]) == 3
-    assert next(row.figure for row in monitor_store.rows(found)).startswith("4,000 scores")
+    assert (figures["groups"], sum(figures["states"].values())) == (5, 5)
+    assert len(figures["costs"]) == 3
+    assert next(row.figure for row in monitor_store.rows(figures)).startswith("4,000 scores")

@@ -40,11 +40,11 @@ def made_test(oteval: Run) -> int:
     run = oteval("trajectories", "--json", *DB).rows[0]["trajectory_id"]
     assert oteval("replay", "cassette", run, "-o", "new/session.jsonl.gz", *DB).status in (0, 3)
     Path("desk.py").write_text("def ask(text):\n    return text\n")
-    made = oteval(
+    completed = oteval(
         *("replay", "make-test", run, "--target", "desk:ask", "--no-run", *DB),
         *("--name", "session", "--dir", "new/tests"),
     )
-    assert made.status == 0, made.err
+    assert completed.status == 0, completed.err
     return 0
 
 
@@ -268,10 +268,10 @@ def writes(node: ast.AST) -> bool:
         return False
     name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
     if name == "open":
-        texts = [one.value for one in node.args if isinstance(one, ast.Constant)]
-        flags = any("O_CREAT" in ast.dump(one) for one in node.args)
-        flags |= any(isinstance(one, ast.Name) and one.id == "flags" for one in node.args)
-        return flags or any(isinstance(one, str) and set("wax") & set(one) for one in texts[-1:])
+        texts = [arg.value for arg in node.args if isinstance(arg, ast.Constant)]
+        flags = any("O_CREAT" in ast.dump(arg) for arg in node.args)
+        flags |= any(isinstance(arg, ast.Name) and arg.id == "flags" for arg in node.args)
+        return flags or any(isinstance(text, str) and set("wax") & set(text) for text in texts[-1:])
     return name in WRITING
 
 

@@ -252,9 +252,9 @@ def test_a_resumed_run_lacks_what_it_lacked(store: Store, wrapped: bool):
 
     options: Any = {"data": [{"inputs": 1}, {"inputs": 2}], "store": store, "name": "x"}
     evaluate(target, evaluators=[tools], max_concurrency=1, **options)
-    found = evaluate(target, evaluators=[tools, tokens], resume=True, **options)
+    results = evaluate(target, evaluators=[tools, tokens], resume=True, **options)
 
-    letters = [[letter(one.status, one.passed) for one in row.feedback] for row in found]
+    letters = [[letter(one.status, one.passed) for one in row.feedback] for row in results]
     assert letters == [["n", "n"], ["p", "p"]]
     assert oteval.load_experiment("x", store).rows[0].run.trajectory.gaps == hidden.gaps  # type: ignore[union-attr]
 

@@ -78,7 +78,7 @@ def test_both_forms_have_one_signature_and_docstring(blocking: str, asynchronous
 
 def test_an_experiment_is_run_evaluated_and_stored(store: Store):
     """Each example goes through the target, each run through the evaluators, and all is stored."""
-    found = evaluate(
+    results = evaluate(
         double,
         DATA,
         [right],
@@ -88,14 +88,14 @@ def test_an_experiment_is_run_evaluated_and_stored(store: Store):
         store=store,
     )
 
-    assert found.name.startswith("sums-")
-    assert [row.run.outputs for row in found] == [0, 2, 4, 6, 8, 10]
-    assert [row["evaluation_results"]["results"][0].passed for row in found] == [True] * 6
-    (figure,) = found.summary()
+    assert results.name.startswith("sums-")
+    assert [row.run.outputs for row in results] == [0, 2, 4, 6, 8, 10]
+    assert [row["evaluation_results"]["results"][0].passed for row in results] == [True] * 6
+    (figure,) = results.summary()
     assert (figure.key, figure.evaluated, figure.passed, figure.mean) == ("right", 6, 6, 1.0)
     again = load_experiment("sums", store)
-    assert again.to_dicts() == found.to_dicts()
-    assert again.experiment == found.experiment
+    assert again.to_dicts() == results.to_dicts()
+    assert again.experiment == results.experiment
     assert (again.experiment.description, again.experiment.metadata) == ("about", {"model": "m"})
 
 
@@ -113,9 +113,11 @@ async def test_targets_and_evaluators_may_be_asynchronous(store: Store, is_async
 
     target, judge = (later, right_later) if is_async else (double, right)
     one = await aevaluate(target, DATA, [judge], store=store)
-    two = evaluate(target, DATA, [judge], store=store)  # within a running loop, as in a notebook
+    results = evaluate(
+        target, DATA, [judge], store=store
+    )  # within a running loop, as in a notebook
 
-    for found in (one, two):
+    for found in (one, results):
         assert found.summary()[0].passed == 6
 
 
@@ -169,17 +171,17 @@ def test_each_failing_evaluator_has_one_error(store: Store):
 
     bad = {raises: "ValueError: no", nonsense: "is not a score", hangs: "no answer within 0.5 s"}
     bad |= {hangs_later: "no answer within 0.5 s", leaves: "SystemExit"}
-    found = evaluate(double, DATA[:3], [*bad, right], timeout=0.5, store=store)
+    results = evaluate(double, DATA[:3], [*bad, right], timeout=0.5, store=store)
     gate.set()
 
-    assert statuses(found, "right") == {"ok": 3}
+    assert statuses(results, "right") == {"ok": 3}
     for function, why in bad.items():
-        rows = found.feedback()[function.__name__]
+        rows = results.feedback()[function.__name__]
         assert len(rows) == 3
         for _, one in rows:
             assert (one.status, one.score, one.passed) == ("error", None, None)
             assert why in one.comment
-    figures = {figure.key: figure for figure in found.summary()}
+    figures = {figure.key: figure for figure in results.summary()}
     assert (figures["raises"].errors, figures["raises"].mean) == (3, None)
 
 
@@ -199,14 +201,14 @@ def test_a_failing_target_makes_a_run_with_an_error(store: Store):
         asked.append(outputs)
         return True
 
-    found = evaluate(target, DATA, [note], target_timeout=0.5, store=store)
+    results = evaluate(target, DATA, [note], target_timeout=0.5, store=store)
     gate.set()
 
     assert sorted(asked) == [0, 6, 8, 10]
-    assert found.errors == 2
-    errors = [row.run.error for row in found]
+    assert results.errors == 2
+    errors = [row.run.error for row in results]
     assert errors[1:3] == ["ValueError: one", "TimeoutError: no answer within 0.5 s"]
-    assert found.rows[1].feedback == ()
+    assert results.rows[1].feedback == ()
 
 
 def test_on_error_raise_stops_and_keeps_finished_records(store: Store):
@@ -238,12 +240,12 @@ def test_repetitions_are_runs_of_the_same_example(store: Store):
     def said_so(outputs: bool) -> bool:
         return outputs
 
-    found = evaluate(every_other, DATA[:2], [said_so], num_repetitions=4, store=store)
+    results = evaluate(every_other, DATA[:2], [said_so], num_repetitions=4, store=store)
 
-    assert [(row.example.id, row.run.repetition) for row in found] == [
+    assert [(row.example.id, row.run.repetition) for row in results] == [
         (f"e{n}", repetition) for n in range(2) for repetition in range(4)
     ]
-    (figure,) = found.summary()
+    (figure,) = results.summary()
     assert figure.pass_at == pytest.approx({1: 0.5, 2: 5 / 6, 3: 1, 4: 1})
     assert figure.pass_hat == pytest.approx({1: 0.5, 2: 1 / 6, 3: 0, 4: 0})
 
@@ -276,9 +278,9 @@ def test_a_thousand_slow_evaluations_run_concurrently(store: Store):
         return 0.5
 
     data = [{"inputs": {"n": n}} for n in range(1000)]
-    found = evaluate(double, data, [slow], max_concurrency=50, timeout=60, store=store)
+    results = evaluate(double, data, [slow], max_concurrency=50, timeout=60, store=store)
 
-    assert found.summary()[0].evaluated == 1000
+    assert results.summary()[0].evaluated == 1000
 
 
 def test_summary_evaluators_see_the_whole_experiment(store: Store):
@@ -295,11 +297,11 @@ def test_summary_evaluators_see_the_whole_experiment(store: Store):
     def broken(results: list[Any]) -> float:
         return 1 / 0
 
-    found = evaluate(double, DATA, [right], [total, pairs, broken], name="x", store=store)
+    results = evaluate(double, DATA, [right], [total, pairs, broken], name="x", store=store)
 
-    said = {one.key: (one.status, one.score) for one in found.overall}
+    said = {one.key: (one.status, one.score) for one in results.overall}
     assert said == {"sum": ("ok", 0), "pairs": ("ok", 6), "broken": ("error", None)}
-    assert load_experiment("x", store).overall == found.overall
+    assert load_experiment("x", store).overall == results.overall
 
 
 def test_a_target_cannot_change_the_examples(store: Store):
@@ -308,10 +310,10 @@ def test_a_target_cannot_change_the_examples(store: Store):
     def greedy(inputs: dict[str, int]) -> int:
         return inputs.pop("n")
 
-    found = evaluate(greedy, DATA, num_repetitions=2, store=store)
+    results = evaluate(greedy, DATA, num_repetitions=2, store=store)
 
-    assert found.errors == 0
-    assert found.rows[0].example.inputs == {"n": 0}
+    assert results.errors == 0
+    assert results.rows[0].example.inputs == {"n": 0}
 
 
 class _Message:
@@ -352,9 +354,9 @@ def test_outputs_that_are_messages_are_a_trajectory(store: Store):
     match = create_trajectory_match_evaluator(trajectory_match_mode="superset")
     wanted = [{"role": "assistant", "tool_calls": [{"name": "f", "args": {"x": 1}}]}]
     data = [{"inputs": {}, "reference_outputs": wanted}]
-    found = evaluate(agent, data, [looks, match], name="x", store=store)
+    results = evaluate(agent, data, [looks, match], name="x", store=store)
 
-    assert [figure.passed for figure in found.summary()] == [1, 1]
+    assert [figure.passed for figure in results.summary()] == [1, 1]
     assert seen == [["assistant", "assistant"]]
     (row,) = load_experiment("x", store)
     assert row.run.trajectory is not None
@@ -389,13 +391,13 @@ def test_stored_trajectories_are_evaluated_without_a_target(store: Store):
     def refunded(trajectory: Trajectory) -> bool:
         return any(message.tool_calls for message in trajectory.messages)
 
-    found = evaluate(Selection(), evaluators=[refunded], name="x", store=store)
+    results = evaluate(Selection(), evaluators=[refunded], name="x", store=store)
 
-    assert [row.run.trajectory_id for row in found] == [one.id for one in kept]
-    assert found.rows[0].example.id == "r"
-    assert [row.run.repetition for row in found] == [0, 0, 1]
-    assert found.summary()[0].passed == 2
-    assert found.rows[0].run.outputs[1]["tool_calls"][0]["function"]["name"] == "refund"
+    assert [row.run.trajectory_id for row in results] == [one.id for one in kept]
+    assert results.rows[0].example.id == "r"
+    assert [row.run.repetition for row in results] == [0, 0, 1]
+    assert results.summary()[0].passed == 2
+    assert results.rows[0].run.outputs[1]["tool_calls"][0]["function"]["name"] == "refund"
 
 
 def test_sessions_are_matched_with_their_examples(store: Store):
@@ -413,10 +415,10 @@ def test_sessions_are_matched_with_their_examples(store: Store):
         return reference_outputs
 
     one = evaluate(kept, by_case, [reference], store=store)
-    two = evaluate(chats, by_place, [reference], store=store)
+    results = evaluate(chats, by_place, [reference], store=store)
 
     assert one.summary()[0].labels == {"case": 1, "asked": 2}
-    assert two.summary()[0].labels == {"place 0": 1, "place 1": 1, "place 2": 1}
+    assert results.summary()[0].labels == {"place 0": 1, "place 1": 1, "place 2": 1}
     with pytest.raises(ConfigError, match=r"sessions\[1\] matches no example of data"):
         evaluate(kept, by_case[:1], store=store)
 
@@ -435,11 +437,11 @@ evaluators:
     data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
 
     kept = [replace(one, attributes={}) for one in kept]
-    found = evaluate(kept, data, judges, store=store)
+    results = evaluate(kept, data, judges, store=store)
 
-    verdicts = [one.passed for _, one in found.feedback()["calls"]]
+    verdicts = [one.passed for _, one in results.feedback()["calls"]]
     assert verdicts == [True, False, True]  # the third has the file's, which asks for nothing
-    assert statuses(found, "elsewhere") == {"not_evaluated": 3}
+    assert statuses(results, "elsewhere") == {"not_evaluated": 3}
 
 
 def test_a_configuration_may_use_the_examples_reference(store: Store, tmp_path: Path):
@@ -450,14 +452,14 @@ evaluators:
 """
     judges = configured(parse_config(text), store, tmp_path)
     wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
-    kept = [replace(one, attributes={}) for one in sessions(store)]
+    kept = [replace(session, attributes={}) for session in sessions(store)]
     data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
 
-    found = evaluate(kept, data, judges, store=store)
+    results = evaluate(kept, data, judges, store=store)
 
-    said = [(one.status, one.passed) for _, one in found.feedback()["calls"]]
+    said = [(one.status, one.passed) for _, one in results.feedback()["calls"]]
     assert said == [("ok", True), ("ok", False), ("not_evaluated", None)]
-    assert "no example with a reference" in found.rows[2].feedback[0].comment
+    assert "no example with a reference" in results.rows[2].feedback[0].comment
 
 
 def test_an_example_may_accept_several_references(store: Store, tmp_path: Path):
@@ -471,7 +473,7 @@ evaluators:
     judges = configured(parse_config(text), store, tmp_path)
     wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
     other = [{"role": "assistant", "tool_calls": [{"name": "ask", "args": {}}]}]
-    kept = [replace(one, attributes={}) for one in sessions(store)[:2]]
+    kept = [replace(session, attributes={}) for session in sessions(store)[:2]]
     data = [
         {"inputs": 0, "reference_outputs": {"any": [other, wanted]}},
         {"inputs": 1, "reference_outputs": {"any": [other, "refund"]}},
@@ -480,7 +482,7 @@ evaluators:
     rows = evaluate(kept, data, judges, store=store).rows
 
     results = [{one.key: one for one in row.feedback} for row in rows]
-    assert [one["calls"].passed for one in results] == [True, None]
+    assert [result["calls"].passed for result in results] == [True, None]
     assert results[0]["calls"].metadata["reference"] == "any[1]"
     assert "any[1] is not a trajectory" in results[1]["calls"].comment
     assert results[0]["one"].status == "not_evaluated"
@@ -563,10 +565,10 @@ def test_the_default_store_is_that_of_the_command_line(
 ):
     """OTEVAL_DB names the database; it is closed afterwards."""
     monkeypatch.setenv("OTEVAL_DB", str(tmp_path / "x.duckdb"))
-    found = evaluate(double, DATA, [right])
+    results = evaluate(double, DATA, [right])
 
     with Store(tmp_path / "x.duckdb", create=False) as store:
-        assert len(load_experiment(found.name, store)) == 6
+        assert len(load_experiment(results.name, store)) == 6
 
 
 def test_runs_without_a_question_are_separate_examples(store: Store):
@@ -609,7 +611,7 @@ def test_a_greeting_is_not_an_answer(store: Store):
     hello = Message("assistant", "Hello!")
     keep(store, *(run(n, hello, Message("user", f"q{n % 2}")) for n in range(1, 5)))
 
-    found = evaluate(Selection(), evaluators=[completed], store=store)
+    results = evaluate(Selection(), evaluators=[completed], store=store)
 
-    assert [row.run.repetition for row in found] == [0, 1, 0, 1]
-    assert len(found.rows[0].example.inputs["messages"]) == 2
+    assert [row.run.repetition for row in results] == [0, 1, 0, 1]
+    assert len(results.rows[0].example.inputs["messages"]) == 2

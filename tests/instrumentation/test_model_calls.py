@@ -172,7 +172,7 @@ def test_a_failed_model_call(run):
 
     clerk("hi")
 
-    assert "model_call_failed" in {found.code for found in run.trajectory.gaps}
+    assert "model_call_failed" in {gap.code for gap in run.trajectory.gaps}
     assert story(run.trajectory) == [("user", "hi"), ("assistant", "sorry")]
 
 
@@ -370,12 +370,12 @@ def test_settings_system_and_tools_are_attributes(run):
     ) as call:
         call.answer("ok")
 
-    found = run.spans[0].attributes
-    assert found["gen_ai.provider.name"] == "anthropic"
-    assert found["gen_ai.request.temperature"] == 0.5
-    assert found["gen_ai.request.max_tokens"] == 9
-    assert found["gen_ai.request.stop_sequences"] == ["x"]
-    first, second, third, last = json.loads(found["gen_ai.tool.definitions"])
+    attributes = run.spans[0].attributes
+    assert attributes["gen_ai.provider.name"] == "anthropic"
+    assert attributes["gen_ai.request.temperature"] == 0.5
+    assert attributes["gen_ai.request.max_tokens"] == 9
+    assert attributes["gen_ai.request.stop_sequences"] == ["x"]
+    first, second, third, last = json.loads(attributes["gen_ai.tool.definitions"])
     assert first == second == third
     assert last == {"type": "function", "name": "refund"}
     assert story(run.trajectory)[0] == ("system", "Be brief")
@@ -386,11 +386,11 @@ def test_content_can_be_left_out(run):
     with oteval.model_call(model="gpt-5", messages="secret", capture_content=False) as call:
         call.answer(chat({"content": "secret"}, "stop"))
 
-    found = run.spans[0].attributes
-    assert "secret" not in str(found)
-    assert found["gen_ai.usage.cache_read.input_tokens"] == 8
-    assert found["gen_ai.usage.reasoning.output_tokens"] == 3
-    assert found["gen_ai.response.model"] == "gpt-5-2026"
+    attributes = run.spans[0].attributes
+    assert "secret" not in str(attributes)
+    assert attributes["gen_ai.usage.cache_read.input_tokens"] == 8
+    assert attributes["gen_ai.usage.reasoning.output_tokens"] == 3
+    assert attributes["gen_ai.response.model"] == "gpt-5-2026"
 
 
 @pytest.mark.parametrize("value", [object(), 7, [], {"odd": 1}, [None], b"x", {"choices": [None]}])

@@ -76,13 +76,13 @@ def scored(folder: Path) -> tuple[list[Score], dict[str, float], list[str]]:
             driver.came(*spans)
         driver.came(*(chat(n, 1, [("user", "hi")], f"hello {n}") for n in range(1, 30)))
         driver.run(600)
-        found = sorted(driver.scores(), key=lambda one: (one.trajectory_id, one.evaluator))
+        scores = sorted(driver.scores(), key=lambda one: (one.trajectory_id, one.evaluator))
         assert driver.scoring is not None
         driver.scoring.close()
     names = ("oteval_scores_total", "oteval_verdicts_total", "oteval_pass_rate", "oteval_score_sum")
     lines = [line.rsplit(" ", 1) for line in attach.metrics.text().decode().splitlines()]
     counts = {name: float(value) for name, value in lines if name.startswith(names)}
-    return found, counts, sorted(events.sent)
+    return scores, counts, sorted(events.sent)
 
 
 def decided_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:

@@ -64,7 +64,7 @@ def test_what_ran_before_and_after_is_not_in_it():
         answer("inside")
     answer("after")
 
-    assert [one.messages[0].content for one in run.trajectories] == ["inside"]
+    assert [trajectory.messages[0].content for trajectory in run.trajectories] == ["inside"]
 
 
 def test_what_an_earlier_block_left_running_stays_out():
@@ -104,7 +104,7 @@ def test_threads_are_captured():
         for thread in threads:
             thread.join()
 
-    assert sorted(one.messages[0].content or "" for one in run.trajectories) == [
+    assert sorted(trajectory.messages[0].content or "" for trajectory in run.trajectories) == [
         f"q{n}" for n in range(8)
     ]
 
@@ -118,7 +118,7 @@ async def test_blocks_of_tasks_that_run_at_once_stay_apart():
             answer(f"q{number}")
             await asyncio.sleep(0.01)
             answer(f"again {number}")
-        return " ".join(one.messages[0].content or "" for one in run.trajectories)
+        return " ".join(trajectory.messages[0].content or "" for trajectory in run.trajectories)
 
     found = await asyncio.gather(*(one(number) for number in range(20)))
 
@@ -132,8 +132,11 @@ def test_a_block_in_a_block_gives_both():
         with oteval.capture() as inner:
             answer("inner")
 
-    assert [one.messages[0].content for one in inner.trajectories] == ["inner"]
-    assert [one.messages[0].content for one in outer.trajectories] == ["outer", "inner"]
+    assert [trajectory.messages[0].content for trajectory in inner.trajectories] == ["inner"]
+    assert [trajectory.messages[0].content for trajectory in outer.trajectories] == [
+        "outer",
+        "inner",
+    ]
 
 
 def test_a_provider_of_ones_own_is_captured():
@@ -197,7 +200,7 @@ def test_scores_need_no_database(config: Path):
 
     scores = run.score(config)
 
-    assert [(one.evaluator, one.passed) for one in scores] == [
+    assert [(score.evaluator, score.passed) for score in scores] == [
         ("looked-up", True),
         ("looked-up", False),
     ]
@@ -212,10 +215,12 @@ def test_a_database_keeps_spans_and_scores(config: Path, tmp_path: Path):
         scores = run.score(config)
 
     with Store(db) as store:
-        kept = list(store.trajectories.read())
-        newest = [one for runs in store.scores.of([t.id for t in kept]).values() for one in runs]
+        trajectories = list(store.trajectories.read())
+        newest = [
+            run for runs in store.scores.of([t.id for t in trajectories]).values() for run in runs
+        ]
 
-    assert [one.messages[0].content for one in kept] == ["one", "two"]
+    assert [trajectory.messages[0].content for trajectory in trajectories] == ["one", "two"]
     assert len(scores) == 1
     assert [one.passed for one in newest] == [True, True]
 

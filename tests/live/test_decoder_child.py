@@ -58,7 +58,9 @@ def assert_equal(requests: list[bytes], folder: Path) -> None:
     expected_rows, expected_problems, expected_rejected = one_by_one(requests)
     assert rows == expected_rows
     assert rejected == expected_rejected
-    assert [one for one in problems if not one.startswith("kept in ")] == expected_problems
+    assert [
+        problem for problem in problems if not problem.startswith("kept in ")
+    ] == expected_problems
 
 
 @settings(max_examples=150, deadline=None)

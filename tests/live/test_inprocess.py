@@ -57,9 +57,9 @@ def test_scores_until_an_interruption_are_kept(tmp_path: Path, monkeypatch: pyte
         with pytest.raises(KeyboardInterrupt):
             recorder.score(tmp_path / "oteval.yaml")
     with Store(tmp_path / "runs.duckdb") as store:
-        kept = list(store.scores.read())
+        scores = list(store.scores.read())
 
-    assert [one.passed for one in kept] == [True]
+    assert [score.passed for score in scores] == [True]
     sys.modules.pop("interrupted_evaluator")
 
 

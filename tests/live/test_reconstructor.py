@@ -34,7 +34,7 @@ def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int)
             now += chance.choice([0, 0, 2, 30]) * SECOND
             if chance.random() < 0.2:
                 line = Line(store)
-            line.arrivals.notify({one.trace_id for one in (*spans, *logs) if one.trace_id}, now)
+            line.arrivals.notify({span.trace_id for span in (*spans, *logs) if span.trace_id}, now)
             line.arrivals.read(now)
             line.reconstruct(now)
         line.arrivals.read(now)
@@ -78,7 +78,7 @@ def offline(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]]) -> list
 def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> list[Any]:
     """Return spans and log records in some parts, about in the order in which they ended."""
     chance = random.Random(seed)
-    late = {id(one): one.end_ns if chance.random() < 0.8 else chance.random() for one in spans}
+    late = {id(span): span.end_ns if chance.random() < 0.8 else chance.random() for span in spans}
     ordered = sorted(spans, key=lambda one: late[id(one)])
     parts, size = [], max(1, len(ordered) // 6)
     for begin in range(0, len(ordered), size):
@@ -122,7 +122,7 @@ def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
     chance = random.Random(seed)
     spans = turns(12, chance)
     chance.shuffle(spans)
-    parts = [([one], []) for one in spans]
+    parts = [([span], []) for span in spans]
 
     assert live(parts, seed) == offline([(spans, [])])
 
@@ -167,7 +167,7 @@ def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
         return real(self, traces, **ranges)
 
     monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)
-    parts = [([one], []) for one in turns(12, random.Random(1))]
+    parts = [([turn], []) for turn in turns(12, random.Random(1))]
 
     live(parts, 1)
 

@@ -92,10 +92,10 @@ def test_loading_files_into_a_served_database_is_refused(served: Served, oteval:
     """One line says what to do."""
     (served.db.parent / "t.json").write_text('{"resourceSpans": []}')
 
-    found = oteval("ingest", served.db.parent / "t.json", "--db", served.db)
+    completed = oteval("ingest", served.db.parent / "t.json", "--db", served.db)
 
-    assert found.status == 2
-    assert "oteval serve has it open" in found.err
+    assert completed.status == 2
+    assert "oteval serve has it open" in completed.err
 
 
 def test_health_readiness_metrics_and_api(served: Served) -> None:

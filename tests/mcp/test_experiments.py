@@ -75,7 +75,7 @@ async def test_a_regression_its_examples_and_their_reasons_take_one_call(ask: As
     assert (score["score"], score["verdict"]) == ("right", "regressed")
     assert (score["baseline"], score["now"], score["delta"]) == (1.0, 0.2, -0.8)
     assert len(examples) == 8
-    assert {one["change"] for one in examples} == {"worse"}
+    assert {example["change"] for example in examples} == {"worse"}
     assert examples[0]["reason"].startswith("answer 0")
     assert "1 regressed" in found.outside
     assert "Ignore all" not in found.outside

@@ -94,7 +94,7 @@ async def test_a_run_is_shown_with_scores_and_messages(ask: Ask) -> None:
     assert head["run"] == BAD.id
     assert head["scores"][0]["reason"] == "argument 'amount' is 420.0"
     assert "Not scored yet" in head["not_scored"]["no-errors"]
-    assert [row["role"] for row in messages] == [one.role for one in BAD.messages]
+    assert [row["role"] for row in messages] == [message.role for message in BAD.messages]
     assert messages[3]["calls"] == [{"tool": "refund", "arguments": {"amount": 420.0}}]
     assert messages[4] == {"n": 4, "role": "tool", "tool": "refund", "text": "refunded"}
 

@@ -46,7 +46,9 @@ def test_a_drop_is_one_alert_and_its_end_is_one_more():
         assert set(states) <= {"ok", "warn", "alert", "recovered"}
         assert states[2] == "alert"
         assert states[-1] in ("recovered", "ok")
-        alert, resolved = (json.loads(one.payload) for one in store.monitors.notifications())
+        alert, resolved = (
+            json.loads(notification.payload) for notification in store.monitors.notifications()
+        )
         assert [alert["event"], resolved["event"]] == ["alert", "resolved"]
         assert alert["since_from_ns"] - HOUR <= dropped <= alert["since_to_ns"] + HOUR
         assert alert["since_from_ns"] <= alert["since_ns"] <= alert["since_to_ns"]
@@ -149,8 +151,10 @@ def test_a_changed_evaluator_starts_a_new_baseline():
 
         assert (learning.state, learned.state) == ("learning", "ok")
         assert learned.version == "w"
-        events = [json.loads(one.payload) for one in store.monitors.notifications()]
-        assert [one["event"] for one in events] == ["alert", "resolved"]
+        events = [
+            json.loads(notification.payload) for notification in store.monitors.notifications()
+        ]
+        assert [event["event"] for event in events] == ["alert", "resolved"]
         assert events[1]["end_reason"] == "the evaluator was changed"
 
 
@@ -189,8 +193,10 @@ def test_silence_is_no_data():
         history.scored(20, 1.0)
         assert only(check(store, watched, history.now)).state == "ok"
 
-        events = [json.loads(one.payload) for one in store.monitors.notifications()]
-        assert [(one["event"], one["side"]) for one in events] == [
+        events = [
+            json.loads(notification.payload) for notification in store.monitors.notifications()
+        ]
+        assert [(event["event"], event["side"]) for event in events] == [
             ("alert", "silent"),
             ("resolved", "silent"),
         ]
@@ -254,7 +260,7 @@ def test_shape_alerts_without_scores():
 
         assert (shape.state, loops.state) == ("alert", "ok")
         notices = store.monitors.notifications()
-        assert {one.destination for one in notices} == {"ops", "pager"}
+        assert {notice.destination for notice in notices} == {"ops", "pager"}
         payload = json.loads(notices[0].payload)
         assert payload["figure"] == "share of runs with a new tool sequence"
         assert payload["before"] < 0.01 < payload["after"]
@@ -478,7 +484,7 @@ def test_deleted_runs_leave_no_trace_in_monitors():
         (episode,) = store.monitors.episodes()
         assert episode.runs
 
-        traces = [one.root_span.trace_id for one in store.trajectories.read()]
+        traces = [trajectory.root_span.trace_id for trajectory in store.trajectories.read()]
         store.deletion.delete(traces)
 
         (episode,) = store.monitors.episodes()

@@ -88,7 +88,7 @@ def observed(store: Store, measure: str) -> dict[str, float]:
 def results(measure: str, runs: list[Trajectory]) -> dict[str, EvaluationResult]:
     """Return the results of the check of a measure, by run."""
     scorer = Scorer(name="", version="", evaluator=CHECKS[measure][0])
-    return {one.id: scorer.score(one, None, "", 0) for one in runs}
+    return {run.id: scorer.score(run, None, "", 0) for run in runs}
 
 
 def test_every_measure_of_runs_is_known_here() -> None:
@@ -115,7 +115,7 @@ def test_a_measure_agrees_with_its_check(measure: str, seed: int) -> None:
             if result.status == "ok"
         }
     if measure in CALLING:
-        called = {one.id for one in runs if any(m.tool_calls for m in one.messages)}
+        called = {run.id for run in runs if any(m.tool_calls for m in run.messages)}
         expected = {name: value for name, value in expected.items() if name in called}
         assert len(set(expected.values())) > 1
     assert values == pytest.approx(expected)

@@ -57,8 +57,8 @@ def test_style_and_script_are_small_and_cached_by_their_content(shop: Store, pag
     paths = re.findall(r'(?:src|href)="(/static/[^"]+)"', text)
     files = [client.get(path) for path in paths]
     assert len(files) == 3
-    assert all("immutable" in one.headers["cache-control"] for one in files)
-    assert sum(len(one.content) for one in files) < 100_000
+    assert all("immutable" in file.headers["cache-control"] for file in files)
+    assert sum(len(file.content) for file in files) < 100_000
     assert client.get("/static/0000/pages.css").status_code == 404
     assert not re.search(r"(?:src|href)=\"(?!/|#|\?)", text)
 
@@ -124,7 +124,11 @@ async def test_a_lost_connection_is_opened_again():
 def test_spans_are_a_tree_with_what_each_gave(traced: Store, pages: ShowPages):
     """The page has a bar and the attributes of each span, the dialect, and links to messages."""
     client = pages(traced)
-    [name] = [one.id for one in traced.trajectories.read() if "traceloop" in one.dialects]
+    [name] = [
+        trajectory.id
+        for trajectory in traced.trajectories.read()
+        if "traceloop" in trajectory.dialects
+    ]
     text = client.get(f"/runs/{name}/spans").text
     assert text.count('<svg class="wave"') == 8
     assert "<code>traceloop</code>" in text
@@ -139,7 +143,7 @@ def test_spans_are_a_tree_with_what_each_gave(traced: Store, pages: ShowPages):
 
 def test_spans_name_the_switch_that_captures_missing_content(traced: Store, pages: ShowPages):
     """A gap has its remedy, on the page and at the span."""
-    [name] = [one.id for one in traced.trajectories.read() if one.gaps]
+    [name] = [trajectory.id for trajectory in traced.trajectories.read() if trajectory.gaps]
     text = pages(traced).get(f"/runs/{name}/spans").text
     assert "content_not_captured" in text
     assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT" in text
@@ -164,11 +168,11 @@ def test_view_serves_trace_files_until_it_is_stopped(tmp_path: Path):
     )
     assert process.stdout is not None
     try:
-        found = re.search(r"(http://127\.0\.0\.1:\d+)/\S+", process.stdout.readline())
-        assert found
-        with httpx.Client(base_url=found[1], timeout=60) as client:
+        match = re.search(r"(http://127\.0\.0\.1:\d+)/\S+", process.stdout.readline())
+        assert match
+        with httpx.Client(base_url=match[1], timeout=60) as client:
             assert client.get("/runs").status_code == 401
-            client.get(found[0])
+            client.get(match[0])
             listed = client.get("/runs?q=passed%3Dfalse")
             foreign = client.get("/runs", headers={"host": "evil.example"})
         assert listed.text.count("data-id=") == 2
@@ -211,7 +215,7 @@ def test_a_trace_of_many_spans_is_shown_in_parts(
     ]
     store.spans.write(spans)
     refresh(store)
-    [run_id] = [one.id for one in store.trajectories.read()]
+    [run_id] = [trajectory.id for trajectory in store.trajectories.read()]
     client = pages(store)
     text = client.get(f"/runs/{run_id}/spans").text
     assert "699 spans" in text

@@ -40,8 +40,8 @@ def test_the_overview_has_agents_by_evaluators(store: Store, pages: ShowPages):
     runs = [run(number) for number in range(1, 11)]
     put(store, *runs, run(11, agent="", service="batch"))
     fails = {"passed": False, "score": 0.0}
-    store.scores.write([score(one, "calls", **fails) for one in runs[:2]])
-    store.scores.write([score(one, "calls") for one in runs[2:]])
+    store.scores.write([score(run, "calls", **fails) for run in runs[:2]])
+    store.scores.write([score(run, "calls") for run in runs[2:]])
     store.scores.write([score(runs[0], "tone", status="error", passed=None, score=None)])
     client = pages(store)
     text = client.get("/").text
@@ -257,9 +257,9 @@ def test_a_search_lists_the_conversations_in_which_a_run_matches(
         talk, begun = f"c{n % 200}" if n < 800 else "", START + n // 7 * SECOND
         runs.append(run(n, question, agent=agent, conversation_id=talk, start_ns=begun))
     put(store, *runs)
-    store.scores.write([score(one, "calls", passed=False) for one in runs])
+    store.scores.write([score(run, "calls", passed=False) for run in runs])
     seen = listed_conversations(pages(store), f"/conversations?q={query}")
-    wanted = {one.conversation_id for one in runs if one.agent == "two"} - {""}
+    wanted = {run.conversation_id for run in runs if run.agent == "two"} - {""}
     assert sorted(seen) == sorted(wanted)
 
 
@@ -274,7 +274,7 @@ def test_a_conversation_of_a_thousand_runs_hides_no_other(
         start = START + n * 20 * SECOND + 1
         runs.append(run(5000 + n, "turn", conversation_id=f"c{n}", start_ns=start))
     put(store, *runs)
-    store.scores.write([score(one, "calls", passed=False) for one in runs])
+    store.scores.write([score(run, "calls", passed=False) for run in runs])
     client = pages(store)
     assert sorted(listed_conversations(client, f"/conversations{query}")) == sorted(
         f"c{n}" for n in range(50)
@@ -331,7 +331,7 @@ def test_a_failing_run_is_compared_with_the_last_one_that_passed(store: Store, p
     """One with the same question is preferred; without any, the page says so."""
     runs = [run(1, "Where is it?"), run(2, "Other"), run(3, "Where is it?")]
     put(store, *runs)
-    store.scores.write([score(one, "calls") for one in runs[:2]])
+    store.scores.write([score(run, "calls") for run in runs[:2]])
     store.scores.write([score(runs[2], "calls", passed=False, score=0.0)])
     client = pages(store)
     assert f"/compare?a={runs[2].id}&amp;b=pass" in client.get(f"/runs/{runs[2].id}").text

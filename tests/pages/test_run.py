@@ -201,10 +201,10 @@ def test_the_runs_around_a_run_are_those_of_the_search(
     client = pages(shop)
     answer = client.get(f"/runs/{start:016x}/{way}", params={"q": search} if search else {})
     assert answer.status_code == 303
-    place = answer.headers["location"]
-    assert place.startswith(f"/runs/{start if target is None else target:016x}")
-    assert ("end=" in place) == (target is None)
-    assert client.get(place).status_code == 200
+    headers = answer.headers["location"]
+    assert headers.startswith(f"/runs/{start if target is None else target:016x}")
+    assert ("end=" in headers) == (target is None)
+    assert client.get(headers).status_code == 200
 
 
 def test_the_beginning_of_an_id_leads_to_the_run(shop: Store, pages: ShowPages):

@@ -189,7 +189,7 @@ def test_runs_with_a_verdict_are_the_same_however_many_have_it(
     monkeypatch.setattr("oteval.store.run_list._FEW_SCORED", few)
     runs = [run(at, agent="shop" if at % 2 else "desk") for at in range(1, 41)]
     put(store, *runs)
-    store.scores.write([score(one, "calls", passed=at % 3 > 0) for at, one in enumerate(runs, 1)])
+    store.scores.write([score(run, "calls", passed=at % 3 > 0) for at, run in enumerate(runs, 1)])
     failing = VerdictFilter("fail", ("calls", "other"))
 
     def found(**chosen: Any) -> list[int]:

@@ -179,9 +179,9 @@ def base(tmp_path: Path) -> Path:
 
 def stored(store: Store) -> list[dict[str, Any]]:
     """Return all fields of the stored scores, in the order of storage, but not their times."""
-    found = store._connection.sql("SELECT * FROM scores ORDER BY seq").to_arrow_table().to_pylist()
+    rows = store._connection.sql("SELECT * FROM scores ORDER BY seq").to_arrow_table().to_pylist()
     store._connection.execute("DELETE FROM scores")
-    return [{name: value for name, value in row.items() if name != "time_ns"} for row in found]
+    return [{name: value for name, value in row.items() if name != "time_ns"} for row in rows]
 
 
 def said(score: Score) -> Any:
@@ -251,9 +251,9 @@ def test_captured_runs_get_equal_scores_both_ways(
     for name in CAPTURES:
         store.spans.write(*capture(name))
     refresh(store)
-    found = [one.id for one in store.trajectories.read() if one.own_messages]
+    ids = [trajectory.id for trajectory in store.trajectories.read() if trajectory.own_messages]
 
-    for name in found[:: len(found) // references][:references]:
+    for name in ids[:: len(ids) // references][:references]:
         reference = {"trajectory": name}
         agree(store, base, read_all, [*({**m, "reference": reference} for m in MATCHES), *CHECKS])
 
@@ -441,5 +441,5 @@ def test_evaluators_of_other_packages_work_without_outlines(
     agree(store, base, read_all, rules)
 
     config = parse_config(json.dumps({"evaluators": rules}))
-    found = [one.passed for one in score_all(store, config, base)]
-    assert found == [True, True, True, False, False, True]
+    passeds = [one.passed for one in score_all(store, config, base)]
+    assert passeds == [True, True, True, False, False, True]

@@ -496,7 +496,9 @@ def test_the_scores_of_another_version_replace_those_before(store: Store, tmp_pa
     scored(store, tmp_path, rule(mode="subset"))
 
     assert len(store.scores.versions(rule()["name"])) == 2
-    assert [one.version for one in store.scores.read()] == store.scores.versions(rule()["name"])[:1]
+    assert [score.version for score in store.scores.read()] == store.scores.versions(
+        rule()["name"]
+    )[:1]
 
 
 def test_scores_until_ctrl_c_are_kept(store: Store, tmp_path: Path):

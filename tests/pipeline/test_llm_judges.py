@@ -442,7 +442,7 @@ def refunded(store: Store, folder: Path, *reasons: str) -> None:
     arguments = {"reason": "broken"}
     message = {"role": "assistant", "tool_calls": [{"name": "refund", "args": arguments}]}
     (folder / "r.json").write_text(json.dumps([message]))
-    made = [asks(call("refund", {"reason": one}, "1", span_id="c" * 16)) for one in reasons]
+    made = [asks(call("refund", {"reason": reason}, "1", span_id="c" * 16)) for reason in reasons]
     keep(store, *(run(number, one) for number, one in enumerate(made, 1)))
 
 

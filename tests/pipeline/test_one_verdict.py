@@ -185,9 +185,9 @@ WAYS = [by_reading, live, from_tables, on_executor]
 def table(scores: Sequence[Score]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return scores by run and evaluator, without the time."""
     found = {}
-    for one in scores:
-        values = {**one.as_dict(), "rev": one.rev, "sample_p": one.sample_p}
-        found[one.trajectory_id, one.evaluator] = {
+    for row in scores:
+        values = {**row.as_dict(), "rev": row.rev, "sample_p": row.sample_p}
+        found[row.trajectory_id, row.evaluator] = {
             name: value for name, value in values.items() if name != "time_ns"
         }
     assert len(found) == len(scores)

@@ -71,8 +71,8 @@ def test_a_slow_evaluator_takes_no_threads_of_another():
     scorer.close()
 
     assert max(most) <= 2
-    assert sorted((one.trajectory_id, one.evaluator) for one in scores) == sorted(
-        (one.id, name) for one in RUNS for name in ("slow", "fast")
+    assert sorted((score.trajectory_id, score.evaluator) for score in scores) == sorted(
+        (run.id, name) for run in RUNS for name in ("slow", "fast")
     )
 
 
@@ -111,8 +111,8 @@ def test_runs_come_from_a_generator_one_by_one():
         begun.append(messages[0].content)
 
     scorer = RunScorer([prepared("e", note)], "")
-    found: list[Trajectory | str] = [one.trajectory_id for one in scorer.score(runs())]
+    trajectory_ids: list[Trajectory | str] = [one.trajectory_id for one in scorer.score(runs())]
     scorer.close()
 
-    assert sorted(map(str, found)) == sorted(one.id for one in RUNS)
+    assert sorted(map(str, trajectory_ids)) == sorted(run.id for run in RUNS)
     assert scorer.pending == 0

@@ -140,7 +140,9 @@ def test_each_agent_of_a_hand_off_finds_its_run(name: str):
             select(where=[f"agent~^{name}$"]),
         ]
         for selection in selections:
-            assert [one.id for one in store.trajectories.read(selection)] == [run.id] * is_one
+            assert [trajectory.id for trajectory in store.trajectories.read(selection)] == [
+                run.id
+            ] * is_one
             assert selection.matches(run) is is_one
         assert [*store.trajectories.read(select(where=[f"agent!={name}"]))] == [run] * (not is_one)
 

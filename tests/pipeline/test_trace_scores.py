@@ -48,7 +48,7 @@ def config(tmp_path: Path) -> Config:
 def of_file(path: Path) -> tuple[list[Span], list[LogRecord]]:
     """Return the spans and log records of a file and of the one with its log records."""
     paths = [path, path.with_name(f"{path.stem}.logs.json")]
-    batches = [batch for one in paths if one.exists() for batch in read(one)]
+    batches = [batch for path in paths if path.exists() for batch in read(path)]
     return [s for b in batches for s in b.spans], [r for b in batches for r in b.logs]
 
 

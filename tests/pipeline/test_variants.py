@@ -74,10 +74,10 @@ def expected(
 ) -> list[dict[str, Any]]:
     """Return the rows of the variants of some runs, by their start, computed one by one."""
     newest: dict[tuple[str, str], tuple[int, int, bool | None]] = {}
-    for seq, one in enumerate(scores):
-        if evaluator in (None, one.evaluator):
-            key = (one.trajectory_id, one.evaluator)
-            rank = (one.rev, seq, one.passed)
+    for seq, verdict in enumerate(scores):
+        if evaluator in (None, verdict.evaluator):
+            key = (verdict.trajectory_id, verdict.evaluator)
+            rank = (verdict.rev, seq, verdict.passed)
             newest[key] = max(newest.get(key, rank), rank, key=lambda found: found[:2])
     groups: dict[tuple[str, ...], list[Trajectory]] = {}
     for trajectory in runs:
@@ -131,7 +131,7 @@ def _failed(trajectory: Trajectory) -> bool:
     waiting: list[str] = []
     for message in trajectory.own_messages:
         if message.role == "assistant":
-            waiting = [one.id for one in message.tool_calls]
+            waiting = [tool_call.id for tool_call in message.tool_calls]
         elif message.role == "tool" and message.tool_call_id in waiting:
             waiting.remove(message.tool_call_id)
             if message.is_error:

@@ -28,12 +28,12 @@ def several(
 
 def test_the_first_of_several_choices_is_shown():
     """Without a next call, the first choice is the answer and the others are kept apart."""
-    found = only(several("c", 1, [user("q")], said("a"), said("b"), said("c")))
+    trajectory = only(several("c", 1, [user("q")], said("a"), said("b"), said("c")))
 
-    assert texts(found) == ["q", "a"]
-    assert codes(found) == ["several_choices"]
-    assert "3 answers" in found.gaps[0].detail
-    assert [(r.at, r.span_id, brief(r.messages)) for r in found.rewrites] == [
+    assert texts(trajectory) == ["q", "a"]
+    assert codes(trajectory) == ["several_choices"]
+    assert "3 answers" in trajectory.gaps[0].detail
+    assert [(r.at, r.span_id, brief(r.messages)) for r in trajectory.rewrites] == [
         (1, "c", [("assistant", "b"), ("assistant", "c")])
     ]
 
@@ -43,20 +43,20 @@ def test_the_choice_that_the_next_call_holds_is_shown():
     call = ("look", {"x": 1}, "k")
     history = [user("q"), asks(call), gives("r", "k")]
 
-    found = only(
+    trajectory = only(
         several("c1", 1, [user("q")], said("a"), asks(call), count=2),
         chat("c2", 10, history, said("done"), parent="c1"),
         tool("t", 5, id="k", args={"x": 1}, result="r", parent="c1"),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r"),
         ("assistant", "done"),
     ]
-    assert [(r.at, brief(r.messages)) for r in found.rewrites] == [(1, [("assistant", "a")])]
-    assert codes(found) == ["several_choices"]
+    assert [(r.at, brief(r.messages)) for r in trajectory.rewrites] == [(1, [("assistant", "a")])]
+    assert codes(trajectory) == ["several_choices"]
 
 
 def test_the_next_turn_tells_which_choice_was_taken():
@@ -79,10 +79,10 @@ def test_one_answer_in_several_messages_is_no_choice():
     """Messages that do not each say why they end are one answer, as the Responses API gives it."""
     output = json.dumps([asks(("a", {}, "1")), asks(("b", {}, "2"))])
 
-    found = only(chat("c", 1, [user("q")], attributes={"gen_ai.output.messages": output}))
+    trajectory = only(chat("c", 1, [user("q")], attributes={"gen_ai.output.messages": output}))
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", [("a", {}), ("b", {})])]
-    assert found.rewrites == ()
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", [("a", {}), ("b", {})])]
+    assert trajectory.rewrites == ()
 
 
 RAW = {"choices": [{"message": {"role": "assistant", "content": text}} for text in ("a", "b")]}
@@ -115,10 +115,10 @@ TRACELOOP = {
 )  # fmt: skip
 def test_choices_are_told_apart_in_other_dialects(attributes: dict[str, Any]):
     """The raw response of OpenInference, or Traceloop's finish reasons, tell choices apart."""
-    found = only(span("c", 1, attributes=attributes))
+    trajectory = only(span("c", 1, attributes=attributes))
 
-    assert texts(found) == ["q", "a"]
-    assert [brief(r.messages) for r in found.rewrites] == [[("assistant", "b")]]
+    assert texts(trajectory) == ["q", "a"]
+    assert [brief(r.messages) for r in trajectory.rewrites] == [[("assistant", "b")]]
 
 
 @pytest.mark.parametrize("count", [1, 2])

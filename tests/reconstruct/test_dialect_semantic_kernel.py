@@ -117,10 +117,10 @@ def test_messages_are_in_the_order_of_their_index(seed: int):
     logs = told(c, *CONVERSATION)
     random.Random(seed).shuffle(logs)
 
-    found = only(c, logs=logs)
+    trajectory = only(c, logs=logs)
 
-    assert brief(found.messages) == SAID
-    assert found.gaps == ()
+    assert brief(trajectory.messages) == SAID
+    assert trajectory.gaps == ()
 
 
 def test_more_than_ten_messages_sort_as_numbers():
@@ -149,11 +149,11 @@ def test_dotnet_writes_span_events():
         },
     )
 
-    found = only(c)
+    trajectory = only(c)
 
-    assert brief(found.messages) == SAID
-    assert (found.usage.input_tokens, found.usage.output_tokens) == (7, 0)
-    assert (found.dialects, found.gaps) == (("semantic-kernel",), ())
+    assert brief(trajectory.messages) == SAID
+    assert (trajectory.usage.input_tokens, trajectory.usage.output_tokens) == (7, 0)
+    assert (trajectory.dialects, trajectory.gaps) == (("semantic-kernel",), ())
 
 
 def test_the_two_old_events_are_read():
@@ -168,10 +168,10 @@ def test_the_two_old_events_are_read():
         ),
     )
 
-    found = only(model("c", 1, "chat.completions", events=events))
+    trajectory = only(model("c", 1, "chat.completions", events=events))
 
-    assert brief(found.messages) == SAID
-    assert found.gaps == ()
+    assert brief(trajectory.messages) == SAID
+    assert trajectory.gaps == ()
 
 
 def test_an_old_text_completion_has_a_text():
@@ -188,30 +188,30 @@ def test_an_old_event_that_cannot_be_read_is_a_gap(value: Any):
     """.NET's old format is no JSON: it is not taken for something that was said."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": value}),)
 
-    found = only(model("c", 1, "chat.completions", events=events))
+    trajectory = only(model("c", 1, "chat.completions", events=events))
 
-    assert (texts(found), codes(found)) == ([None], ["content_unreadable"])
+    assert (texts(trajectory), codes(trajectory)) == ([None], ["content_unreadable"])
 
 
 def test_an_old_event_without_its_text_is_content_that_was_not_captured():
     """The gap names the switch that makes Semantic Kernel write it."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": None}),)
 
-    found = only(model("c", 1, "chat.completions", events=events))
+    trajectory = only(model("c", 1, "chat.completions", events=events))
 
-    assert codes(found) == ["content_not_captured"]
-    assert "ENABLE_OTEL_DIAGNOSTICS_SENSITIVE" in found.gaps[0].detail
+    assert codes(trajectory) == ["content_not_captured"]
+    assert "ENABLE_OTEL_DIAGNOSTICS_SENSITIVE" in trajectory.gaps[0].detail
 
 
 def test_an_old_call_that_failed_says_why():
     """The failure is told of either form of a call."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": "q"}),)
 
-    found = only(
+    trajectory = only(
         model("c", 1, "chat.completions", events=events, status_code=2, status_message="no route")
     )
 
-    assert (texts(found), codes(found)) == (["q"], ["model_call_failed"])
+    assert (texts(trajectory), codes(trajectory)) == (["q"], ["model_call_failed"])
 
 
 @pytest.mark.parametrize("body", ["", "[", "null", "7", '{"content": 7}', '{"content": null}'])
@@ -219,9 +219,9 @@ def test_malformed_bodies_survive(body: str):
     """Whatever a record's body holds, the answer after it is read."""
     c = model("c", 1)
 
-    found = only(c, logs=told(c, ("user.message", body), CONVERSATION[-1]))
+    trajectory = only(c, logs=told(c, ("user.message", body), CONVERSATION[-1]))
 
-    assert found.messages[-1].content == "a"
+    assert trajectory.messages[-1].content == "a"
 
 
 def test_a_function_without_attributes_is_a_tool():
@@ -232,22 +232,22 @@ def test_a_function_without_attributes_is_a_tool():
     t = span("t", 4, title="P-look", parent="a", scope=scope, status_code=2, status_message="no")
     logs = told(c, CONVERSATION[1], asks) + told(d, *CONVERSATION[1:])
 
-    found = only(agent("a", 1, scope=SCOPE), c, t, d, logs=logs)
+    trajectory = only(agent("a", 1, scope=SCOPE), c, t, d, logs=logs)
 
-    assert brief(found.messages) == SAID[1:]
-    assert found.messages[1].tool_calls[0].span_id == "t"
-    assert found.messages[2].is_error
-    assert found.gaps == ()
+    assert brief(trajectory.messages) == SAID[1:]
+    assert trajectory.messages[1].tool_calls[0].span_id == "t"
+    assert trajectory.messages[2].is_error
+    assert trajectory.gaps == ()
 
 
 def test_a_failed_call_says_why():
     """A call without an answer keeps its question and names the reason."""
     c = model("c", 1, status_code=2, status_message="no route")
 
-    found = only(c, logs=told(c, CONVERSATION[1]))
+    trajectory = only(c, logs=told(c, CONVERSATION[1]))
 
-    assert (texts(found), codes(found)) == (["q"], ["model_call_failed"])
-    assert found.gaps[0].detail.endswith("no route")
+    assert (texts(trajectory), codes(trajectory)) == (["q"], ["model_call_failed"])
+    assert trajectory.gaps[0].detail.endswith("no route")
 
 
 def test_an_agent_as_a_function_is_linked():

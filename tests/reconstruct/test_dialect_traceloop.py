@@ -56,41 +56,45 @@ def test_the_items_of_one_answer_are_one_message():
         {**asks(("look", {"x": 1}, "k1")), "finish_reason": "tool_call"},
         {**asks(("look", {"x": 2}, "k2")), "finish_reason": "tool_call"},
     ]
-    found = only(
+    trajectory = only(
         AGENT,
         response("c", 2, [user("q")], items),
         run("t", 4, "k1", '{"x": 1}'),
         run("u", 5, "k2", '{"x": 2}'),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1}), ("look", {"x": 2})]),
         ("tool", "rk1"),
         ("tool", "rk2"),
     ]
-    assert (found.messages[1].content, found.agent, found.gaps) == ("let me look", "desk", ())
+    assert (trajectory.messages[1].content, trajectory.agent, trajectory.gaps) == (
+        "let me look",
+        "desk",
+        (),
+    )
 
 
 def test_an_answer_that_is_not_written_has_the_right_hint():
     """Over chat completions the SDK's answers are not on the spans, with content turned on."""
-    found = only(AGENT, response("c", 2, [user("q")]), run("t", 4, "k1", '{"x": 1}'))
+    trajectory = only(AGENT, response("c", 2, [user("q")]), run("t", 4, "k1", '{"x": 1}'))
 
-    [missing] = found.gaps
+    [missing] = trajectory.gaps
     assert missing.code == "content_not_captured"
     assert "TRACELOOP_TRACE_CONTENT" not in missing.detail
     assert "instrument the model client" in missing.detail
-    assert brief(found.messages)[1] == ("assistant", [("look", {"x": 1})])
+    assert brief(trajectory.messages)[1] == ("assistant", [("look", {"x": 1})])
 
 
 def test_content_that_is_off_has_the_switch():
     """Without input and output, the hint is the variable that turns content on."""
-    found = only(
+    trajectory = only(
         AGENT, made("c", 2, told={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False})
     )
 
-    assert "TRACELOOP_TRACE_CONTENT=true" in found.gaps[0].detail
-    assert set(codes(found)) == {"content_not_captured"}
+    assert "TRACELOOP_TRACE_CONTENT=true" in trajectory.gaps[0].detail
+    assert set(codes(trajectory)) == {"content_not_captured"}
 
 
 def test_a_crew_s_task_says_what_its_agent_was_asked():
@@ -110,10 +114,14 @@ def test_a_crew_s_task_says_what_its_agent_was_asked():
     ]
     alone = only(*spans)
     asked = chat("c", 4, [user("Current Task: q")], said("a"), parent="g")
-    both = only(*spans, asked)
+    trajectory = only(*spans, asked)
 
     assert (alone.agent, texts(alone), codes(alone)) == ("support", ["q", "a"], ["no_model_spans"])
-    assert (both.agent, texts(both), codes(both)) == ("support", ["Current Task: q", "a"], [])
+    assert (trajectory.agent, texts(trajectory), codes(trajectory)) == (
+        "support",
+        ["Current Task: q", "a"],
+        [],
+    )
 
 
 OLD = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "q"}

@@ -25,25 +25,25 @@ def test_every_call_of_a_capture_with_two_instrumentations_counts_once():
     spans, logs = capture(DUP)
     once = [s for s in spans if s.scope.endswith("langchain")]
 
-    found = reconstruct(spans, logs)
+    trajectories = reconstruct(spans, logs)
 
     alone = reconstruct(once, logs)
-    assert [t.id for t in found] == [t.id for t in alone]
-    assert [t.messages for t in found] == [t.messages for t in alone]
-    assert [t.usage for t in found] == [t.usage for t in alone]
-    assert sum(t.usage.model_calls for t in found) == 8
-    asked = [call.id for t in found for m in t.own_messages for call in m.tool_calls]
-    assert len(asked) == len(set(asked)) == 6
+    assert [t.id for t in trajectories] == [t.id for t in alone]
+    assert [t.messages for t in trajectories] == [t.messages for t in alone]
+    assert [t.usage for t in trajectories] == [t.usage for t in alone]
+    assert sum(t.usage.model_calls for t in trajectories) == 8
+    ids = [call.id for t in trajectories for m in t.own_messages for call in m.tool_calls]
+    assert len(ids) == len(set(ids)) == 6
 
 
 def test_what_was_recorded_again_is_no_gap():
     """Nothing is missing; the trajectory holds the traces of the other instrumentation."""
     spans, logs = capture(DUP)
 
-    found = reconstruct(spans, logs)
+    trajectories = reconstruct(spans, logs)
 
-    assert [codes(t) for t in found] == [[]] * 4
-    assert {trace for t in found for trace in t.trace_ids} == {s.trace_id for s in spans}
+    assert [codes(t) for t in trajectories] == [[]] * 4
+    assert {trace for t in trajectories for trace in t.trace_ids} == {s.trace_id for s in spans}
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -66,40 +66,40 @@ def test_a_client_inside_a_framework_counts_once(nested: bool):
         recorded("inner", 12, 28, "client", parent="outer" if nested else "g"),
     ]
 
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
-    assert found.usage.model_calls == 1
-    assert codes(found) == []
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
+    assert trajectory.usage.model_calls == 1
+    assert codes(trajectory) == []
 
 
 def test_what_the_framework_did_not_capture_is_taken_from_the_client():
     """Where only the inner span has content, it is read, and no content is missing."""
-    found = only(
+    trajectory = only(
         agent("g", 1, end=100),
         chat("outer", 10, end=30, scope="framework", parent="g"),
         recorded("inner", 12, 28, "client", parent="outer"),
     )
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
-    assert codes(found) == []
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
+    assert codes(trajectory) == []
 
 
 def test_attempts_inside_a_call_are_no_calls_of_their_own():
     """A failed attempt and the one that succeeded, by the same instrumentation, are one call."""
-    found = only(
+    trajectory = only(
         recorded("outer", 1, 50, "router"),
         chat("first", 2, ASKED, None, end=10, scope="router", parent="outer", status_code=2),
         recorded("second", 11, 40, "router", parent="outer"),
     )
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", "a")]
-    assert (found.usage.model_calls, codes(found)) == (1, [])
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
+    assert (trajectory.usage.model_calls, codes(trajectory)) == (1, [])
 
 
 def test_a_call_that_only_groups_others_is_left_out():
     """Where the spans inside say more than the one around them, they are the model calls."""
-    found = only(
+    trajectory = only(
         recorded("outer", 1, 90, "loop"),
         recorded("one", 2, 10, "client", got=asks(("look", {"x": 1}, "k")), parent="outer"),
         tool("t", 11, id="k", args={"x": 1}, result="r", parent="outer", end=12),
@@ -113,13 +113,13 @@ def test_a_call_that_only_groups_others_is_left_out():
         ),
     )
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r"),
         ("assistant", "a"),
     ]
-    assert found.usage.model_calls == 2
+    assert trajectory.usage.model_calls == 2
 
 
 def test_equal_calls_one_after_the_other_are_two():
@@ -138,7 +138,7 @@ def test_equal_calls_one_after_the_other_are_two():
 
 def test_agents_in_different_traces_are_never_one():
     """Runs of agents at the same time with the same words and ids, as in tests, stay apart."""
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             span
             for trace, scope in (("1" * 32, "one"), ("2" * 32, "two"))
@@ -149,19 +149,19 @@ def test_agents_in_different_traces_are_never_one():
         ]
     )
 
-    assert [brief(t.messages) for t in found] == [[("user", "q"), ("assistant", "a")]] * 2
+    assert [brief(t.messages) for t in trajectories] == [[("user", "q"), ("assistant", "a")]] * 2
 
 
 def test_processes_do_not_record_each_others_calls():
     """The same words at the same time in two services are two calls."""
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             recorded("a", 1, 20, "framework", trace="1" * 32, service="x"),
             recorded("b", 2, 10, "client", trace="2" * 32, service="y"),
         ]
     )
 
-    assert len(found) == 2
+    assert len(trajectories) == 2
 
 
 @pytest.mark.parametrize("key", ["response", "call"])
@@ -170,7 +170,7 @@ def test_ids_of_the_provider_tell_the_same_call_in_another_trace(key: str):
     got = asks(("look", {}, "k9")) if key == "call" else ANSWER
     extra = {"attributes": {"gen_ai.response.id": "r1"}} if key == "response" else {}
 
-    found = reconstruct(
+    trajectories = reconstruct(
         [
             agent("g", 1, end=100),
             recorded("outer", 10, 30, "framework", parent="g", got=got, **extra),
@@ -179,14 +179,14 @@ def test_ids_of_the_provider_tell_the_same_call_in_another_trace(key: str):
         ]
     )  # fmt: skip
 
-    assert [t.root_span.span_id for t in found] == ["g"]
-    assert found[0].trace_ids == ("a" * 32, "b" * 32)
+    assert [t.root_span.span_id for t in trajectories] == ["g"]
+    assert trajectories[0].trace_ids == ("a" * 32, "b" * 32)
 
 
 def test_a_tool_that_two_instrumentations_recorded_ran_once():
     """A second span of the same execution is no second execution."""
     call = ("look", {"x": 1}, "k")
-    found = only(
+    trajectory = only(
         agent("g", 1, end=100),
         recorded("outer", 2, 10, "framework", parent="g", got=asks(call)),
         recorded("inner", 3, 9, "client", parent="outer", got=asks(call)),
@@ -194,8 +194,8 @@ def test_a_tool_that_two_instrumentations_recorded_ran_once():
         tool("t2", 21, end=39, id="k", args={"x": 1}, result="r", parent="g", scope="other"),
     )
 
-    assert brief(found.messages)[1:] == [("assistant", [("look", {"x": 1})]), ("tool", "r")]
-    assert codes(found) == []
+    assert brief(trajectory.messages)[1:] == [("assistant", [("look", {"x": 1})]), ("tool", "r")]
+    assert codes(trajectory) == []
 
 
 def test_many_calls_with_one_id_take_linear_time():
@@ -217,10 +217,10 @@ def test_a_silent_call_beside_a_framework_s_is_the_same():
         chat("c", 2, [user("q")], said("a"), end=20, parent="g", attributes=model, scope="one"),
         chat("d", 3, end=19, parent="g", attributes=model, scope="client"),
     ]
-    found = only(*spans)
+    trajectory = only(*spans)
 
-    assert [m.content for m in found.messages] == ["q", "a"]
-    assert (found.usage.model_calls, codes(found)) == (1, [])
+    assert [m.content for m in trajectory.messages] == ["q", "a"]
+    assert (trajectory.usage.model_calls, codes(trajectory)) == (1, [])
 
 
 def test_tokens_and_the_reason_are_taken_from_the_call_inside():

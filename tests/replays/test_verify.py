@@ -190,8 +190,8 @@ def test_the_report_for_people() -> None:
     figures = [suite.get(name) for name in ("tests", "failures", "errors", "skipped")]
     assert figures == ["4", "1", "1", "1"]
     assert "| a1 | diverged | wire | prompt: message 0" in replay_markdown(sessions)
-    assert [VerifiedSession.from_dict(one.as_dict()).as_dict() for one in sessions] == [
-        one.as_dict() for one in sessions
+    assert [VerifiedSession.from_dict(session.as_dict()).as_dict() for session in sessions] == [
+        session.as_dict() for session in sessions
     ]
 
 
@@ -458,8 +458,8 @@ def test_processes_of_a_command_share_a_session() -> None:
     assert both is not None
     assert same is not None
     assert less is not None
-    found = [each.status for each in (one, both, same, less)]
-    assert found == ["passed", "passed", "diverged", "diverged"]
+    statuss = [each.status for each in (one, both, same, less)]
+    assert statuss == ["passed", "passed", "diverged", "diverged"]
     assert [each.summary for each in same.divergences] == ["none of 2 processes made model call 2"]
     assert same.result is not None
     assert same.result.served == 1

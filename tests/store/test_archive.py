@@ -46,8 +46,8 @@ def spans_of(trace: int, day: int, count: int = 3, conversation: str = "") -> li
         for number in range(1, count + 1)
     ]
     return [
-        _at(one, day * DAY + trace * 1000 + 10 * number, spans[0])
-        for number, one in enumerate(spans)
+        _at(span, day * DAY + trace * 1000 + 10 * number, spans[0])
+        for number, span in enumerate(spans)
     ]
 
 
@@ -68,7 +68,7 @@ def fill(store: Store, days: range, traces: int = 20) -> None:
     """Fill a store with some traces per day, and reconstruct them."""
     known = [(day, day * 1000 + number) for day in days for number in range(1, traces + 1)]
     store.spans.write(
-        [one for day, trace in known for one in spans_of(trace, day)],
+        [span for day, trace in known for span in spans_of(trace, day)],
         [
             record
             for day, trace in known
@@ -251,7 +251,7 @@ def test_captures_survive_the_archive(tmp_path: Path):
             spans, logs = capture(name)
             store.spans.write(spans, logs)
             refresh(store)
-            traces = sorted({one.trace_id for one in spans})
+            traces = sorted({span.trace_id for span in spans})
             before = store.spans.of_traces(traces)
 
             store.archive.move(tmp_path / name, 2**62)

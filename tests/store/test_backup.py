@@ -86,7 +86,7 @@ def test_monitors_go_on_in_a_backup_and_after_compaction(tmp_path: Path):
             again.scored(120, 1.0)
             check(store, watched, again.now)
             notices = store.monitors.notifications()
-            events.append([(one.episode_id, one.event) for one in notices])
+            events.append([(notice.episode_id, notice.event) for notice in notices])
     assert events == [[(alert.episode_id, event) for event in ("alert", "resolved")]] * 2
 
 

@@ -108,7 +108,7 @@ def test_sql_and_python_give_the_same_value(
     rows = filled._connection.execute(
         f"SELECT trajectory_id, {scalar} FROM current_trajectories", list(parameters)
     ).fetchall()
-    decode, by_id = decoder_of(name), {one.id: one for one in runs}
+    decode, by_id = decoder_of(name), {run.id: run for run in runs}
     from_rows = {key: decode(value) for key, value in rows if value is not None}
 
     expected = {key: column_values(by_id[key])(name) for key in from_rows}
@@ -125,8 +125,8 @@ def test_listed_rows_are_those_of_the_runs(filled: Store, runs: list[Trajectory]
 
     rows = {row.id: row for row in filled.run_list.rows(keys)}
 
-    for one in runs:
-        assert rows[one.id].values == RunRow.of(one).values
+    for trajectory in runs:
+        assert rows[trajectory.id].values == RunRow.of(trajectory).values
 
 
 @pytest.mark.parametrize("name", [*GROUPS, *_ATTRIBUTES[:2]])
@@ -137,7 +137,7 @@ def test_sql_and_python_group_alike(name: str, filled: Store, runs: list[Traject
         f"SELECT trajectory_id, {group} FROM current_trajectories", parameters
     ).fetchall()
 
-    assert dict(rows) == {one.id: group_text(name, column_values(one)) for one in runs}
+    assert dict(rows) == {run.id: group_text(name, column_values(run)) for run in runs}
 
 
 @pytest.mark.parametrize("measure", [*MEASURES])
@@ -150,14 +150,14 @@ def test_monitors_measure_the_value_of_a_column(
         f"SELECT trajectory_id, {measure_sql(measure)} FROM current_trajectories"
     ).fetchall()
 
-    assert dict(rows) == {one.id: column.value(one) for one in runs}
+    assert dict(rows) == {run.id: column.value(run) for run in runs}
 
 
 @pytest.mark.parametrize("name", [*FIELDS, *_ATTRIBUTES])
 def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajectory]) -> None:
     """With each operator, the store selects the runs for which the condition holds."""
     is_number = name in COLUMNS and COLUMNS[name].kind == "number"
-    values = sorted({str(item) for one in runs[:60] for item in _items(one, name)})
+    values = sorted({str(item) for run in runs[:60] for item in _items(run, name)})
     chosen = random.Random(name).sample(values, min(2, len(values)))
     conditions = [Condition(name, operator, "1") for operator in ("~", ">")]
     for value in [*chosen, "1"] if is_number else [*chosen, ""]:
@@ -167,7 +167,7 @@ def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajec
     for condition in conditions:
         keys = filled.trajectories.key_table(Selection(conditions=(condition,)))
 
-        expected = {one.id for one in runs if condition.holds(one)}
+        expected = {run.id for run in runs if condition.holds(run)}
         assert set(keys["trajectory_id"].to_pylist()) == expected, condition
 
 

@@ -99,8 +99,8 @@ def test_of_a_span_exported_twice_the_complete_one_counts(
     if is_unfinished:
         early = replace(early, end_ns=0)
     for number, versions in enumerate([[early, whole], [whole, early]], 1):
-        versions = [replace(one, trace_id=f"{number:032x}") for one in versions]
-        for part in [versions] if loads == 1 else [[one] for one in versions]:
+        versions = [replace(version, trace_id=f"{number:032x}") for version in versions]
+        for part in [versions] if loads == 1 else [[version] for version in versions]:
             batch = store.spans.batch()
             if as_table:
                 batch.add_table(span_table(part, 1))
@@ -109,7 +109,7 @@ def test_of_a_span_exported_twice_the_complete_one_counts(
             assert store.spans.insert(batch).conflicts == []
 
         spans, _ = store.spans.of_traces([f"{number:032x}"])
-        assert [replace(one, seq=0, trace_id=whole.trace_id) for one in spans] == [whole]
+        assert [replace(span, seq=0, trace_id=whole.trace_id) for span in spans] == [whole]
     assert store.spans.count() == (2, 0)
 
 

@@ -64,7 +64,7 @@ def test_the_newest_of_an_evaluator_counts(store: Store):
     store.scores.write([score(1, comment="old"), score(1, comment="newer")])
     store.scores.write([score(1, comment="newest")])
 
-    assert [found.comment for found in store.scores.read()] == ["newest"]
+    assert [score.comment for score in store.scores.read()] == ["newest"]
 
 
 def test_evaluators_are_separate_and_their_versions_are_not(store: Store):
@@ -73,7 +73,10 @@ def test_evaluators_are_separate_and_their_versions_are_not(store: Store):
 
     store.scores.write([score(1), score(1, version="w"), score(1, evaluator="f")])
 
-    assert [(one.evaluator, one.version) for one in store.scores.read()] == [("e", "w"), ("f", "v")]
+    assert [(score.evaluator, score.version) for score in store.scores.read()] == [
+        ("e", "w"),
+        ("f", "v"),
+    ]
 
 
 def test_a_score_of_the_current_revision_counts(store: Store):
@@ -83,7 +86,7 @@ def test_a_score_of_the_current_revision_counts(store: Store):
 
     store.scores.write([score(1, rev=2, comment="late"), score(1, rev=1, comment="early")])
 
-    assert [found.comment for found in store.scores.read()] == ["late"]
+    assert [score.comment for score in store.scores.read()] == ["late"]
 
 
 def test_scores_are_read_by_selection(store: Store):

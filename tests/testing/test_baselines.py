@@ -326,7 +326,7 @@ def test_saved_experiments_are_compared_like_any_other(project: Project):
     with Store(project.path / "runs.duckdb") as store:
         found = compare_experiments("before", "after", store=store)
 
-    differences = {one.key: one for one in found.differences}
+    differences = {difference.key: difference for difference in found.differences}
     assert differences["good"].delta == pytest.approx(-0.7)
     assert differences["good"].pairs == 2
     assert differences["test"].delta == 0

@@ -138,7 +138,7 @@ class Modules:
     def outcomes(self, module: str) -> list[str]:
         """Return the outcomes of a module's tests."""
         lines = [line for line in self._outcomes if line.startswith(f"test_{module}.py::")]
-        return [found[1] for line in lines if (found := OUTCOME.search(line))]
+        return [match[1] for line in lines if (match := OUTCOME.search(line))]
 
     def rows(self, module: str) -> list[str]:
         """Return the table's rows of a module, without the module and the duration."""

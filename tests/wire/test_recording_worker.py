@@ -56,7 +56,7 @@ def test_the_agent_does_not_wait_for_the_redaction() -> None:
 
         assert worker.flush(60)
 
-        bodies = [made.request_body for made in recorded.exchanges()]
+        bodies = [exchange.request_body for exchange in recorded.exchanges()]
         assert [body[:11] for body in bodies] == [b'{"number":%d' % n for n in range(3)]
         assert SECRET not in recorded.text()
         assert (recorded.recorder.recorded, recorded.recorder.failures) == (3, 0)

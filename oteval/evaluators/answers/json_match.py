@@ -103,9 +103,10 @@ class JsonMatch:
         if not isinstance(outputs, list):
             sides = (_record(outputs, "outputs"), _record(reference_outputs, "reference_outputs"))
             return [RecordPair(*sides)]
-        ours = [_record(one, f"outputs[{at}]") for at, one in enumerate(outputs)]
+        ours = [_record(output, f"outputs[{at}]") for at, output in enumerate(outputs)]
         theirs = [
-            _record(one, f"reference_outputs[{at}]") for at, one in enumerate(reference_outputs)
+            _record(reference_output, f"reference_outputs[{at}]")
+            for at, reference_output in enumerate(reference_outputs)
         ]
         ignored = self.exclude_keys | set(self.rubric)
         return pair_records(ours, theirs, mode=self.list_match_mode, ignored=ignored)
@@ -153,14 +154,14 @@ class JsonMatch:
     ) -> list[EvaluatorResult]:
         """Return the results of the verdicts on the fields of each pair of records."""
         if self.aggregator is not None:
-            by_record = [_combine(one.values(), self.aggregator) for one in verdicts]
+            by_record = [_combine(verdict.values(), self.aggregator) for verdict in verdicts]
             is_list = isinstance(outputs, list)
             whole = _combine(by_record, self.list_aggregator) if is_list else by_record[0]
             return [observed(whole.result(f"{_KEY}:{self.aggregator}"))]
-        names = sorted({name for one in verdicts for name in one})
+        names = sorted({name for verdict in verdicts for name in verdict})
         found = []
         for name in names:
-            members = [one[name] for one in verdicts if name in one]
+            members = [verdict[name] for verdict in verdicts if name in verdict]
             whole = members[0] if len(members) == 1 else _combine(members, self.list_aggregator)
             found.append(observed(whole.result(f"{_KEY}:{name}")))
         return found
@@ -327,11 +328,13 @@ def _judge_verdict(result: Mapping[str, Any]) -> _Verdict:
 def _combine(verdicts: Iterable[_Verdict], how: Aggregator) -> _Verdict:
     """Return several verdicts as one; an error among them makes it an error."""
     members = list(verdicts)
-    failed = next((one for one in members if one.score is None), None)
+    failed = next((member for member in members if member.score is None), None)
     if failed is not None:
         return _Verdict(None, failed.comment, failed.error or "a judge gave no score")
-    scores = [float(one.score or 0) for one in members]
-    comments = "; ".join(dict.fromkeys(one.comment for one in members if one.comment)) or None
+    scores = [float(member.score or 0) for member in members]
+    comments = (
+        "; ".join(dict.fromkeys(member.comment for member in members if member.comment)) or None
+    )
     if how == "all":
         return _Verdict(all(score == 1 for score in scores), comments)
     return _Verdict(sum(scores) / len(scores) if scores else 1.0, comments)

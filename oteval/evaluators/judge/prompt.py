@@ -362,8 +362,8 @@ def to_json(value: Any) -> Any:
         return value.as_dict()
     name = field_of(value, "role") or field_of(value, "type")
     if role_of(name) in ROLES and hasattr(value, "content"):
-        found = _trajectory_messages([value], "a message")
-        return found[0] if len(found) == 1 else found
+        trajectory_messages = _trajectory_messages([value], "a message")
+        return trajectory_messages[0] if len(trajectory_messages) == 1 else trajectory_messages
     return to_json(value.model_dump()) if hasattr(value, "model_dump") else value
 
 

@@ -57,8 +57,8 @@ def _run(document: Mapping[str, Any], parent: RecordedRun | None, number: int) -
         raise InputError("steps is not a list of objects")
     items: list[dict[str, Any]] = []
     copied = 0
-    for place, step in enumerate(steps):
-        items += _messages_of(step, place)
+    for index, step in enumerate(steps):
+        items += _messages_of(step, index)
         if step.get("is_copied_context") is True:
             copied = len(read_messages(items, "steps"))
     agent = document.get("agent")

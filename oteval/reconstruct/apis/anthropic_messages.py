@@ -81,19 +81,19 @@ class AnthropicMessages(ModelApi):
     def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         message: dict[str, Any] = {}
         blocks: dict[int, dict[str, Any]] = {}
-        for one in events:
-            kind = one.get("type")
+        for data in events:
+            kind = data.get("type")
             if kind == "error":
-                return one
+                return data
             if kind == "message_start":
-                message = dict(one.get("message") or {})
+                message = dict(data.get("message") or {})
             elif kind == "content_block_start":
-                blocks[one.get("index", 0)] = dict(one.get("content_block") or {})
+                blocks[data.get("index", 0)] = dict(data.get("content_block") or {})
             elif kind == "content_block_delta":
-                _grow(blocks.setdefault(one.get("index", 0), {}), one.get("delta") or {})
+                _grow(blocks.setdefault(data.get("index", 0), {}), data.get("delta") or {})
             elif kind == "message_delta":
-                message.update(one.get("delta") or {})
-                message["usage"] = {**(message.get("usage") or {}), **(one.get("usage") or {})}
+                message.update(data.get("delta") or {})
+                message["usage"] = {**(message.get("usage") or {}), **(data.get("usage") or {})}
         return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
@@ -122,9 +122,9 @@ class AnthropicMessages(ModelApi):
         found = [
             {"type": "message_start", "message": begun},
             *(
-                one
+                event
                 for index, block in enumerate(message["content"])
-                for one in _events(block, index)
+                for event in _events(block, index)
             ),
             {
                 "type": "message_delta",
@@ -217,13 +217,13 @@ def _blocks(call: RecordedModelCall, message: Message) -> Iterator[dict[str, Any
             yield {**thinking, "signature": signature if isinstance(signature, str) else ""}
     if message.content:
         yield {"type": "text", "text": message.content, "citations": None}
-    for index, asked in enumerate(message.tool_calls):
-        arguments = asked.arguments
+    for index, tool_call in enumerate(message.tool_calls):
+        arguments = tool_call.arguments
         if not isinstance(arguments, Mapping):
             arguments = {} if arguments is None else {"input": arguments}
         name = call_id(call, index, "toolu_")
-        kind = "server_tool_use" if asked.executed_by else "tool_use"
-        yield {"type": kind, "id": name, "name": asked.name, "input": arguments}
+        kind = "server_tool_use" if tool_call.executed_by else "tool_use"
+        yield {"type": kind, "id": name, "name": tool_call.name, "input": arguments}
 
 
 def _events(block: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:

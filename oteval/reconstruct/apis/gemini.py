@@ -118,7 +118,7 @@ class Gemini(ModelApi):
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
         candidates = response.get("candidates") or ()
         answers = [_messages_of(candidate) for candidate in candidates]
-        messages = [joined_answer(said) for said in answers]
+        messages = [joined_answer(answer) for answer in answers]
         blocked = (response.get("promptFeedback") or {}).get("blockReason")
         return ApiAnswer(
             message=messages[0] if messages else Message("assistant", ""),

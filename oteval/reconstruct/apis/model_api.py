@@ -228,8 +228,8 @@ def _status_of(error: str) -> int:
     """Return the HTTP status that the text of an error names; 500 if it names none."""
     words = error.lower().replace("_", "").replace(" ", "")
     named = next((status for word, status in _STATUSES.items() if word in words), 0)
-    found = _STATUS.search(error)
-    return named or (int(found[1]) if found else 500)
+    match = _STATUS.search(error)
+    return named or (int(match[1]) if match else 500)
 
 
 _WORDS = re.compile(r"(?:\s*\S+){1,4}\s*|\s+")

@@ -80,23 +80,23 @@ class Responses(ModelApi):
     def _assembled(self, events: Sequence[Mapping[str, Any]]) -> Mapping[str, Any]:
         response: Mapping[str, Any] = {}
         items: dict[int, dict[str, Any]] = {}
-        for one in events:
-            kind = one.get("type")
+        for data in events:
+            kind = data.get("type")
             if kind == "error":
-                return {"error": one}
-            if isinstance(one.get("response"), Mapping):
-                response = one["response"]
-            index = one.get("output_index", 0)
+                return {"error": data}
+            if isinstance(data.get("response"), Mapping):
+                response = data["response"]
+            index = data.get("output_index", 0)
             if not isinstance(index, int):
                 continue
-            if isinstance(one.get("item"), Mapping):
-                items[index] = dict(one["item"])
+            if isinstance(data.get("item"), Mapping):
+                items[index] = dict(data["item"])
             elif kind == "response.output_text.delta":
                 item = items.setdefault(index, {"type": "message", "role": "assistant"})
-                _grow(item, str(one.get("delta") or ""))
+                _grow(item, str(data.get("delta") or ""))
             elif index in items and kind == "response.function_call_arguments.delta":
                 arguments = items[index].get("arguments") or ""
-                items[index]["arguments"] = arguments + str(one.get("delta") or "")
+                items[index]["arguments"] = arguments + str(data.get("delta") or "")
         if response.get("output") or not items:
             return response
         return {**response, "output": [items[index] for index in sorted(items)]}
@@ -227,9 +227,9 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
             yield _reasoning(part, made_up_id(call, f"reasoning {index}", "rs_"))
         elif kind.startswith("mcp_"):
             yield dict(part)
-    for index, asked in enumerate(message.tool_calls):
-        if asked.executed_by:
-            yield _provider_item(asked, call_id(call, index))
+    for index, tool_call in enumerate(message.tool_calls):
+        if tool_call.executed_by:
+            yield _provider_item(tool_call, call_id(call, index))
     if content or not message.tool_calls:
         head = {"id": made_up_id(call, "message", "msg_"), "type": "message"}
         yield {**head, "status": "completed", "role": "assistant", "content": content}
@@ -238,9 +238,9 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
         for tool in request.tools
         if isinstance(tool.get("custom"), Mapping)
     }
-    for index, asked in enumerate(message.tool_calls):
-        if not asked.executed_by:
-            yield _written_call(call, index, asked, asked.name in custom)
+    for index, tool_call in enumerate(message.tool_calls):
+        if not tool_call.executed_by:
+            yield _written_call(call, index, tool_call, tool_call.name in custom)
 
 
 # Tools of OpenAI's, each with a kind of item; others are tools of an MCP server.

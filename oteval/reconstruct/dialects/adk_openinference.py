@@ -75,7 +75,7 @@ def _agent(call: ModelCall) -> AgentRun:
 def _count_before_turn(transcript: Sequence[Message]) -> int:
     """Return how many messages were said before the last that the user asked."""
     said = [message for message in transcript if message.role not in SYSTEM_ROLES]
-    asked = [place for place, message in enumerate(said) if message.role == "user"]
+    asked = [index for index, message in enumerate(said) if message.role == "user"]
     return asked[-1] if asked else 0
 
 

@@ -51,7 +51,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
     call = genai.read_model_call(span, logs, SWITCH)
     if call.model == UNKNOWN:
         call = replace(call, model="")
-    lost = any(found.code in _FILLED_BY_LOGS for found in call.gaps)
+    lost = any(gap.code in _FILLED_BY_LOGS for gap in call.gaps)
     sent, received = _logged(span, logs) if lost else ([], [])
     if not sent and not received:
         return call
@@ -61,7 +61,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         call,
         input=tuple(sent) or call.input,
         output=tuple(received) or call.output,
-        gaps=tuple(found for found in call.gaps if found.code not in _FILLED_BY_LOGS),
+        gaps=tuple(gap for gap in call.gaps if gap.code not in _FILLED_BY_LOGS),
         whole=True,
     )
 

@@ -245,8 +245,8 @@ def _agent(shape: Shape) -> Operation:
 
 def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tuple[Message, ...]:
     """Return the last text of a role, if all that is read agrees on it."""
-    known = [reading.messages for reading in readings if reading]
-    pools = known if role == "user" else [messages[-1:] for messages in known]
+    messagess = [reading.messages for reading in readings if reading]
+    pools = messagess if role == "user" else [messages[-1:] for messages in messagess]
     said = [[m for m in messages if m.role == role][-1:] for messages in pools]
     texts = {(m.content or "").strip() for messages in said for m in messages}
     if len(texts) != 1 or not all(said) or "" in texts:

@@ -98,7 +98,7 @@ def _items(value: Any) -> list[Any]:
 def _answers(value: Any) -> list[Any]:
     """Return the contents of an answer: a response, a content, or the pieces of a stream."""
     if isinstance(value, list):
-        return [found for item in value for found in _answers(item)]
+        return [answer for item in value for answer in _answers(item)]
     found = mapping_of(value)
     if "streamChunks" in found:
         return _answers(found["streamChunks"])

@@ -82,17 +82,17 @@ def _model_call(call: ModelCall) -> ModelCall | Wrapper:
 def _agent(span: Span) -> AgentRun | None:
     """Return the run of an agent, or None for a component or pipeline that is none."""
     transcript = _messages(_field(span, OUTPUT, "messages"), span, "assistant")
-    asked = _messages(_field(span, INPUT, "messages"), span, "user")
+    messages = _messages(_field(span, INPUT, "messages"), span, "user")
     name = span.name.rpartition(".")[0]
-    if not asked or not (transcript or name == "Agent"):
+    if not messages or not (transcript or name == "Agent"):
         return None
     return AgentRun(
         span,
         name=name,
-        input=tuple(asked[count_before_turn(asked) :]) or tuple(asked[-1:]),
+        input=tuple(messages[count_before_turn(messages) :]) or tuple(messages[-1:]),
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
-        transcript_new_from=count_before_turn(asked),
+        transcript_new_from=count_before_turn(messages),
         gaps=tuple(attribute_gaps(span, (INPUT, OUTPUT), SWITCH)),
     )
 

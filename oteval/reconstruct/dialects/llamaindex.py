@@ -85,10 +85,12 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
     steps = [span for span in spans if claims(span, ())]
     if not steps:
         return logs
-    asked = {span.trace_id for span in spans if any(key in span.attributes for key in _MODEL_KEYS)}
+    trace_ids = {
+        span.trace_id for span in spans if any(key in span.attributes for key in _MODEL_KEYS)
+    }
     siblings: dict[tuple[str, str], list[Span]] = defaultdict(list)
     for span in sorted(steps, key=order):
-        if span.trace_id not in asked:
+        if span.trace_id not in trace_ids:
             siblings[span.trace_id, span.parent_id].append(span)
     return [*logs, *(record for family in siblings.values() for record in _calls_of(family))]
 

@@ -100,8 +100,8 @@ def _is_call(span: Span) -> bool:
 
 
 def _tool_names(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
-    found = parse(attributes.get("tools")).value
-    names = [name for name in found if isinstance(name, str)] if isinstance(found, list) else []
+    value = parse(attributes.get("tools")).value
+    names = [name for name in value if isinstance(name, str)] if isinstance(value, list) else []
     return tuple({"type": "function", "name": name} for name in names)
 
 
@@ -176,9 +176,9 @@ def _request(span: Span) -> Any:
     if _scope_of(span) != AGENTS:
         return attributes.get(REQUEST)
     response = mapping_of(attributes.get(RAW_RESPONSE))
-    asked = parse(attributes.get(RAW_INPUT, attributes.get("input"))).value
+    value = parse(attributes.get(RAW_INPUT, attributes.get("input"))).value
     return {
-        "input": asked,
+        "input": value,
         "instructions": response.get("instructions"),
         "tools": response.get("tools"),
     }

@@ -81,7 +81,7 @@ def _agent(span: Span) -> AgentRun:
         name=agent.name or str(span.attributes.get("gen_ai.agent.id") or ""),
         input=(*system, *spoken),
         output=tuple(_received(_value(span, "output"), span)) or agent.output,
-        tools=tuple(found for found in agent.tools if isinstance(found, Mapping)),
+        tools=tuple(tool for tool in agent.tools if isinstance(tool, Mapping)),
     )
 
 
@@ -119,8 +119,8 @@ def _received(value: Any, span: Span) -> list[Message]:
 def _step(span: Span, logs: Logs) -> ModelCall:
     """Return one call of the model; the first has the input of the generation above."""
     hung = next((record.attributes for record in logs if record.event_name == _STEP), {})
-    asked = parse(hung.get(_GENERATION_INPUT)).value
-    sent = _sent(asked, span)
+    value = parse(hung.get(_GENERATION_INPUT)).value
+    sent = _sent(value, span)
     if not sent:
         sent = _sent(_value(span, "input"), span)
         # A step's input is whole until a tool was called.

@@ -116,11 +116,11 @@ def _value(span: Span, key: str) -> Any:
     value = span.attributes.get(key)
     if value is None or hidden(value):
         return None
-    found = parse(value)
-    if found.truncated:
+    parsed = parse(value)
+    if parsed.truncated:
         return None
     kind = str(span.attributes.get(key.replace("value", "mime_type")) or "")
-    return value if kind.startswith("text/") else found.value
+    return value if kind.startswith("text/") else parsed.value
 
 
 def _plain(value: Any, span: Span, role: str) -> list[Message]:

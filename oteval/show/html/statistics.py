@@ -166,7 +166,7 @@ class ReportStatistics:
     def _add_shares(self, item: ReportRun) -> None:
         """Add the run's share of passes by each evaluator."""
         for name in dict.fromkeys(verdict.evaluator for verdict in item.verdicts):
-            share = _passes([one for one in item.verdicts if one.evaluator == name])
+            share = _passes([verdict for verdict in item.verdicts if verdict.evaluator == name])
             if share is not None:
                 seen = self._seen[name, item.group]
                 seen.share_total += share
@@ -219,17 +219,17 @@ class ReportStatistics:
             runs: The runs; the only ones to be counted.
             tools: Counts their calls.
         """
-        found = runs.figures()
-        self.runs = found["runs"]
+        figures = runs.figures()
+        self.runs = figures["runs"]
         for name in runs.groups:
             self.groups[name] = _GroupUsage()
         self._stored_cases, self._unpaired = runs.cases()
-        self._times = [found["first_ns"] or 0, found["last_ns"] or 0]
-        self._agents.update(found["agents"] or ())
-        self._stored_conversations = found["conversations"]
+        self._times = [figures["first_ns"] or 0, figures["last_ns"] or 0]
+        self._agents.update(figures["agents"] or ())
+        self._stored_conversations = figures["conversations"]
         kinds = ("input_tokens", "output_tokens", "cached_tokens")
-        self._tokens = [found[kind] or 0 for kind in kinds]
-        self._runs_with_gaps = found["runs_with_gaps"]
+        self._tokens = [figures[kind] or 0 for kind in kinds]
+        self._runs_with_gaps = figures["runs_with_gaps"]
         for name, batch in runs.numbers():
             extend_numbers(self.groups[name].seconds, batch["seconds"])
             extend_numbers(self.groups[name].tokens, batch["tokens"])
@@ -276,9 +276,11 @@ class ReportStatistics:
         for row in runs.shares():
             seen = self._seen[row["evaluator"], row["group"]]
             seen.share_total, seen.shares = row["total"], row["cases"]
-        for one in runs.comparisons(baseline):
-            differences = self._differences.setdefault((one.evaluator, one.group), _Differences())
-            differences.add(one)
+        for comparison in runs.comparisons(baseline):
+            differences = self._differences.setdefault(
+                (comparison.evaluator, comparison.group), _Differences()
+            )
+            differences.add(comparison)
 
     def figures(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of the header: a name, a value, a remark."""
@@ -363,8 +365,8 @@ class ReportStatistics:
                     differences = self._differences.get((name, group)) or _differences(base, seen)
                     counted = differences.added_to(counted)
                 found.append(counted)
-        known = [one.p_value for one in found if one.p_value is not None]
-        adjusted = iter(benjamini_hochberg(known))
+        p_values = [one.p_value for one in found if one.p_value is not None]
+        adjusted = iter(benjamini_hochberg(p_values))
         for one in found:
             yield one if one.p_value is None else replace(one, p_value=next(adjusted))
 
@@ -391,7 +393,9 @@ class ReportStatistics:
                 yield histogram(title, by_group, form, is_logarithmic=True)
 
     def _rates_by_group(self, names: Sequence[str], groups: Sequence[str]) -> Iterator[Bars]:
-        counted = {(found.name, found.group): found for found in self.evaluators(groups)}
+        counted = {
+            (evaluator.name, evaluator.group): evaluator for evaluator in self.evaluators(groups)
+        }
         series = []
         for name in names:
             places = [counted[clean(name), clean(group)] for group in groups]
@@ -447,12 +451,12 @@ def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
 
 def _differences(base: _VerdictSeries, seen: _VerdictSeries) -> _Differences:
     """Return the differences between cases that were read."""
-    found = _Differences()
+    differences = _Differences()
     for case, verdicts in seen.by_case.items():
         before, now = worth_of(base.by_case.get(case, ())), worth_of(verdicts)
         if before is not None and now is not None and before.is_share == now.is_share:
-            found.count(before, now, 1)
-    return found
+            differences.count(before, now, 1)
+    return differences
 
 
 def _rate(found: EvaluatorSummary) -> tuple[float, float, float, int] | None:

@@ -306,8 +306,8 @@ def test_the_longest_cycle_is_one(tools: list[str], longest: int) -> None:
 
 def test_captured_runs_do_not_loop() -> None:
     """Real runs that call each tool once pass."""
-    for one in runs("genai_openai_chat")[:2]:
-        assert score(create_loop_evaluator(), one).passed is True
+    for captured in runs("genai_openai_chat")[:2]:
+        assert score(create_loop_evaluator(), captured).passed is True
 
 
 @pytest.mark.parametrize(

@@ -74,11 +74,11 @@ def test_a_cut_text_is_not_compared_by_its_embedding():
     with serving(lambda _body, _number: Reply(body)) as server:
         evaluate = create_embedding_similarity_evaluator(model="m", base_url=server.url)
 
-        found: Any = evaluate(outputs=LONG, reference_outputs=LONG)
+        score: Any = evaluate(outputs=LONG, reference_outputs=LONG)
         whole: Any = evaluate(outputs="a", reference_outputs="b")
 
-    assert found["score"] is None
-    assert "saw only a part" in found["comment"]
+    assert score["score"] is None
+    assert "saw only a part" in score["comment"]
     assert whole["score"] == 1.0
 
 

@@ -91,10 +91,10 @@ def test_its_message_is_the_comment_in_the_end(judge: Judge, server: Server):
     """Retries are bounded by `max_retries`, and the error has the server's words."""
     server.script = lambda _body, _number: Reply(LIMITED)
 
-    found = judge(max_retries=1)
+    verdict = judge(max_retries=1)
 
-    assert found["score"] is None
-    assert "answered 429: Provider returned error" in found["metadata"]["error"]
+    assert verdict["score"] is None
+    assert "answered 429: Provider returned error" in verdict["metadata"]["error"]
     assert len(server.requests) == 2
 
 
@@ -113,9 +113,9 @@ def test_a_final_error_in_an_answer_is_asked_once(judge: Judge, server: Server):
     wrong = {"error": {"message": "No auth credentials found", "code": 401}}
     server.script = lambda _body, _number: Reply(wrong)
 
-    found = judge(max_retries=3)
+    verdict = judge(max_retries=3)
 
-    assert "answered 401: No auth credentials found" in found["metadata"]["error"]
+    assert "answered 401: No auth credentials found" in verdict["metadata"]["error"]
     assert len(server.requests) == 1
 
 

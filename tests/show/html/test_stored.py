@@ -136,7 +136,7 @@ def _rounded(report: Report) -> Report:
     """
     return replace(
         report,
-        figures=tuple(one for one in report.figures if one[0] != "models' cost"),
+        figures=tuple(figure for figure in report.figures if figure[0] != "models' cost"),
         evaluators=tuple(
             replace(
                 one,
@@ -160,8 +160,8 @@ def _rounded(report: Report) -> Report:
 def _rounded_rates(series: Any) -> Any:
     """Return the series of a chart by name, with rates without their last digits."""
     return [
-        (name, [one and tuple(round(part, 9) for part in one) for one in values])
-        if any(isinstance(one, tuple) for one in values)
+        (name, [value and tuple(round(part, 9) for part in value) for value in values])
+        if any(isinstance(value, tuple) for value in values)
         else (name, values)
         for name, values in sorted(series)
     ]
@@ -188,7 +188,7 @@ def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
 
     assert _rounded(counted) == _rounded(read)
     assert {name: one.passed for name, one in tallies.items()} == {
-        one.name: one.passed for one in read.evaluators
+        evaluator.name: evaluator.passed for evaluator in read.evaluators
     }
 
 
@@ -242,9 +242,9 @@ def test_captures_compared_in_sql_give_the_same_report(store: Store) -> None:
     for name in CAPTURES:
         store.spans.write(*capture(name))
     refresh(store)
-    made = list(store.trajectories.read())
+    trajectories = list(store.trajectories.read())
     chance = random.Random(7)
-    store.scores.write([_score(one, "x", chance) for one in made])
+    store.scores.write([_score(trajectory, "x", chance) for trajectory in trajectories])
     options = ReportOptions(is_grouped=True, evaluators=("x",))
 
     for condition in ("tool~e", "asked~the", "calls>1"):
@@ -276,7 +276,9 @@ def test_sample_reports_are_equal(store: Store) -> None:
     counted = build_stored(runs, from_keys(store, runs.worst(10)), ReportOptions(), made_ns=1)
 
     read = build(sample.read(store), ReportOptions(most_rows=10), made_ns=1)
-    assert [one.name for one in counted.evaluators] == [one.name for one in read.evaluators]
+    assert [evaluator.name for evaluator in counted.evaluators] == [
+        evaluator.name for evaluator in read.evaluators
+    ]
     assert counted.rows == read.rows
     assert (counted.figures, counted.tools) == (read.figures, read.tools)
 
@@ -292,10 +294,12 @@ def test_failures_are_those_of_the_newest_scores(store: Store) -> None:
         if verdict.state in ("fail", "error", "none")
     ]
 
-    found = [(one.trajectory_id, one.evaluator) for one in runs.failures(1000)]
+    found = [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(1000)]
 
     assert found == wanted
-    assert [(one.trajectory_id, one.evaluator) for one in runs.failures(3)] == wanted[:3]
+    assert [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(3)] == wanted[
+        :3
+    ]
 
 
 def test_nothing_selected_is_said(store: Store) -> None:

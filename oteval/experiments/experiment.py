@@ -24,7 +24,7 @@ from ..sync import blocking_form
 from .comparative import aevaluate_comparative, is_experiments
 from .experiment_store import ExperimentWriter, StoreLike, open_store, start_experiment
 from .feedback import KeyedResult, failed, keyed_results
-from .outputs import facts_of, json_form, trajectory_of, trajectory_of_run
+from .outputs import facts_of, json_form, output_form, trajectory_of, trajectory_of_run
 from .plan import Plan, RunTask, plan_of
 from .results import ExperimentResults, results_of
 from .run_evaluators import (
@@ -275,7 +275,7 @@ class _ExperimentRun:
         outcome = await self._target_runner.run(call, run.id)
         try:
             value = outcome.result()
-            outputs = json_form(value)
+            outputs = output_form(value)
         except Exception as error:
             if self._options.raises:
                 raise

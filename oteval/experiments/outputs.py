@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from datetime import date, time
+from enum import Enum
+from numbers import Number
+from pathlib import PurePath
 from typing import Any
+from uuid import UUID
 
 from ..errors import InputError
 from ..evaluators import to_messages
@@ -13,7 +18,12 @@ from ..evaluators.passed_run import gaps_beside
 from ..model import Gap, Message, Run, SpanRef, Trajectory, Usage
 from ..serialization import to_jsonable
 
-__all__ = ["ANSWER_ONLY", "facts_of", "json_form", "trajectory_of", "trajectory_of_run"]
+__all__ = [
+    *("ANSWER_ONLY", "facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
+]
+
+# Values whose text is the value; numbers include those of numpy and `decimal`.
+_PRINTED = (Number, Enum, PurePath, UUID, date, time)
 
 ANSWER_ONLY = Gap(
     "calls_not_captured",
@@ -26,6 +36,34 @@ ANSWER_ONLY = Gap(
 def json_form(value: Any) -> Any:
     """Return a value as JSON values, with messages of any framework in OpenAI's form."""
     return to_jsonable(value, _convert_messages)
+
+
+def output_form(value: Any) -> Any:
+    """Return the outputs of a target as JSON values.
+
+    Raises:
+        InputError: A value has no JSON form, such as a stream that nobody has read. The text that
+            Python prints for it is not the answer of the target.
+    """
+    return to_jsonable(value, _convert_output)
+
+
+def _convert_output(value: Any) -> Any:
+    converted = _convert_messages(value)
+    kind = type(converted)
+    is_known = (
+        isinstance(converted, (Mapping, list, tuple, set, frozenset, *_PRINTED))
+        or callable(getattr(kind, "model_dump", None))
+        or (is_dataclass(converted) and not isinstance(converted, type))
+    )
+    if is_known:
+        return converted
+    if isinstance(getattr(converted, "messages", None), (list, tuple)):
+        return {"messages": converted.messages}
+    raise InputError(
+        f"the target returned a {kind.__name__}, which has no JSON form; "
+        "return a text, messages, or a dict (of a stream, its joined parts)"
+    )
 
 
 def _convert_messages(value: Any) -> Any:

@@ -4,6 +4,7 @@ import asyncio
 import inspect
 import threading
 from collections import Counter
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -323,6 +324,26 @@ class _Message:
         self.type, self.content, self.tool_calls = kind, content, []
         self.additional_kwargs: dict[str, Any] = {}
         self.response_metadata: dict[str, Any] = {}
+
+
+async def _stream() -> AsyncIterator[str]:
+    yield "refund"
+
+
+@pytest.mark.parametrize("output", [_stream(), iter(["a"]), b"a", object(), ValueError("a"), len])
+@pytest.mark.parametrize("wrap", [lambda output: output, lambda output: {"answer": output}])
+def test_an_output_without_a_json_form_is_a_failed_run(
+    store: Store, output: Any, wrap: Callable[[Any], Any]
+):
+    """The text that Python prints for a stream is not the answer, and no evaluator passes it."""
+
+    def target(inputs: Any) -> Any:
+        return wrap(output)
+
+    (row,) = evaluate(target, [{"inputs": {}}], [right], store=store)
+
+    assert f"the target returned a {type(output).__name__}, which has no JSON form" in row.run.error
+    assert not row.feedback
 
 
 @pytest.mark.parametrize("beside", [{"trajectory": ["search", "answer"]}, {"tool_calls": 3}])

@@ -9,12 +9,12 @@ known.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
-from ..model import LogRecord, Span
+from ..model import LogRecord, Message, Span
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from ..text import counted
@@ -320,3 +320,29 @@ def _reasons(
             continue
         if not has_whole_answer(exchange):
             yield f"{name}: the agent did not read the response to its end"
+    # A call whose answer cannot be read has its line above.
+    are_read = bool(calls) and not any(rebuilt.problem for rebuilt in calls)
+    unrecorded = _answers_of_no_call(calls, family) if are_read else 0
+    if unrecorded:
+        yield (
+            f"{counted(unrecorded, 'answer')} of the model in the trajectory came from no recorded "
+            "model call: only the history of a later call has it"
+        )
+
+
+def _answers_of_no_call(calls: Sequence[RebuiltCall], family: Sequence[TracedTrajectory]) -> int:
+    """Return how many answers in the trajectories no recorded model call gave.
+
+    The client ran tools between two answers, or the trace begins in the middle of a turn.
+    """
+
+    def counts(messages: Iterable[Message]) -> Counter[tuple[str, tuple[str, ...]]]:
+        return Counter(
+            (message.content or "", tuple(call.name for call in message.tool_calls))
+            for message in messages
+            if message.role == "assistant"
+        )
+
+    answers = counts(rebuilt.call.answer for rebuilt in calls if rebuilt.call.answer)
+    own = counts(message for member in family for message in member.trajectory.own_messages)
+    return (own - answers).total()

@@ -29,8 +29,11 @@ OTHERS = sorted(
 )
 # Why the recording has fewer answers than the trajectory has messages of the assistant.
 UNKNOWN = {
+    # The history of the first model call has a turn, or its beginning, that no trace has.
+    "ai_sdk_parts_genai": "came from no recorded model call",
     "claude_agent_sdk_openinference": "the trace has no model calls",
     "fastmcp_native": "the trace has no model calls",
+    "gemini_parts": "came from no recorded model call",
     "genai_openai_chat_nocontent": "content_not_captured",
     "genai_truncated_250": "content_truncated",
     "google_adk_native": "content_not_captured",
@@ -38,8 +41,10 @@ UNKNOWN = {
     "instructor_parallel_openinference": "content_not_captured",
     "openinference_attrcount_28": "attributes_dropped",
     "openinference_hidden": "redacted",
+    "responses_items_genai": "came from no recorded model call",
+    "responses_items_langfuse": "came from no recorded model call",
     # A client that runs tools itself has one span around several answers of the model.
-    "tool_below_model": "rebuilt from spans",
+    "tool_below_model": "came from no recorded model call",
 }
 
 

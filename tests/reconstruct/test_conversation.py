@@ -34,13 +34,13 @@ def step(number: int, sent: list[dict[str, Any]], got: dict[str, Any], **fields:
     return chat(f"c{number}", 100 * number, sent, got, trace=f"{number:032x}", **fields)
 
 
-def by_turn(found: list[Trajectory]) -> list[tuple[int, int, list[str | None]]]:
-    return [(t.turn, t.new_from, texts(t)) for t in found]
+def by_turn(trajectories: list[Trajectory]) -> list[tuple[int, int, list[str | None]]]:
+    return [(t.turn, t.new_from, texts(t)) for t in trajectories]
 
 
 def test_turns_are_stitched_across_traces_by_the_conversations_id():
     """Each turn is a trajectory that holds the ones before by reference."""
-    one, two, three = reconstruct(
+    first, second, third = reconstruct(
         [
             *turn(1, [Q1], A1),
             *turn(2, [Q1, A1, Q2], A2),
@@ -48,19 +48,19 @@ def test_turns_are_stitched_across_traces_by_the_conversations_id():
         ]
     )
 
-    assert by_turn([one, two, three]) == [
+    assert by_turn([first, second, third]) == [
         (1, 0, ["q1", "a1"]),
         (2, 2, ["q1", "a1", "q2", "a2"]),
         (3, 4, ["q1", "a1", "q2", "a2", "q3", "a3"]),
     ]
-    assert (three.history, two.history, one.history) == (two, one, None)
-    assert [m.content for m in three.own_messages] == ["q3", "a3"]
-    assert {t.conversation_id for t in (one, two, three)} == {"s"}
+    assert (third.history, second.history, first.history) == (second, first, None)
+    assert [m.content for m in third.own_messages] == ["q3", "a3"]
+    assert {t.conversation_id for t in (first, second, third)} == {"s"}
 
 
 def test_turns_are_stitched_by_their_messages_without_an_id():
     """Without an id, a run follows the one whose whole conversation its input begins with."""
-    one, other, two = reconstruct(
+    first, other, second = reconstruct(
         [
             *turn(1, [system("s"), Q1], A1, session=""),
             *turn(2, [user("else")], said("other"), session=""),
@@ -68,8 +68,8 @@ def test_turns_are_stitched_by_their_messages_without_an_id():
         ]
     )
 
-    assert (two.history, two.turn, two.new_from) == (one, 2, 3)
-    assert two.follows == one.chain != ""
+    assert (second.history, second.turn, second.new_from) == (first, 2, 3)
+    assert second.follows == first.chain != ""
     assert (other.history, other.follows) == (None, "")
 
 
@@ -96,7 +96,7 @@ def test_services_that_share_an_id_are_conversations_of_their_own():
 
 def test_two_runs_at_once_in_one_session_do_not_follow_each_other():
     """A run that asked before the other was answered does not hold the other's messages."""
-    one, two, three = reconstruct(
+    first, second, third = reconstruct(
         [
             *turn(1, [Q1], A1, start=100),
             *turn(2, [Q2], A2, start=120),
@@ -104,9 +104,9 @@ def test_two_runs_at_once_in_one_session_do_not_follow_each_other():
         ]
     )
 
-    assert by_turn([one, two]) == [(1, 0, ["q1", "a1"]), (1, 0, ["q2", "a2"])]
-    assert (one.gaps, two.gaps) == ((), ())
-    assert (three.history, texts(three)) == (one, ["q1", "a1", "q3", "a3"])
+    assert by_turn([first, second]) == [(1, 0, ["q1", "a1"]), (1, 0, ["q2", "a2"])]
+    assert (first.gaps, second.gaps) == ((), ())
+    assert (third.history, texts(third)) == (first, ["q1", "a1", "q3", "a3"])
 
 
 def test_the_same_question_again_in_one_session_begins_anew():
@@ -119,7 +119,7 @@ def test_the_same_question_again_in_one_session_begins_anew():
 
 def test_an_edited_question_branches_off_where_it_was_asked():
     """Whoever edits a question goes on from the turn before it, as the first version did."""
-    one, two, edited, three = reconstruct(
+    first, second, edited, third = reconstruct(
         [
             *turn(1, [Q1], A1),
             *turn(2, [Q1, A1, Q2], A2),
@@ -128,20 +128,20 @@ def test_an_edited_question_branches_off_where_it_was_asked():
         ]
     )
 
-    assert (edited.history, edited.turn, edited.gaps) == (one, 2, ())
+    assert (edited.history, edited.turn, edited.gaps) == (first, 2, ())
     assert texts(edited) == ["q1", "a1", "q2 better", "a2 better"]
-    assert (three.history, three.turn) == (two, 3)
-    assert texts(three) == ["q1", "a1", "q2", "a2", "q3", "a3"]
+    assert (third.history, third.turn) == (second, 3)
+    assert texts(third) == ["q1", "a1", "q2", "a2", "q3", "a3"]
 
 
 def test_a_history_rewritten_between_turns_stands_on_its_own():
     """A turn whose input tells an earlier turn otherwise keeps its own version, with the gap."""
-    one, two = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q1, said("summary"), Q2], A2)])
+    first, second = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q1, said("summary"), Q2], A2)])
 
-    assert texts(one) == ["q1", "a1"]
-    assert (two.history, two.turn, two.new_from) == (None, 2, 2)
-    assert texts(two) == ["q1", "summary", "q2", "a2"]
-    assert codes(two) == ["history_rewritten"]
+    assert texts(first) == ["q1", "a1"]
+    assert (second.history, second.turn, second.new_from) == (None, 2, 2)
+    assert texts(second) == ["q1", "summary", "q2", "a2"]
+    assert codes(second) == ["history_rewritten"]
 
 
 def test_a_history_rewritten_within_a_turn_keeps_both_versions():
@@ -151,13 +151,13 @@ def test_a_history_rewritten_within_a_turn_keeps_both_versions():
     compact = [Q1, said("summary"), Q2, asks(("look", {}, "k")), gives("r", "k")]
     spans.append(chat("c9", 290, compact, A2, trace=trace, parent="a2"))
 
-    _, two = reconstruct(spans)
+    _, second = reconstruct(spans)
 
-    assert two.history is None
-    assert texts(two) == ["q1", "summary", "q2", None, "r", "a2"]
-    assert [m.content for m in two.own_messages] == ["q2", None, "r", "a2"]
-    assert [m.content for m in two.rewrites[0].messages] == ["q2", None]
-    assert codes(two) == ["history_rewritten"]
+    assert second.history is None
+    assert texts(second) == ["q1", "summary", "q2", None, "r", "a2"]
+    assert [m.content for m in second.own_messages] == ["q2", None, "r", "a2"]
+    assert [m.content for m in second.rewrites[0].messages] == ["q2", None]
+    assert codes(second) == ["history_rewritten"]
 
 
 def test_a_window_over_the_turns_before_loses_nothing():
@@ -182,20 +182,20 @@ def test_model_calls_below_no_agent_join_where_one_brings_the_others_results():
     """An agent loop without any agent span is one run, though each call is a trace."""
     look, book = asks(("look", {}, "k1")), asks(("book", {}, "k2"))
     sent = [Q1]
-    one = step(1, sent, look)
+    first = step(1, sent, look)
     sent = [*sent, look, gives("r1", "k1")]
-    two = step(2, sent, book)
+    second = step(2, sent, book)
     sent = [*sent, book, gives("r2", "k2")]
-    three = step(3, sent, A1)
+    third = step(3, sent, A1)
     again = step(4, [*sent, A1, Q2], A2)
 
-    trajectories = reconstruct([one, two, three, again])
+    trajectories = reconstruct([first, second, third, again])
 
     assert by_turn(trajectories) == [
         (1, 0, ["q1", None, "r1", None, "r2", "a1"]),
         (2, 6, ["q1", None, "r1", None, "r2", "a1", "q2", "a2"]),
     ]
-    assert trajectories[0].trace_ids == (one.trace_id, two.trace_id, three.trace_id)
+    assert trajectories[0].trace_ids == (first.trace_id, second.trace_id, third.trace_id)
     assert (trajectories[0].gaps, trajectories[0].usage.model_calls) == ((), 3)
     assert trajectories[1].history == trajectories[0]
 
@@ -214,10 +214,10 @@ def test_tools_keep_their_spans_when_later_results_join_a_run():
         ]
     )
 
-    (one,) = trajectories
-    assert one.messages[3].tool_calls[0].span_id == "t"
-    assert one.messages[4].span_id == "t"
-    assert one.gaps == ()
+    (run,) = trajectories
+    assert run.messages[3].tool_calls[0].span_id == "t"
+    assert run.messages[4].span_id == "t"
+    assert run.gaps == ()
 
 
 def test_a_hand_off_is_one_turn_of_one_trajectory():
@@ -254,12 +254,12 @@ def test_a_hand_off_is_one_turn_of_one_trajectory():
 
 def test_a_call_that_the_next_turn_does_not_answer_stays_a_gap():
     """Only a result takes the gap of a missing result back."""
-    one, two = reconstruct(
+    first, second = reconstruct(
         [*turn(1, [Q1], asks(("look", {}, "k"))), *turn(2, [Q1, asks(("look", {}, "k")), Q2], A2)]
     )
 
-    assert codes(one) == ["missing_tool_result"]
-    assert (two.history, two.gaps) == (one, ())
+    assert codes(first) == ["missing_tool_result"]
+    assert (second.history, second.gaps) == (first, ())
 
 
 def test_sub_agents_are_no_turns_of_the_conversation():
@@ -282,24 +282,24 @@ def test_sub_agents_are_no_turns_of_the_conversation():
         ),
     ]
 
-    one, inner, two = reconstruct(
+    first, inner, second = reconstruct(
         [*spans, *turn(2, [Q1, asks(("ask", {}, "k")), gives("done", "k"), A1, Q2], A2)]
     )
 
-    assert (inner.parent_id, inner.parent_call_id, inner.turn) == (one.id, "k", 1)
+    assert (inner.parent_id, inner.parent_call_id, inner.turn) == (first.id, "k", 1)
     assert (inner.history, inner.chain, texts(inner)) == (None, "", ["do", "done"])
-    assert (two.history, two.turn) == (one, 2)
-    assert (one.gaps, two.gaps) == ((), ())
+    assert (second.history, second.turn) == (first, 2)
+    assert (first.gaps, second.gaps) == ((), ())
 
 
 def test_a_changed_system_prompt_between_turns_is_named():
     """The first turn's prompt is shown; that the next one's differs is a gap of that turn."""
-    one, two = reconstruct(
+    first, second = reconstruct(
         [*turn(1, [system("v1"), Q1], A1), *turn(2, [system("v2"), Q1, A1, Q2], A2)]
     )
 
-    assert texts(two) == ["v1", "q1", "a1", "q2", "a2"]
-    assert (codes(one), codes(two)) == ([], ["system_prompt_changed"])
+    assert texts(second) == ["v1", "q1", "a1", "q2", "a2"]
+    assert (codes(first), codes(second)) == ([], ["system_prompt_changed"])
 
 
 def test_an_agents_own_words_stand_in_for_model_spans():
@@ -392,11 +392,11 @@ def test_a_run_that_names_an_earlier_answer_is_the_next_turn(conversation: str |
 
 def test_another_conversations_answer_is_not_gone_on_from():
     """An id that no earlier answer of the service has joins nothing."""
-    one, two = reconstruct([*responses_turn(1, ""), *responses_turn(2, "resp_9")])
+    first, second = reconstruct([*responses_turn(1, ""), *responses_turn(2, "resp_9")])
 
-    assert (two.history, two.turn) == (None, 1)
-    assert one.follows == ""
-    assert two.follows.startswith(FOLLOWS_ANSWER)
+    assert (second.history, second.turn) == (None, 1)
+    assert first.follows == ""
+    assert second.follows.startswith(FOLLOWS_ANSWER)
 
 
 @pytest.mark.parametrize("is_part", [True, False])
@@ -463,18 +463,18 @@ def test_an_agent_in_a_tool_or_beside_the_other_is_not_handed_to(fields: dict[st
 @pytest.mark.parametrize("first", ["c1", "c2"])
 def test_after_an_interrupt_each_result_stays_with_its_call(first: str):
     """Of two calls, one was declined and one ran in the next trace; neither gets the other's."""
-    asked = asks(("look", {"x": 1}, "c1"), ("look", {"x": 1}, "c2"))
+    lookups = asks(("look", {"x": 1}, "c1"), ("look", {"x": 1}, "c2"))
     other = "c2" if first == "c1" else "c1"
-    one, two = "1" * 32, "2" * 32
+    first_trace, second_trace = "1" * 32, "2" * 32
     spans = [
-        agent("a1", 1, trace=one, session="s", end=9),
-        chat("m1", 2, [Q1], asked, parent="a1", trace=one),
-        agent("a2", 100, trace=two, session="s", end=199),
-        tool("t", 101, id=other, args={"x": 1}, result="ran", parent="a2", trace=two),
+        agent("a1", 1, trace=first_trace, session="s", end=9),
+        chat("m1", 2, [Q1], lookups, parent="a1", trace=first_trace),
+        agent("a2", 100, trace=second_trace, session="s", end=199),
+        tool("t", 101, id=other, args={"x": 1}, result="ran", parent="a2", trace=second_trace),
         chat(
-            *("m2", 110, [Q1, asked, gives("declined", first), gives("ran", other)], A1),
+            *("m2", 110, [Q1, lookups, gives("declined", first), gives("ran", other)], A1),
             parent="a2",
-            trace=two,
+            trace=second_trace,
         ),
     ]
 
@@ -484,18 +484,22 @@ def test_after_an_interrupt_each_result_stays_with_its_call(first: str):
         m.tool_call_id: (m.content, m.span_id) for m in trajectory.messages if m.role == "tool"
     }
     assert results == {first: ("declined", "m2"), other: ("ran", "t")}
-    assert (trajectory.turn, trajectory.gaps, trajectory.trace_ids) == (1, (), (one, two))
+    assert (trajectory.turn, trajectory.gaps, trajectory.trace_ids) == (
+        1,
+        (),
+        (first_trace, second_trace),
+    )
 
 
 def test_a_run_that_was_interrupted_and_arrives_alone_has_its_call():
     """Without the trace before, the call whose tool ran here is the run's own."""
-    asked = asks(("look", {"x": 1}, "c1"))
+    lookup = asks(("look", {"x": 1}, "c1"))
 
     (trajectory,) = reconstruct(
         [
             agent("a2", 100, end=199),
             tool("t", 101, id="c1", args={"x": 1}, result="ran", parent="a2"),
-            chat("m2", 110, [Q1, asked, gives("ran", "c1")], A1, parent="a2"),
+            chat("m2", 110, [Q1, lookup, gives("ran", "c1")], A1, parent="a2"),
         ]
     )
 
@@ -505,10 +509,10 @@ def test_a_run_that_was_interrupted_and_arrives_alone_has_its_call():
 
 def test_tools_that_run_after_an_interrupt_belong_to_their_calls_without_a_model_call():
     """A run that only executes what was approved adds the results to the turn before."""
-    asked = asks(("look", {"x": 1}, "c1"))
+    lookup = asks(("look", {"x": 1}, "c1"))
     (trajectory,) = reconstruct(
         [
-            *turn(1, [Q1], asked),
+            *turn(1, [Q1], lookup),
             agent("a2", 300, trace="2" * 32, session="s", end=399),
             tool("t", 301, id="c1", args={"x": 1}, result="ran", parent="a2", trace="2" * 32),
         ]
@@ -524,14 +528,14 @@ def test_tools_that_run_after_an_interrupt_belong_to_their_calls_without_a_model
 
 def test_the_result_that_the_next_turn_brings_is_of_the_turn_before():
     """An output tool's result stands in the next turn's input, before the question."""
-    asked = asks(("final", {"x": 1}, "c1"))
-    one, two = reconstruct(
-        [*turn(1, [Q1], asked), *turn(2, [Q1, asked, gives("done", "c1"), Q2], A2)]
+    output_call = asks(("final", {"x": 1}, "c1"))
+    first, second = reconstruct(
+        [*turn(1, [Q1], output_call), *turn(2, [Q1, output_call, gives("done", "c1"), Q2], A2)]
     )
 
-    assert brief(one.messages)[-1] == ("tool", "done")
-    assert (one.gaps, two.gaps) == ((), ())
-    assert (two.turn, brief(two.own_messages)) == (2, [("user", "q2"), ("assistant", "a2")])
+    assert brief(first.messages)[-1] == ("tool", "done")
+    assert (first.gaps, second.gaps) == ((), ())
+    assert (second.turn, brief(second.own_messages)) == (2, [("user", "q2"), ("assistant", "a2")])
 
 
 def test_an_agent_may_say_a_word_after_it_handed_over():
@@ -555,7 +559,7 @@ def test_an_agent_may_say_a_word_after_it_handed_over():
 
 def test_an_agent_that_nobody_names_is_not_handed_to():
     """In a workflow, the next agent gets the answer of the one before; it is a run of its own."""
-    one, two = reconstruct(
+    writer, editor = reconstruct(
         [
             agent("top", 1, of="flow", end=99),
             agent("a", 2, of="writer", parent="top", end=20),
@@ -567,8 +571,8 @@ def test_an_agent_that_nobody_names_is_not_handed_to():
         ]
     )
 
-    assert ([m.role for m in two.messages], two.agents) == (["user", "assistant"], ())
-    assert one.agents == ()
+    assert ([m.role for m in editor.messages], editor.agents) == (["user", "assistant"], ())
+    assert writer.agents == ()
 
 
 def test_a_turn_whose_beginning_no_trace_has_is_the_runs_own():

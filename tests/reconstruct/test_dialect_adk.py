@@ -69,7 +69,7 @@ def old_tool(name: str, start: int, args: Any, response: Any, **fields: Any) -> 
 
 def as_gold(messages: tuple[Message, ...]) -> tuple[Message, ...]:
     """Return messages as gold has them: ADK adds to the prompt, and puts errors in a field."""
-    found = []
+    gold = []
     for message in messages:
         if message.role == "system":
             text = (message.content or "").split("\n", 1)[0]
@@ -77,8 +77,8 @@ def as_gold(messages: tuple[Message, ...]) -> tuple[Message, ...]:
         elif message.is_error:
             text = json.loads(message.content or "")["error"]
             message = replace(message, content=text)
-        found.append(message)
-    return tuple(found)
+        gold.append(message)
+    return tuple(gold)
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -90,15 +90,19 @@ def test_both_schemas_hold_golds_conversation(name: str):
     assert_gold(as_gold(second.messages), GOLD)
     assert_joined(second.messages)
     assert (second.turn, second.new_from, second.history) == (2, 6, first)
-    for found in (first, second):
-        assert (found.gaps, found.dialects, found.agent) == ((), ("google-adk",), "support_agent")
-        assert (found.usage.model_calls, found.usage.input_tokens) == (2, 120)
-        assert [t["name"] for t in found.tools] == [
+    for trajectory in (first, second):
+        assert (trajectory.gaps, trajectory.dialects, trajectory.agent) == (
+            (),
+            ("google-adk",),
+            "support_agent",
+        )
+        assert (trajectory.usage.model_calls, trajectory.usage.input_tokens) == (2, 120)
+        assert [t["name"] for t in trajectory.tools] == [
             "transfer_to_agent",
             "get_weather_tool",
             "lookup_order_tool",
         ]
-        assert found.conversation_id == "conv-001"
+        assert trajectory.conversation_id == "conv-001"
     calls = [call for m in second.messages for call in m.tool_calls]
     assert all(call.span_id and call.end_ns > call.start_ns for call in calls)
 
@@ -168,9 +172,9 @@ def test_without_content_the_structure_is_had_and_both_settings_are_named():
     assert [m.name for m in handed.own_messages if m.role == "assistant"] == [
         *("support_agent", "weather_agent", "weather_agent")
     ]
-    for found in (first, second, handed):
-        assert set(codes(found)) == {"content_not_captured"}
-        for gap in found.gaps:
+    for trajectory in (first, second, handed):
+        assert set(codes(trajectory)) == {"content_not_captured"}
+        for gap in trajectory.gaps:
             assert "OTEL_SEMCONV_STABILITY_OPT_IN=gen_ai_latest_experimental" in gap.detail
             assert "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT=SPAN_ONLY" in gap.detail
 
@@ -294,11 +298,11 @@ def test_an_agent_below_a_model_call_takes_over():
     """Old releases run the agent that takes over inside the call that asked for it."""
     question = content("user", {"text": "q"})
     transfer = {"id": "k1", "name": "transfer_to_agent", "args": {"agent_name": "b"}}
-    told = [
+    lines = [
         "[a] called tool `transfer_to_agent` with parameters: {'agent_name': 'b'}",
         "[a] `transfer_to_agent` tool returned result: {'result': None}",
     ]
-    context = [content("user", {"text": "For context:"}, {"text": line}) for line in told]
+    context = [content("user", {"text": "For context:"}, {"text": line}) for line in lines]
     spans = [
         agent("a", 1, of="a", scope=ADK, end=99),
         call_llm(
@@ -331,14 +335,14 @@ def test_an_agent_below_a_model_call_takes_over():
 
 def test_an_agent_as_a_tool_is_linked_to_its_call():
     """An agent that runs inside a tool's span is a sub-agent of the call, in its own session."""
-    asked = content("model", {"function_call": {"id": "k1", "name": "look", "args": {"q": "x"}}})
-    given = content(
+    lookup = content("model", {"function_call": {"id": "k1", "name": "look", "args": {"q": "x"}}})
+    lookup_result = content(
         "user", {"function_response": {"id": "k1", "name": "look", "response": {"r": 1}}}
     )
     question, inner_question = content("user", {"text": "q"}), content("user", {"text": "x"})
     spans = [
         agent("a", 1, of="outer", session="s1", scope=ADK, end=90),
-        call_llm("c1", 2, {"contents": [question]}, {"content": asked}),
+        call_llm("c1", 2, {"contents": [question]}, {"content": lookup}),
         old_tool("t", 10, '{"q": "x"}', '{"r": 1}', parent="a", end=50),
         span("i", 11, parent="t", title="invocation", scope=ADK, end=49),
         agent("b", 12, of="inner", session="s2", parent="i", scope=ADK, end=48),
@@ -352,7 +356,7 @@ def test_an_agent_as_a_tool_is_linked_to_its_call():
         call_llm(
             "c3",
             60,
-            {"contents": [question, asked, given]},
+            {"contents": [question, lookup, lookup_result]},
             {"content": content("model", {"text": "done"})},
         ),
     ]
@@ -430,8 +434,8 @@ def test_placeholders_of_the_first_schema_name_their_own_switch(empty: Any):
 
 
 def _without(of: Span) -> Span:
-    kept = {key: v for key, v in of.attributes.items() if "llm_re" not in key}
-    return replace(of, attributes=kept)
+    attributes = {key: v for key, v in of.attributes.items() if "llm_re" not in key}
+    return replace(of, attributes=attributes)
 
 
 def test_a_tool_without_arguments_is_not_one_without_content():
@@ -499,13 +503,13 @@ def test_without_the_latest_conventions_content_is_in_one_record_a_message():
         scope=ADK,
         attributes={"gen_ai.operation.name": "generate_content", "gen_ai.system": "gemini"},
     )
-    asked = content("model", {"function_call": {"id": "k", "name": "f", "args": {"x": 1}}})
-    given = content("user", {"function_response": {"id": "k", "name": "f", "response": {"r": 1}}})
+    call = content("model", {"function_call": {"id": "k", "name": "f", "args": {"x": 1}}})
+    result = content("user", {"function_response": {"id": "k", "name": "f", "response": {"r": 1}}})
     bodies = [
         ("gen_ai.system.message", {"content": "s"}),
         ("gen_ai.user.message", {"content": content("user", {"text": "q"})}),
-        ("gen_ai.user.message", {"content": asked}),
-        ("gen_ai.user.message", {"content": given}),
+        ("gen_ai.user.message", {"content": call}),
+        ("gen_ai.user.message", {"content": result}),
         ("gen_ai.choice", {"content": content("model", {"text": "a"}), "index": 0}),
     ]
     logs = [

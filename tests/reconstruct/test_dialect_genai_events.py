@@ -28,8 +28,8 @@ def record(name: str, body: Any, time: int = 2, **fields: Any) -> LogRecord:
 
 def logs(time: int = 2, **fields: Any) -> list[LogRecord]:
     answer = {"index": 0, "message": {"role": "assistant", "content": "a"}}
-    asked = record("gen_ai.user.message", {"content": "q"}, time, **fields)
-    return [asked, record("gen_ai.choice", answer, time + 1, **fields)]
+    question = record("gen_ai.user.message", {"content": "q"}, time, **fields)
+    return [question, record("gen_ai.choice", answer, time + 1, **fields)]
 
 
 def test_the_content_of_an_event_may_be_json():
@@ -46,9 +46,9 @@ def test_the_content_of_an_event_may_be_json():
 
 def test_a_record_without_a_body_has_its_message_in_its_attributes():
     """Some exporters put the body's fields into the attributes."""
-    told = [replace(log, body=None, attributes=log.body, span_id="c") for log in logs()]
+    records = [replace(log, body=None, attributes=log.body, span_id="c") for log in logs()]
 
-    assert brief(only(call(), logs=told).messages) == SAID
+    assert brief(only(call(), logs=records).messages) == SAID
 
 
 @pytest.mark.parametrize("prompt", ["q", "user: q", '[{"role": "user", "content": "q"}]'])
@@ -114,15 +114,15 @@ def test_records_that_two_calls_may_have_are_left():
 def test_a_result_that_comes_twice_is_one():
     """Bedrock's instrumentation writes a result as a tool's event and as a user's."""
     blocks = [{"toolResult": {"toolUseId": "k", "content": [{"text": "bad"}], "status": "error"}}]
-    asked = {"toolUse": {"toolUseId": "k", "name": "look", "input": {"x": 1}}}
-    told = [
+    tool_use = {"toolUse": {"toolUseId": "k", "name": "look", "input": {"x": 1}}}
+    records = [
         record("gen_ai.user.message", {"content": [{"text": "q"}]}, span_id="c"),
-        record("gen_ai.assistant.message", {"content": [asked]}, 3, span_id="c"),
+        record("gen_ai.assistant.message", {"content": [tool_use]}, 3, span_id="c"),
         record("gen_ai.tool.message", {"id": "k", "content": [{"text": "bad"}]}, 4, span_id="c"),
         record("gen_ai.user.message", {"content": blocks}, 5, span_id="c"),
         record("gen_ai.choice", {"message": {"content": [{"text": "a"}]}}, 6, span_id="c"),
     ]
-    trajectory = only(call(), logs=told)
+    trajectory = only(call(), logs=records)
 
     assert brief(trajectory.messages) == [
         ("user", "q"),
@@ -147,8 +147,8 @@ def test_an_events_name_may_be_an_attribute(key: str):
 
 def test_the_creation_of_an_agent_is_no_run():
     """`create_agent` spans tell of no run, beside one or alone."""
-    made = {"gen_ai.operation.name": "create_agent", "gen_ai.system": "x"}
-    alone = span("a", 1, attributes=made, trace="b" * 32)
+    attributes = {"gen_ai.operation.name": "create_agent", "gen_ai.system": "x"}
+    alone = span("a", 1, attributes=attributes, trace="b" * 32)
 
     assert reconstruct([alone]) == []
     assert len(reconstruct([alone, call()], [replace(log, span_id="c") for log in logs()])) == 1
@@ -156,9 +156,9 @@ def test_the_creation_of_an_agent_is_no_run():
 
 def test_a_history_that_begins_with_a_result_is_a_gap():
     """What the provider keeps (`previous_response_id`), or another trace holds, is not there."""
-    told = [
+    records = [
         record("gen_ai.tool.message", {"id": "k", "content": "r"}, span_id="c"),
         *(replace(log, span_id="c") for log in logs(5)[1:]),
     ]
 
-    assert codes(only(call(), logs=told)) == ["history_missing"]
+    assert codes(only(call(), logs=records)) == ["history_missing"]

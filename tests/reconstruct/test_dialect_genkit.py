@@ -15,14 +15,16 @@ from .builders import brief, codes, only, span
 Q = {"role": "user", "content": [{"text": "q"}]}
 
 
-def action(name: str, start: int, kind: str, given: Any, got: Any, **fields: Any) -> Span:
+def action(
+    name: str, start: int, kind: str, input_value: Any, output_value: Any, **fields: Any
+) -> Span:
     """Return an action's span; `prefix` is what Genkit's attributes begin with."""
     prefix = fields.pop("prefix", "genkit:")
     attributes = {
         f"{prefix}type": "action" if kind in ("model", "tool") else kind,
         f"{prefix}name": fields.pop("of", name),
-        f"{prefix}input": json.dumps(given),
-        f"{prefix}output": json.dumps(got),
+        f"{prefix}input": json.dumps(input_value),
+        f"{prefix}output": json.dumps(output_value),
         **fields.pop("attributes", {}),
     }
     if kind in ("model", "tool"):
@@ -44,7 +46,7 @@ def results(*names: str) -> dict[str, Any]:
 @pytest.mark.parametrize("prefix", ["genkit:", "genkit/"])
 def test_a_flow_is_an_agents_run(prefix: str):
     """Models, tools and nested generations make one run, whichever exporter wrote them."""
-    said = {"role": "model", "content": [{"text": "done"}]}
+    answer = {"role": "model", "content": [{"text": "done"}]}
     used = {"usage": {"inputTokens": 5, "outputTokens": 2, "cachedContentTokens": 1}}
     trajectory = only(
         action("root", 1, "flow", "q", "done", parent="", of="desk", prefix=prefix, end=99),
@@ -66,7 +68,7 @@ def test_a_flow_is_an_agents_run(prefix: str):
             8,
             "model",
             {"messages": [Q, calls("a", "b"), results("a", "b")]},
-            {"message": said},
+            {"message": answer},
             parent="g",
             prefix=prefix,
         ),
@@ -135,11 +137,11 @@ def test_a_side_that_is_missing_is_a_gap(side: str):
 
 def test_turns_are_linked_by_their_messages():
     """A turn that repeats another's messages goes on from it, in any order of arrival."""
-    said = {"role": "model", "content": [{"text": "a"}]}
-    again = {"messages": [Q, said, Q]}
+    answer = {"role": "model", "content": [{"text": "a"}]}
+    again = {"messages": [Q, answer, Q]}
     spans = [
-        action("m", 1, "model", {"messages": [Q]}, {"message": said}, parent="", trace="a" * 32),
-        action("n", 5, "model", again, {"message": said}, parent="", trace="b" * 32),
+        action("m", 1, "model", {"messages": [Q]}, {"message": answer}, parent="", trace="a" * 32),
+        action("n", 5, "model", again, {"message": answer}, parent="", trace="b" * 32),
     ]
 
     assert [t.turn for t in reconstruct(spans[::-1])] == [1, 2]
@@ -147,11 +149,11 @@ def test_turns_are_linked_by_their_messages():
 
 def test_what_a_redaction_left_is_not_said():
     """A placeholder is a gap in every dialect, also in one that writes none itself."""
-    asked = {"messages": [{"role": "user", "content": [{"text": "[REDACTED]"}]}]}
-    said = {"message": {"role": "model", "content": [{"text": "done"}]}}
+    request = {"messages": [{"role": "user", "content": [{"text": "[REDACTED]"}]}]}
+    response = {"message": {"role": "model", "content": [{"text": "done"}]}}
     trajectory = only(
         action("root", 1, "flow", "q", "done", parent="", end=9),
-        action("m", 3, "model", asked, said),
+        action("m", 3, "model", request, response),
     )
 
     assert [(m.role, m.content) for m in trajectory.messages] == [

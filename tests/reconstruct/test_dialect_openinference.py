@@ -23,7 +23,7 @@ ANSWER = {"role": "assistant", "content": "a"}
 
 def flat(prefix: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
     """Return messages as flat attributes; a key that is dotted already is taken as it is."""
-    found = {}
+    attributes = {}
     for i, message in enumerate(messages):
         calls = message.get("calls", [])
         fields = {key: value for key, value in message.items() if key != "calls"}
@@ -32,11 +32,11 @@ def flat(prefix: str, messages: list[dict[str, Any]]) -> dict[str, Any]:
             fields[f"{call}.id"] = id_
             fields[f"{call}.function.name"] = name
             fields[f"{call}.function.arguments"] = json.dumps(arguments)
-        found |= {
+        attributes |= {
             f"{prefix}.{i}.{'' if key.startswith('function.') else 'message.'}{key}": value
             for key, value in fields.items()
         }
-    return found
+    return attributes
 
 
 def model(
@@ -50,10 +50,10 @@ def model(
     return span(name, start, attributes=attributes | fields.pop("attributes", {}), **fields)
 
 
-def raw(asked: Any, answered: Any, **attributes: Any) -> Span:
+def raw(input_value: Any, output_value: Any, **attributes: Any) -> Span:
     values = {
         key: value if isinstance(value, str) else json.dumps(value)
-        for key, value in (("input.value", asked), ("output.value", answered))
+        for key, value in (("input.value", input_value), ("output.value", output_value))
         if value is not None
     }
     return span("c", attributes={KIND: "LLM", **values, **attributes})
@@ -73,7 +73,7 @@ CALLED = {"role": "assistant", "calls": [("k1", PARIS), ("k2", TOKYO)]}
 
 
 @pytest.mark.parametrize(
-    ("asked", "answered"),
+    ("input_value", "output_value"),
     [
         ("q", "a"),
         ({"prompt": "q"}, {"choices": [{"text": "a"}]}),
@@ -91,9 +91,9 @@ CALLED = {"role": "assistant", "calls": [("k1", PARIS), ("k2", TOKYO)]}
         ),
     ],
 )  # fmt: skip
-def test_raw_and_plain_values_are_the_question_and_the_answer(asked: Any, answered: Any):
+def test_raw_and_plain_values_are_the_question_and_the_answer(input_value: Any, output_value: Any):
     """Without flat messages, the request and the response are read in any client's form."""
-    trajectory = only(raw(asked, answered))
+    trajectory = only(raw(input_value, output_value))
 
     assert brief(trajectory.messages) == [("user", "q"), ("assistant", "a")]
     assert codes(trajectory) == []
@@ -139,14 +139,14 @@ def test_a_missing_side_is_named(sent: list[Any], got: list[Any], side: str):
 def test_calls_that_stand_among_the_contents_too_are_one_message():
     """Anthropic's blocks repeat the calls; the answer and its echo are the same message."""
     block = "contents.0.message_content.type"
-    asked = {**CALLED, block: "tool_use", "contents.0.tool_call.id": "k1"}
+    called = {**CALLED, block: "tool_use", "contents.0.tool_call.id": "k1"}
     results = [
         {"role": "tool", "tool_call_id": id_, "content": text}
         for id_, text in (("k1", "sunny"), ("k2", "rainy"))
     ]
     trajectory = only(
-        model("c", 1, [ASKED], [asked], attributes={"session.id": "s"}),
-        model("d", 2, [ASKED, asked, *results], [{"role": "assistant", "content": "a"}],
+        model("c", 1, [ASKED], [called], attributes={"session.id": "s"}),
+        model("d", 2, [ASKED, called, *results], [{"role": "assistant", "content": "a"}],
               parent="", attributes={"session.id": "s"}),
     )  # fmt: skip
 
@@ -333,14 +333,14 @@ def test_an_answers_id_tells_that_two_spans_are_one_call():
 
 def test_what_a_framework_wrote_itself_goes_before_its_translation():
     """A processor that adds OpenInference's attributes loses what the framework's own keep."""
-    both = {
+    attributes = {
         **flat(SENT, [ASKED, CALLED, {"role": "tool", "content": "sunny rainy"}]),
         "gen_ai.operation.name": "chat",
         "gen_ai.input.messages": json.dumps([{"role": "user", "content": "own"}]),
         "gen_ai.output.messages": json.dumps([{"role": "assistant", "content": "a"}]),
     }
-    trajectory = only(span("c", attributes={KIND: "LLM", **both}, scope="framework"))
-    translated = only(span("c", attributes={KIND: "LLM", **both}, scope="openinference.x"))
+    trajectory = only(span("c", attributes={KIND: "LLM", **attributes}, scope="framework"))
+    translated = only(span("c", attributes={KIND: "LLM", **attributes}, scope="openinference.x"))
 
     assert texts(trajectory) == ["own", "a"]
     assert translated.dialects == ("openinference",)
@@ -376,7 +376,7 @@ def test_a_flat_answer_without_its_calls_is_read_from_the_response():
 def test_flat_messages_that_are_only_roles_are_read_from_the_request():
     """What was called and returned is in the raw request, where the flat messages leave it out."""
     call = {"id": "k", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
-    asked = {
+    request = {
         "messages": [
             ASKED,
             {"role": "assistant", "tool_calls": [call]},
@@ -385,7 +385,9 @@ def test_flat_messages_that_are_only_roles_are_read_from_the_request():
     }
     sent = [ASKED, {"role": "assistant"}, {"role": "tool"}]
 
-    trajectory = only(model("c", 1, sent, [ANSWER], attributes={"input.value": json.dumps(asked)}))
+    trajectory = only(
+        model("c", 1, sent, [ANSWER], attributes={"input.value": json.dumps(request)})
+    )
 
     assert brief(trajectory.messages) == [
         ("user", "q"), ("assistant", [PARIS]), ("tool", "sunny"), ("assistant", "a"),

@@ -79,11 +79,11 @@ def test_the_capture_holds_golds_conversation():
     assert_gold(without_plugin(second.messages), GOLD)
     assert_joined(second.messages)
     assert (second.turn, second.new_from, second.history) == (2, 6, first)
-    for found in (first, second):
-        assert (found.agent, found.gaps) == ("support_agent", ())
-        assert (found.dialects, found.models) == (("semantic-kernel",), ("gpt-4o-mini",))
-        assert found.usage.model_calls == 2
-        assert [t["function"]["name"] for t in found.tools] == [
+    for trajectory in (first, second):
+        assert (trajectory.agent, trajectory.gaps) == ("support_agent", ())
+        assert (trajectory.dialects, trajectory.models) == (("semantic-kernel",), ("gpt-4o-mini",))
+        assert trajectory.usage.model_calls == 2
+        assert [t["function"]["name"] for t in trajectory.tools] == [
             "P-get_weather_tool",
             "P-lookup_order_tool",
         ]

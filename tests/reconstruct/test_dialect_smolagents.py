@@ -65,11 +65,11 @@ def model(
     return oi(name, start, "LLM", {**attributes, **fields.pop("attributes", {})}, **fields)
 
 
-def used(name: str, start: int, given: Any, result: Any = None, **fields: Any) -> Span:
+def used(name: str, start: int, tool_input: Any, result: Any = None, **fields: Any) -> Span:
     attributes = {
         "tool.name": "get_weather",
         "tool.parameters": '{"city": {"type": "string"}, "unit": {"type": "string"}}',
-        "input.value": given if isinstance(given, str) else json.dumps(given),
+        "input.value": tool_input if isinstance(tool_input, str) else json.dumps(tool_input),
     }
     if result is not None:
         attributes["output.value"] = result
@@ -195,7 +195,7 @@ def test_the_raw_request_is_read_where_messages_have_no_keys():
 
 
 @pytest.mark.parametrize(
-    ("given", "arguments"),
+    ("tool_input", "arguments"),
     [
         (kwargs(city="Paris"), {"city": "Paris"}),
         ({"args": ["Paris", "C"], "kwargs": {}}, {"city": "Paris", "unit": "C"}),
@@ -211,9 +211,9 @@ def test_the_raw_request_is_read_where_messages_have_no_keys():
         ("plain", "plain"),
     ],
 )
-def test_a_tools_arguments_have_their_names(given: Any, arguments: Any):
+def test_a_tools_arguments_have_their_names(tool_input: Any, arguments: Any):
     """Positional arguments get the names of the tool's inputs; JSON and a Python repr are read."""
-    trajectory = only(run(), used("t", 2, given, "r", parent="a"))
+    trajectory = only(run(), used("t", 2, tool_input, "r", parent="a"))
 
     (call,) = trajectory.messages[1].tool_calls
     assert call.arguments == ({"city": "Paris"} if arguments is None else arguments)
@@ -364,11 +364,11 @@ def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, A
 
 def test_an_error_of_an_answer_without_calls_is_said_to_the_model():
     """A text in which no call could be found stays in the memory, and so does the error."""
-    told = failed("Error while parsing tool call from model output: no blob")
+    error = failed("Error while parsing tool call from model output: no blob")
     trajectory = only(
         run(end=20),
         model("c", 3, TASK, "Hm.", parent="a"),
-        model("d", 7, [*TASK, ("assistant", "Hm."), told], "a", parent="a"),
+        model("d", 7, [*TASK, ("assistant", "Hm."), error], "a", parent="a"),
     )
 
     assert [m.role for m in trajectory.messages[2:]] == ["assistant", "user", "assistant"]

@@ -20,10 +20,10 @@ def made(name: str, start: int, **fields: Any) -> Span:
 
 
 def response(name: str, start: int, sent: Any, got: Any = None) -> Span:
-    told = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": json.dumps(sent)}
+    attributes = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": json.dumps(sent)}
     if got is not None:
-        told["gen_ai__output__messages"] = json.dumps(got)
-    return made(name, start, title="openai.response", told=told)
+        attributes["gen_ai__output__messages"] = json.dumps(got)
+    return made(name, start, title="openai.response", told=attributes)
 
 
 AGENT = made(
@@ -39,14 +39,14 @@ AGENT = made(
 
 
 def run(name: str, start: int, id_: str, arguments: str) -> Span:
-    told = {
+    attributes = {
         "traceloop__span__kind": "tool",
         "gen_ai__tool__name": "look",
         "gen_ai__tool__call__id": id_,
         "gen_ai__tool__call__arguments": arguments,
         "gen_ai__tool__call__result": f"r{id_}",
     }
-    return made(name, start, told=told)
+    return made(name, start, told=attributes)
 
 
 def test_the_items_of_one_answer_are_one_message():
@@ -113,8 +113,8 @@ def test_a_crew_s_task_says_what_its_agent_was_asked():
         span("g", 3, end=97, scope=scope, attributes=worker, parent="t"),
     ]
     alone = only(*spans)
-    asked = chat("c", 4, [user("Current Task: q")], said("a"), parent="g")
-    trajectory = only(*spans, asked)
+    model_call = chat("c", 4, [user("Current Task: q")], said("a"), parent="g")
+    trajectory = only(*spans, model_call)
 
     assert (alone.agent, texts(alone), codes(alone)) == ("support", ["q", "a"], ["no_model_spans"])
     assert (trajectory.agent, texts(trajectory), codes(trajectory)) == (

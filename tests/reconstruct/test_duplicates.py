@@ -225,7 +225,7 @@ def test_a_silent_call_beside_a_framework_s_is_the_same():
 
 def test_tokens_and_the_reason_are_taken_from_the_call_inside():
     """The framework's span has the messages alone, its client's the rest (mlflow#24059)."""
-    told = {
+    attributes = {
         "gen_ai.usage.input_tokens": 100,
         "gen_ai.usage.output_tokens": 20,
         "gen_ai.response.finish_reasons": ["length"],
@@ -233,7 +233,7 @@ def test_tokens_and_the_reason_are_taken_from_the_call_inside():
     }
     run = only(
         chat("outer", 1, [user("q")], said("a"), end=9),
-        chat("inner", 2, [user("q")], said("a"), parent="outer", attributes=told),
+        chat("inner", 2, [user("q")], said("a"), parent="outer", attributes=attributes),
     )
 
     assert (run.usage.input_tokens, run.usage.output_tokens) == (100, 20)

@@ -40,9 +40,9 @@ def test_every_capture_has_its_truth():
 @pytest.mark.parametrize("name", NAMES)
 def test_a_capture_gives_what_was_exchanged(name: str):
     """Questions, calls, results, errors and answers of both turns are those that were exchanged."""
-    found = [t.as_dict() for t in reconstruct(*capture(name, FRAMEWORKS))]
+    trajectories = [t.as_dict() for t in reconstruct(*capture(name, FRAMEWORKS))]
 
-    assert faults(found, TRUTH[name]) == []
+    assert faults(trajectories, TRUTH[name]) == []
 
 
 @pytest.mark.parametrize("name", [name for name in NAMES if TRUTH[name]["lacks"]])

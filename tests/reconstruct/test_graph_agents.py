@@ -137,8 +137,14 @@ def supervised(step: Any) -> list[Span]:
     give, gone = asks(("transfer_to_desk", {}, "k1")), gives("transferred", "k1")
     look, sun = asks(("look", {"x": 1}, "k2")), gives("sun", "k2")
     back, came = asks(("transfer_back_to_supervisor", {}, "k3")), gives("transferred back", "k3")
-    shown = [*first, give, gone, {**back, "parts": [*said("sun!")["parts"], *back["parts"]]}, came]
-    asked = [system("desk"), user("q"), give, gone]
+    history = [
+        *first,
+        give,
+        gone,
+        {**back, "parts": [*said("sun!")["parts"], *back["parts"]]},
+        came,
+    ]
+    desk_input = [system("desk"), user("q"), give, gone]
     node, lead = in_node("desk"), in_node("supervisor")
     return [
         step("g", 1, "team", {"ls_integration": LANGGRAPH}, end=99),
@@ -152,15 +158,15 @@ def supervised(step: Any) -> list[Span]:
         step("d0", 21, "call_agent", node, parent="d", end=58),
         step("d1", 22, "desk", in_node("desk", "desk"), parent="d0", end=57),
         step("d2", 23, "model", in_node("model", "desk"), parent="d1", end=30),
-        chat("c2", 24, asked, look, parent="d2"),
+        chat("c2", 24, desk_input, look, parent="d2"),
         step("d3", 31, "tools", in_node("tools", "desk"), parent="d1", end=40),
         tool("t2", 32, id="k2", result="sun", parent="d3"),
         step("d4", 41, "model", in_node("model", "desk"), parent="d1", end=50),
-        chat("c3", 42, [*asked, look, sun], said("sun!"), parent="d4"),
+        chat("c3", 42, [*desk_input, look, sun], said("sun!"), parent="d4"),
         step("r", 60, "supervisor", lead, parent="g", end=90),
         step("r0", 61, "supervisor", lead, parent="r", end=89),
         step("r1", 62, "agent", in_node("agent"), parent="r0", end=80),
-        chat("c4", 63, shown, said("it is sunny"), parent="r1"),
+        chat("c4", 63, history, said("it is sunny"), parent="r1"),
     ]
 
 

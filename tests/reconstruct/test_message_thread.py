@@ -13,10 +13,10 @@ Said = dict[str, Any]
 
 def calls(*pairs: tuple[list[Said], Said | None], **fields: Any) -> list[Span]:
     """Return an agent with model calls, one after another, of what was sent and received."""
-    found = [agent("a", 1)]
+    spans = [agent("a", 1)]
     for i, (sent, got) in enumerate(pairs):
-        found.append(chat(f"c{i}", 10 * i + 10, sent, got, parent="a", **fields))
-    return found
+        spans.append(chat(f"c{i}", 10 * i + 10, sent, got, parent="a", **fields))
+    return spans
 
 
 def test_history_is_told_once():

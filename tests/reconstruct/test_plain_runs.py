@@ -86,7 +86,7 @@ def run_of(trace: str, steps: list[tuple[int, str]], seed: int) -> list[Span]:
     spans = [agent("a", 1, end=999, trace=trace)]
     for number, (count, change) in enumerate(steps):
         at = 10 * number + 3
-        ids = ["k" if change == "same id" else f"k{number}{place}" for place in range(count)]
+        ids = ["k" if change == "same id" else f"k{number}{index}" for index in range(count)]
         arguments = {} if change == "no arguments" and seed % 2 else {"n": 1.0}
         answer = asks(*(("look", arguments, name) for name in ids)) if count else said(f"x{number}")
         call = chat(
@@ -104,12 +104,12 @@ def run_of(trace: str, steps: list[tuple[int, str]], seed: int) -> list[Span]:
             call = replace(call, status_code=2)
         spans.append(call)
         results = []
-        for place, name in enumerate(reversed(ids) if change == "swap tools" else ids):
-            start = at + (-2 if change == "late tool" else 2 + place)
-            one = tool(f"t{number}{place}", start, id=name, parent="a", trace=trace)
+        for index, name in enumerate(reversed(ids) if change == "swap tools" else ids):
+            start = at + (-2 if change == "late tool" else 2 + index)
+            tool_span = tool(f"t{number}{index}", start, id=name, parent="a", trace=trace)
             if change != "no tool":
-                spans.append(one)
-            results.append(gives(None if change == "cut" else f"r{place}", name))
+                spans.append(tool_span)
+            results.append(gives(None if change == "cut" else f"r{index}", name))
         history = [*history, answer, *results]
     if steps[0][1] not in ("no conversation", "none"):
         name = "other" if steps[-1][1] == "other conversation" else "one"
@@ -134,18 +134,18 @@ def test_any_runs_give_the_same_trajectories(runs: list[list[tuple[int, str]]], 
 def test_a_usual_run_is_plain() -> None:
     """A run that asks for two tools and answers is built in one go."""
     spans = run_of("1" * 32, [(2, "none"), (1, "none"), (0, "none")], 0)
-    found: list[bool] = []
+    is_plain: list[bool] = []
 
     def noted(run: Any) -> Any:
         built = plain_builder(run)
-        found.append(built is not None)
+        is_plain.append(built is not None)
         return built
 
     with patch.object(conversation, "plain_builder", noted):
         (trajectory,) = reconstruct(spans)
 
-    assert found == [True]
+    assert is_plain == [True]
     roles = [message.role for message in trajectory.messages]
-    asked = ["assistant", "tool", "tool", "assistant", "tool"]
-    assert roles == ["system", "user", *asked, "assistant"]
+    tool_steps = ["assistant", "tool", "tool", "assistant", "tool"]
+    assert roles == ["system", "user", *tool_steps, "assistant"]
     assert not trajectory.gaps

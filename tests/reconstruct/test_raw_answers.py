@@ -33,9 +33,9 @@ GEMINI_ANSWERED = {
 SDKS = ["langfuse", "mlflow", "langsmith", "openinference"]
 
 
-def recorded(sdk: str, asked: Any, answered: Any) -> Trajectory:
+def recorded(sdk: str, request: Any, response: Any) -> Trajectory:
     """Return the run of a model call as an SDK that traces any function records it."""
-    sent, received = json.dumps(asked), json.dumps(answered)
+    sent, received = json.dumps(request), json.dumps(response)
     attributes = {
         "langfuse": {
             "langfuse.observation.type": "generation",

@@ -23,22 +23,22 @@ def call(number: int, sent: list[dict[str, Any]], got: dict[str, Any] | None, **
     at = more.pop("at", number) * SECOND
     failed = {} if got else FAILED
     process = {"service.name": "svc", **more.pop("process", {"process.pid": 7})}
-    made = chat(f"{number:016x}", at, sent, got, end=at + SECOND // 2, **failed, **more)
-    return replace(made, trace_id=f"{number:032x}", resource=process)
+    span = chat(f"{number:016x}", at, sent, got, end=at + SECOND // 2, **failed, **more)
+    return replace(span, trace_id=f"{number:032x}", resource=process)
 
 
-def runs_of(found: list[Trajectory]) -> list[tuple[int, list[Any]]]:
-    return [(len(t.trace_ids), brief(t.own_messages)) for t in found]
+def runs_of(trajectories: list[Trajectory]) -> list[tuple[int, list[Any]]]:
+    return [(len(t.trace_ids), brief(t.own_messages)) for t in trajectories]
 
 
 @pytest.mark.parametrize("failures", [1, 2, 3])
 def test_a_first_request_that_failed_belongs_to_the_run_that_sends_it_again(failures: int) -> None:
     """The run begins with the first try, has each message once, and a gap for each failure."""
     tries = [call(number, Q, None) for number in range(1, failures + 1)]
-    asked = call(8, Q, ASKED)
+    retry = call(8, Q, ASKED)
     answered = call(9, [*Q, ASKED, GIVEN], A)
 
-    (trajectory,) = reconstruct([*tries, asked, answered])
+    (trajectory,) = reconstruct([*tries, retry, answered])
 
     assert trajectory.root_span.trace_id == tries[0].trace_id
     assert brief(trajectory.messages) == [

@@ -21,10 +21,10 @@ def retrieved(
     attributes: dict[str, Any], parent: str = "a1", **fields: Any
 ) -> tuple[Trajectory, Span]:
     """Return the run of an agent with a tool and a retriever, and the retriever's span."""
-    found = replace(span("r1", 10, parent=parent, attributes=attributes), **fields)
+    retriever = replace(span("r1", 10, parent=parent, attributes=attributes), **fields)
     call = chat("c1", 20, [user("q")], said("a"), parent="a1")
     used = tool("t1", 5, end=15, parent="a1")
-    return only(agent("a1", 1, end=99), used, found, call), found
+    return only(agent("a1", 1, end=99), used, retriever, call), retriever
 
 
 @pytest.mark.parametrize("name", WITH_TEXT)
@@ -136,9 +136,9 @@ def test_a_retriever_says_what_it_returned_or_there_is_a_gap(
 def test_the_oldest_documents_may_have_been_dropped():
     """A span that lost attributes does not show that it has all."""
     flat = {**OPENINFERENCE, "retrieval.documents.0.document.content": "one"}
-    run, found = retrieved(flat, dropped_attributes=2)
+    run, retriever = retrieved(flat, dropped_attributes=2)
 
-    assert run.documents == (RetrievedDocument("one", span_id=found.span_id),)
+    assert run.documents == (RetrievedDocument("one", span_id=retriever.span_id),)
     assert "documents_not_captured" in codes(run)
 
 

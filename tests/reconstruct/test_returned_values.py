@@ -42,27 +42,27 @@ def _span(attributes: dict[str, Any]) -> Span:
 @pytest.mark.parametrize("dialect", KINDS)
 def test_an_mcp_result_is_its_text_and_a_recorded_failure(dialect: str):
     """MCP's envelope says beside the blocks whether the tool failed."""
-    found = run(dialect, MCP)
+    tool_run = run(dialect, MCP)
 
-    assert found.result == "order 17 is\nlocked"
-    assert (found.is_error, found.is_outcome_recorded) == (True, True)
+    assert tool_run.result == "order 17 is\nlocked"
+    assert (tool_run.is_error, tool_run.is_outcome_recorded) == (True, True)
 
 
 @pytest.mark.parametrize("dialect", KINDS)
 def test_a_langchain_message_gives_its_content_id_and_failure(dialect: str):
     """A tool of LangChain's may return the message itself."""
-    found = run(dialect, MESSAGE)
+    tool_run = run(dialect, MESSAGE)
 
-    assert (found.result, found.call_id, found.is_error) == ("locked", "k", True)
+    assert (tool_run.result, tool_run.call_id, tool_run.is_error) == ("locked", "k", True)
 
 
 @pytest.mark.parametrize("dialect", KINDS)
 def test_a_llamaindex_output_is_its_text_and_no_recorded_success(dialect: str):
     """LlamaIndex writes ``is_error: false`` of each tool that did not raise."""
-    found = run(dialect, TOOL_OUTPUT)
+    tool_run = run(dialect, TOOL_OUTPUT)
 
-    assert found.result == "order 17 is\nlocked"
-    assert found.is_outcome_recorded is False
+    assert tool_run.result == "order 17 is\nlocked"
+    assert tool_run.is_outcome_recorded is False
 
 
 @pytest.mark.parametrize("dialect", KINDS)

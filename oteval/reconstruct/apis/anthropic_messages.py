@@ -97,11 +97,11 @@ class AnthropicMessages(ModelApi):
         return {**message, "content": [_finished(blocks[index]) for index in sorted(blocks)]}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        said = [{"role": "assistant", "content": response.get("content") or []}]
-        found = from_messages(said, NO_SOURCE)
+        raw_messages = [{"role": "assistant", "content": response.get("content") or []}]
+        messages = from_messages(raw_messages, NO_SOURCE)
         return ApiAnswer(
-            message=joined_answer(found) if found else Message("assistant", ""),
-            output=tuple(found),
+            message=joined_answer(messages) if messages else Message("assistant", ""),
+            output=tuple(messages),
             finish_reason=str(response.get("stop_reason") or ""),
             usage=read_tokens(response.get("usage")).usage,
             model=str(response.get("model") or ""),
@@ -119,12 +119,12 @@ class AnthropicMessages(ModelApi):
         begun = {**message, "content": [], "stop_reason": None, "stop_sequence": None}
         begun["usage"] = {**usage, "output_tokens": 1}
         end = {"stop_reason": message["stop_reason"], "stop_sequence": None}
-        found = [
+        events = [
             {"type": "message_start", "message": begun},
             *(
-                event
+                fields
                 for index, block in enumerate(message["content"])
-                for event in _events(block, index)
+                for fields in _events(block, index)
             ),
             {
                 "type": "message_delta",
@@ -133,7 +133,7 @@ class AnthropicMessages(ModelApi):
             },
             {"type": "message_stop"},
         ]
-        return [event(one, str(one["type"])) for one in found]
+        return [event(fields, str(fields["type"])) for fields in events]
 
     def _error_body(self, error: str, status: int) -> bytes:
         fields = {"type": _ERRORS.get(status, "api_error"), "message": error}

@@ -155,8 +155,8 @@ class Gemini(ModelApi):
 
 def _model_in(path: str) -> str:
     """Return the name of the model in a path such as ``/v1beta/models/NAME:generateContent``."""
-    _, found, name = path.rpartition("/models/")
-    return unquote(name.rpartition(":")[0]) if found else ""
+    _, separator, name = path.rpartition("/models/")
+    return unquote(name.rpartition(":")[0]) if separator else ""
 
 
 def _contents(fields: Mapping[str, Any]) -> list[Any]:
@@ -175,9 +175,10 @@ def _tools(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     One tool of a request may declare several functions, and name tools of Google's beside them.
     """
     for definition in definitions(fields):
-        known = {key: definition[key] for key in ("name", "description") if definition.get(key)}
+        function = {key: definition[key] for key in ("name", "description") if definition.get(key)}
         parameters = definition.get("parameters")
-        function = known if parameters is None else {**known, "parameters": parameters}
+        if parameters is not None:
+            function["parameters"] = parameters
         yield {"type": "function", "function": function}
     for tool in fields.get("tools") or ():
         if isinstance(tool, Mapping) and (own := without(tool, *_FUNCTIONS)):

@@ -237,7 +237,7 @@ _WORDS = re.compile(r"(?:\s*\S+){1,4}\s*|\s+")
 
 def pieces(text: str) -> Iterator[str]:
     """Yield a text in pieces of a few words, as models stream it."""
-    return (found[0] for found in _WORDS.finditer(text))
+    return (match[0] for match in _WORDS.finditer(text))
 
 
 def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
@@ -248,8 +248,8 @@ def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
         index: The index of the tool call in its answer.
         prefix: The beginning of ids that are made up.
     """
-    known = call.answer.tool_calls[index].id if call.answer else ""
-    return known or made_up_id(call, str(index), prefix)
+    recorded_id = call.answer.tool_calls[index].id if call.answer else ""
+    return recorded_id or made_up_id(call, str(index), prefix)
 
 
 def made_up_id(call: RecordedModelCall, part: str, prefix: str) -> str:
@@ -259,8 +259,10 @@ def made_up_id(call: RecordedModelCall, part: str, prefix: str) -> str:
 
 def response_id(call: RecordedModelCall, prefix: str) -> str:
     """Return the id of an answer; one that was not recorded, or of another API, is made up."""
-    known = call.response_id
-    return known if known.startswith(prefix) else prefix + _digest(known or _identity(call))
+    recorded_id = call.response_id
+    if recorded_id.startswith(prefix):
+        return recorded_id
+    return prefix + _digest(recorded_id or _identity(call))
 
 
 def created(call: RecordedModelCall) -> int:
@@ -278,15 +280,15 @@ def _digest(text: str) -> str:
 
 def joined_answer(messages: Sequence[Message]) -> Message:
     """Return the messages of an answer as one, without the results of the provider's tools."""
-    said = [message for message in messages if message.role == "assistant"]
-    if len(said) == 1:
-        return said[0]
-    texts = [message.content for message in said if message.content]
+    answers = [message for message in messages if message.role == "assistant"]
+    if len(answers) == 1:
+        return answers[0]
+    texts = [message.content for message in answers if message.content]
     return Message(
         "assistant",
         "\n".join(texts) if texts else None,
-        tool_calls=tuple(call for message in said for call in message.tool_calls),
-        parts=tuple(part for message in said for part in message.parts),
+        tool_calls=tuple(call for message in answers for call in message.tool_calls),
+        parts=tuple(part for message in answers for part in message.parts),
     )
 
 

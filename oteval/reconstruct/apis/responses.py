@@ -102,11 +102,11 @@ class Responses(ModelApi):
         return {**response, "output": [items[index] for index in sorted(items)]}
 
     def _answer(self, response: Mapping[str, Any]) -> ApiAnswer:
-        said = from_messages(response.get("output") or [], NO_SOURCE, "assistant")
-        message = joined_answer(said)
+        messages = from_messages(response.get("output") or [], NO_SOURCE, "assistant")
+        message = joined_answer(messages)
         return ApiAnswer(
             message=message,
-            output=tuple(said),
+            output=tuple(messages),
             finish_reason=_finish_reason(response, message),
             usage=read_tokens(response.get("usage")).usage,
             model=str(response.get("model") or ""),
@@ -128,27 +128,28 @@ class Responses(ModelApi):
         response = _written(call, request)
         begun = {**response, "status": "in_progress", "output": [], "usage": None}
         begun |= {"incomplete_details": None, "completed_at": None}
-        found: list[dict[str, Any]] = [
+        events: list[dict[str, Any]] = [
             {"type": "response.created", "response": begun},
             {"type": "response.in_progress", "response": begun},
         ]
         for index, item in enumerate(response["output"]):
-            found += _item_events(item, index)
-        found.append({"type": f"response.{response['status']}", "response": response})
+            events += _item_events(item, index)
+        events.append({"type": f"response.{response['status']}", "response": response})
         return [
-            event({"type": one["type"], "sequence_number": number, **one}, one["type"])
-            for number, one in enumerate(found)
+            event({"type": fields["type"], "sequence_number": number, **fields}, fields["type"])
+            for number, fields in enumerate(events)
         ]
 
 
 def _input_messages(fields: Mapping[str, Any]) -> list[Message]:
     """Return the messages of a request, its instructions first."""
-    said = fields.get("input") or []
-    items = [{"role": "user", "content": said}] if isinstance(said, str) else said
-    found = repeated_messages(items)
+    items = fields.get("input") or []
+    if isinstance(items, str):
+        items = [{"role": "user", "content": items}]
+    messages = repeated_messages(items)
     instructions = fields.get("instructions")
     prompt = [instructions] if isinstance(instructions, str) else instructions or []
-    return [*from_messages(prompt, NO_SOURCE, "system"), *found]
+    return [*from_messages(prompt, NO_SOURCE, "system"), *messages]
 
 
 def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -217,8 +218,8 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
     content: list[dict[str, Any]] = []
     text, refusal = refusal_of(message)
     if text:
-        said = {"type": "output_text", "text": text, "annotations": []}
-        content.append({**said, "logprobs": []})
+        text_part = {"type": "output_text", "text": text, "annotations": []}
+        content.append({**text_part, "logprobs": []})
     if refusal:
         content.append({"type": "refusal", "refusal": refusal})
     for index, part in enumerate(message.parts):
@@ -247,15 +248,19 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
 _PROVIDER_TOOLS = ("code_interpreter", "file_search", "image_generation", "web_search")
 
 
-def _provider_item(asked: ToolCall, name: str) -> dict[str, Any]:
+def _provider_item(tool_call: ToolCall, name: str) -> dict[str, Any]:
     """Return the item of a call that the provider ran, without the result."""
     head = {"id": name, "status": "completed"}
-    arguments = asked.arguments if isinstance(asked.arguments, Mapping) else {}
-    if asked.name == "web_search":
+    arguments = tool_call.arguments if isinstance(tool_call.arguments, Mapping) else {}
+    if tool_call.name == "web_search":
         return {**head, "type": "web_search_call", "action": {"type": "search", **arguments}}
-    if asked.name in _PROVIDER_TOOLS:
-        return {**head, "type": f"{asked.name}_call", **arguments}
-    fields = {"name": asked.name, "arguments": dumps_exact(arguments), "server_label": "recorded"}
+    if tool_call.name in _PROVIDER_TOOLS:
+        return {**head, "type": f"{tool_call.name}_call", **arguments}
+    fields = {
+        "name": tool_call.name,
+        "arguments": dumps_exact(arguments),
+        "server_label": "recorded",
+    }
     return {**head, "type": "mcp_call", **fields}
 
 
@@ -264,19 +269,22 @@ def _reasoning(part: Mapping[str, Any], name: str) -> dict[str, Any]:
     if not isinstance(summary, list):
         text = reasoning_text(part)
         summary = [{"type": "summary_text", "text": text}] if text else []
-    known = without({key: part.get(key) for key in ("content", "encrypted_content", "status")})
-    if not isinstance(known.get("content"), list):
-        known.pop("content", None)
-    return {"id": part.get("id") or name, "type": "reasoning", "summary": summary, **known}
+    other_fields = without(
+        {key: part.get(key) for key in ("content", "encrypted_content", "status")}
+    )
+    if not isinstance(other_fields.get("content"), list):
+        other_fields.pop("content", None)
+    return {"id": part.get("id") or name, "type": "reasoning", "summary": summary, **other_fields}
 
 
 def _written_call(
-    call: RecordedModelCall, index: int, asked: ToolCall, is_custom: bool
+    call: RecordedModelCall, index: int, tool_call: ToolCall, is_custom: bool
 ) -> dict[str, Any]:
-    text = asked.arguments if isinstance(asked.arguments, str) else dumps_exact(asked.arguments)
-    if asked.arguments is None:
+    arguments = tool_call.arguments
+    text = arguments if isinstance(arguments, str) else dumps_exact(arguments)
+    if arguments is None:
         text = "{}"
-    fields = {"call_id": call_id(call, index), "name": asked.name, "status": "completed"}
+    fields = {"call_id": call_id(call, index), "name": tool_call.name, "status": "completed"}
     if is_custom:
         name = made_up_id(call, f"call {index}", "ctc_")
         return {"id": name, "type": "custom_tool_call", **fields, "input": text}
@@ -296,8 +304,8 @@ _TEXTS = {
 
 def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]]:
     """Yield the events that stream one item."""
-    kind, place = item["type"], {"output_index": index}
-    inside = {"item_id": item.get("id"), **place}
+    kind, position = item["type"], {"output_index": index}
+    inside = {"item_id": item.get("id"), **position}
     begun = dict(item)
     if "status" in item:
         begun["status"] = "in_progress"
@@ -307,7 +315,7 @@ def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]
             begun[empty] = []
     if field:
         begun[field] = ""
-    yield {"type": "response.output_item.added", **place, "item": begun}
+    yield {"type": "response.output_item.added", **position, "item": begun}
     if field:
         yield from _text_events(name, field, item[field], inside)
     if kind == "message":
@@ -318,7 +326,7 @@ def _item_events(item: Mapping[str, Any], index: int) -> Iterator[dict[str, Any]
         for number, part in enumerate(item["summary"]):
             at = {**inside, "summary_index": number}
             yield from _part_events("response.reasoning_summary_part", part, at)
-    yield {"type": "response.output_item.done", **place, "item": item}
+    yield {"type": "response.output_item.done", **position, "item": item}
 
 
 def _part_events(

@@ -176,11 +176,11 @@ def _tool(span: Span) -> ToolRun:
     if ARGUMENTS not in attributes and RESULT not in attributes:
         return _named(genai.read_tool(span, SWITCH))
     gaps = attribute_gaps(span, (ARGUMENTS, RESULT), OLD_SWITCH)
-    given, result = attributes.get(ARGUMENTS), _known(attributes.get(RESULT))
+    raw_arguments, result = attributes.get(ARGUMENTS), _known(attributes.get(RESULT))
     if isinstance(result, str) and mapping_of(result) == {"result": "<not specified>"}:
         result = None
-    arguments = parse_arguments(given) if given is not None else None
-    if _known(given) is None and _known(attributes.get(RESULT)) is None:
+    arguments = parse_arguments(raw_arguments) if raw_arguments is not None else None
+    if _known(raw_arguments) is None and _known(attributes.get(RESULT)) is None:
         # Both empty: a tool without arguments still has a response.
         arguments = None
         gaps.append(gap("content_not_captured", span.span_id, switch=OLD_SWITCH))
@@ -222,17 +222,17 @@ def _original_turn(item: Any) -> dict[str, Any] | None:
     contents = []
     for part in parts[1:]:
         text = _text(part)
-        found = None if text is None else _LINE.fullmatch(text)
-        if text is not None and found is None:
+        match = None if text is None else _LINE.fullmatch(text)
+        if text is not None and match is None:
             return None
-        if found is None:
+        if match is None:
             contents.append(part)
             continue
-        agent = found["agent"]
-        meant = _quoted_part(found)
-        if meant is None:
+        agent = match["agent"]
+        original = _quoted_part(match)
+        if original is None:
             return None
-        contents.append(meant)
+        contents.append(original)
     return {"role": "assistant", "name": agent, "parts": contents} if agent else None
 
 
@@ -247,19 +247,19 @@ def _text(part: Any) -> str | None:
     return part if isinstance(part, str) else None
 
 
-def _quoted_part(found: re.Match[str]) -> dict[str, Any] | None:
+def _quoted_part(match: re.Match[str]) -> dict[str, Any] | None:
     """Return the part that one line retells, or None where its value is not exact."""
-    text = found["quoted"] if found["quoted"] is not None else found["plain"]
-    if found["said"]:
-        kind = "text" if found["said"] == "said" else "reasoning"
+    text = match["quoted"] if match["quoted"] is not None else match["plain"]
+    if match["said"]:
+        kind = "text" if match["said"] == "said" else "reasoning"
         return {"type": kind, "content": text}
     parsed = parse(text)
     value = None if text == "None" else parsed.value
     if parsed.truncated or isinstance(value, str):
         return None
-    if found["call"]:
-        return call_part(found["call"], {} if value is None else value)
-    return result_part(found["result"], value)
+    if match["call"]:
+        return call_part(match["call"], {} if value is None else value)
+    return result_part(match["result"], value)
 
 
 DIALECT = Dialect(

@@ -50,11 +50,11 @@ def read(span: Span, logs: Logs) -> Operation:
 def _model_call(call: ModelCall) -> ModelCall:
     """Return a call with the messages of its raw request and response, where it has them."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
-    asked = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
+    turns = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
     received = answer(call.span).messages
     return replace(
         call,
-        input=(*prompts, *asked) if asked else call.input,
+        input=(*prompts, *turns) if turns else call.input,
         output=tuple(received) or call.output,
     )
 
@@ -74,9 +74,9 @@ def _agent(call: ModelCall) -> AgentRun:
 
 def _count_before_turn(transcript: Sequence[Message]) -> int:
     """Return how many messages were said before the last that the user asked."""
-    said = [message for message in transcript if message.role not in SYSTEM_ROLES]
-    asked = [index for index, message in enumerate(said) if message.role == "user"]
-    return asked[-1] if asked else 0
+    turns = [message for message in transcript if message.role not in SYSTEM_ROLES]
+    question_indexes = [index for index, message in enumerate(turns) if message.role == "user"]
+    return question_indexes[-1] if question_indexes else 0
 
 
 def _tool(tool: ToolRun) -> ToolRun:

@@ -148,8 +148,8 @@ def _ordered(messages: list[Message]) -> list[Message]:
     waiting = list(users)
     for message in reversed(spoken):
         # An id may repeat within a session: the last call of it has the last result.
-        waiting_for = [by_id.get(call.id) for call in message.tool_calls]
-        answers = [found.pop() for found in waiting_for if found]
+        results_by_call = [by_id.get(call.id) for call in message.tool_calls]
+        answers = [same_id.pop() for same_id in results_by_call if same_id]
         if not answers and waiting:
             answers = [waiting.pop()]
         pieces.append([message, *answers])

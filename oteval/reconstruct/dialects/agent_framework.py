@@ -93,8 +93,8 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     agent = genai.read_agent(span, logs)
     if attribute_gaps(span, genai.CONTENT, SWITCH):
         # In an incomplete list, only the agent's own messages are whole.
-        said = tuple(message for message in agent.output if message.role == "assistant")
-        return replace(agent, output=said)
+        own_messages = tuple(message for message in agent.output if message.role == "assistant")
+        return replace(agent, output=own_messages)
     if not agent.output:
         return agent
     # A caller that keeps the conversation itself passes it in whole.

@@ -172,20 +172,20 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
     values = [_values(shape.values_of(side)), _values(shape.values_of("received"))]
     if not name or not any(values) or any(len(value) > 1 for value in values):
         return Wrapper(span)
-    given, returned = (value[0] if value else None for value in values)
-    given = None if hidden(given) else call_arguments(given)
+    arguments, returned = (value[0] if value else None for value in values)
+    arguments = None if hidden(arguments) else call_arguments(arguments)
     result = returned_value(returned, returned)
     call_id = _text_of(shape.values_of("call id")) or result.call_id
-    if given is not None and not isinstance(given, Mapping):
+    if arguments is not None and not isinstance(arguments, Mapping):
         # A text may be an argument without its name, or all that is said to an agent.
         if not (is_named and call_id):
             return Wrapper(span)
-        given = None
+        arguments = None
     return tool_run(
         span,
         name=name,
         call_id=call_id,
-        arguments=given,
+        arguments=arguments,
         result=result.content,
         failed=result.is_error,
         gaps=(_gap(shape, "tool name", side, "received"),),
@@ -230,26 +230,26 @@ def _agent(shape: Shape) -> Operation:
     requests = [sent(value, span) for value in shape.values_of("sent")]
     # An answer, or the whole transcript, which ends with the answer.
     answers = [received(value, span) or sent(value, span) for value in shape.values_of("received")]
-    asked = _last_of(requests, "user", span)
-    answered = _last_of(answers, "assistant", span)
-    if not asked or not (answered or span.is_error):
+    question = _last_of(requests, "user", span)
+    answer = _last_of(answers, "assistant", span)
+    if not question or not (answer or span.is_error):
         return Wrapper(span)
     return AgentRun(
         span,
         name=_text_of(shape.values_of("agent name")) or span.name,
-        input=asked,
-        output=answered,
+        input=question,
+        output=answer,
         gaps=(_gap(shape, "sent", "received"),),
     )
 
 
 def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tuple[Message, ...]:
     """Return the last text of a role, if all that is read agrees on it."""
-    messagess = [reading.messages for reading in readings if reading]
-    pools = messagess if role == "user" else [messages[-1:] for messages in messagess]
-    said = [[m for m in messages if m.role == role][-1:] for messages in pools]
-    texts = {(m.content or "").strip() for messages in said for m in messages}
-    if len(texts) != 1 or not all(said) or "" in texts:
+    transcripts = [reading.messages for reading in readings if reading]
+    pools = transcripts if role == "user" else [messages[-1:] for messages in transcripts]
+    last_messages = [[m for m in messages if m.role == role][-1:] for messages in pools]
+    texts = {(m.content or "").strip() for messages in last_messages for m in messages}
+    if len(texts) != 1 or not all(last_messages) or "" in texts:
         return ()
     return text_message(texts.pop(), span, role)
 

@@ -81,9 +81,9 @@ def _agent(agent: AgentRun) -> AgentRun:
         transcript = from_messages([m for m in messages if isinstance(m, Mapping)], span)
         if transcript:
             return replace(agent, transcript=tuple(transcript), transcript_new_from=0)
-    asked = text_message(value.get("description"), span, "user")
-    answered = text_message(value.get("raw"), span, "assistant")
-    return replace(agent, input=asked or agent.input, output=answered or agent.output)
+    question = text_message(value.get("description"), span, "user")
+    answer = text_message(value.get("raw"), span, "assistant")
+    return replace(agent, input=question or agent.input, output=answer or agent.output)
 
 
 def _tool(tool: ToolRun) -> ToolRun:
@@ -100,10 +100,10 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 def _calling(value: Any) -> Any:
     """Return the arguments of a parsed call, from its field or its repr."""
-    found = parse(value).value
-    if isinstance(found, Mapping):
-        return parse_arguments(found.get("arguments"))
-    _, mark, text = str(found or "").partition("arguments=")
+    calling = parse(value).value
+    if isinstance(calling, Mapping):
+        return parse_arguments(calling.get("arguments"))
+    _, mark, text = str(calling or "").partition("arguments=")
     return parse_arguments(text) if mark else None
 
 
@@ -161,10 +161,10 @@ def _unquoted(value: Any) -> Any:
     ):
         return value
     try:
-        found = ast.literal_eval(value)
+        literal = ast.literal_eval(value)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return value
-    return found if isinstance(found, str) else value
+    return literal if isinstance(literal, str) else value
 
 
 def _plain(value: Any) -> Any:

@@ -58,8 +58,8 @@ def read(span: Span, logs: Logs) -> Operation:
 def _model_call(call: ModelCall) -> ModelCall:
     # Each answer is one message; several were asked for.
     answers = [*call.output, *call.choices]
-    asked = [m for m in call.input if m.role == "user"]
-    fields = _fields(asked[-1].content or "") if asked else {}
+    questions = [m for m in call.input if m.role == "user"]
+    fields = _fields(questions[-1].content or "") if questions else {}
     is_step = any("next_tool_name" in _fields(m.content or "") for m in answers[:1])
     if "trajectory" not in fields and not is_step and not any(map(_STEP.fullmatch, fields)):
         return replace(call, output=tuple(answers[:1]), choices=tuple(answers[1:]))
@@ -67,7 +67,7 @@ def _model_call(call: ModelCall) -> ModelCall:
     visible = [_with_answer(message) for message in answers]
     return replace(
         call,
-        input=(*prompts, *_conversation(asked[-1], fields)) if asked else tuple(prompts),
+        input=(*prompts, *_conversation(questions[-1], fields)) if questions else tuple(prompts),
         output=tuple(visible[:1]),
         choices=tuple(visible[1:]),
     )
@@ -79,15 +79,15 @@ def _fields(text: str) -> dict[str, str]:
     marks = list(_HEADER.finditer(text))
     if marks:
         ends = [mark.start() for mark in marks[1:]] + [len(text)]
-        found = {m[1]: text[m.end() : end] for m, end in zip(marks, ends, strict=True)}
+        fields = {m[1]: text[m.end() : end] for m, end in zip(marks, ends, strict=True)}
         last = marks[-1][1]
         return {
-            k: _REQUEST.sub("", v).strip() if k == last else v.strip() for k, v in found.items()
+            k: _REQUEST.sub("", v).strip() if k == last else v.strip() for k, v in fields.items()
         }
     fence = _FENCE.match(text)
     value = parse(fence[1] if fence else text).value
     if isinstance(value, Mapping):
-        return {key: _as_text(found) for key, found in value.items()}
+        return {key: _as_text(field) for key, field in value.items()}
     return {match[1]: match[2].strip() for match in _ELEMENT.finditer(text)}
 
 
@@ -95,20 +95,20 @@ def _as_text(value: Any) -> str:
     return value if isinstance(value, str) else dumps(value)
 
 
-def _conversation(asked: Message, fields: Mapping[str, str]) -> Iterator[Message]:
+def _conversation(question: Message, fields: Mapping[str, str]) -> Iterator[Message]:
     """Yield the question of a ReAct agent's prompt, and its steps so far as calls and results."""
     steps: dict[int, dict[str, str]] = {}
-    given: dict[str, str] = {}
+    question_fields: dict[str, str] = {}
     nested = _fields(fields.get("trajectory", ""))
     for name, text in {**fields, **nested}.items():
         step = _STEP.fullmatch(name)
         if step is not None:
             steps.setdefault(int(step[2]), {})[step[1]] = text
         elif name != "trajectory":
-            given[name] = text
-    yield replace(asked, content=_shown(given))
+            question_fields[name] = text
+    yield replace(question, content=_shown(question_fields))
     for number in sorted(steps):
-        yield from _step(asked, steps[number])
+        yield from _step(question, steps[number])
 
 
 def _shown(fields: Mapping[str, str]) -> str:
@@ -118,11 +118,11 @@ def _shown(fields: Mapping[str, str]) -> str:
     return "\n\n".join(f"[[ ## {name} ## ]]\n{text}" for name, text in fields.items())
 
 
-def _step(asked: Message, step: Mapping[str, str]) -> Iterator[Message]:
+def _step(source: Message, step: Mapping[str, str]) -> Iterator[Message]:
     name = step.get("tool_name", "")
-    yield _call(asked, name, step.get("tool_args"), step.get("thought"))
+    yield _call(source, name, step.get("tool_args"), step.get("thought"))
     if "observation" in step:
-        yield replace(asked, role="tool", content=step["observation"], name=name)
+        yield replace(source, role="tool", content=step["observation"], name=name)
 
 
 def _call(source: Message, name: str, arguments: str | None, thought: str | None) -> Message:
@@ -157,14 +157,14 @@ def _agent(span: Span) -> AgentRun | None:
     fields = mapping_of(span.attributes.get(OUTPUT))
     if f".{method}" not in _FORWARDS or (name != "ReAct" and "trajectory" not in fields):
         return None
-    given = mapping_of(span.attributes.get(INPUT))
-    inner = given.get("input_args", given)
-    asked = {k: _as_text(v) for k, v in inner.items() if k != "history"}
+    inputs = mapping_of(span.attributes.get(INPUT))
+    inner = inputs.get("input_args", inputs)
+    question_fields = {k: _as_text(v) for k, v in inner.items() if k != "history"}
     visible = {k: _as_text(v) for k, v in fields.items() if k not in _ASIDE}
     return AgentRun(
         span,
         name=name,
-        input=text_message(_shown(asked), span, "user"),
+        input=text_message(_shown(question_fields), span, "user"),
         output=text_message(_shown(visible), span, "assistant"),
     )
 

@@ -49,8 +49,8 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _agent_name(span: Span) -> str:
-    found = mapping_of(_value(span, INPUTS))
-    named = semconv.first(found, ("agentName", "agent", "name"))
+    inputs = mapping_of(_value(span, INPUTS))
+    named = semconv.first(inputs, ("agentName", "agent", "name"))
     return str(named or semconv.first(span.attributes, semconv.AGENT_NAME) or span.name)
 
 
@@ -61,18 +61,18 @@ def _value(span: Span, keys: Sequence[str]) -> Any:
 def _model_call(span: Span) -> ModelCall:
     attributes = span.attributes
     gaps = call_gaps(span, (*INPUTS, *OUTPUTS), SWITCH)
-    asked, answered = _value(span, INPUTS), _value(span, OUTPUTS)
-    request = mapping_of(mapping_of(asked).get("request"))
-    contents = request.get("contents", asked)
+    input_value, output_value = _value(span, INPUTS), _value(span, OUTPUTS)
+    request = mapping_of(mapping_of(input_value).get("request"))
+    contents = request.get("contents", input_value)
     config = mapping_of(request.get("config"))
     system = {"system": decoded(attributes.get(genai.SYSTEM, config.get("systemInstruction")))}
     sent = from_messages(_items(contents), span)
-    received = from_messages(_whole(_answers(answered)), span, "assistant")
-    found = {
+    received = from_messages(_whole(_answers(output_value)), span, "assistant")
+    messages_by_key = {
         next((key for key in INPUTS if key in attributes), INPUTS[0]): sent,
         next((key for key in OUTPUTS if key in attributes), OUTPUTS[0]): received or span.is_error,
     }
-    gaps += not_captured(span, found, SWITCH, gaps)
+    gaps += not_captured(span, messages_by_key, SWITCH, gaps)
     offered = parse(attributes.get("gen_ai.tool.definitions")).value or config.get("tools")
     return model_call(
         span,
@@ -89,26 +89,26 @@ def _items(value: Any) -> list[Any]:
     """Return Gemini's contents as a list: they may be one content, or its text alone."""
     if isinstance(value, str):
         return [{"role": "user", "parts": [{"text": value}]}] if value else []
-    found = value if isinstance(value, list) else [value]
-    if found and all(isinstance(item, Mapping) and "parts" not in item for item in found):
-        return [{"role": "user", "parts": found}]  # the parts of one content
-    return [item for item in found if isinstance(item, Mapping)]
+    items = value if isinstance(value, list) else [value]
+    if items and all(isinstance(item, Mapping) and "parts" not in item for item in items):
+        return [{"role": "user", "parts": items}]  # the parts of one content
+    return [item for item in items if isinstance(item, Mapping)]
 
 
 def _answers(value: Any) -> list[Any]:
     """Return the contents of an answer: a response, a content, or the pieces of a stream."""
     if isinstance(value, list):
         return [answer for item in value for answer in _answers(item)]
-    found = mapping_of(value)
-    if "streamChunks" in found:
-        return _answers(found["streamChunks"])
+    fields = mapping_of(value)
+    if "streamChunks" in fields:
+        return _answers(fields["streamChunks"])
     for key in ("response", "content"):
-        if isinstance(found.get(key), Mapping):
-            return _answers(found[key])
-    candidates = found.get("candidates")
+        if isinstance(fields.get(key), Mapping):
+            return _answers(fields[key])
+    candidates = fields.get("candidates")
     if isinstance(candidates, list):
         return _answers(candidates[:1])
-    return [found] if "parts" in found else []
+    return [fields] if "parts" in fields else []
 
 
 def _whole(pieces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
@@ -125,11 +125,11 @@ def _whole(pieces: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _tool(span: Span) -> ToolRun:
-    asked, answered = mapping_of(_value(span, INPUTS)), _value(span, OUTPUTS)
-    request = mapping_of(asked.get("request", asked))
-    fields = mapping_of(answered)
+    inputs, output_value = mapping_of(_value(span, INPUTS)), _value(span, OUTPUTS)
+    request = mapping_of(inputs.get("request", inputs))
+    fields = mapping_of(output_value)
     response = mapping_of(fields.get("response", fields))
-    result, error = _result(answered, response)
+    result, error = _result(output_value, response)
     return tool_of_attributes(
         span,
         (*INPUTS, *OUTPUTS),
@@ -147,12 +147,12 @@ def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
     error = response.get("error", mapping_of(value).get("error"))
     for part in _items(response.get("responseParts")):
         for inner in _items(part.get("parts")) if "parts" in part else [part]:
-            given = mapping_of(mapping_of(inner.get("functionResponse")).get("response"))
-            if given:
-                shown = None if "error" in given else given
-                return given.get("output", shown), given.get("error") or error
-    given = semconv.first(response, ("llmContent", "output", "result"))
-    return (value if given is None else given), error
+            fields = mapping_of(mapping_of(inner.get("functionResponse")).get("response"))
+            if fields:
+                default = None if "error" in fields else fields
+                return fields.get("output", default), fields.get("error") or error
+    content = semconv.first(response, ("llmContent", "output", "result"))
+    return (value if content is None else content), error
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001

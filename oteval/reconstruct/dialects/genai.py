@@ -99,23 +99,25 @@ def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
     """Return the attributes with the content that events and log records add to them."""
     if not logs and not span.events:
         return span.attributes
-    found = {**span.attributes, **_foundry_messages(span)}
+    content = {**span.attributes, **_foundry_messages(span)}
     sources = [record.attributes for record in logs if record.event_name == DETAILS_EVENT]
     sources += [event.attributes for event in span.events if event.name == DETAILS_EVENT]
     for source in sources:
         for key in (*CONTENT, "gen_ai.tool.definitions"):
-            if key in source and key not in found:
-                found[key] = source[key]
-    return found
+            if key in source and key not in content:
+                content[key] = source[key]
+    return content
 
 
 def _foundry_messages(span: Span) -> Mapping[str, list[Any]]:
     """Return the messages in events that are named like attributes, as Microsoft Foundry's are."""
-    found: dict[str, list[Any]] = {}
+    messages_by_key: dict[str, list[Any]] = {}
     for event in span.events:
         if key := _FOUNDRY.get(event.name):
-            found.setdefault(key, []).extend(as_list(parse(event.attributes.get(_EVENT)).value))
-    return found
+            messages_by_key.setdefault(key, []).extend(
+                as_list(parse(event.attributes.get(_EVENT)).value)
+            )
+    return messages_by_key
 
 
 _EVENT = "gen_ai.event.content"
@@ -157,7 +159,7 @@ def _no_content(
     received: Sequence[Message],
 ) -> list[Gap]:
     """Return the gap of a call of which a side is missing, with why it is."""
-    lost = [key for key, found in ((INPUT, sent), (OUTPUT, received)) if not found]
+    lost = [key for key, messages in ((INPUT, sent), (OUTPUT, received)) if not messages]
     older = (*(() if sent else OLD_INPUT), *(() if received else OLD_OUTPUT))
     for key in (*lost, *older):
         if parse(content.get(key)).value not in (None, "", [], {}):
@@ -183,10 +185,10 @@ def _is_nothing(value: Any) -> bool:
 def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if _is_nothing(value):
         return []
-    found = parse(value).value
-    if not isinstance(found, Mapping) or _MESSAGE & found.keys():
-        return from_messages(found, span, role)
-    side = request_of(found, span) if role == "user" else answer_of(found, span)
+    parsed = parse(value).value
+    if not isinstance(parsed, Mapping) or _MESSAGE & parsed.keys():
+        return from_messages(parsed, span, role)
+    side = request_of(parsed, span) if role == "user" else answer_of(parsed, span)
     return side.messages
 
 

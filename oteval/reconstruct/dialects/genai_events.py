@@ -95,14 +95,14 @@ class Emitted(NamedTuple):
 def emitted(span: Span, logs: Logs) -> list[Emitted]:
     """Return the span's message events, in record order and that of their indices."""
     records = [record for record in logs if record.event_name in EVENT_ROLES]
-    records.sort(key=_place)
-    found = [Emitted(record.event_name, _body(record)) for record in records]
-    found += [
+    records.sort(key=_sort_key)
+    events = [Emitted(record.event_name, _body(record)) for record in records]
+    events += [
         Emitted(event.name, event.attributes.get(CONTENT, event.attributes))
         for event in span.events
         if event.name in EVENT_ROLES
     ]
-    return found or emitted_in(parse(span.attributes.get(_EVENTS)).value)
+    return events or emitted_in(parse(span.attributes.get(_EVENTS)).value)
 
 
 def emitted_in(items: Any) -> list[Emitted]:
@@ -134,8 +134,8 @@ def _body(record: LogRecord) -> Any:
     return record.attributes.get(CONTENT, record.attributes)
 
 
-def _place(record: LogRecord) -> tuple[int, ...]:
-    """Return a record's place: Semantic Kernel's index comes before the time, Pydantic AI's not."""
+def _sort_key(record: LogRecord) -> tuple[int, ...]:
+    """Return a record's sort key: Semantic Kernel's index, the time, then Pydantic AI's index."""
     first, second = (integer(record.attributes.get(key)) for key in _INDICES)
     return first, record.time_ns or record.observed_ns, second, record.seq
 
@@ -299,21 +299,21 @@ def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Messag
 
 def _without_repeated_results(messages: list[Message]) -> list[Message]:
     """Return messages with each result once: Bedrock's come as a tool's and as a user's event."""
-    found: list[Message] = []
-    places: dict[str, int] = {}
+    unique: list[Message] = []
+    indexes: dict[str, int] = {}
     for message in messages:
         if message.role != "tool":
-            places.clear()
-        elif message.tool_call_id in places:
-            place = places[message.tool_call_id]
-            known = found[place]
+            indexes.clear()
+        elif message.tool_call_id in indexes:
+            index = indexes[message.tool_call_id]
+            first_result = unique[index]
             if message.is_error:
-                found[place] = replace(known, is_error=True, is_outcome_recorded=True)
+                unique[index] = replace(first_result, is_error=True, is_outcome_recorded=True)
             continue
         elif message.tool_call_id:
-            places[message.tool_call_id] = len(found)
-        found.append(message)
-    return found
+            indexes[message.tool_call_id] = len(unique)
+        unique.append(message)
+    return unique
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
@@ -340,10 +340,10 @@ def _with_span(record: LogRecord, calls: Mapping[str, Mapping[str, Span]]) -> Lo
     """Return a record on its trace's one model call, or on the only one that was running then."""
     if record.span_id or not _is_content(record):
         return record
-    found = [*calls.get(record.trace_id, {}).values()]
+    candidates = [*calls.get(record.trace_id, {}).values()]
     time_ns = record.time_ns or record.observed_ns
-    running = [span for span in found if span.start_ns <= time_ns <= span.end_ns]
-    chosen = found if len(found) == 1 else running
+    running = [span for span in candidates if span.start_ns <= time_ns <= span.end_ns]
+    chosen = candidates if len(candidates) == 1 else running
     return replace(record, span_id=chosen[0].span_id) if len(chosen) == 1 else record
 
 

@@ -93,12 +93,12 @@ def _tool(span: Span) -> ToolRun:
 
 def _flow(span: Span) -> AgentRun:
     """Return a flow as the run of an agent, with its question and answer where they are text."""
-    asked, answered = (decoded(span.attributes.get(_key(span, name))) for name in _SIDES)
+    question, answer = (decoded(span.attributes.get(_key(span, name))) for name in _SIDES)
     return AgentRun(
         span,
         name=str(_field(span, "name") or span.name),
-        input=text_message(_text(asked), span, "user"),
-        output=text_message(_text(answered), span, "assistant"),
+        input=text_message(_text(question), span, "user"),
+        output=text_message(_text(answer), span, "assistant"),
     )
 
 

@@ -56,44 +56,46 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _agent(span: Span) -> AgentRun:
-    asked = messages_of(_items(span, AGENT_INPUT, "messages"), span)
+    messages = messages_of(_items(span, AGENT_INPUT, "messages"), span)
     transcript = messages_of(_items(span, AGENT_OUTPUT, "messages"), span)
     return AgentRun(
         span,
-        input=tuple(asked),
+        input=tuple(messages),
         output=tuple(message for message in transcript[-1:] if message.role == "assistant"),
         transcript=tuple(transcript),
-        transcript_new_from=count_before_turn(asked) if AGENT_INPUT in span.attributes else None,
+        transcript_new_from=count_before_turn(messages) if AGENT_INPUT in span.attributes else None,
         tools=tuple(definitions(list_of(parse(span.attributes.get(AGENT_TOOLS)).value))),
     )
 
 
-def count_before_turn(asked: Sequence[Message]) -> int:
-    """Return how many messages, prompts left out, a run was given up to the last answer or result.
+def count_before_turn(messages: Sequence[Message]) -> int:
+    """Return how many of a run's input messages, prompts left out, precede its question.
 
-    The messages after them are the question of the run.
+    The question begins after the last answer or result.
     """
-    said = [message for message in asked if message.role not in SYSTEM_ROLES]
-    while said and said[-1].role not in ("assistant", "tool"):
-        said.pop()
-    return len(said)
+    turns = [message for message in messages if message.role not in SYSTEM_ROLES]
+    while turns and turns[-1].role not in ("assistant", "tool"):
+        turns.pop()
+    return len(turns)
 
 
 def _model_call(span: Span, prefix: str) -> ModelCall:
-    asked, answered = f"{prefix}.input", f"{prefix}.output"
-    gaps = call_gaps(span, (asked, answered), SWITCH)
-    sent = messages_of(_items(span, asked, "messages") or _items(span, asked, "prompt"), span)
-    replies = _items(span, answered, "replies")
+    input_key, output_key = f"{prefix}.input", f"{prefix}.output"
+    gaps = call_gaps(span, (input_key, output_key), SWITCH)
+    sent = messages_of(
+        _items(span, input_key, "messages") or _items(span, input_key, "prompt"), span
+    )
+    replies = _items(span, output_key, "replies")
     received = messages_of(replies[:1], span, "assistant")
-    for key, found in ((asked, sent), (answered, received)):
+    for key, messages in ((input_key, sent), (output_key, received)):
         value = span.attributes.get(key)
-        if value is not None and not found and not hidden(value) and not parse(value).truncated:
+        if value is not None and not messages and not hidden(value) and not parse(value).truncated:
             reason = "it holds no messages"
             gaps.append(gap("content_unreadable", span.span_id, key=key, reason=reason))
-    meta = _meta(replies, _items(span, answered, "meta"))
+    meta = _meta(replies, _items(span, output_key, "meta"))
     return model_call(
         span,
-        ModelRequest(sent, tuple(definitions(_items(span, asked, "tools")))),
+        ModelRequest(sent, tuple(definitions(_items(span, input_key, "tools")))),
         ModelAnswer(received, messages_of(replies[1:], span, "assistant")),
         gaps,
         model=meta.get("model"),
@@ -104,19 +106,21 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
 def _items(span: Span, key: str, name: str) -> list[Any]:
     """Return a list that an attribute holds by name, less the item that a cut goes through."""
     fields, truncated = parse(span.attributes.get(key))
-    found = fields.get(name) if isinstance(fields, Mapping) else None
-    if isinstance(found, (str, Mapping)):
-        return [found]
-    if not isinstance(found, list):
+    items = fields.get(name) if isinstance(fields, Mapping) else None
+    if isinstance(items, (str, Mapping)):
+        return [items]
+    if not isinstance(items, list):
         return []
     # A cut value ends with the list that the cut goes through.
-    return found[:-1] if truncated and list(fields)[-1] == name else found
+    return items[:-1] if truncated and list(fields)[-1] == name else items
 
 
 def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
     """Return the metadata of a reply; that of a plain text is in a list beside it."""
-    found = [reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)]
-    return next((meta for meta in (*found, *metas) if isinstance(meta, Mapping)), {})
+    reply_metas = [
+        reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)
+    ]
+    return next((meta for meta in (*reply_metas, *metas) if isinstance(meta, Mapping)), {})
 
 
 def _tool(span: Span) -> ToolRun:
@@ -146,17 +150,17 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
 
 def definitions(items: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return the definitions of tools, and of the tools of tool sets."""
-    found: list[Mapping[str, Any]] = []
+    tools: list[Mapping[str, Any]] = []
     for item in items:
         fields = item.get("data") if isinstance(item, Mapping) else None
         if not isinstance(fields, Mapping):
             continue
         if isinstance(fields.get("tools"), list):
-            found += definitions(fields["tools"])
+            tools += definitions(fields["tools"])
         elif fields.get("name"):
-            known = {key: fields[key] for key in _DEFINITION if key in fields}
-            found.append({"type": "function", **known})
-    return found
+            function = {key: fields[key] for key in _DEFINITION if key in fields}
+            tools.append({"type": "function", **function})
+    return tools
 
 
 DIALECT = Dialect(

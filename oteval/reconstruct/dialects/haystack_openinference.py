@@ -50,27 +50,27 @@ def _messages(value: Any, span: Span, role: str) -> list[Message]:
 
 def _is_message(item: Any) -> bool:
     """Return whether an item is a message, its repr or a text, and no other object."""
-    found = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
-    is_own = isinstance(found, Mapping) and isinstance(found.get("_content"), list)
-    return is_own or isinstance(found, str)
+    message = object_of(item) if isinstance(item, str) and item.startswith("ChatMessage(") else item
+    is_own = isinstance(message, Mapping) and isinstance(message.get("_content"), list)
+    return is_own or isinstance(message, str)
 
 
 def _field(span: Span, key: str, *names: str) -> Any:
     """Return the first field of an attribute's value that is there, or None."""
-    found = mapping_of(span.attributes.get(key))
-    return next((found[name] for name in names if found.get(name)), None)
+    fields = mapping_of(span.attributes.get(key))
+    return next((fields[name] for name in names if fields.get(name)), None)
 
 
 def _model_call(call: ModelCall) -> ModelCall | Wrapper:
     """Return a generator's call with the calls and results that its flat messages leave out."""
     span = call.span
-    said, answered = _field(span, INPUT, "messages"), _field(span, OUTPUT, "replies")
+    raw_messages, raw_replies = _field(span, INPUT, "messages"), _field(span, OUTPUT, "replies")
     is_flat = any(has_prefix(span.attributes, prefix) for prefix in (SENT, RECEIVED))
     # Builders of prompts are of kind LLM too.
-    if not is_flat and said is None and answered is None:
+    if not is_flat and raw_messages is None and raw_replies is None:
         return Wrapper(span)
-    sent = _messages(said, span, "user")
-    replies = _messages(answered, span, "assistant")
+    sent = _messages(raw_messages, span, "user")
+    replies = _messages(raw_replies, span, "assistant")
     return replace(
         call,
         input=tuple(sent) or call.input,

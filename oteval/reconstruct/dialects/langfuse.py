@@ -105,11 +105,11 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent(span: Span) -> AgentRun:
-    asked = only_argument(parse(_shown(span, INPUT)).value)
+    question = only_argument(parse(_shown(span, INPUT)).value)
     return AgentRun(
         span,
         name=span.name,
-        input=last_message_of(asked, span, "user"),
+        input=last_message_of(question, span, "user"),
         output=last_message_in(_shown(span, OUTPUT), span, "assistant"),
     )
 

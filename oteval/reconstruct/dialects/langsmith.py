@@ -118,15 +118,15 @@ def _chain(span: Span) -> AgentRun | Wrapper:
     node = name if attributes.get(NODE) == name else ""
     if attributes.get(AGENT) != name and (span.parent_id or not _is_state(span)):
         return Wrapper(span, node=node)
-    asked = _state(span, INPUT)
+    inputs = _state(span, INPUT)
     transcript = _state(span, OUTPUT)
     return AgentRun(
         span,
         name=name,
-        input=tuple(m for m in asked if m.role == "user")[-1:],
+        input=tuple(m for m in inputs if m.role == "user")[-1:],
         output=tuple(m for m in transcript if m.role == "assistant")[-1:],
         transcript=tuple(transcript),
-        transcript_new_from=_new_from(asked, transcript),
+        transcript_new_from=_new_from(inputs, transcript),
         node=node,
     )
 
@@ -137,14 +137,14 @@ def _is_state(span: Span) -> bool:
 
 
 def _state(span: Span, key: str) -> list[Message]:
-    found = mapping_of(span.attributes.get(key)).get("messages")
-    return messages(found, span) if isinstance(found, list) else []
+    state_messages = mapping_of(span.attributes.get(key)).get("messages")
+    return messages(state_messages, span) if isinstance(state_messages, list) else []
 
 
-def _new_from(asked: list[Message], transcript: list[Message]) -> int | None:
+def _new_from(inputs: list[Message], transcript: list[Message]) -> int | None:
     """Return where in a graph's messages the first of those that it was given stands last."""
     spoken = [message for message in transcript if message.role != "system"]
-    first = next((message for message in asked if message.role != "system"), None)
+    first = next((message for message in inputs if message.role != "system"), None)
     if first is None:
         return None
     places = [i for i, m in enumerate(spoken) if (m.role, m.content) == (first.role, first.content)]

@@ -76,9 +76,9 @@ def _model_call(span: Span) -> ModelCall:
 def _metrics(span: Span) -> Mapping[str, Any]:
     """Return the tokens in the span's metrics under the conventions' names."""
     metrics = _untyped(mapping_of(span.attributes.get(METRICS)))
-    found = metrics if isinstance(metrics, Mapping) else {}
-    sent = integer(found.get("promptTokens", found.get("prompt_tokens")))
-    received = integer(found.get("completionTokens", found.get("completion_tokens")))
+    counts = metrics if isinstance(metrics, Mapping) else {}
+    sent = integer(counts.get("promptTokens", counts.get("prompt_tokens")))
+    received = integer(counts.get("completionTokens", counts.get("completion_tokens")))
     return {"gen_ai.usage.input_tokens": sent, "gen_ai.usage.output_tokens": received}
 
 

@@ -74,18 +74,18 @@ def _raw_call(span: Span) -> Operation:
         for key, value in span.attributes.items()
         if key.startswith(RAW_FIELD) and (name := key.removeprefix(RAW_FIELD).partition(".")[2])
     }
-    asked = request_of(fields, span)
-    answered = answer_of({k: v for k, v in fields.items() if k not in _RAW_REQUEST}, span)
-    if not (asked.messages and answered.messages):
+    request = request_of(fields, span)
+    answer = answer_of({k: v for k, v in fields.items() if k not in _RAW_REQUEST}, span)
+    if not (request.messages and answer.messages):
         return Wrapper(span)
-    return model_call(span, asked, answered, [], usage=read_tokens(fields.get("usage")).usage)
+    return model_call(span, request, answer, [], usage=read_tokens(fields.get("usage")).usage)
 
 
 def _value_of(value: Any) -> Any:
     """Return the value of a raw field, which is JSON or a Python repr."""
-    found = parse(value).value
-    literal = literal_of(found) if isinstance(found, str) else None
-    return found if literal is None else literal
+    parsed = parse(value).value
+    literal = literal_of(parsed) if isinstance(parsed, str) else None
+    return parsed if literal is None else literal
 
 
 def _model_call(span: Span, kind: str) -> ModelCall:
@@ -104,12 +104,12 @@ def _answers(attributes: Mapping[str, Any]) -> list[Any]:
     """Return the answers; the calls in a separate attribute are those of the first."""
     flat = mappings_of(nested(attributes, OLD_OUTPUT))
     calls = [item["function_call"] for item in flat if "function_call" in item]
-    found = mappings_of(parse(attributes.get(OUTPUT)).value)
-    found = found or [item for item in flat if "role" in item or "content" in item]
+    messages = mappings_of(parse(attributes.get(OUTPUT)).value)
+    messages = messages or [item for item in flat if "role" in item or "content" in item]
     if not calls:
-        return found
-    first = found[0] if found else {"role": "assistant"}
-    return [{**first, "tool_calls": calls}, *found[1:]]
+        return messages
+    first = messages[0] if messages else {"role": "assistant"}
+    return [{**first, "tool_calls": calls}, *messages[1:]]
 
 
 def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> list[Gap]:
@@ -123,8 +123,9 @@ def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> lis
     elif INPUT not in span.attributes and any(_is_bare(item) for item in sent):
         switch = UPGRADE
     missing = "message content" if received else NO_OUTPUT
-    found = gap("content_not_captured", span.span_id, missing=missing, switch=switch)
-    return [found] if switch else []
+    if not switch:
+        return []
+    return [gap("content_not_captured", span.span_id, missing=missing, switch=switch)]
 
 
 def _is_bare(item: Any) -> bool:

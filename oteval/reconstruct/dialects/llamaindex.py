@@ -43,9 +43,9 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 def read(span: Span, logs: Logs) -> Operation:
     """Return a tool's run, the model call that a log record adds to the step, or a wrapper."""
-    hung = next((record.body for record in logs if record.event_name == _CALL), None)
-    if isinstance(hung, Mapping):
-        return _model_call(span, hung)
+    call_body = next((record.body for record in logs if record.event_name == _CALL), None)
+    if isinstance(call_body, Mapping):
+        return _model_call(span, call_body)
     event = _event(span)
     return _tool(span, event) if "tool_output" in event else Wrapper(span)
 
@@ -68,9 +68,9 @@ def _tool(span: Span, event: Mapping[str, Any]) -> ToolRun:
     )
 
 
-def _model_call(span: Span, hung: Mapping[str, Any]) -> ModelCall:
+def _model_call(span: Span, call_body: Mapping[str, Any]) -> ModelCall:
     gaps = call_gaps(span, (OUTPUT,), SWITCH)
-    sent, received = (from_messages(list_of(hung.get(side)), span) for side in _SIDES)
+    sent, received = (from_messages(list_of(call_body.get(side)), span) for side in _SIDES)
     gaps += not_captured(span, {"the model's answer": received}, SWITCH, gaps)
     return model_call(span, ModelRequest(sent), ModelAnswer(received), gaps)
 
@@ -97,17 +97,17 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
 
 def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
     """Return a record for each model call among the steps of one workflow."""
-    found: list[LogRecord] = []
-    known: list[Any] | None = None
+    records: list[LogRecord] = []
+    last_input: list[Any] | None = None
     for number, (step, event) in enumerate(pairs := [(span, _event(span)) for span in family]):
         following = pairs[number + 1 :]
         if not isinstance(event.get("input"), list) or _is_set_up_again(following):
             continue
         # The results of a run's tools are kept apart: each call begins with the same messages.
-        is_same = event["input"] == known
-        known = event["input"]
-        body = {"sent": [] if is_same else known, "received": _answer(following)}
-        found.append(
+        is_same = event["input"] == last_input
+        last_input = event["input"]
+        body = {"sent": [] if is_same else last_input, "received": _answer(following)}
+        records.append(
             LogRecord(
                 step.trace_id,
                 step.span_id,
@@ -116,7 +116,7 @@ def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
                 body=body,
             )
         )
-    return found
+    return records
 
 
 def _is_set_up_again(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> bool:

@@ -107,16 +107,15 @@ def _tool_names(attributes: Mapping[str, Any]) -> tuple[Mapping[str, Any], ...]:
 
 def _function(span: Span) -> ToolRun:
     attributes = span.attributes
-    given, returned = attributes.get("input"), attributes.get("output")
+    arguments, result = attributes.get("input"), attributes.get("output")
     gaps = attribute_gaps(span, ("input", "output"), SWITCH)
-    known = [value for value in (given, returned) if _is_there(value)]
-    if not known:
+    if not _is_there(arguments) and not _is_there(result):
         gaps.append(gap("content_not_captured", span.span_id, switch=SWITCH))
     return tool_run(
         span,
         name=str(attributes.get("name") or span.name),
-        arguments=parse_arguments(given) if _is_there(given) else None,
-        result=returned if _is_there(returned) else None,
+        arguments=parse_arguments(arguments) if _is_there(arguments) else None,
+        result=result if _is_there(result) else None,
         failed=True if _is_there(attributes.get("error")) else None,
         gaps=gaps,
     )
@@ -188,11 +187,11 @@ def _response(span: Span) -> Any:
     attributes = span.attributes
     if _scope_of(span) == AGENTS:
         return attributes.get(RAW_RESPONSE, attributes.get("output"))
-    found = mapping_of(attributes.get(RESPONSE))
-    text = found.get("combined_chunk_content")
-    if isinstance(text, str) and "message" not in found:
+    response = mapping_of(attributes.get(RESPONSE))
+    text = response.get("combined_chunk_content")
+    if isinstance(text, str) and "message" not in response:
         return text
-    return _unwrapped(found) if _scope_of(span) == ANTHROPIC else found
+    return _unwrapped(response) if _scope_of(span) == ANTHROPIC else response
 
 
 def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -203,10 +202,10 @@ def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
     message = mapping_of(response.get("message"))
     calls = [mapping_of(call) for call in message.get("tool_calls") or ()]
     functions = [mapping_of(call.get("function")) for call in calls]
-    given = [mapping_of(function.get("arguments")).get("input") for function in functions]
+    inner_arguments = [mapping_of(function.get("arguments")).get("input") for function in functions]
     items = [
         {**call, "function": {**function, "arguments": arguments}}
-        for call, function, arguments in zip(calls, functions, given, strict=True)
+        for call, function, arguments in zip(calls, functions, inner_arguments, strict=True)
         if arguments is not None
     ]
     if not items or len(items) != len(calls):

@@ -60,10 +60,10 @@ def read(span: Span, logs: Logs) -> Operation:
 def _value(span: Span, side: str) -> Any:
     """Return a span's input or output, wherever its type puts it."""
     kind = span.attributes[TYPE]
-    found = span.attributes.get(f"mastra.{kind}.{side}")
-    if found is None:
-        found = span.attributes.get(f"gen_ai.{side}.messages")
-    return decoded(found)
+    content = span.attributes.get(f"mastra.{kind}.{side}")
+    if content is None:
+        content = span.attributes.get(f"gen_ai.{side}.messages")
+    return decoded(content)
 
 
 def _keys(span: Span) -> tuple[str, str]:
@@ -73,8 +73,8 @@ def _keys(span: Span) -> tuple[str, str]:
 
 def _agent(span: Span) -> AgentRun:
     agent = genai.read_agent(span, ())
-    asked = _sent(_value(span, "input"), span) or list(agent.input)
-    spoken = [message for message in asked if message.role not in SYSTEM_ROLES]
+    sent = _sent(_value(span, "input"), span) or list(agent.input)
+    spoken = [message for message in sent if message.role not in SYSTEM_ROLES]
     system = genai.read_system(span.attributes, span)
     return replace(
         agent,
@@ -118,16 +118,16 @@ def _received(value: Any, span: Span) -> list[Message]:
 
 def _step(span: Span, logs: Logs) -> ModelCall:
     """Return one call of the model; the first has the input of the generation above."""
-    hung = next((record.attributes for record in logs if record.event_name == _STEP), {})
-    value = parse(hung.get(_GENERATION_INPUT)).value
+    step_attributes = next((record.attributes for record in logs if record.event_name == _STEP), {})
+    value = parse(step_attributes.get(_GENERATION_INPUT)).value
     sent = _sent(value, span)
     if not sent:
         sent = _sent(_value(span, "input"), span)
         # A step's input is whole until a tool was called.
         is_short = any(_SHORTENED.search(message.content or "") for message in sent)
         sent = [] if is_short else sent
-    attributes = {**hung, **span.attributes}
-    return _model_call(span, sent, attributes, needs_input=not hung.get("follows"))
+    attributes = {**step_attributes, **span.attributes}
+    return _model_call(span, sent, attributes, needs_input=not step_attributes.get("follows"))
 
 
 def _generation(span: Span, logs: Logs) -> ModelCall:
@@ -144,8 +144,8 @@ def _model_call(
     keys = _keys(span)
     gaps = call_gaps(span, keys, SWITCH)
     received = _received(_value(span, "output"), span)
-    found = {keys[0]: sent or not needs_input, keys[1]: received or span.is_error}
-    gaps += not_captured(span, found, SWITCH, gaps)
+    messages_by_key = {keys[0]: sent or not needs_input, keys[1]: received or span.is_error}
+    gaps += not_captured(span, messages_by_key, SWITCH, gaps)
     return model_call(
         span,
         ModelRequest(sent),
@@ -180,24 +180,26 @@ def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
             steps[above].append(span)
         elif kind == "model_inference":
             inferences.setdefault(above, span)
-    hung = [*logs]
+    records = [*logs]
     for key, members in steps.items():
         generation = by_id[key]
-        hung.append(_record(generation, _HAS_STEPS, {}))
+        records.append(_record(generation, _HAS_STEPS, {}))
         for number, step in enumerate(members):
             inference = inferences.get((step.trace_id, step.span_id))
-            hung.append(_record(step, _STEP, _of_step(generation, inference, number)))
-    return hung
+            records.append(_record(step, _STEP, _of_step(generation, inference, number)))
+    return records
 
 
 def _of_step(generation: Span, inference: Span | None, number: int) -> dict[str, Any]:
     """Return the attributes that a step lacks: model and usage, and the first step's input."""
-    found = dict(inference.attributes) if inference is not None else {}
+    step_attributes = dict(inference.attributes) if inference is not None else {}
     if number:
-        return {**found, "follows": True}
+        return {**step_attributes, "follows": True}
     keys = (_GENERATION_INPUT, "mastra.llm_generation.input", genai.INPUT)
-    asked = semconv.first(generation.attributes, keys)
-    return found if asked is None else {**found, _GENERATION_INPUT: asked}
+    generation_input = semconv.first(generation.attributes, keys)
+    if generation_input is not None:
+        step_attributes[_GENERATION_INPUT] = generation_input
+    return step_attributes
 
 
 def _record(span: Span, name: str, attributes: dict[str, Any]) -> LogRecord:

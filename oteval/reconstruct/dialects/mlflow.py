@@ -72,27 +72,27 @@ def _model_call(span: Span) -> ModelCall:
 def _tool(span: Span) -> ToolRun:
     recorded = _decoded(span.attributes.get(OUTPUT))
     returned = returned_value(parsed_unless_cut(recorded), recorded)
-    given = parsed_unless_cut(span.attributes.get(INPUT))
+    arguments = parsed_unless_cut(span.attributes.get(INPUT))
     return tool_of_attributes(
         span,
         (INPUT, OUTPUT),
         SWITCH,
         name=span.name,
         call_id=returned.call_id,
-        arguments=None if hidden(given) else given,
+        arguments=None if hidden(arguments) else arguments,
         result=returned.content,
         failed=returned.is_error,
     )
 
 
 def _agent(span: Span) -> AgentRun:
-    asked = only_argument(_decoded(span.attributes.get(INPUT)))
-    answered = _decoded(span.attributes.get(OUTPUT))
+    question = only_argument(_decoded(span.attributes.get(INPUT)))
+    answer = _decoded(span.attributes.get(OUTPUT))
     return AgentRun(
         span,
         name=span.name,
-        input=last_message_of(asked, span, "user"),
-        output=last_message_of(answered, span, "assistant"),
+        input=last_message_of(question, span, "user"),
+        output=last_message_of(answer, span, "assistant"),
     )
 
 

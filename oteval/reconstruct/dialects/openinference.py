@@ -179,9 +179,9 @@ def _calls(messages: Sequence[Message]) -> int:
     return sum(len(message.tool_calls) for message in messages)
 
 
-def _hollow(known: int | None, messages: Sequence[Message]) -> int:
+def _hollow(count: int | None, messages: Sequence[Message]) -> int:
     """Return how many messages so far, and further ones, are hollow."""
-    return (known or 0) + sum(map(_is_hollow, messages))
+    return (count or 0) + sum(map(_is_hollow, messages))
 
 
 def _is_hollow(message: Message) -> bool:

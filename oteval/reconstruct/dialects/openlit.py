@@ -84,17 +84,17 @@ def _lacks_tools(call: ModelCall) -> bool:
 
 def _with_calls(messages: Sequence[Message]) -> list[Message]:
     """Return a history with the calls that its results answer, known by their ids alone."""
-    found: list[Message] = []
-    asked: set[str] = set()
+    history: list[Message] = []
+    call_ids: set[str] = set()
     at = -1  # where the answer is that the results at hand belong to
     for message in map(_unprinted, messages):
         if message.role != "tool":
-            asked = {call.id for call in message.tool_calls}
-            at = len(found) if message.role == "assistant" else -1
-        elif message.tool_call_id and message.tool_call_id not in asked:
+            call_ids = {call.id for call in message.tool_calls}
+            at = len(history) if message.role == "assistant" else -1
+        elif message.tool_call_id and message.tool_call_id not in call_ids:
             if at < 0:
-                at = len(found)
-                found.append(
+                at = len(history)
+                history.append(
                     replace(
                         message,
                         role="assistant",
@@ -105,11 +105,11 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
                         is_outcome_recorded=False,
                     )
                 )
-            asked.add(message.tool_call_id)
-            call = ToolCall(message.name, None, message.tool_call_id)
-            found[at] = replace(found[at], tool_calls=(*found[at].tool_calls, call))
-        found.append(message)
-    return found
+            call_ids.add(message.tool_call_id)
+            call = ToolCall(message.name, arguments=None, id=message.tool_call_id)
+            history[at] = replace(history[at], tool_calls=(*history[at].tool_calls, call))
+        history.append(message)
+    return history
 
 
 def _unprinted(message: Message) -> Message:
@@ -123,9 +123,9 @@ def _tool(span: Span) -> ToolRun:
     """Return a tool's run, whose arguments and result may be in older keys."""
     attributes = dict(span.attributes)
     for key, others in ((genai.ARGUMENTS, ARGUMENTS), (genai.RESULT, RESULT)):
-        found = semconv.first(attributes, (key, *others))
-        if found is not None:
-            attributes[key] = found
+        content = semconv.first(attributes, (key, *others))
+        if content is not None:
+            attributes[key] = content
     recorded = attributes.get(genai.RESULT)
     returned = returned_value(recorded, recorded)
     run = tool_of_attributes(

@@ -58,13 +58,13 @@ def _agent(span: Span) -> AgentRun:
     if transcript and transcript[0].role != "system":
         transcript = genai.read_system(attributes, span) + transcript
     results = list(takewhile(lambda message: message.role == "tool", reversed(transcript)))[::-1]
-    kept = [message for message in results if message.content not in _NOTES]
+    tool_results = [message for message in results if message.content not in _NOTES]
     start = attributes.get("pydantic_ai.new_message_index")
     before = _transcript(span, items[: integer(start)]) if isinstance(items, list) else []
     return AgentRun(
         span,
         name=str(semconv.first(attributes, semconv.AGENT_NAME) or ""),
-        transcript=(*transcript[: len(transcript) - len(results)], *kept),
+        transcript=(*transcript[: len(transcript) - len(results)], *tool_results),
         transcript_new_from=None if start is None else sum(m.role != "system" for m in before),
         output_calls=tuple([m.tool_call_id for m in results if m.content in _NOTES]),
     )

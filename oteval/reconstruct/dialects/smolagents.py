@@ -119,26 +119,26 @@ def _ended(message: Message) -> Message:
 
 def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
     """Return the framework's memory, with its texts of calls and results as such."""
-    found: list[Message] = []
+    memory: list[Message] = []
     calls: tuple[ToolCall, ...] = ()
     for message in messages:
         if message.role == "tool-response":
-            found += _results(message, calls, found)
+            memory += _results(message, calls, memory)
             calls = ()
             continue
         calls = ()
         if message.role == "tool-call":
-            asked = _asked(message, span)
-            calls = tuple(call for call in asked.tool_calls if call.name != _CODE_TOOL)
+            call_message = _call_message(message, span)
+            calls = tuple(call for call in call_message.tool_calls if call.name != _CODE_TOOL)
             # Code is shown in the answer before it.
-            if not calls and asked.tool_calls:
+            if not calls and call_message.tool_calls:
                 continue
-            message = replace(asked, tool_calls=calls)
-        found.append(_ended(message))
-    return join_neighbours(found)
+            message = replace(call_message, tool_calls=calls)
+        memory.append(_ended(message))
+    return join_neighbours(memory)
 
 
-def _asked(message: Message, span: Span) -> Message:
+def _call_message(message: Message, span: Span) -> Message:
     """Return the calls that a text describes, or the text if it describes none."""
     calls = mappings_of(parse((message.content or "").strip().removeprefix(_CALLING)).value)
     (parsed,) = from_messages([{"role": "assistant", "tool_calls": calls}], span)
@@ -191,17 +191,17 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
         only = positional[0]
         if set(only) <= set(names):
             return dict(only)
-    found = {**dict(zip(names, positional, strict=False)), **named}
+    arguments = {**dict(zip(names, positional, strict=False)), **named}
     rest = positional[len(names) :]
-    return {**found, "args": rest} if rest else found
+    return {**arguments, "args": rest} if rest else arguments
 
 
 def _agent(agent: AgentRun) -> AgentRun:
     attributes = agent.span.attributes
     # The attribute is that of the agent object: in a later run it may be the task of the first.
     task = mapping_of(attributes.get(INPUT)).get("task") or attributes.get(TASK)
-    given = text_message(task, agent.span, "user") or agent.input
-    return replace(agent, name=agent.name.removesuffix(".run"), input=given)
+    question = text_message(task, agent.span, "user") or agent.input
+    return replace(agent, name=agent.name.removesuffix(".run"), input=question)
 
 
 DIALECT = Dialect(

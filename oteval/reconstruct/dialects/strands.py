@@ -101,8 +101,8 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
         sent, received = (tuple(map(_plain, side)) for side in (call.input, call.output))
         return replace(call, input=sent, output=received)
     gaps = call_gaps(span, (), SWITCH) + _event_gaps(span, events)
-    asked, answered = _split(span, events)
-    return model_call(span, ModelRequest(asked), ModelAnswer(answered), gaps)
+    history, answer = _split(span, events)
+    return model_call(span, ModelRequest(history), ModelAnswer(answer), gaps)
 
 
 def _plain(message: Message) -> Message:
@@ -119,14 +119,14 @@ def tool_status(span: Span) -> bool | None:
 
 def _tool(span: Span, logs: Logs) -> ToolRun:
     tool = genai.read_tool(span, SWITCH)
-    found = {event.name: event.attributes for event in _events(span)}
-    given = found.get("gen_ai.tool.message", {}).get("content")
-    result = found.get(CHOICE, {}).get("message", span.attributes.get(genai.RESULT))
+    event_attributes = {event.name: event.attributes for event in _events(span)}
+    arguments = event_attributes.get("gen_ai.tool.message", {}).get("content")
+    result = event_attributes.get(CHOICE, {}).get("message", span.attributes.get(genai.RESULT))
     gaps = list(tool.gaps)
-    if given is not None or result is not None:
+    if arguments is not None or result is not None:
         gaps = [g for g in gaps if g.code != "content_not_captured"]
         gaps += _event_gaps(span, _events(span))
-    if hidden(given) or hidden(found.get(CHOICE, {}).get("message")):
+    if hidden(arguments) or hidden(event_attributes.get(CHOICE, {}).get("message")):
         key = "the content of messages"
         gaps.append(gap("redacted", span.span_id, key=key, switch=SWITCH))
     if result is None:
@@ -135,7 +135,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
         span,
         name=tool.name,
         call_id=tool.call_id,
-        arguments=tool.arguments if given is None else parse_arguments(given),
+        arguments=tool.arguments if arguments is None else parse_arguments(arguments),
         result=result_of(result),
         failed=tool_status(span),
         gaps=gaps,
@@ -162,10 +162,10 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
 
 def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
     """Return the definitions of an agent's tools, or only their names without definitions."""
-    found = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
+    definitions = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
     names = parse(span.attributes.get("gen_ai.agent.tools")).value
-    if found or not isinstance(names, list):
-        return found
+    if definitions or not isinstance(names, list):
+        return definitions
     return tuple({"type": "function", "name": name} for name in names if isinstance(name, str))
 
 

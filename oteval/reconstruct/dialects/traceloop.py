@@ -110,8 +110,8 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
     """
     call = genai.read_model_call(span, logs, SWITCH)
     if call.choices and span.name == _RESPONSE:
-        said = join_neighbours([*call.output, *call.choices])
-        return replace(call, output=tuple(said), choices=())
+        answer = join_neighbours([*call.output, *call.choices])
+        return replace(call, output=tuple(answer), choices=())
     if call.input and not call.output and not call.gaps and _is_of_agents_sdk(span):
         gaps = missing_side(span, NOT_WRITTEN, sent=True, received=False)
         return replace(call, whole=False, gaps=tuple(gaps))
@@ -120,14 +120,14 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 def _agent(span: Span) -> AgentRun:
     attributes = span.attributes
-    asked, answered = (parse(attributes.get(key)).value for key in (INPUT, OUTPUT))
-    if isinstance(asked, Mapping) and "inputs" in asked:
-        return _langchain_agent(span, asked["inputs"], answered)
+    inputs, outputs = (parse(attributes.get(key)).value for key in (INPUT, OUTPUT))
+    if isinstance(inputs, Mapping) and "inputs" in inputs:
+        return _langchain_agent(span, inputs["inputs"], outputs)
     return AgentRun(
         span,
         name=_agent_name(span),
-        input=text_message(only_argument(asked), span, "user"),
-        output=text_message(answered, span, "assistant"),
+        input=text_message(only_argument(inputs), span, "user"),
+        output=text_message(outputs, span, "assistant"),
     )
 
 
@@ -190,25 +190,25 @@ def _tool(span: Span) -> ToolRun:
 
 def _arguments(value: Any) -> Any:
     """Return a tool's arguments, as a decorated function's or as LangChain's callback has them."""
-    found = parsed_unless_cut(value)
-    if not isinstance(found, Mapping) or "input_str" not in found:
-        return call_arguments(found)
-    inputs = found.get("inputs")
-    return inputs if isinstance(inputs, Mapping) else parse(found["input_str"]).value
+    fields = parsed_unless_cut(value)
+    if not isinstance(fields, Mapping) or "input_str" not in fields:
+        return call_arguments(fields)
+    inputs = fields.get("inputs")
+    return inputs if isinstance(inputs, Mapping) else parse(fields["input_str"]).value
 
 
 def _callback_id(value: Any) -> Any:
     """Return the call's id in the arguments of LangChain's callback; a failed tool has no other."""
-    found = parsed_unless_cut(value)
-    named = found.get("kwargs") if isinstance(found, Mapping) and "input_str" in found else None
+    fields = parsed_unless_cut(value)
+    named = fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
 
 
-def _returned(found: Any) -> Any:
+def _returned(result: Any) -> Any:
     """Return a LangChain tool's result without the callback's envelope."""
-    if isinstance(found, Mapping) and set(found) == {"output", "kwargs"}:
-        return found["output"]
-    return found
+    if isinstance(result, Mapping) and set(result) == {"output", "kwargs"}:
+        return result["output"]
+    return result
 
 
 def _old_model_call(span: Span) -> ModelCall:

@@ -73,18 +73,18 @@ def read(span: Span, logs: Logs) -> Operation:
 def _root(span: Span) -> AgentRun:
     attributes = span.attributes
     prompt = parse(attributes.get(PROMPT)).value
-    asked: list[Message] = []
+    messages: list[Message] = []
     if isinstance(prompt, Mapping):
-        asked += messages_of(prompt.get("system"), span, "system")
-        asked += messages_of(prompt.get("prompt"), span)
-        asked += messages_of(prompt.get("messages"), span)
+        messages += messages_of(prompt.get("system"), span, "system")
+        messages += messages_of(prompt.get("prompt"), span)
+        messages += messages_of(prompt.get("messages"), span)
     answer = text_of(semconv.first(attributes, (*TEXT, *OBJECT)))
-    said = [] if answer is None or hidden(answer) else [{"role": "assistant", "content": answer}]
+    answers = [] if answer is None or hidden(answer) else [{"role": "assistant", "content": answer}]
     return AgentRun(
         span,
         name=str(attributes.get(NAME) or ""),
-        input=tuple(asked),
-        output=tuple(from_messages(said, span)),
+        input=tuple(messages),
+        output=tuple(from_messages(answers, span)),
     )
 
 
@@ -152,10 +152,10 @@ def _read_7(span: Span, logs: Logs) -> Operation:
     operation = str(span.attributes["gen_ai.operation.name"])
     if operation == "invoke_agent":
         run = genai.read_agent(span, logs)
-        said = (replace(m, tool_calls=()) for m in run.output if m.role == "assistant")
+        answers = (replace(m, tool_calls=()) for m in run.output if m.role == "assistant")
         # The span's name ends with the model's name, not the agent's.
         name = str(span.attributes.get("gen_ai.agent.name") or "")
-        return replace(run, name=name, output=tuple(said))
+        return replace(run, name=name, output=tuple(answers))
     if operation == "execute_tool":
         return genai.read_tool(span, SWITCH_7)
     if operation not in genai.MODEL_OPERATIONS:

@@ -97,24 +97,24 @@ class NamedAttributes:
     ) -> None:
         """Take the attributes of a list with a prefix out of the others, if they are there."""
         starts: dict[str, int] = {}
-        for one in lists:
-            first = one.keys[0]
+        for flat_list in lists:
+            first = flat_list.keys[0]
             if first not in starts:
                 starts[first] = keys.index(first) if first in self.attributes else len(keys)
             start = starts[first]
-            if one.is_at(start, keys, values):
-                end = start + len(one.keys)
+            if flat_list.is_at(start, keys, values):
+                end = start + len(flat_list.keys)
                 del keys[start:end], values[start:end]
-                self.known[prefix] = one
+                self.known[prefix] = flat_list
                 return
 
     def has_prefix(self, prefix: str) -> bool:
         """Return whether the name of any attribute begins with a prefix."""
         return f"\0{prefix}" in self._marks or any(
             key.startswith(prefix)
-            for known, one in self.known.items()
-            if prefix.startswith(known)
-            for key in one.keys
+            for list_prefix, flat_list in self.known.items()
+            if prefix.startswith(list_prefix)
+            for key in flat_list.keys
         )
 
     def keys_under(self, prefix: str) -> Iterator[str]:
@@ -156,21 +156,23 @@ class FlatLists:
         if named.has_nul or any(_overlap(prefix, other) for other in self._recent):
             return read(attributes)
         recent = self._recent.setdefault(prefix, [])
-        known, keys = named.known.get(prefix), list(named.keys_under(prefix))
-        if known is None:
-            known = next((one for one in recent if one.is_part_of(attributes)), None)
-            if known is not None:
-                keys = [key for key in keys if key not in known.fields]
-        if known is not None and any(_index(prefix, key) <= known.last for key in keys):
-            known, keys = None, [key for key in attributes if key.startswith(prefix)]
-        if known is not None and not keys:
-            return known.items
+        previous, keys = named.known.get(prefix), list(named.keys_under(prefix))
+        if previous is None:
+            previous = next(
+                (flat_list for flat_list in recent if flat_list.is_part_of(attributes)), None
+            )
+            if previous is not None:
+                keys = [key for key in keys if key not in previous.fields]
+        if previous is not None and any(_index(prefix, key) <= previous.last for key in keys):
+            previous, keys = None, [key for key in attributes if key.startswith(prefix)]
+        if previous is not None and not keys:
+            return previous.items
         new = {key: attributes[key] for key in keys}
-        items = [*(known.items if known else ()), *read(new)]
+        items = [*(previous.items if previous else ()), *read(new)]
         last = max(map(partial(_index, prefix), keys), default=-1)
         if items and last >= 0 and all(isinstance(value, str) for value in new.values()):
-            keys = [*(known.keys if known else ()), *keys]
-            values = [*(known.values if known else ()), *new.values()]
+            keys = [*(previous.keys if previous else ()), *keys]
+            values = [*(previous.values if previous else ()), *new.values()]
             recent.insert(0, _FlatList(keys, values, items, last))
             del recent[_RECENT:]
         return items

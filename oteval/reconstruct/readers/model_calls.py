@@ -31,8 +31,8 @@ def call_gaps(span: Span, keys: tuple[str, ...], switch: str, failure: str = "")
         switch: The setting that makes the emitter write content.
         failure: Why the call failed, where a field of the dialect's own says that it did.
     """
-    told = [gap("model_call_failed", span.span_id, reason=failure)] if failure else []
-    return spans.attribute_gaps(span, keys, switch) + (told or spans.model_failure(span))
+    failures = [gap("model_call_failed", span.span_id, reason=failure)] if failure else []
+    return spans.attribute_gaps(span, keys, switch) + (failures or spans.model_failure(span))
 
 
 def model_call(
@@ -96,11 +96,11 @@ def client_call(
         usage: The tokens, where a field of the dialect's own counts them.
         failure: As for `call_gaps`.
     """
-    (asked_key, asked), (answered_key, answered) = sides.items()
-    gaps = call_gaps(span, (asked_key, answered_key), switch, failure)
-    request, answer = request_of(asked, span), answer_of(answered, span)
+    (request_key, raw_request), (response_key, raw_response) = sides.items()
+    gaps = call_gaps(span, (request_key, response_key), switch, failure)
+    request, answer = request_of(raw_request, span), answer_of(raw_response, span)
     has_failed = span.is_error or bool(failure)
-    found = {asked_key: request.messages, answered_key: answer.messages or has_failed}
-    gaps += spans.not_captured(span, found, switch, gaps)
+    messages_by_key = {request_key: request.messages, response_key: answer.messages or has_failed}
+    gaps += spans.not_captured(span, messages_by_key, switch, gaps)
     request = request._replace(tools=request.tools or tools)
     return model_call(span, request, answer, gaps, model=model, usage=usage)

@@ -51,10 +51,10 @@ def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
     items = _with_each_result(_folded(read, nested(span.attributes, prefix)))
     if any(word in _origin(span) for word in _GOOGLE):
         items = _folded(_with_errors, items)
-    found = from_messages(items, span, role)
-    if folded(found, _has_unknown):
-        return [replace(m, content=None) if m.content == _UNKNOWN else m for m in found]
-    return found
+    messages = from_messages(items, span, role)
+    if folded(messages, _has_unknown):
+        return [replace(m, content=None) if m.content == _UNKNOWN else m for m in messages]
+    return messages
 
 
 def prompts(span: Span) -> list[Message]:
@@ -74,9 +74,9 @@ def _texts(span: Span, prefix: str, key: str, role: str) -> list[Message]:
     return from_messages(messages, span, role)
 
 
-def _has_unknown(known: bool | None, messages: Sequence[Message]) -> bool:
+def _has_unknown(previous: bool | None, messages: Sequence[Message]) -> bool:
     """Return whether any message so far, or any further one, stands for an unknown result."""
-    return bool(known) or _UNKNOWN in map(attrgetter("content"), messages)
+    return bool(previous) or _UNKNOWN in map(attrgetter("content"), messages)
 
 
 def _folded(
@@ -85,9 +85,9 @@ def _folded(
     """Return the results of work on each item, done once for items that earlier lists have."""
 
     def extend(
-        known: list[Mapping[str, Any]] | None, further: Sequence[Any]
+        previous: list[Mapping[str, Any]] | None, further: Sequence[Any]
     ) -> list[Mapping[str, Any]]:
-        return [*(known or ()), *work(further)]
+        return [*(previous or ()), *work(further)]
 
     cache = active()
     return cache.fold(work, items, extend) if cache and items else work(items)
@@ -95,13 +95,13 @@ def _folded(
 
 def _read_all(items: Sequence[Any]) -> list[Mapping[str, Any]]:
     """Return flat messages in OpenAI's form."""
-    found: list[Mapping[str, Any]] = []
+    messages: list[Mapping[str, Any]] = []
     for item in items:
         fields = item.get("message") if isinstance(item, dict) else None
         if isinstance(fields, dict):
             results = _functions(item["function"]) if "function" in item else []
-            found += results or [_message(fields, item.get("thought"))]
-    return found
+            messages += results or [_message(fields, item.get("thought"))]
+    return messages
 
 
 def _read_some(items: Sequence[Any]) -> list[Mapping[str, Any]]:
@@ -143,7 +143,7 @@ def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
     if content is None and calls and isinstance(thought, str):
         content = thought
     if content is None and parts:
-        content = [found for part in parts if (found := _part(part)) is not None] or None
+        content = [form for form in map(_part, parts) if form is not None] or None
     return {**fields, "content": content, "tool_calls": calls}
 
 
@@ -164,17 +164,17 @@ def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> lis
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
     """Return a part in a form that all dialects share; None for a call, which stands elsewhere."""
-    found = part.get("message_content", part)
-    if not isinstance(found, Mapping):
-        return {"type": "text", "text": found}
-    kind = found.get("type")
+    content = part.get("message_content", part)
+    if not isinstance(content, Mapping):
+        return {"type": "text", "text": content}
+    kind = content.get("type")
     if kind in _CALL_PARTS or ("tool_call" in part and kind is None):
         return None
-    if kind is None and "text" in found:
-        return {**found, "type": "text"}
-    if kind == "reasoning" and "text" in found:
-        return {**found, "content": found["text"]}
-    return found
+    if kind is None and "text" in content:
+        return {**content, "type": "text"}
+    if kind == "reasoning" and "text" in content:
+        return {**content, "content": content["text"]}
+    return content
 
 
 class _Answered(NamedTuple):
@@ -194,12 +194,15 @@ class _Answered(NamedTuple):
 def _with_each_result(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return the messages with one result for each of several calls that were answered as one."""
     cache = active()
-    found = cache.fold(_answered, items, _answered) if cache and items else _answered(None, items)
-    return [*found.done, *_given(found.before, found.last, None)]
+    if cache and items:
+        answered = cache.fold(_answered, items, _answered)
+    else:
+        answered = _answered(previous=None, items=items)
+    return [*answered.done, *_given(answered.before, answered.last, after=None)]
 
 
-def _answered(known: _Answered | None, items: Sequence[Mapping[str, Any]]) -> _Answered:
-    done, before, last = known or _Answered([])
+def _answered(previous: _Answered | None, items: Sequence[Mapping[str, Any]]) -> _Answered:
+    done, before, last = previous or _Answered([])
     done = done.copy()
     for item in items:
         done += _given(before, last, item)
@@ -265,7 +268,7 @@ def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 def tool_schemas(span: Span) -> list[Any]:
     """Return the definitions of the tools that a model was offered."""
-    found = []
+    schemas = []
     for item in nested(span.attributes, "llm.tools."):
         tool = item.get("tool") if isinstance(item, Mapping) else None
         if not isinstance(tool, Mapping):
@@ -280,18 +283,18 @@ def tool_schemas(span: Span) -> list[Any]:
             named = {key: tool[key] for key in ("name", "description") if key in tool}
             schema = {"type": "function", **named, "parameters": schema}
         if schema is not None:
-            found.append(schema)
-    return found
+            schemas.append(schema)
+    return schemas
 
 
 def cut_arguments(span: Span, sent: Sequence[Message], received: Sequence[Message]) -> list[Gap]:
     """Return the gaps of calls whose arguments are JSON that was cut."""
-    cut = (*folded(sent, _cut_calls), *_cut_calls(None, received))
+    cut = (*folded(sent, _cut_calls), *_cut_calls(previous=None, messages=received))
     keys = (f"the arguments of {name}" for name in dict.fromkeys(cut))
     return [gap("content_truncated", span.span_id, key=key) for key in keys]
 
 
-def _cut_calls(known: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
+def _cut_calls(previous: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
     """Return the names of calls so far, and in further messages, whose arguments were cut."""
     cut = [
         call.name
@@ -299,4 +302,4 @@ def _cut_calls(known: tuple[str, ...] | None, messages: Sequence[Message]) -> tu
         for call in message.tool_calls
         if isinstance(call.arguments, str) and parse(call.arguments).truncated
     ]
-    return (*(known or ()), *cut)
+    return (*(previous or ()), *cut)

@@ -32,8 +32,8 @@ def request(span: Span) -> list[Message]:
     """Return the messages that a span's raw request holds."""
     value = _value(span, INPUT)
     if isinstance(value, Mapping):
-        asked = _request(value)
-        return request_of(asked, span).messages if asked else _plain(_only(span), span, "user")
+        fields = _request(value)
+        return request_of(fields, span).messages if fields else _plain(_only(span), span, "user")
     if isinstance(value, list):
         return request_of(value, span).messages
     return _plain(value, span, "user")
@@ -57,16 +57,16 @@ def _turns(value: Mapping[str, Any]) -> Any:
 
 def _only(span: Span) -> Any:
     """Return the text that a traced function was given alone, or all of its arguments."""
-    found = only_argument(_value(span, INPUT))
-    return found if isinstance(found, str) else span.attributes[INPUT]
+    argument = only_argument(_value(span, INPUT))
+    return argument if isinstance(argument, str) else span.attributes[INPUT]
 
 
 def answer(span: Span) -> ModelAnswer:
     """Return the answer, and other choices, that a span's raw response holds."""
     value = _value(span, OUTPUT)
     if isinstance(value, Mapping):
-        found = answer_of(_response(value), span)
-        return found if found.messages else _as_written(span)
+        response = answer_of(_response(value), span)
+        return response if response.messages else _as_written(span)
     if isinstance(value, list) and value:
         return _answer_in_list(value, span)
     return ModelAnswer(_plain(value, span, "assistant"))
@@ -77,7 +77,7 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
     if isinstance(value.get("content"), Mapping):
         return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
-    known = {
+    answer_fields = {
         "candidates",
         "choices",
         "output",
@@ -87,7 +87,7 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
         "tool_calls",
         "generations",
     }
-    if text is not None and known.isdisjoint(value):
+    if text is not None and answer_fields.isdisjoint(value):
         return {"message": {"role": "assistant", "content": text}}
     return value
 
@@ -95,16 +95,16 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
 def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
     """Return the answer that a list holds: texts that are choices, calls, or messages."""
     if all(isinstance(item, str) for item in value):
-        said = [from_messages([text], span, "assistant") if text else [] for text in value]
-        first = next(iter(said), [])
-        return ModelAnswer(first, tuple(message for other in said[1:] for message in other[:1]))
+        choices = [from_messages([text], span, "assistant") if text else [] for text in value]
+        first = next(iter(choices), [])
+        return ModelAnswer(first, tuple(message for other in choices[1:] for message in other[:1]))
     calls = [item for item in value if isinstance(item, Mapping) and "arguments" in item]
     if len(calls) == len(value) and not any("type" in call for call in calls):
-        asked = [{"role": "assistant", "tool_calls": calls}]
-        return ModelAnswer(from_messages(asked, span))
-    found = answer_of(value, span)
-    answers = [message for message in found.messages if message.role in ("assistant", "tool")]
-    return ModelAnswer(answers, found.choices) if answers else _as_written(span)
+        call_messages = [{"role": "assistant", "tool_calls": calls}]
+        return ModelAnswer(from_messages(call_messages, span))
+    response = answer_of(value, span)
+    answers = [message for message in response.messages if message.role in ("assistant", "tool")]
+    return ModelAnswer(answers, response.choices) if answers else _as_written(span)
 
 
 def _as_written(span: Span) -> ModelAnswer:

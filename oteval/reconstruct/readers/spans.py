@@ -140,18 +140,18 @@ _OUTPUT_WORDS = ("output", "response", "completion")
 
 
 def not_captured(
-    span: Span, found: Mapping[str, Any], switch: str, known: Sequence[Gap]
+    span: Span, messages_by_key: Mapping[str, Any], switch: str, gaps: Sequence[Gap]
 ) -> list[Gap]:
     """Return the gap of a model call whose messages are not there, or not to be read.
 
     Args:
         span: The span.
-        found: The messages found, by the attribute that should hold them.
+        messages_by_key: The messages that were read, by the attribute that should hold them.
         switch: The setting that makes the emitter write content.
-        known: The gaps found so far; none is added if one of them explains the loss.
+        gaps: The gaps so far; none is added if one of them explains the loss.
     """
-    missing = [key for key, messages in found.items() if not messages]
-    if not missing or any(one.code in DAMAGED_CONTENT_GAPS for one in known):
+    missing = [key for key, messages in messages_by_key.items() if not messages]
+    if not missing or any(g.code in DAMAGED_CONTENT_GAPS for g in gaps):
         return []
     for key in missing:
         if parse(span.attributes.get(key)).value not in (None, "", [], {}):
@@ -184,29 +184,29 @@ def parsed_unless_cut(value: Any) -> Any:
     return value if parsed.truncated else parsed.value
 
 
-def call_arguments(found: Any) -> Any:
+def call_arguments(arguments: Any) -> Any:
     """Return the arguments of a traced function; of ``args`` and ``kwargs``, both as one value."""
-    if not isinstance(found, Mapping) or not {"args", "kwargs"} & set(found):
-        return found
-    positional, named = _signature(found)
+    if not isinstance(arguments, Mapping) or not {"args", "kwargs"} & set(arguments):
+        return arguments
+    positional, named = _signature(arguments)
     return {**named, "args": positional} if named and positional else named or positional or {}
 
 
-def only_argument(found: Any) -> Any:
+def only_argument(arguments: Any) -> Any:
     """Return a traced function's one argument, or None where it has none or several."""
-    if not isinstance(found, Mapping):
-        return found
-    if {"args", "kwargs"} & set(found):
-        positional, named = _signature(found)
+    if not isinstance(arguments, Mapping):
+        return arguments
+    if {"args", "kwargs"} & set(arguments):
+        positional, named = _signature(arguments)
         values = [*positional, *named.values()]
     else:
-        values = [found] if {"messages", "role"} & set(found) else list(found.values())
+        values = [arguments] if {"messages", "role"} & set(arguments) else list(arguments.values())
     return values[0] if len(values) == 1 else None
 
 
-def _signature(found: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
+def _signature(arguments: Mapping[str, Any]) -> tuple[list[Any], Mapping[str, Any]]:
     """Return the positional and the named arguments of a traced function."""
-    positional, named = found.get("args"), found.get("kwargs")
+    positional, named = arguments.get("args"), arguments.get("kwargs")
     return (
         positional if isinstance(positional, list) else [],
         named if isinstance(named, Mapping) else {},

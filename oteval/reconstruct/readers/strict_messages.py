@@ -52,12 +52,12 @@ def agreed(readings: Sequence[Reading | None]) -> Reading | None:
 
     Forms differ in the rest, beside texts and calls: images, reasoning, system prompts.
     """
-    known = [reading for reading in readings if reading is not None and reading.messages]
-    if not known or any(_said(reading) != _said(known[0]) for reading in known):
+    nonempty = [reading for reading in readings if reading is not None and reading.messages]
+    if not nonempty or any(_said(reading) != _said(nonempty[0]) for reading in nonempty):
         return None
-    fullest = max(known, key=lambda reading: (len(reading.messages), bool(reading.model)))
-    tools = next((reading.tools for reading in known if reading.tools), ())
-    return fullest._replace(tools=tools, is_delta=any(reading.is_delta for reading in known))
+    fullest = max(nonempty, key=lambda reading: (len(reading.messages), bool(reading.model)))
+    tools = next((reading.tools for reading in nonempty if reading.tools), ())
+    return fullest._replace(tools=tools, is_delta=any(reading.is_delta for reading in nonempty))
 
 
 def _said(reading: Reading) -> list[tuple[object, ...]]:
@@ -90,8 +90,8 @@ def sent(value: Any, span: Span) -> Reading | None:
     if not isinstance(listed, list) or collected(listed, span, "") is None:
         return None
     request = request_of(value, span)
-    found = _checked(request.messages, ROLES)
-    return found and found._replace(tools=request.tools, is_delta=request.is_delta)
+    reading = _checked(request.messages, ROLES)
+    return reading and reading._replace(tools=request.tools, is_delta=request.is_delta)
 
 
 def answers_of(values: Sequence[Any], calls: Sequence[Any], span: Span) -> list[Reading | None]:
@@ -139,8 +139,8 @@ def received(value: Any, span: Span) -> Reading | None:
     if not (is_named or _ANSWER_FIELDS.issuperset(value)) or not _has_known_messages(value):
         return None
     answer = answer_of(value, span)
-    found = _checked(answer.messages, _ANSWERING)
-    return found and found._replace(
+    reading = _checked(answer.messages, _ANSWERING)
+    return reading and reading._replace(
         model=answer.model, response_id=answer.response_id, choices=tuple(answer.choices)
     )
 

@@ -32,7 +32,7 @@ from .repeated_messages import repeated_messages
 __all__ = ["AnthropicMessages"]
 
 _OWN_FIELDS = ("messages", "model", "stream", "system", "tools")
-# In other providers' words for the same reasons.
+# Other providers' names for the same reasons.
 _REASONS = {
     "completed": "end_turn",
     "content_filter": "refusal",
@@ -60,7 +60,7 @@ class AnthropicMessages(ModelApi):
     name = "anthropic_messages"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path is ``/v1/messages`` after any prefix; threads have one as well."""
+        """Return whether a path ends with ``/v1/messages``; threads have other ``/messages``."""
         return path.endswith("/v1/messages")
 
     def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
@@ -141,7 +141,7 @@ class AnthropicMessages(ModelApi):
 
 
 def _uncached(messages: Sequence[Any]) -> list[Any]:
-    """Return messages without the marks of prompt caching, which mean nothing to the model."""
+    """Return messages without the marks of prompt caching, which the model does not see."""
     return [
         {**message, "content": [_without_mark(block) for block in message["content"]]}
         if isinstance(message, Mapping) and isinstance(message.get("content"), list)
@@ -159,7 +159,7 @@ def _without_mark(block: Any) -> Any:
 def _nested_tool(tool: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a definition with an ``input_schema`` in the form of chat completions."""
     if "input_schema" not in tool:
-        return tool  # One that the provider runs.
+        return tool  # The provider runs it.
     fields = {key: tool[key] for key in ("name", "description") if key in tool}
     return {"type": "function", "function": {**fields, "parameters": tool["input_schema"]}}
 

@@ -1,8 +1,8 @@
 """Google's Gemini: ``generateContent`` and ``streamGenerateContent``, also of Vertex AI.
 
-Facts from Google's API reference. The model's name and the wish for a stream are in the URL. Calls
-have no ids, as a rule: a result names the function that it is of. A stream is events (``alt=sse``),
-as Google's clients ask for, or else one JSON list.
+Facts from Google's API reference. The URL names the model and says whether to stream. Calls usually
+have no ids: a result names its function. A stream is events (``alt=sse``), which Google's clients
+request, or one JSON list.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _CONFIG = ("generationConfig", "generation_config")
 _OWN_FIELDS = (*_SYSTEM, *_CONFIG, "contents", "tools", "model")
 _FORMATS = ("responseSchema", "responseJsonSchema", "response_schema", "response_json_schema")
 _FUNCTIONS = ("functionDeclarations", "function_declarations")
-# In other providers' words for the same reasons.
+# Other providers' names for the same reasons.
 _REASONS = {
     "content_filter": "SAFETY",
     "refusal": "SAFETY",
@@ -136,7 +136,7 @@ class Gemini(ModelApi):
         return dumps(_written(call, request)).encode()
 
     def write_stream(self, call: RecordedModelCall, request: RecordedRequest) -> list[bytes]:
-        """Return the events of a stream: texts in pieces, the reason and the usage in the last."""
+        """Return the events of a stream; the last has the finish reason and the usage."""
         whole = _written(call, request)
         first = whole["candidates"][0]
         head = {key: whole[key] for key in ("modelVersion", "responseId")}
@@ -172,7 +172,7 @@ def _contents(fields: Mapping[str, Any]) -> list[Any]:
 def _tools(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
     """Yield definitions in the form of chat completions; tools that Google runs stay as they are.
 
-    One tool of a request may declare several functions, and name tools of Google's beside them.
+    A tool of a request may declare several functions and name Google's own tools as well.
     """
     for definition in definitions(fields):
         function = {key: definition[key] for key in ("name", "description") if definition.get(key)}
@@ -186,7 +186,7 @@ def _tools(fields: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
 
 
 def _grow(parts: list[dict[str, Any]], part: Mapping[str, Any]) -> None:
-    """Add a part of a stream: texts of one kind that follow each other are one text."""
+    """Add a part of a stream, joined to the last one if both are texts of the same kind."""
     last = parts[-1] if parts else {}
     is_same_text = "text" in last and "text" in part
     if is_same_text and bool(last.get("thought")) == bool(part.get("thought")):
@@ -253,7 +253,7 @@ def _written_call(call: ToolCall) -> dict[str, Any]:
 
 
 def _deltas(parts: Sequence[Mapping[str, Any]]) -> Iterator[dict[str, Any]]:
-    """Yield the parts as a stream has them: texts a few words at a time."""
+    """Yield the parts of a stream: texts a few words at a time."""
     for part in parts:
         if "text" in part:
             yield from ({**part, "text": piece} for piece in pieces(part["text"]))

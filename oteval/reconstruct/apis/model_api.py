@@ -1,8 +1,7 @@
 """A model's HTTP API: reads its requests and answers, and writes answers.
 
-Requests and answers are read by the readers of the reconstruction, so that the messages of a
-recorded request equal those of the trace. Rebuilt answers are complete: they have every field that
-clients of the API read.
+The readers of the reconstruction read requests and answers, so the messages of a recorded request
+equal the trace's messages. Rebuilt answers have every field that clients of the API read.
 """
 
 from __future__ import annotations
@@ -45,7 +44,7 @@ class ApiAnswer:
         message: The answer; None if the call failed.
         output: The answer with the results of tools that the provider ran, as separate messages.
         choices: Other answers to the same request.
-        finish_reason: Why the model stopped, in the API's words, or "".
+        finish_reason: The API's name for why the model stopped, or "".
         usage: The tokens that the API reported.
         model: The name of the model that answered, or "".
         response_id: The API's id of the answer, or "".
@@ -109,10 +108,10 @@ class ModelApi(ABC):
 
         Args:
             body: The body: JSON, or the events of a stream.
-            is_stream: Whether it is a stream; None to recognise that by the body.
+            is_stream: Whether it is a stream; None to decide by the body.
 
         Raises:
-            InputError: The body is neither.
+            InputError: The body is neither JSON nor a stream.
         """
         if is_event_stream(body) if is_stream is None else is_stream:
             response = self._assembled(list(read_events(body)))
@@ -126,9 +125,9 @@ class ModelApi(ABC):
         return self._assembled(events)
 
     def is_finished(self, body: bytes) -> bool:
-        """Return whether a body, which may be cut, has the whole answer: it says why it ends.
+        """Return whether a body, which may be cut, has the whole answer and its finish reason.
 
-        Clients leave a stream there, without reading its last events.
+        Clients stop reading a stream there, before its last events.
         """
         try:
             answer = self.parse_response(body)
@@ -157,7 +156,7 @@ class ModelApi(ABC):
     def write_error(self, call: RecordedModelCall) -> ErrorAnswer:
         """Return the response of a failed call, as recorded or rebuilt from its error.
 
-        A rebuilt error asks clients not to try again: the trace has one span for all attempts.
+        A rebuilt error asks clients not to retry: the trace has one span for all attempts.
         """
         exchange = call.exchange
         if exchange is not None and exchange.status:
@@ -185,7 +184,7 @@ def json_object(body: bytes) -> dict[str, Any]:
     """Return the JSON object in a body.
 
     Raises:
-        InputError: The body is anything else.
+        InputError: The body is not a JSON object.
     """
     try:
         value = loads(body)
@@ -197,7 +196,7 @@ def json_object(body: bytes) -> dict[str, Any]:
 
 
 def without(fields: Mapping[str, Any], *names: str) -> dict[str, Any]:
-    """Return the fields that have a value and none of some names."""
+    """Return the fields that have a value, except the named ones."""
     return {name: v for name, v in fields.items() if name not in names and v is not None}
 
 
@@ -241,12 +240,12 @@ def pieces(text: str) -> Iterator[str]:
 
 
 def call_id(call: RecordedModelCall, index: int, prefix: str = "call_") -> str:
-    """Return the id of a tool call in an answer; one that was not recorded is made up.
+    """Return the recorded id of a tool call in an answer, or a made-up id.
 
     Args:
         call: The recorded model call.
         index: The index of the tool call in its answer.
-        prefix: The beginning of ids that are made up.
+        prefix: The prefix of made-up ids.
     """
     recorded_id = call.answer.tool_calls[index].id if call.answer else ""
     return recorded_id or made_up_id(call, str(index), prefix)
@@ -258,7 +257,7 @@ def made_up_id(call: RecordedModelCall, part: str, prefix: str) -> str:
 
 
 def response_id(call: RecordedModelCall, prefix: str) -> str:
-    """Return the id of an answer; one that was not recorded, or of another API, is made up."""
+    """Return the id of an answer: the recorded one if it has the prefix, otherwise made up."""
     recorded_id = call.response_id
     if recorded_id.startswith(prefix):
         return recorded_id
@@ -293,7 +292,7 @@ def joined_answer(messages: Sequence[Message]) -> Message:
 
 
 def refusal_of(message: Message) -> tuple[str | None, str]:
-    """Return an answer's text and its refusal; one that was read has the refusal as its text."""
+    """Return an answer's text and its refusal, which the reader may have stored as the text."""
     marks = [part for part in message.parts if part.get("type") == "refusal"]
     texts = [part.get("content") or part.get("refusal") for part in marks]
     refusal = " ".join(text for text in texts if isinstance(text, str))

@@ -57,7 +57,7 @@ class Responses(ModelApi):
     name = "responses"
 
     def has_path(self, path: str) -> bool:
-        """Return whether a path is that of the Responses API, after any prefix."""
+        """Return whether a path ends with ``/responses``."""
         return path.endswith("/responses")
 
     def parse_request(self, body: bytes, _url: str = "", /) -> RecordedRequest:
@@ -114,7 +114,7 @@ class Responses(ModelApi):
         )
 
     def is_finished(self, body: bytes) -> bool:
-        """Return whether a body has the whole answer: a stream's last event repeats it."""
+        """Return whether a body has the whole answer, which a stream's last event repeats."""
         if is_event_stream(body):
             return any(event.get("type") in _LAST for event in read_events(body))
         return super().is_finished(body)
@@ -244,7 +244,7 @@ def _items(call: RecordedModelCall, request: RecordedRequest) -> Iterator[dict[s
             yield _written_call(call, index, tool_call, tool_call.name in custom)
 
 
-# Tools of OpenAI's, each with a kind of item; others are tools of an MCP server.
+# OpenAI's tools, each with its own item type; all others are tools of an MCP server.
 _PROVIDER_TOOLS = ("code_interpreter", "file_search", "image_generation", "web_search")
 
 

@@ -3,13 +3,13 @@
 Schema 1: ``invocation`` over ``invoke_agent`` over ``call_llm``, whose ``gcp.vertex.agent.*``
 attributes are Gemini JSON. Schema 2: ``invoke_workflow`` over ``invoke_agent`` over
 ``generate_content`` with the current GenAI attributes or log event. A ``generate_content`` span
-may stand below ``call_llm``; without the latest conventions its content is in one log record a
-message, each with a Gemini content. Tools have their error in the response alone.
+may be a child of ``call_llm``; without the latest conventions, each message is a log record with a
+Gemini content. Only the response holds a tool's error.
 
-An agent that takes over from another is sent the other's turn as user contents that begin with "For
-context:", one part for each text, call or result. Since ADK 2.8 the quoted text stands between
-markers; before, it follows on the same line. Where each part can be parsed exactly, the content is
-read as the original message with the other agent's name; otherwise it stays as it is.
+An agent that takes over from another receives the other's turn as user contents that begin with
+"For context:", one part for each text, call or result. Since ADK 2.8 the quoted text is between
+markers; before, it follows on the same line. If every part can be parsed exactly, the content is
+read as the original message with the other agent's name; otherwise it stays unchanged.
 
 Facts: https://github.com/google/adk-python (``google/adk/telemetry``).
 """
@@ -58,9 +58,9 @@ _LINE = re.compile(
     rf"(?: (?P<plain>.*)|\n{_BEGIN}\n(?P<quoted>.*)\n{_END})",
     re.DOTALL,
 )
-# Placeholders for a value that is absent or was not to be captured.
+# Placeholders for a value that is absent or was not captured.
 _NOTHING = frozenset({"", "{}", "N/A", "<not specified>"})
-# Before it had attributes, an agent's span was known by its name alone.
+# Old agent spans have no attributes, only a name.
 _AGENT_SPAN = re.compile(r"(?:agent_run \[(?P<old>.+)\]|invoke_agent (?P<new>.+))")
 
 
@@ -83,7 +83,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _known(value: Any) -> Any:
-    """Return an attribute's value, or None where it is a placeholder for nothing."""
+    """Return an attribute's value, or None for a placeholder."""
     if value in ({}, None) or (isinstance(value, str) and value in _NOTHING):
         return None
     return value
@@ -111,7 +111,7 @@ def _call_llm(span: Span) -> ModelCall:
 
 
 def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
-    """Return a request's contents; of one that was cut, less the one the cut goes through."""
+    """Return a request's contents, without the last one if the request was cut."""
     contents = request.get("contents")
     if isinstance(contents, list) and parse(attributes.get(REQUEST)).truncated:
         return contents[:-1]
@@ -119,7 +119,7 @@ def _contents(attributes: Mapping[str, Any], request: Mapping[str, Any]) -> Any:
 
 
 def _answer(attributes: Mapping[str, Any], response: Mapping[str, Any]) -> Any:
-    """Return a response's content, or None where a cut may go through it."""
+    """Return a response's content, or None if it may have been cut."""
     content = response.get("content")
     is_cut = parse(attributes.get(RESPONSE)).truncated and "finish_reason" not in response
     return None if is_cut else content
@@ -144,13 +144,13 @@ def _generate_content(span: Span, logs: Logs) -> ModelCall:
 
 
 def _has_messages(span: Span, logs: Logs) -> bool:
-    """Return whether the span itself holds messages, whatever its log records leave out."""
+    """Return whether the span or its details event holds messages."""
     content = genai.content_of(span, logs)
     return any(_known(content.get(key)) is not None for key in (genai.INPUT, genai.OUTPUT))
 
 
 def _of_events(span: Span, logs: Logs) -> ModelCall:
-    """Return a model call with one log record a message; whoever spoke, it is called a user's."""
+    """Return a model call whose messages are log records, all with the user's event name."""
     gaps = call_gaps(span, (), SWITCH)
     sent: list[Message] = []
     contents: list[Any] = []
@@ -181,7 +181,7 @@ def _tool(span: Span) -> ToolRun:
         result = None
     arguments = parse_arguments(raw_arguments) if raw_arguments is not None else None
     if _known(raw_arguments) is None and _known(attributes.get(RESULT)) is None:
-        # Both empty: a tool without arguments still has a response.
+        # Both are empty, but a tool without arguments still has a response.
         arguments = None
         gaps.append(gap("content_not_captured", span.span_id, switch=OLD_SWITCH))
     return _named(
@@ -202,7 +202,7 @@ def _named(tool: ToolRun) -> ToolRun:
 
 
 def with_original_turns(messages: Any) -> list[Any]:
-    """Return messages, with those that quote another agent's turn as the original messages.
+    """Return messages, with quotes of another agent's turn replaced by the original messages.
 
     Args:
         messages: The parsed list, or a single message.
@@ -211,7 +211,7 @@ def with_original_turns(messages: Any) -> list[Any]:
 
 
 def _original_turn(item: Any) -> dict[str, Any] | None:
-    """Return the message that a user's message retells, or None where it is not that exactly."""
+    """Return the message that a user's message quotes, or None if it cannot be parsed exactly."""
     parts = item.get("parts") if isinstance(item, Mapping) else None
     if not isinstance(parts, list) or len(parts) < 2 or item.get("role") != "user":
         return None
@@ -248,7 +248,7 @@ def _text(part: Any) -> str | None:
 
 
 def _quoted_part(match: re.Match[str]) -> dict[str, Any] | None:
-    """Return the part that one line retells, or None where its value is not exact."""
+    """Return the part that one line quotes, or None if its value cannot be parsed exactly."""
     text = match["quoted"] if match["quoted"] is not None else match["plain"]
     if match["said"]:
         kind = "text" if match["said"] == "said" else "reasoning"

@@ -1,10 +1,10 @@
 """Google's ADK, as OpenInference writes it (scope ``openinference.instrumentation.google_adk``).
 
-The instrumentation sets its attributes on the span that ADK has open. With current versions that is
-the agent's own span: each model call writes over the one before. So such a span holds the last call
-of its run, and as the input repeats the run's steps, it is the agent's transcript. The flat
-attributes of an earlier call are mixed with the last one's; the raw request and response are
-those of one call. A tool's output is Gemini's function response.
+The instrumentation sets its attributes on ADK's open span. In current versions this is the agent's
+own span, and each model call overwrites the one before. Such a span holds the last call of its run,
+whose input repeats the run's steps, so it is the agent's transcript. The flat attributes mix an
+earlier call with the last one; the raw request and response belong to one call. A tool's output is
+Gemini's function response.
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-google-adk``).
 """
@@ -30,7 +30,7 @@ _AGENT = "invoke_agent"
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether OpenInference's instrumentation wrote the span, or wrote on ADK's."""
+    """Return whether OpenInference's instrumentation wrote the span, or added to ADK's span."""
     if openinference.KIND not in span.attributes:
         return False
     return not openinference.is_added(span) or genai.was_translated(span, logs)
@@ -48,7 +48,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    """Return a call with the messages of its raw request and response, where it has them."""
+    """Return a call with the messages of its raw request and response, if it has any."""
     prompts = [message for message in call.input if message.role in SYSTEM_ROLES]
     turns = [message for message in request(call.span) if message.role not in SYSTEM_ROLES]
     received = answer(call.span).messages
@@ -73,7 +73,7 @@ def _agent(call: ModelCall) -> AgentRun:
 
 
 def _count_before_turn(transcript: Sequence[Message]) -> int:
-    """Return how many messages were said before the last that the user asked."""
+    """Return the number of messages before the user's last one."""
     turns = [message for message in transcript if message.role not in SYSTEM_ROLES]
     question_indexes = [index for index, message in enumerate(turns) if message.role == "user"]
     return question_indexes[-1] if question_indexes else 0

@@ -1,10 +1,10 @@
 """AWS's OpenTelemetry distribution, as on AgentCore: content moved from spans into log records.
 
 Each span's content is one log record whose event is named for the span's scope and whose body is
-``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. All that an assistant said is in
-``output``, history too, and of Strands' span events only the last of each kind is kept. The order
-is rebuilt: results follow the calls with their ids, and a user speaks after an answer. The rest
-is a window on the history's end.
+``{"input": {"messages": [...]}, "output": {"messages": [...]}}``. ``output`` holds every assistant
+message, including the history's. Of Strands' span events, only the last of each kind is kept. The
+order is rebuilt: results follow the calls with their ids, and a user message follows an answer. The
+rest is a window on the end of the history.
 
 Facts: https://github.com/aws-observability/aws-otel-python-instrumentation (``llo_handler.py``).
 """
@@ -41,9 +41,9 @@ class _RecordedMessage(NamedTuple):
     """One message of a log record.
 
     Attributes:
-        role: Who said it.
+        role: The message's role.
         value: Its text or blocks.
-        is_answer: Whether it is the answer of this span, not history.
+        is_answer: Whether it is this span's answer rather than history.
     """
 
     role: str
@@ -104,7 +104,7 @@ def _one(item: Mapping[str, Any], *, is_output: bool) -> _RecordedMessage:
 
 
 def _sides(span: Span, recorded: list[_RecordedMessage]) -> tuple[list[Message], list[Message]]:
-    """Return the messages of the history, and those of the answer."""
+    """Return the messages of the history and of the answer."""
     history: list[Message] = []
     received: list[Message] = []
     for message in recorded:
@@ -129,12 +129,12 @@ def _model_call(span: Span, recorded: list[_RecordedMessage]) -> ModelCall:
     gaps = call_gaps(span, (), SWITCH)
     gaps += _content_gaps(span, recorded, is_empty=not history and not received)
     call = model_call(span, ModelRequest(_ordered(history)), ModelAnswer(received), gaps)
-    # Other instrumentations leave calls of tools in the span's attributes.
+    # Other instrumentations leave tool calls in the span's attributes.
     return call if span.scope == SCOPE else replace(call, whole=False)
 
 
 def _ordered(messages: list[Message]) -> list[Message]:
-    """Return a history in the order in which it was said, as far as it is one piece."""
+    """Return a history in its original order, as far as it is contiguous."""
     prompts = [m for m in messages if m.role == "system"]
     spoken = [m for m in messages if m.role == "assistant"]
     results = [m for m in messages if m.role == "tool"]
@@ -147,7 +147,7 @@ def _ordered(messages: list[Message]) -> list[Message]:
     pieces: list[list[Message]] = []
     waiting = list(users)
     for message in reversed(spoken):
-        # An id may repeat within a session: the last call of it has the last result.
+        # An id may repeat within a session: the last call with it gets the last result.
         results_by_call = [by_id.get(call.id) for call in message.tool_calls]
         answers = [same_id.pop() for same_id in results_by_call if same_id]
         if not answers and waiting:

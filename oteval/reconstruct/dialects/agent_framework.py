@@ -1,10 +1,10 @@
 """Microsoft Agent Framework (scope ``agent_framework``; in .NET ``*Microsoft.Agents.AI``).
 
 Source: ``agent_framework/observability.py`` of https://github.com/microsoft/agent-framework. It
-follows the current GenAI conventions, with arguments as text. A model call's messages come a
-second time as log records, one a message; those are read only where the span's own are missing or
-cut. The agent's span holds the question of the turn and all messages that answer it, tools
-included. A missing id or model is written as "unknown".
+follows the current GenAI conventions, with arguments as text. Log records repeat a model call's
+messages, one each; they are read only if the span's own messages are missing or cut. The agent's
+span holds the turn's question and all messages that answer it, including tool messages. A missing
+id or model is written as "unknown".
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _logged(span: Span, logs: Logs) -> tuple[list[Message], list[Message]]:
-    """Return the messages sent and received as the log records have them; the first choice."""
+    """Return the messages sent and the first choice received, from the log records."""
     sent: list[Message] = []
     received: list[Message] = []
     for name, body in emitted(span, logs):
@@ -92,12 +92,12 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
     """Return an agent's run with its messages, for runs whose model calls hold none."""
     agent = genai.read_agent(span, logs)
     if attribute_gaps(span, genai.CONTENT, SWITCH):
-        # In an incomplete list, only the agent's own messages are whole.
+        # In an incomplete list, only the agent's own messages are complete.
         own_messages = tuple(message for message in agent.output if message.role == "assistant")
         return replace(agent, output=own_messages)
     if not agent.output:
         return agent
-    # A caller that keeps the conversation itself passes it in whole.
+    # A caller that stores the conversation passes all of it in.
     count = count_before_turn(agent.input)
     return replace(
         agent,

@@ -3,7 +3,7 @@
 Source: ``callbacks/span_generation`` and ``tracing/attributes.py`` of
 https://github.com/mozilla-ai/any-agent. Only the first model call of a run holds its input, as
 OpenAI's messages; every call holds its answer in ``gen_ai.output`` (``genai.output`` before): text,
-or a JSON list of the calls asked for. Tools hold ``gen_ai.tool.args`` and the same output.
+or a JSON list of the requested calls. Tools hold ``gen_ai.tool.args`` and the same output.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _call(item: Mapping[str, Any]) -> dict[str, Any] | None:
 
 def _tool(span: Span) -> ToolRun:
     output = semconv.first(span.attributes, OUTPUTS)
-    # Text that was encoded once more is shown without its quotes.
+    # Text that was JSON-encoded twice is shown without its quotes.
     return tool_of_attributes(span, (ARGUMENTS, *OUTPUTS), SWITCH, result=decoded_text(output))
 
 

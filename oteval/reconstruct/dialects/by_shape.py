@@ -1,13 +1,13 @@
-"""Spans that no dialect knows, read by their shape: the last resort of a trace.
+"""Spans of unknown dialects, read by their shape as a last resort.
 
-The content of an attribute is told by two things together: a position in its name, as in
+Two things together identify the content of an attribute: a word in its name, as in
 ``acme.llm.request``, ``foo.output`` and ``bar.args``, and a value in a form that `oteval.messages`
-reads completely. The kind of the span must be told as well: by an attribute of its kind, by the
-name of a tool with arguments or a result, or by a model or its tokens beside messages. Whatever is
-ambiguous, or holds a field that is not known, is not read.
+reads completely. The kind of the span must be identified too: by an attribute with its kind, by a
+tool's name with arguments or a result, or by a model or its tokens with messages. Ambiguous spans
+and values with unknown fields are not read.
 
-`run_detection` asks for it only in traces without any model call of another dialect. Each operation
-has the gap ``read_by_shape``, because the span may hold more than was recognised.
+`run_detection` uses it only in traces without a model call of another dialect. Each operation
+has the gap ``read_by_shape``, because the span may hold content that was not recognised.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _KINDS = {
         "model",
     ),
     **dict.fromkeys(("executetool", "functioncall", "tool", "toolcall", "tooluse"), "tool"),
-    # Known kinds that are none of these three: nothing else on the span outranks them.
+    # Other known kinds, which outrank everything else on the span.
     **dict.fromkeys(
         (
             *("chain", "embedding", "embeddings", "evaluator", "event", "guardrail", "retriever"),
@@ -60,7 +60,7 @@ _KINDS = {
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the operation that a span's shape tells; a `Wrapper` where it is ambiguous."""
+    """Return the operation that a span's shape identifies, or a `Wrapper` if it is ambiguous."""
     shape = None if span.dropped_attributes else shape_of(span)
     if shape is None:
         return Wrapper(span)
@@ -82,8 +82,8 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 def _kind(key: str, value: Any) -> str:
     """Return the kind of operation that an attribute names, or "".
 
-    A ``type`` may be that of a ticket or a room: only a span's type counts where its value is a
-    common word.
+    A ``type`` may be a ticket's or a room's type: if its value is a common word, only a span's type
+    counts.
     """
     value = parse(value).value
     if not isinstance(value, str) or len(value) > 40:
@@ -118,7 +118,7 @@ def _has_tokens(usage: Usage) -> bool:
 
 
 def _model_call(shape: Shape, *, is_named: bool) -> Operation:
-    """Return a model call, if both of its sides are read and something tells that it is one."""
+    """Return a model call if its request and answer are readable and the span identifies it."""
     span, keys = shape.span, shape.keys
     request = agreed([sent(value, span) for value in shape.values_of("sent")])
     answers = answers_of(shape.values_of("received"), shape.values_of("calls"), span)
@@ -129,9 +129,9 @@ def _model_call(shape: Shape, *, is_named: bool) -> Operation:
         return Wrapper(span)
     usage, model = _usage(span), _text_of(shape.values_of("model")[-1:]) or answer.model
     is_text = request.is_text and answer.is_text
-    tells = (bool(model), _has_tokens(usage))
-    is_told = all(tells) if is_text else any(tells)
-    if not (is_named or is_told) or not any(m.role in ("user", "tool") for m in request.messages):
+    signs = (bool(model), _has_tokens(usage))
+    is_model = is_named or (all(signs) if is_text else any(signs))
+    if not is_model or not any(m.role in ("user", "tool") for m in request.messages):
         return Wrapper(span)
     messages = request.messages
     if keys["system"] and not any(message.role == "system" for message in messages):
@@ -157,13 +157,13 @@ def _counted(usage: Usage) -> Usage:
 
 
 def _gap(shape: Shape, *meanings: str) -> Gap:
-    """Return the gap that names the attributes which were read."""
+    """Return the gap that names the attributes that were read."""
     named = ", ".join(key for meaning in meanings for key in shape.keys[meaning])
     return gap("read_by_shape", shape.span.span_id, keys=named)
 
 
 def _tool(shape: Shape, *, is_named: bool) -> Operation:
-    """Return the run of a tool, if its name, arguments and result are each in one attribute."""
+    """Return the run of a tool if its name, arguments and result are in one attribute each."""
     span, keys = shape.span, shape.keys
     name = _text_of(shape.values_of("tool name"))
     if not name and is_named and not keys["tool name"] and TOOL_NAME.fullmatch(span.name):
@@ -177,7 +177,7 @@ def _tool(shape: Shape, *, is_named: bool) -> Operation:
     result = returned_value(returned, returned)
     call_id = _text_of(shape.values_of("call id")) or result.call_id
     if arguments is not None and not isinstance(arguments, Mapping):
-        # A text may be an argument without its name, or all that is said to an agent.
+        # A text may be an argument without its name, or an agent's whole input.
         if not (is_named and call_id):
             return Wrapper(span)
         arguments = None
@@ -205,7 +205,7 @@ def _side_of_arguments(shape: Shape) -> str:
 
 
 def _is_schema(parameters: Mapping[str, Any]) -> bool:
-    """Return whether parameters describe arguments in place of being some."""
+    """Return whether parameters are a schema rather than arguments."""
     if "properties" in parameters:
         return True
     return bool(parameters) and all(
@@ -214,7 +214,7 @@ def _is_schema(parameters: Mapping[str, Any]) -> bool:
 
 
 def _values(attributes: Sequence[Any]) -> list[Any]:
-    """Return the different values of some attributes."""
+    """Return the distinct values of some attributes."""
     values: list[Any] = []
     for attribute in attributes:
         parsed = parse(attribute)
@@ -225,7 +225,7 @@ def _values(attributes: Sequence[Any]) -> list[Any]:
 
 
 def _agent(shape: Shape) -> Operation:
-    """Return the run of an agent, if its question and its answer are read."""
+    """Return the run of an agent if its question and answer are readable."""
     span = shape.span
     requests = [sent(value, span) for value in shape.values_of("sent")]
     # An answer, or the whole transcript, which ends with the answer.
@@ -244,7 +244,7 @@ def _agent(shape: Shape) -> Operation:
 
 
 def _last_of(readings: Sequence[Reading | None], role: Role, span: Span) -> tuple[Message, ...]:
-    """Return the last text of a role, if all that is read agrees on it."""
+    """Return the last text of a role if all readings agree on it."""
     transcripts = [reading.messages for reading in readings if reading]
     pools = transcripts if role == "user" else [messages[-1:] for messages in transcripts]
     last_messages = [[m for m in messages if m.role == role][-1:] for messages in pools]

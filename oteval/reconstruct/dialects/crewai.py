@@ -3,8 +3,8 @@
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-crewai``): a
 crew's kickoff is a CHAIN, a task done by an agent an AGENT (``<role>._execute_core``) whose
 output holds all of the task's messages, a tool a TOOL. Model calls are written by the model
-client's instrumentation. CrewAI's telemetry (scope ``crewai.telemetry``) says which crews and tools
-were used, and holds no content.
+client's instrumentation. CrewAI's telemetry (scope ``crewai.telemetry``) names the crews and tools
+that were used, without content.
 
 CrewAI's own spans since version 1.15 (scope ``crewai``) follow the current GenAI conventions. The
 spans of a crew's kickoff and its tasks only group; each agent's execution is a run. In the history
@@ -39,7 +39,7 @@ _FAILURE = "tool_failure_detected"
 TASK = "._execute_core"
 MARKS = ("crew_key", "crew_id", "task_key", "task_id")
 
-# Not allowed in a function's name; CrewAI offers the tool to the model by another name.
+# Not allowed in a function's name; CrewAI offers the tool to the model under another name.
 _NO_FUNCTION_NAME = re.compile(r"[^A-Za-z0-9_.-]")
 
 
@@ -168,7 +168,7 @@ def _unquoted(value: Any) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a tool's definition with its reprs read; a description is left as it is."""
+    """Return a tool's definition with its reprs parsed, except the description."""
     if isinstance(value, Mapping):
         return {k: v if k == "description" else _plain(v) for k, v in value.items()}
     if isinstance(value, list):

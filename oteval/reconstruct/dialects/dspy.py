@@ -5,7 +5,7 @@ text: under headers (``[[ ## question ## ]]``), as XML, or as JSON. So the calls
 are text too. The answer has the fields ``next_tool_name`` and ``next_tool_args``, and the next
 prompt repeats all steps as ``tool_name_0``, ``tool_args_0``, ``observation_0``. Here they become
 calls and results. Before its last question, such a prompt holds examples, or the turns of a
-``dspy.History``, which have separate runs. Prompts of other programs are shown as they are.
+``dspy.History``, which have separate runs. Prompts of other programs stay unchanged.
 
 Source: https://github.com/stanfordnlp/dspy (``predict/react.py``, ``adapters/``).
 """
@@ -34,7 +34,7 @@ _METHODS = (".forward", ".__call__")
 _HEADER = re.compile(r"^\[\[ ## (\w+) ## \]\][ \t]*$", re.MULTILINE)
 _ELEMENT = re.compile(r"^<(\w+)>\n?(.*?)\n?</\1>[ \t]*$", re.MULTILINE | re.DOTALL)
 _STEP = re.compile(r"(thought|tool_name|tool_args|observation)_(\d{1,6})")
-# The line below the fields in which an adapter lists those that the answer must have.
+# The line below the fields, where an adapter lists the fields of the answer.
 _REQUEST = re.compile(
     r"\n+Respond with (?:the corresponding|a JSON object)(?:(?!\n\n).)*\Z", re.DOTALL
 )
@@ -56,7 +56,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _model_call(call: ModelCall) -> ModelCall:
-    # Each answer is one message; several were asked for.
+    # Each answer is one message; a request may ask for several answers.
     answers = [*call.output, *call.choices]
     questions = [m for m in call.input if m.role == "user"]
     fields = _fields(questions[-1].content or "") if questions else {}
@@ -74,7 +74,7 @@ def _model_call(call: ModelCall) -> ModelCall:
 
 
 def _fields(text: str) -> dict[str, str]:
-    """Return the fields that an adapter wrote into a text, in their order; empty without any."""
+    """Return the fields that an adapter wrote into a text, in order."""
     text = text.strip()
     marks = list(_HEADER.finditer(text))
     if marks:
@@ -96,7 +96,7 @@ def _as_text(value: Any) -> str:
 
 
 def _conversation(question: Message, fields: Mapping[str, str]) -> Iterator[Message]:
-    """Yield the question of a ReAct agent's prompt, and its steps so far as calls and results."""
+    """Yield a ReAct agent's question, then its steps so far as calls and results."""
     steps: dict[int, dict[str, str]] = {}
     question_fields: dict[str, str] = {}
     nested = _fields(fields.get("trajectory", ""))
@@ -112,7 +112,7 @@ def _conversation(question: Message, fields: Mapping[str, str]) -> Iterator[Mess
 
 
 def _shown(fields: Mapping[str, str]) -> str:
-    """Return fields as text: the only one by itself, several under their names."""
+    """Return fields as text: a single field alone, several with their names as headers."""
     if len(fields) == 1:
         return next(iter(fields.values()))
     return "\n\n".join(f"[[ ## {name} ## ]]\n{text}" for name, text in fields.items())
@@ -131,7 +131,7 @@ def _call(source: Message, name: str, arguments: str | None, thought: str | None
 
 
 def _with_answer(message: Message) -> Message:
-    """Return an answer as the call it asks for, or as the text of its last fields."""
+    """Return an answer as the call that it requests, or as the text of its last fields."""
     fields = _fields(message.content or "")
     name = fields.get("next_tool_name")
     if name:
@@ -170,7 +170,7 @@ def _agent(span: Span) -> AgentRun | None:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether DSPy wrote the span; without a scope, its name tells."""
+    """Return whether DSPy wrote the span, by its scope, or by its name if it has no scope."""
     if openinference.KIND not in span.attributes:
         return False
     return span.scope == SCOPE or (not span.scope and span.name.endswith(_METHODS))

@@ -1,10 +1,9 @@
 """Gemini CLI (scope ``gemini-cli``): every span's input and output, in Gemini's JSON.
 
 Source: ``packages/core/src/telemetry/trace.ts`` of https://github.com/google-gemini/gemini-cli. The
-operation is ``llm_call``, ``tool_call`` or ``agent_call``; for each of them, the input and the
-output are in ``gen_ai.input.messages`` and ``gen_ai.output.messages``. Before, those were
-``input-json`` and ``output-json`` on spans named ``generateContent``. A streamed answer is a list
-of its pieces.
+operation is ``llm_call``, ``tool_call`` or ``agent_call``. Its input and output are in
+``gen_ai.input.messages`` and ``gen_ai.output.messages``; older versions use ``input-json`` and
+``output-json`` on spans named ``generateContent``. A streamed answer is a list of its pieces.
 """
 
 from __future__ import annotations
@@ -86,7 +85,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _items(value: Any) -> list[Any]:
-    """Return Gemini's contents as a list: they may be one content, or its text alone."""
+    """Return Gemini's contents as a list; the value may be one content, or only its text."""
     if isinstance(value, str):
         return [{"role": "user", "parts": [{"text": value}]}] if value else []
     items = value if isinstance(value, list) else [value]
@@ -143,7 +142,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
-    """Return the result that the model was sent, and the error."""
+    """Return the result that the model received, and the error."""
     error = response.get("error", mapping_of(value).get("error"))
     for part in _items(response.get("responseParts")):
         for inner in _items(part.get("parts")) if "parts" in part else [part]:
@@ -156,7 +155,7 @@ def _result(value: Any, response: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether Gemini CLI wrote the span; without a scope, the agent's name tells."""
+    """Return whether Gemini CLI wrote the span, by its scope or else the agent's name."""
     agent = span.attributes.get("gen_ai.agent.name")
     return span.scope == SCOPE or (not span.scope and agent == SCOPE)
 

@@ -39,8 +39,8 @@ SWITCH = (
 DETAILS_EVENT = "gen_ai.client.inference.operation.details"
 INPUT, OUTPUT = "gen_ai.input.messages", "gen_ai.output.messages"
 SYSTEM = "gen_ai.system_instructions"
-# Before there were messages: a text, JSON of messages, or of the request and the response; Quarkus
-# has the names of the events that came before.
+# The keys before messages: a text, or JSON of messages or of the request and response. Quarkus
+# uses the names of the older events.
 OLD_INPUT = ("gen_ai.prompt", "gen_ai.content.prompt")
 OLD_OUTPUT = ("gen_ai.completion", "gen_ai.content.completion")
 ARGUMENTS, RESULT = "gen_ai.tool.call.arguments", "gen_ai.tool.call.result"
@@ -48,7 +48,7 @@ CONTENT = (INPUT, OUTPUT, SYSTEM)
 
 MODEL_OPERATIONS = frozenset({"chat", "generate_content", "text_completion", "responses"})
 OPENINFERENCE_KIND = "openinference.span.kind"
-# Not its output: Phoenix writes the ids of a model's answer there.
+# The output does not count: Phoenix writes the ids of a model's answer there.
 _TRANSLATED = frozenset({"input.value", "llm.input_messages.0.message.role"})
 _CONTENT = frozenset({INPUT, OUTPUT, ARGUMENTS, RESULT})
 _KEYS = frozenset(
@@ -59,7 +59,7 @@ _KEYS = frozenset(
 def claims(span: Span, logs: Logs) -> bool:
     """Return whether the span carries the current conventions' attributes or event.
 
-    A processor may have moved the content away, into OpenInference's attributes.
+    A processor may have moved the content to OpenInference's attributes.
     """
     is_marked = not span.attributes.keys().isdisjoint(_KEYS) or any(
         record.event_name == DETAILS_EVENT for record in logs
@@ -68,9 +68,9 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def was_translated(span: Span, logs: Logs) -> bool:
-    """Return whether only OpenInference's attributes hold the content of a span, and none GenAI's.
+    """Return whether only OpenInference's attributes hold a span's content, not GenAI's.
 
-    Phoenix leaves GenAI's beside them, processors that translate a framework's own spans do not.
+    Phoenix keeps both; processors that translate a framework's own spans keep only OpenInference's.
     """
     attributes = span.attributes
     if OPENINFERENCE_KIND not in attributes or attributes.keys().isdisjoint(_TRANSLATED):
@@ -96,7 +96,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
-    """Return the attributes with the content that events and log records add to them."""
+    """Return the attributes, with the content of events and log records added."""
     if not logs and not span.events:
         return span.attributes
     content = {**span.attributes, **_foundry_messages(span)}
@@ -110,7 +110,7 @@ def content_of(span: Span, logs: Logs) -> Mapping[str, Any]:
 
 
 def _foundry_messages(span: Span) -> Mapping[str, list[Any]]:
-    """Return the messages in events that are named like attributes, as Microsoft Foundry's are."""
+    """Return the messages in events named like attributes, as Microsoft Foundry writes them."""
     messages_by_key: dict[str, list[Any]] = {}
     for event in span.events:
         if key := _FOUNDRY.get(event.name):
@@ -158,7 +158,7 @@ def _no_content(
     sent: Sequence[Message],
     received: Sequence[Message],
 ) -> list[Gap]:
-    """Return the gap of a call of which a side is missing, with why it is."""
+    """Return the gap of a call whose input or output is missing, with the reason."""
     lost = [key for key, messages in ((INPUT, sent), (OUTPUT, received)) if not messages]
     older = (*(() if sent else OLD_INPUT), *(() if received else OLD_OUTPUT))
     for key in (*lost, *older):
@@ -169,16 +169,16 @@ def _no_content(
         where = span.attributes.get(f"{key}_ref")
         if where is not None:
             return [gap("content_external", span.span_id, where=str(where))]
-    # Nothing shows that there was an answer, if that is all that is missing.
+    # If only the answer is missing, nothing shows that there was one.
     return [] if sent else missing_side(span, switch, sent=sent, received=received)
 
 
-# An emitter's absent list of messages as text.
+# How emitters write a missing list of messages as text.
 _NOTHING = ("None", "null", "undefined")
 
 
 def _is_nothing(value: Any) -> bool:
-    """Return whether an attribute for messages holds none."""
+    """Return whether an attribute for messages is empty."""
     return value is None or value in _NOTHING or hidden(value)
 
 
@@ -197,7 +197,7 @@ _MESSAGE = frozenset({"content", "parts", "role"})
 
 
 def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
-    """Return a call's answer, and the other choices where there were several."""
+    """Return a call's answer, and its other choices."""
     if _is_nothing(value):
         return [], []
     answer, others = choices(parse(value).value, _choice_count(span))
@@ -206,7 +206,7 @@ def _answers(value: Any, span: Span) -> tuple[list[Message], list[Message]]:
 
 
 def _choice_count(span: Span) -> int:
-    """Return how many answers were asked for; 0 where the span does not tell."""
+    """Return how many answers were requested, or 0 if unknown."""
     if span.attributes.get("openai.api.type") == "responses":
         return 1
     return integer(span.attributes.get("gen_ai.request.choice.count"))
@@ -221,7 +221,7 @@ def _with_system(system: list[Message], sent: list[Message]) -> list[Message]:
 
 
 def read_system(content: Mapping[str, Any], span: Span) -> list[Message]:
-    """Return the system prompt that a span holds apart from its messages."""
+    """Return the system prompt that a span holds separately from its messages."""
     parts = content.get(SYSTEM)
     if parts is None or hidden(parts):
         return []
@@ -241,7 +241,7 @@ def read_tool(span: Span, switch: str) -> ToolRun:
 
 
 def read_agent(span: Span, logs: Logs) -> AgentRun:
-    """Return an agent's run, with the messages its span holds by itself."""
+    """Return an agent's run, with the messages of the run's span."""
     content = content_of(span, logs)
     return AgentRun(
         span,
@@ -253,7 +253,7 @@ def read_agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def agent_name(span: Span) -> str:
-    """Return an agent's name, which its span's name holds as well."""
+    """Return an agent's name, from its attribute or its span's name."""
     name = semconv.first(span.attributes, semconv.AGENT_NAME)
     if name is None and span.name.startswith("invoke_agent "):
         name = span.name.removeprefix("invoke_agent ")

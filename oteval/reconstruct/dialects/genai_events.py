@@ -57,7 +57,8 @@ SWITCH = (
 )
 CONTENT = "gen_ai.event.content"
 PROMPT, COMPLETION = "gen_ai.content.prompt", "gen_ai.content.completion"
-# The key of each one's content; some emitters write that alone, or the name of the event as a key.
+# The key of each event's content. Some emitters write only an attribute, with this key or the
+# event's name.
 _PAIR = {PROMPT: "gen_ai.prompt", COMPLETION: "gen_ai.completion"}
 _PAIR_KEYS = {name: (key, name) for name, key in _PAIR.items()}
 # Attributes that only a model call has.
@@ -72,11 +73,11 @@ _MODEL_KEYS = frozenset(
         "gen_ai.usage.completion_tokens",
     }
 )
-# An attribute in which instrumentations of Google's client write the events.
+# The attribute where instrumentations of Google's client write the events.
 _EVENTS = "events"
 _INDICES = ("CHAT_MESSAGE_INDEX", "gen_ai.message.index")
 _EVENT_NAMES = ("event.name", "event_name", "name")
-# How a prompt that is text names who says each part.
+# The role in front of each message of a prompt that is one text.
 _SPEAKER = re.compile(r"^(system|developer|user|assistant|tool): ?", re.MULTILINE)
 
 
@@ -93,7 +94,7 @@ class Emitted(NamedTuple):
 
 
 def emitted(span: Span, logs: Logs) -> list[Emitted]:
-    """Return the span's message events, in record order and that of their indices."""
+    """Return the span's message events, in order of their records and indices."""
     records = [record for record in logs if record.event_name in EVENT_ROLES]
     records.sort(key=_sort_key)
     events = [Emitted(record.event_name, _body(record)) for record in records]
@@ -108,8 +109,7 @@ def emitted(span: Span, logs: Logs) -> list[Emitted]:
 def emitted_in(items: Any) -> list[Emitted]:
     """Return the message events of a parsed list, as an attribute may hold them.
 
-    Some emitters leave out the names of events; the body of a choice has another form than those of
-    messages.
+    Some emitters leave out the names of events; the body of a choice differs from a message's.
     """
     named = [Emitted(_event_name(item), item.get("body", item)) for item in mappings_of(items)]
     return [event for event in named if event.name in EVENT_ROLES]
@@ -128,7 +128,7 @@ def _event_name(item: Mapping[str, Any]) -> str:
 
 
 def _body(record: LogRecord) -> Any:
-    """Return a record's body; without one, its attributes hold the message."""
+    """Return a record's body, or its attributes if it has none."""
     if record.body is not None and record.body != "":
         return record.body
     return record.attributes.get(CONTENT, record.attributes)
@@ -141,7 +141,7 @@ def _sort_key(record: LogRecord) -> tuple[int, ...]:
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether the span names a provider the old way, or has message events."""
+    """Return whether the span names its provider in the old key, or has message events."""
     if INPUT in span.attributes or OUTPUT in span.attributes:
         return False
     if any(record.event_name in EVENT_ROLES for record in logs):
@@ -166,7 +166,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
-    """Return a model call whose messages are events, or the two old ones.
+    """Return a model call whose messages are events, or the two old events.
 
     Args:
         span: The span.
@@ -179,14 +179,14 @@ def read_model_call(span: Span, logs: Logs, switch: str) -> ModelCall:
 
 
 def _has_pair(span: Span) -> bool:
-    """Return whether a span has one of the two old events; some emitters write attributes."""
+    """Return whether a span has one of the two old events, or their attributes."""
     return any(event.name in _PAIR for event in span.events) or any(_pair_attributes(span))
 
 
 def _asks_model(span: Span, logs: Logs) -> bool:
-    """Return whether a span without an operation is a model call: a provider's name is not enough.
+    """Return whether a span without an operation is a model call.
 
-    Frameworks name the provider on every span of a run.
+    A provider's name is not enough: frameworks write it on every span of a run.
     """
     if has_messages(span, logs) or all(_pair_attributes(span)):
         return True
@@ -194,12 +194,12 @@ def _asks_model(span: Span, logs: Logs) -> bool:
 
 
 def _pair_attributes(span: Span) -> Iterator[Any]:
-    """Yield the prompt and the completion where attributes hold them."""
+    """Yield the prompt and the completion that attributes hold."""
     return (semconv.first(span.attributes, keys) for keys in _PAIR_KEYS.values())
 
 
 def has_messages(span: Span, logs: Logs) -> bool:
-    """Return whether a span has message events, or the two old ones."""
+    """Return whether a span has message events, or one of the two old events."""
     return bool(emitted(span, logs)) or any(event.name in _PAIR for event in span.events)
 
 
@@ -215,7 +215,7 @@ def _old_content(span: Span, name: str) -> Any:
 
 
 def _prompt(value: Any, span: Span) -> list[Message]:
-    """Return a prompt's messages; text may have a line for each, with the role in front."""
+    """Return a prompt's messages; a text may have a line for each, with its role in front."""
     pieces = _SPEAKER.split(value) if isinstance(value, str) else []
     if len(pieces) < 3 or pieces[0].strip():
         return from_messages(value, span)
@@ -272,7 +272,7 @@ def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any =
         span: The span.
         events: Its message events, in order.
         switch: The setting that makes the emitter write content, for the gap of a span without any.
-        offered: The tools' definitions, where an attribute of the dialect's own holds them.
+        offered: The tools' definitions, if an attribute of the dialect holds them.
     """
     gaps = call_gaps(span, (), switch)
     sent, received, others = split(span, events)
@@ -283,7 +283,7 @@ def event_call(span: Span, events: list[Emitted], switch: str, *, offered: Any =
 
 
 def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Message], list[Message]]:
-    """Return the messages sent, those received, and the choices besides the first."""
+    """Return the messages sent, the messages received, and the other choices."""
     sent: list[Message] = []
     received: list[Message] = []
     others: list[Message] = []
@@ -298,7 +298,7 @@ def split(span: Span, events: list[Emitted]) -> tuple[list[Message], list[Messag
 
 
 def _without_repeated_results(messages: list[Message]) -> list[Message]:
-    """Return messages with each result once: Bedrock's come as a tool's and as a user's event."""
+    """Return messages with each result once: Bedrock writes it as a tool's and a user's event."""
     unique: list[Message] = []
     indexes: dict[str, int] = {}
     for message in messages:
@@ -317,7 +317,7 @@ def _without_repeated_results(messages: list[Message]) -> list[Message]:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records; those without a span's id get that of their trace's model call.
+    """Return the log records; a record without a span id gets its trace's model call.
 
     Args:
         spans: All spans.
@@ -337,7 +337,7 @@ def _is_content(record: LogRecord) -> bool:
 
 
 def _with_span(record: LogRecord, calls: Mapping[str, Mapping[str, Span]]) -> LogRecord:
-    """Return a record on its trace's one model call, or on the only one that was running then."""
+    """Return a record on its trace's only model call, or the only one running at its time."""
     if record.span_id or not _is_content(record):
         return record
     candidates = [*calls.get(record.trace_id, {}).values()]

@@ -43,7 +43,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _key(span: Span, name: str) -> str:
-    """Return an attribute's name with the separator that the span has."""
+    """Return an attribute's name with the span's separator."""
     if f"{PREFIXES[0]}type" in span.attributes:
         return PREFIXES[0] + name
     return PREFIXES[1] + name.replace(":", "/")
@@ -72,7 +72,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _answer(response: Mapping[str, Any], span: Span) -> list[Message]:
-    """Return a response's message; the oldest versions had candidates."""
+    """Return a response's message; the oldest versions write candidates."""
     candidates = list_of(response.get("candidates"))
     if "message" not in response and candidates:
         response = mapping_of(candidates[0])
@@ -92,7 +92,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _flow(span: Span) -> AgentRun:
-    """Return a flow as the run of an agent, with its question and answer where they are text."""
+    """Return a flow as the run of an agent, with its question and answer if they are text."""
     question, answer = (decoded(span.attributes.get(_key(span, name))) for name in _SIDES)
     return AgentRun(
         span,

@@ -1,7 +1,7 @@
 """Haystack's own tracing: spans named ``haystack.…`` with tags of the same prefix.
 
 From version 3 on, an agent's run holds steps with one span for each model call and tool call.
-Before that, and in pipelines still, a ``haystack.component.run`` span names the component that ran;
+Before that, and still in pipelines, a ``haystack.component.run`` span names the component;
 generators are model calls. Messages are serialised ``ChatMessage`` objects, whose content is a list
 of parts, each a mapping of one key that names its kind. Before version 2.12 the fields begin with
 "_", and before 2.9 the content is a text. The run's output has the whole conversation.
@@ -46,7 +46,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
         return _agent(span)
     if span.name == LLM:
         return _model_call(span, LLM)
-    # Version 3.0 had one span for all of a step's calls, without their names.
+    # Version 3.0 writes one span for all calls of a step, without their names.
     if span.name == TOOL and TOOL_NAME in span.attributes:
         return _tool(span)
     component = str(span.attributes.get(COMPONENT_TYPE, ""))
@@ -104,19 +104,19 @@ def _model_call(span: Span, prefix: str) -> ModelCall:
 
 
 def _items(span: Span, key: str, name: str) -> list[Any]:
-    """Return a list that an attribute holds by name, less the item that a cut goes through."""
+    """Return a list that an attribute holds by name, without an item that was cut."""
     fields, truncated = parse(span.attributes.get(key))
     items = fields.get(name) if isinstance(fields, Mapping) else None
     if isinstance(items, (str, Mapping)):
         return [items]
     if not isinstance(items, list):
         return []
-    # A cut value ends with the list that the cut goes through.
+    # A value that was cut ends within its last list.
     return items[:-1] if truncated and list(fields)[-1] == name else items
 
 
 def _meta(replies: Sequence[Any], metas: Sequence[Any]) -> Mapping[str, Any]:
-    """Return the metadata of a reply; that of a plain text is in a list beside it."""
+    """Return the metadata of a reply; a plain text has it in a separate list."""
     reply_metas = [
         reply.get("meta", reply.get("_meta")) for reply in replies if isinstance(reply, dict)
     ]
@@ -143,13 +143,13 @@ def messages_of(items: Sequence[Any], span: Span, role: str = "user") -> list[Me
     Args:
         items: Serialised messages, or texts.
         span: The span that holds them.
-        role: The role of messages that name none.
+        role: The role of messages without one.
     """
     return from_messages([item for item in items if isinstance(item, (str, Mapping))], span, role)
 
 
 def definitions(items: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return the definitions of tools, and of the tools of tool sets."""
+    """Return the definitions of tools, including the tools of tool sets."""
     tools: list[Mapping[str, Any]] = []
     for item in items:
         fields = item.get("data") if isinstance(item, Mapping) else None

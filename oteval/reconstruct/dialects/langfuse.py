@@ -50,7 +50,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
         return _model_call(span)
     if kind == "tool":
         return _tool(span)
-    # The steps of a LangGraph agent are called agents too, by their names. From version 5 on,
+    # A LangGraph agent's steps have the type agent too, with their own names. From version 5 on,
     # metadata is JSON.
     integration, *named = (
         parse(span.attributes.get(key)).value for key in (INTEGRATION, NODE, AGENT)

@@ -33,7 +33,7 @@ KIND, NAME = "langsmith.span.kind", "langsmith.trace.name"
 INPUT, OUTPUT = "gen_ai.prompt", "gen_ai.completion"
 AGENT, NODE = "langsmith.metadata.lc_agent_name", "langsmith.metadata.langgraph_node"
 TOKENS = "langsmith.metadata.usage_metadata"
-# Its kind may be set beside another dialect's content, by hand.
+# Programs may set LangSmith's kind on a span with another dialect's content.
 _OTHERS = ("gen_ai.input.messages", "gen_ai.prompt.0.role")
 _MODEL_KINDS = ("llm", "prompt_llm")
 _REPR = re.compile(r"\w+\((['\"])(?P<text>.*)\1\)", re.DOTALL)
@@ -46,7 +46,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the span's operation, by the run's type; a chain's by its name and state as well."""
+    """Return the span's operation, by the run's type, and a chain's name and state."""
     kind = str(span.attributes[KIND]).lower()
     if kind in _MODEL_KINDS:
         return _model_call(span)
@@ -92,7 +92,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _arguments(value: Any) -> Any:
-    """Return a tool's arguments; LangChain may give them as one text under ``input``."""
+    """Return a tool's arguments, which LangChain may write as one text under ``input``."""
     if isinstance(value, Mapping) and set(value) == {"input"}:
         inner = parse(value["input"]).value
         return inner if isinstance(inner, Mapping) else value
@@ -106,7 +106,7 @@ def _returned(value: Any) -> Any:
 
 
 def _reason(span: Span) -> str:
-    """Return why a run failed: LangSmith writes the exception's repr and its traceback as one."""
+    """Return why a run failed; LangSmith writes the exception's repr and traceback as one text."""
     text = error_text(span).split("Traceback (most recent call last)", 1)[0].strip()
     match = _REPR.fullmatch(text)
     return match["text"] if match else text
@@ -132,7 +132,7 @@ def _chain(span: Span) -> AgentRun | Wrapper:
 
 
 def _is_state(span: Span) -> bool:
-    """Return whether a chain takes and gives a graph's messages."""
+    """Return whether a chain's input and output hold a graph's messages."""
     return all("messages" in mapping_of(span.attributes.get(key)) for key in (INPUT, OUTPUT))
 
 
@@ -142,7 +142,7 @@ def _state(span: Span, key: str) -> list[Message]:
 
 
 def _new_from(inputs: list[Message], transcript: list[Message]) -> int | None:
-    """Return where in a graph's messages the first of those that it was given stands last."""
+    """Return the last index of the first input message in a graph's messages, or None."""
     spoken = [message for message in transcript if message.role != "system"]
     first = next((message for message in inputs if message.role != "system"), None)
     if first is None:

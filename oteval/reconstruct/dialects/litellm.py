@@ -1,12 +1,12 @@
 """LiteLLM's own OpenTelemetry callback (scope ``litellm``), in its library and its proxy.
 
 A call is one ``litellm_request`` span, or the proxy's span of the request, with messages of parts
-that keep OpenAI's ``tool_calls`` and ``tool_call_id`` beside them. The calls an answer asks for
-stand apart, without ids, in ``gen_ai.completion.N.function_call.*``; the ids are known from the
-next call's input. Before version 1.81 the messages are flat (``gen_ai.prompt.N.role``). The child
-``raw_gen_ai_request`` holds the provider's request and response, each field as a Python repr.
-Inside of an application's span, LiteLLM writes each call on that span, over the one before: then
-only the raw spans hold them all. Read from captures and from https://github.com/BerriAI/litellm
+that keep OpenAI's ``tool_calls`` and ``tool_call_id`` beside them. An answer's calls are separate,
+without ids, in ``gen_ai.completion.N.function_call.*``; the next call's input has the ids. Before
+version 1.81 the messages are flat (``gen_ai.prompt.N.role``). The child ``raw_gen_ai_request``
+holds the provider's request and response, each field as a Python repr. Inside an application's
+span, LiteLLM writes each call on that span and overwrites the one before, so only the raw spans
+hold all calls. Read from captures and from https://github.com/BerriAI/litellm
 (``litellm/integrations/opentelemetry.py``).
 """
 
@@ -42,7 +42,7 @@ OLD_INPUT, OLD_OUTPUT = "gen_ai.prompt.", "gen_ai.completion."
 TOOLS = "llm.request.functions."
 RAW_FIELD = "llm."
 _RAW_REQUEST = frozenset({"messages", "input", "prompt", "prompts", "tools", "system"})
-# With a leading "a" where the call is asynchronous.
+# Asynchronous calls have a leading "a".
 _MODEL_KINDS = frozenset(
     (
         "chat",
@@ -57,7 +57,7 @@ _MODEL_KINDS = frozenset(
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return the model call that the span is, if it is one."""
+    """Return the span's model call, or a wrapper."""
     if span.name == RAW:
         return _raw_call(span)
     kind = str(span.attributes.get(KIND) or "")
@@ -68,7 +68,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _raw_call(span: Span) -> Operation:
-    """Return the call that a raw span holds, if both its request and its answer are readable."""
+    """Return a raw span's model call if both its request and its answer are readable."""
     fields = {
         name: _value_of(value)
         for key, value in span.attributes.items()
@@ -101,7 +101,7 @@ def _model_call(span: Span, kind: str) -> ModelCall:
 
 
 def _answers(attributes: Mapping[str, Any]) -> list[Any]:
-    """Return the answers; the calls in a separate attribute are those of the first."""
+    """Return the answers; calls in a separate attribute belong to the first."""
     flat = mappings_of(nested(attributes, OLD_OUTPUT))
     calls = [item["function_call"] for item in flat if "function_call" in item]
     messages = mappings_of(parse(attributes.get(OUTPUT)).value)
@@ -129,7 +129,7 @@ def _missing(span: Span, sent: list[Any], received: list[Any], kind: str) -> lis
 
 
 def _is_bare(item: Any) -> bool:
-    """Return whether a flat message is an answer of which only the role was written."""
+    """Return whether a flat message is an answer with only a role."""
     return isinstance(item, Mapping) and dict(item) == {"role": "assistant"}
 
 

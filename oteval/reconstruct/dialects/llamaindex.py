@@ -1,11 +1,11 @@
-"""LlamaIndex's workflow agents under OpenLLMetry: steps of a workflow, none of them a model call.
+"""LlamaIndex's workflow agents with OpenLLMetry: workflow steps without model call spans.
 
 Source: ``opentelemetry-instrumentation-llamaindex``. An agent's run is a span
 ``<class>.workflow`` whose steps are ``task`` spans with the event that each step returned: the
 messages for the model (``input``), a tool's result (``tool_output``), the answer (``result``). The
-step that asks the model has nothing. So a model call is put together from the last step that made
-its messages, and from the tools' steps or the answer that come before the next one. Where the
-model's client is instrumented too, its own spans are the model calls.
+step that calls the model has no content. So a model call is built from the last step that prepared
+its messages, and from the tools' steps or the answer before the next model call. If the model's
+client is instrumented too, its own spans are the model calls.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return a tool's run, the model call that a log record adds to the step, or a wrapper."""
+    """Return a tool's run, the model call of a step's added log record, or a wrapper."""
     call_body = next((record.body for record in logs if record.event_name == _CALL), None)
     if isinstance(call_body, Mapping):
         return _model_call(span, call_body)
@@ -76,7 +76,7 @@ def _model_call(span: Span, call_body: Mapping[str, Any]) -> ModelCall:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records, and one with the messages of each model call for its step.
+    """Return the log records, with one added for each model call's step.
 
     Args:
         spans: All spans.
@@ -103,7 +103,7 @@ def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
         following = pairs[number + 1 :]
         if not isinstance(event.get("input"), list) or _is_set_up_again(following):
             continue
-        # The results of a run's tools are kept apart: each call begins with the same messages.
+        # LlamaIndex keeps tool results separately, so each call begins with the same messages.
         is_same = event["input"] == last_input
         last_input = event["input"]
         body = {"sent": [] if is_same else last_input, "received": _answer(following)}
@@ -120,7 +120,7 @@ def _calls_of(family: Sequence[Span]) -> list[LogRecord]:
 
 
 def _is_set_up_again(following: Sequence[tuple[Span, Mapping[str, Any]]]) -> bool:
-    """Return whether the very next step makes the messages anew: with the system prompt."""
+    """Return whether the next step prepares the messages again, with the system prompt."""
     return bool(following) and isinstance(following[0][1].get("input"), list)
 
 

@@ -5,7 +5,7 @@ spans (scopes ``logfire.openai``, ``logfire.anthropic``) hold the current GenAI 
 version 5, or with the first version of the conventions chosen, the request and the answer are in
 ``request_data`` and ``response_data``, or in a JSON list ``events``. The Agents SDK's spans (scope
 ``logfire.openai_agents``) hold that SDK's own fields: ``input`` and ``output``, or ``raw_input``
-and ``response``. All of them name the provider, model call or not.
+and ``response``. All spans name the provider, not only model calls.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
 
 
 def _scope_of(span: Span) -> str:
-    """Return a span's scope; where a backend has not stored it, by attributes of Logfire."""
+    """Return a span's scope, inferred from its attributes if the backend did not store it."""
     attributes = span.attributes
     if span.scope or "gen_ai.system" not in attributes:
         return span.scope
@@ -66,7 +66,7 @@ def _scope_of(span: Span) -> str:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation, by its operation name, its fields or its name's template."""
+    """Return the span's operation, by its operation name, its fields or its message template."""
     attributes = span.attributes
     if genai.INPUT in attributes or genai.OUTPUT in attributes:
         return genai.read(span, logs)
@@ -122,7 +122,7 @@ def _function(span: Span) -> ToolRun:
 
 
 def _is_there(value: Any) -> bool:
-    """Return whether an attribute has a value: None is written as JSON."""
+    """Return whether an attribute has a value; Logfire writes None as JSON."""
     return value is not None and value != "null"
 
 
@@ -146,7 +146,7 @@ def _model_call(span: Span) -> ModelCall:
 
 
 def _before_answer(items: list[Message]) -> tuple[list[Message], list[Message]]:
-    """Return the input and the output of a list in which no event is marked as the answer."""
+    """Split messages at the answer, which no event marks: the last assistant messages."""
     at = len(items)
     while at and items[at - 1].role == "assistant":
         at -= 1
@@ -160,7 +160,7 @@ def _keys(span: Span) -> tuple[str, ...]:
 
 
 def _sides(span: Span, sent: list[Message], received: list[Message]) -> dict[str, list[Message]]:
-    """Return the messages found by the attribute that holds each side."""
+    """Return the messages sent and received, by the attribute that holds them."""
     attributes = span.attributes
     if _scope_of(span) != AGENTS:
         return {REQUEST: sent, RESPONSE: received}
@@ -195,9 +195,9 @@ def _response(span: Span) -> Any:
 
 
 def _unwrapped(response: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return an answer of Anthropic's whose calls have their arguments as the model gave them.
+    """Return an Anthropic answer with the model's own arguments in its calls.
 
-    The instrumentation writes them as the one field ``input``.
+    The instrumentation nests them in the field ``input``.
     """
     message = mapping_of(response.get("message"))
     calls = [mapping_of(call) for call in message.get("tool_calls") or ()]

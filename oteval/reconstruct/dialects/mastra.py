@@ -1,11 +1,11 @@
-"""Mastra: spans with ``mastra.span.type``, of its OpenTelemetry exporter and bridge.
+"""Mastra: spans with ``mastra.span.type``, from its OpenTelemetry exporter and bridge.
 
 Source: ``observability/otel-exporter`` of https://github.com/mastra-ai/mastra. An agent's run holds
 a generation, which has a step for each call of the model; the call itself (``model_inference``) may
 be a span below its step. Inputs and outputs are ``mastra.<type>.input`` and ``.output``. A step's
-output holds the calls, but its input shortens those of earlier steps to ``[tool: name]``; only
-the generation has the whole input. So a generation's input is added to its first step, and the
-later steps count by their outputs and by the tools' spans.
+output holds the calls, but its input shortens earlier steps' calls to ``[tool: name]``; only the
+generation has the whole input. So a generation's input is added to its first step, and the later
+steps contribute their outputs and the tools' spans.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ def read(span: Span, logs: Logs) -> Operation:
 
 
 def _value(span: Span, side: str) -> Any:
-    """Return a span's input or output, wherever its type puts it."""
+    """Return a span's input or output, from the attribute of its type or the GenAI attribute."""
     kind = span.attributes[TYPE]
     content = span.attributes.get(f"mastra.{kind}.{side}")
     if content is None:
@@ -117,13 +117,13 @@ def _received(value: Any, span: Span) -> list[Message]:
 
 
 def _step(span: Span, logs: Logs) -> ModelCall:
-    """Return one call of the model; the first has the input of the generation above."""
+    """Return one call of the model; the first has the input of its generation."""
     step_attributes = next((record.attributes for record in logs if record.event_name == _STEP), {})
     value = parse(step_attributes.get(_GENERATION_INPUT)).value
     sent = _sent(value, span)
     if not sent:
         sent = _sent(_value(span, "input"), span)
-        # A step's input is whole until a tool was called.
+        # A step's input is whole until the first tool call.
         is_short = any(_SHORTENED.search(message.content or "") for message in sent)
         sent = [] if is_short else sent
     attributes = {**step_attributes, **span.attributes}
@@ -161,7 +161,7 @@ def _has_steps(logs: Logs) -> bool:
 
 
 def attach_logs(spans: Sequence[Span], logs: Logs) -> Logs:
-    """Return the log records, and some that add a generation's input and usage to its steps.
+    """Return the log records, and new ones that add a generation's input and usage to its steps.
 
     Args:
         spans: All spans.

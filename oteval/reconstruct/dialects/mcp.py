@@ -1,8 +1,8 @@
 """Model Context Protocol: ``mcp.method.name`` on the spans of clients and servers.
 
-Convention: the MCP page of OpenTelemetry's GenAI conventions. One call may be written three
-times, one inside the other (the framework's client, the SDK's request, the server); spans
-inside another tool's span are ignored. The SDKs' own spans hold no content.
+Convention: the MCP page of OpenTelemetry's GenAI conventions. One call may have three nested spans
+(the framework's client, the SDK's request, the server); spans inside another tool's span are
+ignored. The SDKs' own spans hold no content.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ CALL = "tools/call"
 
 
 def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
-    """Return a tool run for ``tools/call``; discovery and listing only surround it."""
+    """Return a tool run for ``tools/call``, or a wrapper for other methods."""
     attributes = span.attributes
     if attributes[METHOD] != CALL:
         return Wrapper(span)

@@ -1,6 +1,6 @@
 """MLflow Tracing: ``mlflow.spanType``, ``mlflow.spanInputs`` and ``mlflow.spanOutputs``.
 
-Every value is JSON text, text in quotes too. A model call's inputs and outputs are the client
+Every value is JSON, including quoted text. A model call's inputs and outputs are the client
 library's request and response. Source: mlflow's ``tracing/constant.py``.
 """
 
@@ -33,7 +33,7 @@ _MODEL_TYPES = ("CHAT_MODEL", "LLM")
 
 
 def is_added(span: Span) -> bool:
-    """Return whether the span may be another instrumentation's: MLflow marks all that it stores."""
+    """Return whether the span may be another instrumentation's: MLflow marks all it stores."""
     return not span.scope.startswith("mlflow")
 
 
@@ -50,7 +50,7 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _decoded(value: Any) -> Any:
-    """Return an attribute without MLflow's own encoding; text that is cut stays as it is."""
+    """Return an attribute without MLflow's JSON encoding; text that was cut stays unchanged."""
     try:
         return loads(value) if isinstance(value, str) else value
     except ValueError:

@@ -1,7 +1,7 @@
 """OpenInference: ``openinference.span.kind`` and flat, indexed ``llm.*_messages`` attributes.
 
-Convention: https://github.com/Arize-ai/openinference/tree/main/spec. Where the flat attributes are
-missing, ``input.value`` and ``output.value`` may hold the raw request and response.
+Convention: https://github.com/Arize-ai/openinference/tree/main/spec. Without flat attributes,
+``input.value`` and ``output.value`` may hold the raw request and response.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ _CALL_IDS = ("tool_call.id", "tool.call_id", "tool.id", "gen_ai.tool.call.id")
 _TOOL_STATUS = ("gen_ai.tool.status", "tool.status")
 HAND_OFF = "handoff to "
 _LOSSES = frozenset({"attributes_dropped", "content_not_captured", "redacted"})
-GRAPH = "LangGraph"  # the name of a graph that was given none
+GRAPH = "LangGraph"  # the default name of a graph
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
@@ -89,13 +89,13 @@ def read(span: Span, logs: Logs) -> Operation:  # noqa: ARG001
 
 
 def _is_mark(span: Span) -> bool:
-    """Return whether a span of kind AGENT only marks a moment of the agent's run, as BeeAI's do."""
+    """Return whether a span of kind AGENT only marks a moment of a run, as BeeAI writes them."""
     takes_time = span.end_ns > span.start_ns or not span.parent_id
     return not takes_time and not {INPUT, OUTPUT, "agent.name"} & set(span.attributes)
 
 
 def _only_prepares(span: Span) -> bool:
-    """Return whether a span of kind LLM is a private method that puts a request together.
+    """Return whether a span of kind LLM is a private method that prepares a request.
 
     LlamaIndex writes ``OpenAI._prepare_chat_with_tools`` beside the call itself.
     """
@@ -105,9 +105,9 @@ def _only_prepares(span: Span) -> bool:
 
 
 def _asks_model(span: Span) -> bool:
-    """Return whether a span of kind CHAIN is itself the model call that it is about.
+    """Return whether a span of kind CHAIN is itself a model call, as Instructor writes it.
 
-    Instructor writes so. Where the model's client is instrumented as well, that span is inside.
+    If the model's client is instrumented as well, its span is a child.
     """
     return "llm.model_name" in span.attributes and has_prefix(span.attributes, SENT)
 
@@ -136,7 +136,7 @@ def _sent(span: Span) -> list[Message]:
         return flat
     raw = request(span)
     if flat and [message.role for message in flat] == [message.role for message in raw]:
-        # The two write images in different forms; so only missing messages are taken.
+        # Flat and raw messages differ in the form of images, so only hollow messages are replaced.
         pairs = zip(flat, raw, strict=True)
         return [other if _is_hollow(message) else message for message, other in pairs]
     is_fuller = len(raw) >= len(flat) and sum(map(_is_hollow, raw)) < max(hollow, 1)
@@ -144,7 +144,7 @@ def _sent(span: Span) -> list[Message]:
 
 
 def _received(span: Span) -> tuple[list[Message], list[Message]]:
-    """Return the messages of a model's answer, and the other answers it gave."""
+    """Return the messages of a model's answer, and its other choices."""
     flat = flat_messages(span, RECEIVED, "assistant")
     if len(flat) == 1 and flat[0].tool_calls:
         return [_with_thought(flat[0], span)], []
@@ -161,13 +161,13 @@ def _received(span: Span) -> tuple[list[Message], list[Message]]:
 
 
 def _choice_count(span: Span) -> int:
-    """Return how many answers a model was asked for; 0 where the span does not tell."""
+    """Return how many answers were requested, or 0 if unknown."""
     parameters = mapping_of(span.attributes.get("llm.invocation_parameters"))
     return integer(parameters.get("n"))
 
 
 def _with_thought(message: Message, span: Span) -> Message:
-    """Return an answer with the text beside its calls: AutoGen has it in the raw one alone."""
+    """Return an answer with the text beside its calls, which AutoGen writes only in the raw one."""
     output = span.attributes.get(OUTPUT)
     if message.content or (isinstance(output, str) and '"thought"' not in output):
         return message
@@ -180,12 +180,12 @@ def _calls(messages: Sequence[Message]) -> int:
 
 
 def _hollow(count: int | None, messages: Sequence[Message]) -> int:
-    """Return how many messages so far, and further ones, are hollow."""
+    """Return the count of hollow messages, with further messages added."""
     return (count or 0) + sum(map(_is_hollow, messages))
 
 
 def _is_hollow(message: Message) -> bool:
-    """Return whether of a message only the role is there: some emitters write no calls flat.
+    """Return whether a message has only a role: some emitters omit calls from flat attributes.
 
     A tool may return an empty text.
     """
@@ -212,9 +212,9 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _agent_or_node(span: Span, kind: str) -> Operation:
-    """Return a node, a graph or an agent, by LangGraph's metadata if there is any.
+    """Return a node, a graph or an agent, by LangGraph's metadata if it has any.
 
-    A node is of kind AGENT when its name says "agent", and is none for that.
+    A node whose name contains "agent" has the kind AGENT, but is still a node.
     """
     metadata = mapping_of(span.attributes.get("metadata"))
     is_node = metadata.get("langgraph_node") == span.name

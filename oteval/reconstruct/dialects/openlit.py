@@ -1,12 +1,10 @@
-"""OpenLIT (scopes ``openlit`` and ``openlit.*``): the current GenAI conventions, with own keys.
+"""OpenLIT (scopes ``openlit`` and ``openlit.*``): current GenAI conventions with extra keys.
 
 Source: ``sdk/python/src/openlit`` of https://github.com/openlit/openlit. A model call's span
-repeats the calls that it asks for in ``gen_ai.tool.name`` and ``gen_ai.tool.args``, as a tool's
-span has them. The history that it was sent leaves out the calls of earlier answers, not their
-results.
-Of LangChain, the history leaves out the ids of results as well, and values are as Python prints
-them. LangGraph's nodes are called agents; the graph is a workflow.
-A traced function's span has the text that the function returned as ``gen_ai.output.messages``.
+repeats its answer's calls in ``gen_ai.tool.name`` and ``gen_ai.tool.args``, like a tool's span. Its
+input leaves out the calls of earlier answers, but not their results. With LangChain, the input also
+leaves out the ids of results, and values are Python reprs. LangGraph's nodes are called agents; the
+graph is a workflow. A traced function's span has the returned text as ``gen_ai.output.messages``.
 Before version 1.30, prompt and completion are span events.
 """
 
@@ -41,7 +39,7 @@ RESULT = ("gen_ai.tool.output", "gen_ai.output.messages")
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; a traced function only groups others."""
+    """Return the span's operation; a traced function is a wrapper."""
     operation = str(span.attributes.get("gen_ai.operation.name") or "")
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -77,16 +75,16 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _lacks_tools(call: ModelCall) -> bool:
-    """Return whether tools may have run: of the Responses API, only texts are in the history."""
+    """Return whether tools may have run: with the Responses API, the history has only texts."""
     asks = any(message.tool_calls for message in call.output)
     return asks or bool(call.tools) or len(call.input) > 1 or not call.input
 
 
 def _with_calls(messages: Sequence[Message]) -> list[Message]:
-    """Return a history with the calls that its results answer, known by their ids alone."""
+    """Return a history with the calls that its results answer, which have only names and ids."""
     history: list[Message] = []
     call_ids: set[str] = set()
-    at = -1  # where the answer is that the results at hand belong to
+    at = -1  # the index of the answer whose results follow
     for message in map(_unprinted, messages):
         if message.role != "tool":
             call_ids = {call.id for call in message.tool_calls}
@@ -113,7 +111,7 @@ def _with_calls(messages: Sequence[Message]) -> list[Message]:
 
 
 def _unprinted(message: Message) -> Message:
-    """Return a result as text; the history has the repr of results in blocks."""
+    """Return a result as text; the history holds results in blocks as reprs."""
     if message.role != "tool" or not (message.content or "").startswith("[{'"):
         return message
     return replace(message, content=content_of(message.content)[0])
@@ -142,7 +140,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def claims(span: Span, logs: Logs) -> bool:  # noqa: ARG001
-    """Return whether OpenLIT wrote the span; where a backend has not stored the scope, it says."""
+    """Return whether OpenLIT wrote the span, by its scope or else the SDK's name."""
     return span.scope.startswith(SCOPE) or (not span.scope and span.attributes.get(SDK) == SCOPE)
 
 

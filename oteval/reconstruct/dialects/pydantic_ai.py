@@ -1,8 +1,8 @@
 """Pydantic AI, instrumentation versions 1 to 6 (scope ``pydantic-ai``).
 
 Version 1 holds a model call's messages as a JSON list of events in the attribute ``events``, or as
-log records; tools have ``tool_arguments`` and ``tool_response``. From version 2 on the current
-GenAI conventions hold, with results under the key ``result`` and arguments as text. The agent's
+log records; tools have ``tool_arguments`` and ``tool_response``. Version 2 and later follow the
+current GenAI conventions, with results under the key ``result`` and arguments as text. The agent's
 root span has the whole transcript.
 """
 
@@ -28,7 +28,7 @@ from .genai_events import emitted, emitted_in, event_call
 __all__ = ["DIALECT"]
 
 SWITCH = "construct InstrumentationSettings(include_content=True)"
-# The texts that it writes in place of the results of output tools.
+# The texts that replace the results of output tools.
 _NOTES = (
     "Final result processed.",
     "Output tool not used - a final result was already processed.",
@@ -91,7 +91,7 @@ def _as_received(message: Message) -> Message:
 
 
 def _is_invalid(error: Any) -> bool:
-    """Return whether a value is one of pydantic's errors of validation."""
+    """Return whether a value is a pydantic validation error."""
     return isinstance(error, Mapping) and {"type", "loc", "msg"} <= error.keys()
 
 
@@ -118,7 +118,7 @@ DIALECT = Dialect(
     precedence=140,
     read=read,
     scopes=("pydantic-ai",),
-    # By these its spans are known where a backend has not stored the scope.
+    # These identify its spans if a backend did not store the scope.
     keys=("model_request_parameters", "all_messages_events", "tool_response", "pydantic_ai.*"),
     switch=SWITCH,
 )

@@ -2,10 +2,10 @@
 
 Source: https://github.com/Arize-ai/openinference (``openinference-instrumentation-smolagents``) and
 ``memory.py`` of https://github.com/huggingface/smolagents. An agent's run is an AGENT (its class
-and ``.run``), a step a CHAIN. Model calls show the framework's own memory: the calls of a step are
-text of role ``tool-call`` (a Python repr), all their results one text of role ``tool-response``.
-A tool's input is ``{"args": ..., "kwargs": ..., "sanitize_inputs_outputs": ...}``. A code agent's
-model asks for no tools: it answers with code, and the tools that the code calls have spans.
+and ``.run``), a step a CHAIN. Model calls hold the framework's own memory: a step's calls are text
+of role ``tool-call`` (a Python repr), and all their results one text of role ``tool-response``. A
+tool's input is ``{"args": ..., "kwargs": ..., "sanitize_inputs_outputs": ...}``. A code agent's
+model does not request tools: it answers with code, and the tools that the code calls have spans.
 """
 
 from __future__ import annotations
@@ -82,9 +82,9 @@ def _is_empty(message: Message) -> bool:
 
 
 def _cut_texts(messages: Sequence[Message], span: Span) -> list[Gap]:
-    """Return the gap of texts that tell calls and were cut before their end."""
+    """Return the gap of texts that describe calls and were cut."""
     if any(map(_is_cut, messages)):
-        return [gap("content_truncated", span.span_id, key="a text that tells calls")]
+        return [gap("content_truncated", span.span_id, key="a text that describes calls")]
     return []
 
 
@@ -94,12 +94,12 @@ def _is_cut(message: Message) -> bool:
         items = text.removeprefix(_CALLING).strip()
         return items.startswith("[{") and not isinstance(parse(items).value, list)
     start = text.find("{")
-    tells = message.role == "assistant" and start >= 0 and not message.tool_calls
-    return tells and '"name"' in text and parse(text[start:]).truncated
+    is_call = message.role == "assistant" and start >= 0 and not message.tool_calls
+    return is_call and '"name"' in text and parse(text[start:]).truncated
 
 
 def _with_written_call(message: Message) -> Message:
-    """Return an answer with the call in its text, for a model that is offered no tools."""
+    """Return an answer with the call in its text, which models without tools write."""
     text = message.content or ""
     blob = text[text.find("{") : text.rfind("}") + 1]
     if message.tool_calls or not blob:
@@ -118,7 +118,7 @@ def _ended(message: Message) -> Message:
 
 
 def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
-    """Return the framework's memory, with its texts of calls and results as such."""
+    """Return the framework's memory, with its texts parsed into calls and results."""
     memory: list[Message] = []
     calls: tuple[ToolCall, ...] = ()
     for message in messages:
@@ -130,7 +130,7 @@ def _memory(messages: Sequence[Message], span: Span) -> list[Message]:
         if message.role == "tool-call":
             call_message = _call_message(message, span)
             calls = tuple(call for call in call_message.tool_calls if call.name != _CODE_TOOL)
-            # Code is shown in the answer before it.
+            # The answer before it already shows the code.
             if not calls and call_message.tool_calls:
                 continue
             message = replace(call_message, tool_calls=calls)
@@ -148,7 +148,7 @@ def _call_message(message: Message, span: Span) -> Message:
 def _results(
     message: Message, calls: Sequence[ToolCall], before: Sequence[Message]
 ) -> list[Message]:
-    """Return the results in a text; those of several calls cannot be told apart."""
+    """Return the results in a text, which cannot be split if there are several calls."""
     text = _CALL_ID.sub("", message.content or "")
     if not calls and _shows_failed_call(text, before):
         return [replace(message, role="tool", content=text)]
@@ -161,7 +161,7 @@ def _results(
 
 
 def _shows_failed_call(text: str, before: Sequence[Message]) -> bool:
-    """Return whether an error is of calls that the framework's memory dropped.
+    """Return whether an error belongs to calls that the framework's memory dropped.
 
     A text that is not a call at all fails too, but stays in the memory.
     """
@@ -181,7 +181,7 @@ def _tool(tool: ToolRun) -> ToolRun:
 
 
 def _arguments(value: Any, names: Sequence[str]) -> Any:
-    """Return a tool's arguments by name; those beyond the names known, as the list "args"."""
+    """Return a tool's arguments by name, with unnamed ones in the list "args"."""
     if not isinstance(value, Mapping) or not {"args", "kwargs"} & set(value):
         return value
     positional, named = value.get("args"), value.get("kwargs")
@@ -198,7 +198,7 @@ def _arguments(value: Any, names: Sequence[str]) -> Any:
 
 def _agent(agent: AgentRun) -> AgentRun:
     attributes = agent.span.attributes
-    # The attribute is that of the agent object: in a later run it may be the task of the first.
+    # The attribute belongs to the agent object: in a later run it may hold the first run's task.
     task = mapping_of(attributes.get(INPUT)).get("task") or attributes.get(TASK)
     question = text_message(task, agent.span, "user") or agent.input
     return replace(agent, name=agent.name.removesuffix(".run"), input=question)

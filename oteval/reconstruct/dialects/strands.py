@@ -2,8 +2,8 @@
 
 ``invoke_agent`` over ``execute_event_loop_cycle`` over ``chat`` and ``execute_tool``. By default
 each message is a span event whose text is a list of Bedrock Converse blocks; with the latest
-conventions, messages of parts are in several details events, or in the span's attributes. On a
-tool's span ``gen_ai.tool.message`` holds the arguments and ``gen_ai.choice`` the result.
+conventions, details events or the span's attributes hold messages of parts. On a tool's span,
+``gen_ai.tool.message`` holds the arguments and ``gen_ai.choice`` the result.
 
 Facts: https://github.com/strands-agents/sdk-python (``strands/telemetry/tracer.py``).
 """
@@ -40,7 +40,7 @@ _STATUS = ("gen_ai.tool.status", "tool.status")
 
 
 def claims(span: Span, logs: Logs) -> bool:
-    """Return whether Strands wrote the span, and nothing rewrote it for OpenInference."""
+    """Return whether Strands wrote the span and it was not translated to OpenInference."""
     attributes = span.attributes
     # In TypeScript, scope and provider are the service's name.
     is_timed = "gen_ai.event.start_time" in attributes and "gen_ai.operation.name" in attributes
@@ -50,7 +50,7 @@ def claims(span: Span, logs: Logs) -> bool:
 
 
 def read(span: Span, logs: Logs) -> Operation:
-    """Return the span's operation; cycles, swarms and graphs only group others."""
+    """Return the span's operation; cycles, swarms and graphs are wrappers."""
     operation = str(span.attributes.get("gen_ai.operation.name", ""))
     if operation in genai.MODEL_OPERATIONS:
         return _model_call(span, logs)
@@ -66,7 +66,7 @@ def _events(span: Span) -> list[Event]:
 
 
 def _split(span: Span, events: Sequence[Event]) -> tuple[list[Message], list[Message]]:
-    """Return the messages sent and received that a span's events hold."""
+    """Return the messages sent and received in a span's events."""
     sent: list[Message] = []
     received: list[Message] = []
     for event in events:
@@ -106,14 +106,14 @@ def _model_call(span: Span, logs: Logs) -> ModelCall:
 
 
 def _plain(message: Message) -> Message:
-    """Return a message with a tool's result as text, not as the list of its blocks."""
+    """Return a message with a tool's result as text instead of blocks."""
     if message.role != "tool":
         return message
     return replace(message, content=text_of(result_of(message.content)))
 
 
 def tool_status(span: Span) -> bool | None:
-    """Return whether the attribute for a tool's status records a failure, or None."""
+    """Return True if a tool's status attribute records a failure, otherwise None."""
     return True if semconv.first(span.attributes, _STATUS) == "error" else None
 
 
@@ -143,7 +143,7 @@ def _tool(span: Span, logs: Logs) -> ToolRun:
 
 
 def _detailed_result(span: Span, logs: Logs) -> str | None:
-    """Return the result that the message of a details event holds, as that of a failure."""
+    """Return the result in a details event, where Strands writes failures."""
     value = parse(genai.content_of(span, logs).get(genai.OUTPUT)).value
     results = (m.content for m in from_messages(value, span) if m.role == "tool")
     return next(results, None)
@@ -161,7 +161,7 @@ def _agent(span: Span, logs: Logs) -> AgentRun:
 
 
 def agent_tools(span: Span) -> tuple[Mapping[str, Any], ...]:
-    """Return the definitions of an agent's tools, or only their names without definitions."""
+    """Return the definitions of an agent's tools, or their names if it has no definitions."""
     definitions = tool_definitions(span.attributes.get("gen_ai.tool.definitions"))
     names = parse(span.attributes.get("gen_ai.agent.tools")).value
     if definitions or not isinstance(names, list):

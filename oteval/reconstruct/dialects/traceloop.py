@@ -1,8 +1,8 @@
 """Traceloop / OpenLLMetry, old (indexed keys) and new (messages of parts).
 
 Old model calls hold ``gen_ai.prompt.N.*`` and ``gen_ai.completion.N.*``; new ones hold the current
-GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``;
-so are LangChain's chains and tools, whose inputs and outputs are those of its callbacks.
+GenAI attributes. Decorated functions are ``traceloop.span.kind`` spans with ``traceloop.entity.*``,
+as are LangChain's chains and tools, which hold the inputs and outputs of its callbacks.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ _RUNS = "gen_ai.workflow.nodes"
 _NODE = "traceloop.association.properties.langgraph_node"
 _AGENT = "traceloop.association.properties.lc_agent_name"
 _RESPONSE = "openai.response"
-# The first attributes of messages by their indices, which others write as well.
+# The first attributes of indexed messages; other instrumentations write them as well.
 _INDEXED = (
     *("gen_ai.prompt.0.role", "gen_ai.prompt.0.content"),
     *("gen_ai.completion.0.role", "gen_ai.completion.0.content"),
@@ -75,7 +75,7 @@ def _is_of_agents_sdk(span: Span) -> bool:
 
 
 def _is_beside_graph(span: Span) -> bool:
-    """Return whether a span only says that a graph runs, of which another span holds the steps."""
+    """Return whether a span only marks a graph's run, whose steps another span holds."""
     return span.scope == _LANGCHAIN and _RUNS in span.attributes
 
 
@@ -106,7 +106,7 @@ def read(span: Span, logs: Logs) -> Operation:
 def _model_call(span: Span, logs: Logs) -> ModelCall:
     """Return a model call with messages of parts.
 
-    The items of one answer of the Responses API are messages that each say why they end.
+    Each item of a Responses API answer is a message with its own finish reason.
     """
     call = genai.read_model_call(span, logs, SWITCH)
     if call.choices and span.name == _RESPONSE:
@@ -132,7 +132,7 @@ def _agent(span: Span) -> AgentRun:
 
 
 def _task(span: Span) -> Operation:
-    """Return a step; one of LangGraph's may be a node of a graph, or an agent."""
+    """Return a step; LangGraph's may be a graph's node or an agent."""
     attributes = span.attributes
     name = attributes.get(NAME)
     node = str(name) if name and name == attributes.get(_NODE) else ""
@@ -142,7 +142,7 @@ def _task(span: Span) -> Operation:
 
 
 def _crew_task(span: Span) -> AgentRun:
-    """Return a crew's task: it has the input and output of the agent below it."""
+    """Return a crew's task, which has the input and output of its child agent."""
     return AgentRun(
         span,
         name=str(span.attributes.get("crewai.task.agent") or ""),
@@ -152,12 +152,12 @@ def _crew_task(span: Span) -> AgentRun:
 
 
 def _agent_name(span: Span) -> str:
-    """Return an agent's name, or that of the decorated function."""
+    """Return an agent's name, or the decorated function's."""
     return str(semconv.first(span.attributes, ("gen_ai.agent.name", NAME)) or span.name)
 
 
 def _langchain_agent(span: Span, inputs: Any, outputs: Any) -> AgentRun:
-    """Return a graph's or a chain's run, as LangChain's callbacks have it."""
+    """Return a graph's or a chain's run, from the values of LangChain's callbacks."""
     if isinstance(outputs, Mapping):
         outputs = outputs.get("outputs", outputs)
     return AgentRun(
@@ -189,7 +189,7 @@ def _tool(span: Span) -> ToolRun:
 
 
 def _arguments(value: Any) -> Any:
-    """Return a tool's arguments, as a decorated function's or as LangChain's callback has them."""
+    """Return a tool's arguments, from a decorated function or LangChain's callback."""
     fields = parsed_unless_cut(value)
     if not isinstance(fields, Mapping) or "input_str" not in fields:
         return call_arguments(fields)
@@ -198,7 +198,7 @@ def _arguments(value: Any) -> Any:
 
 
 def _callback_id(value: Any) -> Any:
-    """Return the call's id in the arguments of LangChain's callback; a failed tool has no other."""
+    """Return the call's id in the arguments of LangChain's callback, a failed tool's only id."""
     fields = parsed_unless_cut(value)
     named = fields.get("kwargs") if isinstance(fields, Mapping) and "input_str" in fields else None
     return named.get("tool_call_id") if isinstance(named, Mapping) else None
@@ -226,14 +226,14 @@ def _old_model_call(span: Span) -> ModelCall:
 
 
 def _finish_reason(answer: Any) -> str:
-    """Return why the model stopped; reasoning stands before the message that tells."""
+    """Return why the model stopped; reasoning may precede the message with the reason."""
     items = mappings_of(as_list(answer))
     reasons = [str(item["finish_reason"]) for item in items if item.get("finish_reason")]
     return normal_finish_reason(reasons[0]) if reasons else ""
 
 
 def _prompt(item: Any) -> Any:
-    """Return a message of a request; the prompt of a completion has its role as its only key."""
+    """Return a message of a request; a completion's prompt is under its role as the only key."""
     if isinstance(item, Mapping) and "role" not in item and isinstance(item.get("user"), str):
         return {"role": "user", "content": item["user"]}
     return item

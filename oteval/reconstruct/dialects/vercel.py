@@ -2,8 +2,8 @@
 
 Until version 6 a root such as ``ai.generateText`` holds model calls (``….doGenerate``,
 ``….doStream``) with messages in the SDK's own form, and ``ai.toolCall`` spans. Version 7 writes the
-current GenAI conventions; its root names the final text before the calls that led to it, so of a
-root's answer only the text is taken. Read from captures and from https://github.com/vercel/ai
+current GenAI conventions; its root puts the final text before the calls that led to it, so only
+the text of a root's answer is read. Read from captures and from https://github.com/vercel/ai
 (``packages/otel``; documented at https://ai-sdk.dev/docs/ai-sdk-core/telemetry).
 """
 
@@ -39,7 +39,7 @@ MODEL_CALLS = frozenset(f"{root}.{call}" for root in ROOTS for call in ("doGener
 
 NAME = "ai.telemetry.functionId"
 PROMPT, MESSAGES, TOOLS = "ai.prompt", "ai.prompt.messages", "ai.prompt.tools"
-# Version 3 says ``ai.result``.
+# Version 3 writes ``ai.result``.
 TEXT = ("ai.response.text", "ai.result.text")
 OBJECT = ("ai.response.object", "ai.result.object")
 CALLS = ("ai.response.toolCalls", "ai.result.toolCalls")
@@ -129,7 +129,7 @@ def _definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
 def _usage(attributes: Mapping[str, Any]) -> Usage:
     tokens = span_tokens(attributes)
     if tokens.cached is None:
-        # Version 4 leaves it to the provider.
+        # Version 4 writes it only in the provider's metadata.
         metadata = parse(attributes.get(METADATA)).value
         openai = metadata.get("openai") if isinstance(metadata, Mapping) else None
         tokens = tokens._replace(cached=read_tokens(openai).cached)
@@ -171,7 +171,7 @@ def _read_7(span: Span, logs: Logs) -> Operation:
 
 
 def _is_approval(message: Message) -> bool:
-    """Return whether a message of a tool only approves a call, without a result."""
+    """Return whether a tool message only approves a call, without a result."""
     if message.role != "tool" or message.content or message.tool_call_id:
         return False
     return any("approval" in str(part.get("type")) for part in message.parts)
@@ -183,7 +183,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
     Args:
         value: A list of messages, a single one, or a text.
         span: The span that holds it.
-        role: The role of messages that name none.
+        role: The role of messages without one.
     """
     if isinstance(value, str):
         return [] if hidden(value) else from_messages(value, span, role)
@@ -193,7 +193,7 @@ def messages_of(value: Any, span: Span, role: str = "user") -> list[Message]:
 def _message(item: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return a message with its results last.
 
-    A provider's own result stands before the text; the answer itself was one text and its calls.
+    A provider's own result precedes the text; the original answer had one text, then its calls.
     """
     content = item.get("content")
     if item.get("role") != "assistant" or not isinstance(content, list):

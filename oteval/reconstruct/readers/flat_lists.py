@@ -1,8 +1,8 @@
 """Lists that attributes with indices in their keys spell out, such as ``prefix.0.role``.
 
 Each model call repeats the attributes of the calls before it, and a long history has thousands of
-them. `FlatLists` recognises the attributes of a list that was read before by two comparisons, of
-all their names and of all their values, and looks only at the others.
+attributes. `FlatLists` recognises a list that was read before by comparing all its names and all
+its values, and reads only the other attributes.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...messages.read_cache import active
 __all__ = ["FEW_KEYS", "FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
 
 FEW_KEYS = 64
-"""A span with more attributes spells out lists, by names that no other span has."""
-# Lists of each prefix that are compared. Calls of several agents take turns in a trace.
+"""A span with more attributes holds lists, under names that differ from span to span."""
+# How many lists of each prefix are compared: a trace may interleave the calls of several agents.
 _RECENT = 16
 _MAX_DIGITS = 9
 
@@ -32,7 +32,7 @@ class _FlatList:
         values: Their values, all of them text.
         items: The items.
         last: The highest index.
-        known_fields: The attributes, once they have been asked for.
+        known_fields: The cached `fields`, or None.
     """
 
     keys: list[str]
@@ -43,15 +43,15 @@ class _FlatList:
 
     @property
     def fields(self) -> dict[str, str]:
-        """The attributes, which only lists in another order are compared by."""
+        """The attributes, to compare them in any order."""
         if self.known_fields is None:
             self.known_fields = dict(zip(self.keys, self.values, strict=True))
         return self.known_fields
 
     def is_at(self, start: int, keys: Sequence[str], values: Sequence[Any]) -> bool:
-        """Return whether the attributes stand one after another from a place on."""
+        """Return whether the attributes are consecutive from an index on."""
         end = start + len(self.keys)
-        # Most lists that differ do so in their last attribute.
+        # Most different lists differ in their last attribute.
         if end > len(keys) or keys[end - 1] != self.keys[-1] or values[end - 1] != self.values[-1]:
             return False
         return keys[start:end] == self.keys and values[start:end] == self.values
@@ -62,7 +62,7 @@ class _FlatList:
 
 
 class NamedAttributes:
-    """The attributes of a span, those of known lists set apart.
+    """The attributes of a span, without the attributes of known lists.
 
     Args:
         attributes: The attributes.
@@ -70,7 +70,7 @@ class NamedAttributes:
 
     Attributes:
         attributes: The attributes.
-        known: The lists that the attributes hold in the order in which they were read, by prefix.
+        known: The known lists among the attributes, by prefix.
         keys: The names of all other attributes.
         names: The same in one text, each after a NUL. A search in this text is several
             times as fast as a check of each name.
@@ -95,7 +95,7 @@ class NamedAttributes:
     def _set_apart(
         self, prefix: str, lists: Sequence[_FlatList], keys: list[str], values: list[Any]
     ) -> None:
-        """Take the attributes of a list with a prefix out of the others, if they are there."""
+        """Remove the attributes of a known list with a prefix from the others."""
         starts: dict[str, int] = {}
         for flat_list in lists:
             first = flat_list.keys[0]
@@ -118,7 +118,7 @@ class NamedAttributes:
         )
 
     def keys_under(self, prefix: str) -> Iterator[str]:
-        """Yield the names that begin with a prefix, without those of known lists."""
+        """Yield the names that begin with a prefix, without the names of known lists."""
         mark, start = f"\0{prefix}", 0
         while (start := self.names.find(mark, start)) >= 0:
             end = self.names.find("\0", start + 1)
@@ -134,7 +134,7 @@ class FlatLists:
         self._named = NamedAttributes({}, {})
 
     def named(self, attributes: Mapping[str, Any]) -> NamedAttributes:
-        """Return attributes with known lists set apart, once for those that are asked for again."""
+        """Return attributes without their known lists; the last result is cached."""
         if self._named.attributes is not attributes:
             self._named = NamedAttributes(attributes, self._recent)
         return self._named
@@ -145,7 +145,7 @@ class FlatLists:
         prefix: str,
         read: Callable[[Mapping[str, Any]], list[Any]],
     ) -> list[Any]:
-        """Return the list that the names under a prefix spell out, from the longest known part.
+        """Return the list under a prefix, extending a known list if possible.
 
         Args:
             attributes: The attributes.
@@ -184,13 +184,13 @@ def _overlap(prefix: str, other: str) -> bool:
 
 
 def _index(prefix: str, key: str) -> int:
-    """Return the index in a key, or -1 for one that has none."""
+    """Return the index in a key, or -1 if it has none."""
     step = key[len(prefix) :].partition(".")[0]
     return int(step) if step.isdecimal() and len(step) <= _MAX_DIGITS else -1
 
 
 def named(attributes: Mapping[str, Any]) -> NamedAttributes:
-    """Return attributes with the lists of the active cache set apart, if there is one."""
+    """Return attributes without the known lists of the active cache, if there is one."""
     cache = active()
     return (
         cache.companion(FlatLists).named(attributes) if cache else NamedAttributes(attributes, {})
@@ -203,7 +203,7 @@ def has_prefix(attributes: Mapping[str, Any], prefix: str) -> bool:
 
 
 def nested(attributes: Mapping[str, Any], prefix: str) -> list[Any]:
-    """Return the list that the keys under a prefix spell out.
+    """Return the list under a prefix.
 
     Args:
         attributes: The span's attributes.

@@ -1,7 +1,7 @@
-"""A model call, from its request and its answer: all dialects hand over the same evidence.
+"""A model call, built from its request and its answer in the same way for all dialects.
 
-A dialect says where both are; the attributes that all dialects share, for the model, the answer's
-id, the tools and the tokens, are read here.
+A dialect reads the request and the answer. This module reads the attributes that all dialects
+share: the model, the answer's id, the tools and the tokens.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ _TOOLS, _RESPONSE_ID = "gen_ai.tool.definitions", "gen_ai.response.id"
 
 
 def call_gaps(span: Span, keys: tuple[str, ...], switch: str, failure: str = "") -> list[Gap]:
-    """Return the gaps that a model call's attributes show, and that of a call that failed.
+    """Return the gaps of a model call's attributes, and the gap of a failed call.
 
     Args:
         span: The span.
         keys: The attributes that hold content.
         switch: The setting that makes the emitter write content.
-        failure: Why the call failed, where a field of the dialect's own says that it did.
+        failure: Why the call failed, if a field of the dialect says so.
     """
     failures = [gap("model_call_failed", span.span_id, reason=failure)] if failure else []
     return spans.attribute_gaps(span, keys, switch) + (failures or spans.model_failure(span))
@@ -50,14 +50,14 @@ def model_call(
     Args:
         span: The span.
         request: The messages sent, with the tools offered.
-        answer: The messages received. Its model and id count where the attributes have none.
+        answer: The messages received. Its model and id apply if the attributes have none.
         gaps: The gaps found in both.
-        model: The model that answered, where a field of the dialect's own names it.
-        usage: The tokens, where a field of the dialect's own counts them.
-        attributes: The attributes, where events and log records add to the span's own.
+        model: The model that answered, if a field of the dialect names it.
+        usage: The tokens, if a field of the dialect counts them.
+        attributes: The attributes, if events and log records add to the span's own.
     """
     attributes = span.attributes if attributes is None else attributes
-    # Others of these attributes name the model that was asked for.
+    # The other attributes of this list name the requested model.
     named = model or attributes.get(semconv.RESPONSE_MODEL[0]) or answer.model
     named = named or semconv.first(attributes, semconv.RESPONSE_MODEL) or ""
     return ModelCall(
@@ -85,15 +85,15 @@ def client_call(
     usage: Usage | None = None,
     failure: str = "",
 ) -> ModelCall:
-    """Return a model call whose request and response are those of the client's library.
+    """Return a model call from the client library's request and response.
 
     Args:
         span: The span.
-        sides: The value of the request and that of the response, by their attributes.
+        sides: The values of the request and the response, by their attributes.
         switch: The setting that makes the emitter write content.
-        model: The model that answered, where a field of the dialect's own names it.
-        tools: The tools' definitions, where the request has none.
-        usage: The tokens, where a field of the dialect's own counts them.
+        model: The model that answered, if a field of the dialect names it.
+        tools: The tools' definitions, if the request has none.
+        usage: The tokens, if a field of the dialect counts them.
         failure: As for `call_gaps`.
     """
     (request_key, raw_request), (response_key, raw_response) = sides.items()

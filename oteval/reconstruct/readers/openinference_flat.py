@@ -1,9 +1,9 @@
 """OpenInference's flat messages: ``llm.input_messages.0.message.role`` and their like.
 
-Emitters differ in how they spell a message. Content is one text or indexed parts. A call stands
-among ``tool_calls``, among the parts as well, or in the older ``function_call_name``. AutoGen
-writes all results of a step into one message of role ``function``. Processors that translate a
-framework's own spans put the results of parallel calls into one message, under the last call's id.
+Emitters write messages differently. Content is one text or indexed parts. A call is in
+``tool_calls``, also among the parts, or in the older ``function_call_name``. AutoGen writes all
+results of a step into one message of role ``function``. Processors that translate a framework's own
+spans put the results of parallel calls into one message, under the last call's id.
 """
 
 from __future__ import annotations
@@ -32,21 +32,21 @@ __all__ = [
 
 SENT, RECEIVED = "llm.input_messages.", "llm.output_messages."
 _CALL_PARTS = ("tool_use", "server_tool_use", "mcp_tool_use", "tool_call", "function_call")
-# Google's client libraries report a tool that raised as the one field of its response.
+# Google's client libraries report a tool's exception as the only field of its response.
 _GOOGLE = ("google", "vertexai", "gemini")
-# Stands for a result of which only its being there is known; no attribute's text is like it.
+# A placeholder for a result whose content is unknown; no attribute has this text.
 _UNKNOWN = "\0"
 
 
 def flat_messages(span: Span, prefix: str, role: str) -> list[Message]:
-    """Return the messages that a span's flat attributes spell out.
+    """Return the messages in a span's flat attributes.
 
     Args:
         span: The span.
         prefix: `SENT` or `RECEIVED`.
-        role: The role of messages that name none.
+        role: The role of messages without one.
     """
-    # The oldest attributes are dropped first: a message that lost its role is not whole.
+    # SDKs drop the oldest attributes first, so a message without a role is incomplete.
     read = _read_some if span.dropped_attributes else _read_all
     items = _with_each_result(_folded(read, nested(span.attributes, prefix)))
     if any(word in _origin(span) for word in _GOOGLE):
@@ -63,7 +63,7 @@ def prompts(span: Span) -> list[Message]:
 
 
 def completions(span: Span) -> list[Message]:
-    """Return the texts that answered a prompt, one a choice."""
+    """Return the texts that answered a prompt, one for each choice."""
     return _texts(span, "llm.choices.", "completion", "assistant")
 
 
@@ -75,14 +75,14 @@ def _texts(span: Span, prefix: str, key: str, role: str) -> list[Message]:
 
 
 def _has_unknown(previous: bool | None, messages: Sequence[Message]) -> bool:
-    """Return whether any message so far, or any further one, stands for an unknown result."""
+    """Return whether any message, previous or further, is an unknown result."""
     return bool(previous) or _UNKNOWN in map(attrgetter("content"), messages)
 
 
 def _folded(
     work: Callable[[Sequence[Any]], list[Mapping[str, Any]]], items: Sequence[Any]
 ) -> list[Mapping[str, Any]]:
-    """Return the results of work on each item, done once for items that earlier lists have."""
+    """Return the results of work on each item, cached for items of earlier lists."""
 
     def extend(
         previous: list[Mapping[str, Any]] | None, further: Sequence[Any]
@@ -105,7 +105,7 @@ def _read_all(items: Sequence[Any]) -> list[Mapping[str, Any]]:
 
 
 def _read_some(items: Sequence[Any]) -> list[Mapping[str, Any]]:
-    """Return flat messages in OpenAI's form, those without a role left out."""
+    """Return flat messages in OpenAI's form, without messages that have no role."""
     whole = [item for item in items if isinstance(item, dict) and _has_role(item)]
     return _read_all(whole)
 
@@ -122,7 +122,7 @@ def _origin(span: Span) -> str:
 
 
 def _functions(results: Any) -> list[Mapping[str, Any]]:
-    """Return the results that AutoGen's message of role ``function`` holds, each as JSON."""
+    """Return the results in AutoGen's message of role ``function``, each of them JSON."""
     return [
         {
             "role": "tool",
@@ -136,7 +136,7 @@ def _functions(results: Any) -> list[Mapping[str, Any]]:
 
 
 def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
-    """Return a flat message in OpenAI's form; AutoGen calls a text beside calls a thought."""
+    """Return a flat message in OpenAI's form; AutoGen writes the text beside calls as a thought."""
     content = fields.get("content")
     parts = mappings_of(fields.get("contents"))
     calls = _calls(fields, parts)
@@ -148,7 +148,7 @@ def _message(fields: Mapping[str, Any], thought: Any) -> dict[str, Any]:
 
 
 def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> list[Any]:
-    """Return a message's calls, from the first of the places that hold any."""
+    """Return a message's calls, from the first attributes that hold any."""
     calls = [call.get("tool_call", call) for call in mappings_of(fields.get("tool_calls"))]
     if not calls:
         calls = [part["tool_call"] for part in parts if isinstance(part.get("tool_call"), Mapping)]
@@ -157,13 +157,13 @@ def _calls(fields: Mapping[str, Any], parts: Sequence[Mapping[str, Any]]) -> lis
         calls = [{"name": fields["function_call_name"], "arguments": arguments}]
     call_id = fields.get("tool_call_id")
     if len(calls) == 1 and call_id and fields.get("role") == "assistant":
-        # A call of the Responses API, whose own id is its item's.
+        # In the Responses API, a call's own id is the id of its item.
         return [{**calls[0], "id": call_id}]
     return calls
 
 
 def _part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """Return a part in a form that all dialects share; None for a call, which stands elsewhere."""
+    """Return a part in the form that all dialects share, or None for a call."""
     content = part.get("message_content", part)
     if not isinstance(content, Mapping):
         return {"type": "text", "text": content}
@@ -178,12 +178,12 @@ def _part(part: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class _Answered(NamedTuple):
-    """Messages with one result for each call, up to the last, of which the next one is not known.
+    """Messages with one result for each call, and the last message, whose successor is unknown.
 
     Attributes:
         done: All but the last.
-        before: The message before the last, as it was given.
-        last: The last message, as it was given.
+        before: The original message before the last.
+        last: The original last message.
     """
 
     done: list[Mapping[str, Any]]
@@ -192,7 +192,7 @@ class _Answered(NamedTuple):
 
 
 def _with_each_result(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return the messages with one result for each of several calls that were answered as one."""
+    """Return the messages, with a merged result of several calls split into one result each."""
     cache = active()
     if cache and items:
         answered = cache.fold(_answered, items, _answered)
@@ -215,7 +215,7 @@ def _given(
     item: Mapping[str, Any] | None,
     after: Mapping[str, Any] | None,
 ) -> Sequence[Mapping[str, Any]]:
-    """Return a message, or the results that it merges, given those before and after it."""
+    """Return a message, or the results merged in it, given the messages before and after it."""
     if item is None:
         return ()
     calls = before.get("tool_calls") if before else None
@@ -227,7 +227,7 @@ def _given(
 def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> bool:
     """Return whether the only result of several calls has the last one's id.
 
-    Such a message was written over with each result.
+    Each result overwrote the one before.
     """
     ids = [call.get("id") for call in calls]
     return len(ids) > 1 and all(ids) and item.get("tool_call_id") == ids[-1]
@@ -236,8 +236,8 @@ def _is_merged(item: Mapping[str, Any], calls: Sequence[Mapping[str, Any]]) -> b
 def _results(content: Any, calls: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
     """Return a result for each call.
 
-    Parts as many as the calls are their results, in order. A text that joins them cannot be taken
-    apart: then only the tools' spans hold each result.
+    If there are as many parts as calls, the parts are the results, in order. A text cannot be
+    split: then only the tools' spans hold each result.
     """
     parts = content if isinstance(content, list) and len(content) == len(calls) else None
     contents: Sequence[Any] = [[part] for part in parts] if parts else [_UNKNOWN] * len(calls)
@@ -257,7 +257,7 @@ def _with_errors(items: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
 
 
 def _with_error(item: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a function's response, flagged where all it holds is an error."""
+    """Return a function's response, marked as an error if an error is its only field."""
     content = item.get("content")
     if item.get("role") != "tool" or not isinstance(content, str):
         return item
@@ -288,14 +288,14 @@ def tool_schemas(span: Span) -> list[Any]:
 
 
 def cut_arguments(span: Span, sent: Sequence[Message], received: Sequence[Message]) -> list[Gap]:
-    """Return the gaps of calls whose arguments are JSON that was cut."""
+    """Return the gaps of calls whose JSON arguments were cut."""
     cut = (*folded(sent, _cut_calls), *_cut_calls(previous=None, messages=received))
     keys = (f"the arguments of {name}" for name in dict.fromkeys(cut))
     return [gap("content_truncated", span.span_id, key=key) for key in keys]
 
 
 def _cut_calls(previous: tuple[str, ...] | None, messages: Sequence[Message]) -> tuple[str, ...]:
-    """Return the names of calls so far, and in further messages, whose arguments were cut."""
+    """Return the names of calls with cut arguments, previous ones and those in messages."""
     cut = [
         call.name
         for message in messages

@@ -1,7 +1,7 @@
 """The raw request and response in ``input.value`` and ``output.value`` of OpenInference's spans.
 
-They have the form of the client that was called. A value of an unknown form is the question or the
-answer itself, as a text.
+They have the form of the called client. A value of an unknown form is the text of the question or
+answer.
 """
 
 from __future__ import annotations
@@ -56,13 +56,13 @@ def _turns(value: Mapping[str, Any]) -> Any:
 
 
 def _only(span: Span) -> Any:
-    """Return the text that a traced function was given alone, or all of its arguments."""
+    """Return a traced function's only argument if it is text, or all of its arguments."""
     argument = only_argument(_value(span, INPUT))
     return argument if isinstance(argument, str) else span.attributes[INPUT]
 
 
 def answer(span: Span) -> ModelAnswer:
-    """Return the answer, and other choices, that a span's raw response holds."""
+    """Return the answer and other choices of a span's raw response."""
     value = _value(span, OUTPUT)
     if isinstance(value, Mapping):
         response = answer_of(_response(value), span)
@@ -73,7 +73,7 @@ def answer(span: Span) -> ModelAnswer:
 
 
 def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a response in the form of chat completions, where it is in one of few others."""
+    """Return a response, with a single text or content in the form of chat completions."""
     if isinstance(value.get("content"), Mapping):
         return {"message": value["content"]}
     text = next((value[key] for key in _TEXTS if isinstance(value.get(key), str)), None)
@@ -93,7 +93,7 @@ def _response(value: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _answer_in_list(value: list[Any], span: Span) -> ModelAnswer:
-    """Return the answer that a list holds: texts that are choices, calls, or messages."""
+    """Return the answer in a list of texts (choices), calls or messages."""
     if all(isinstance(item, str) for item in value):
         choices = [from_messages([text], span, "assistant") if text else [] for text in value]
         first = next(iter(choices), [])
@@ -131,5 +131,5 @@ def _plain(value: Any, span: Span, role: str) -> list[Message]:
 
 
 def response_id(span: Span) -> str:
-    """Return the provider's id of the answer that a raw response holds, or ""."""
+    """Return the provider's id of a raw response's answer, or ""."""
     return response_id_of(_value(span, OUTPUT))

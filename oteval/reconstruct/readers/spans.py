@@ -43,7 +43,7 @@ _CUT = "error"
 
 
 def integer(value: Any) -> int:
-    """Return a count, such as an index; 0 where there is none or it cannot be."""
+    """Return a count, such as an index, or 0 if the value is missing or invalid."""
     return count_of(value) or 0
 
 
@@ -56,13 +56,13 @@ def usage(attributes: Mapping[str, Any]) -> Usage:
 def attribute_gaps(
     span: Span, keys: Sequence[str], switch: str, content: Mapping[str, Any] | None = None
 ) -> list[Gap]:
-    """Return the gaps that a span's attributes show by themselves.
+    """Return the gaps of a span's attributes: dropped, redacted or cut.
 
     Args:
         span: The span.
         keys: The attributes that hold content.
         switch: The setting that makes the emitter write the content.
-        content: The attributes with those of events and log records, where these add to them.
+        content: The attributes, if events and log records add to the span's own.
     """
     content = span.attributes if content is None else content
     gaps = []
@@ -87,8 +87,8 @@ def is_whole(gaps: Sequence[Gap]) -> bool:
 def model_failure(span: Span) -> list[Gap]:
     """Return the gap of a model call that failed.
 
-    A client may leave a stream once it has the reason why the model finished. Instrumentations end
-    such a span with an error, but the model has answered.
+    A client may stop reading a stream once it has the finish reason. Instrumentations end such a
+    span with an error, but the model has answered.
     """
     if not span.is_error or _has_finished(span):
         return []
@@ -104,13 +104,13 @@ def _has_finished(span: Span) -> bool:
 def was_cut(span: Span) -> bool:
     """Return whether a span says that an error ended the model's answer.
 
-    The piece before it does not belong to the conversation: the client asks again, or gives up.
+    The partial answer does not belong to the conversation: the client retries or gives up.
     """
     return span.is_error and _CUT in finish_reasons(span)
 
 
 def finish_reasons(span: Span) -> list[str]:
-    """Return why a model stopped, for each of its answers, as the span's attributes tell it."""
+    """Return the finish reasons in a span's attributes, one for each answer."""
     reasons = semconv.first(span.attributes, semconv.FINISH_REASONS)
     if isinstance(reasons, str):
         reasons = as_list(parse(reasons).value) if reasons[:1] in ("[", '"') else [reasons]
@@ -142,13 +142,13 @@ _OUTPUT_WORDS = ("output", "response", "completion")
 def not_captured(
     span: Span, messages_by_key: Mapping[str, Any], switch: str, gaps: Sequence[Gap]
 ) -> list[Gap]:
-    """Return the gap of a model call whose messages are not there, or not to be read.
+    """Return the gap of a model call whose messages are missing or unreadable.
 
     Args:
         span: The span.
         messages_by_key: The messages that were read, by the attribute that should hold them.
         switch: The setting that makes the emitter write content.
-        gaps: The gaps so far; none is added if one of them explains the loss.
+        gaps: The call's other gaps; if one of them explains the loss, no gap is returned.
     """
     missing = [key for key, messages in messages_by_key.items() if not messages]
     if not missing or any(g.code in DAMAGED_CONTENT_GAPS for g in gaps):
@@ -162,13 +162,13 @@ def not_captured(
 
 
 def missing_side(span: Span, switch: str, *, sent: object, received: object) -> list[Gap]:
-    """Return the gap of a model call whose input or output is not there.
+    """Return the gap of a model call whose input or output is missing.
 
     Args:
         span: The span.
         switch: The setting that makes the emitter write content.
-        sent: Something true where the input is known.
-        received: Something true where the output is known, or the call failed.
+        sent: True if the input is known.
+        received: True if the output is known, or the call failed.
     """
     if sent and received:
         return []
@@ -179,13 +179,13 @@ def missing_side(span: Span, switch: str, *, sent: object, received: object) -> 
 
 
 def parsed_unless_cut(value: Any) -> Any:
-    """Return the value that an attribute means; text of JSON that was cut stays text."""
+    """Return the parsed value of an attribute; JSON that was cut stays text."""
     parsed = parse(value)
     return value if parsed.truncated else parsed.value
 
 
 def call_arguments(arguments: Any) -> Any:
-    """Return the arguments of a traced function; of ``args`` and ``kwargs``, both as one value."""
+    """Return the arguments of a traced function, with ``args`` and ``kwargs`` as one value."""
     if not isinstance(arguments, Mapping) or not {"args", "kwargs"} & set(arguments):
         return arguments
     positional, named = _signature(arguments)
@@ -193,7 +193,7 @@ def call_arguments(arguments: Any) -> Any:
 
 
 def only_argument(arguments: Any) -> Any:
-    """Return a traced function's one argument, or None where it has none or several."""
+    """Return a traced function's only argument, or None if it has none or several."""
     if not isinstance(arguments, Mapping):
         return arguments
     if {"args", "kwargs"} & set(arguments):

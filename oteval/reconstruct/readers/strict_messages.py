@@ -1,8 +1,8 @@
-"""Messages of an unknown dialect, read only where all of a value is known.
+"""Messages of an unknown dialect, read only if every part of a value is known.
 
-`oteval.messages` keeps an unknown field of a message aside; here it means that the value is not in
-the form that it seems to have, and nothing of it is read. The fields that messages and responses
-may have are listed: any other might hold a call.
+`oteval.messages` accepts an unknown field of a message. Here, an unknown field means that the
+value may have another form, and nothing of it is read. Messages and responses may have only the
+listed fields: any other might hold a call.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class Reading(NamedTuple):
 
     Attributes:
         messages: The messages.
-        is_text: Whether it is a plain text, which may be anybody's.
+        is_text: Whether it is a plain text, which may have any role.
         model: The model that a response names, or "".
         response_id: The response's id, or "".
         choices: Other answers to the same request.
@@ -48,9 +48,9 @@ class Reading(NamedTuple):
 
 
 def agreed(readings: Sequence[Reading | None]) -> Reading | None:
-    """Return the messages of several attributes that say the same; None where they differ.
+    """Return the messages of several attributes if they agree, or None.
 
-    Forms differ in the rest, beside texts and calls: images, reasoning, system prompts.
+    Only texts and calls must be equal: forms differ in images, reasoning and system prompts.
     """
     nonempty = [reading for reading in readings if reading is not None and reading.messages]
     if not nonempty or any(_said(reading) != _said(nonempty[0]) for reading in nonempty):
@@ -69,7 +69,7 @@ def _said(reading: Reading) -> list[tuple[object, ...]]:
 
 
 def sent(value: Any, span: Span) -> Reading | None:
-    """Return the messages of a request, or None where anything in it is not known."""
+    """Return the messages of a request, or None if any part of it is unknown."""
     parsed = parse(value)
     value = parsed.value
     if parsed.truncated or hidden(value):
@@ -95,11 +95,11 @@ def sent(value: Any, span: Span) -> Reading | None:
 
 
 def answers_of(values: Sequence[Any], calls: Sequence[Any], span: Span) -> list[Reading | None]:
-    """Return the answers that a span's attributes hold; calls beside a text belong to it.
+    """Return the answers in a span's attributes; calls beside a text belong to it.
 
     Args:
         values: The values of the attributes of answers.
-        calls: Those of the attributes of calls.
+        calls: The values of the attributes of calls.
         span: The span.
     """
     answers = [received(value, span) for value in values]
@@ -120,7 +120,7 @@ _ANSWERING = frozenset({"assistant"})
 
 
 def received(value: Any, span: Span) -> Reading | None:
-    """Return the messages of an answer, or None where anything in it is not known."""
+    """Return the messages of an answer, or None if any part of it is unknown."""
     parsed = parse(value)
     value = parsed.value
     if parsed.truncated or hidden(value):
@@ -146,7 +146,7 @@ def received(value: Any, span: Span) -> Reading | None:
 
 
 def _has_known_messages(answer: Mapping[str, Any]) -> bool:
-    """Return whether the messages in a response have no field that may hold more."""
+    """Return whether the messages in a response have only known fields."""
     listed = list_of(answer.get("choices"))
     inner = [each.get("message") for each in listed if isinstance(each, Mapping)]
     output = answer.get("output")
@@ -154,14 +154,14 @@ def _has_known_messages(answer: Mapping[str, Any]) -> bool:
     return all(_MESSAGE_FIELDS.issuperset(each) for each in inner if isinstance(each, Mapping))
 
 
-# The beginning of an object as Python prints it, such as ``AIMessage(`` and ``content=``.
+# The beginning of a Python repr, such as ``AIMessage(`` and ``content=``.
 _REPR = re.compile(r"[A-Za-z_][\w.]*[(=]")
 # How programs write a missing value, or a flag.
 _NOTHING = frozenset({"false", "none", "null", "true", "undefined"})
 
 
 def _of_text(text: str, role: str, span: Span) -> Reading | None:
-    """Return a plain text as a message; text in brackets may be content in an unknown form."""
+    """Return a plain text as a message, or None if it may be content in an unknown form."""
     text = text.strip()
     if not text or text[0] in "{[<(" or _REPR.match(text) or text.lower() in _NOTHING:
         return None
@@ -170,7 +170,7 @@ def _of_text(text: str, role: str, span: Span) -> Reading | None:
 
 
 def collected(items: Sequence[Any], span: Span, role: str) -> list[Message] | None:
-    """Return the messages of a list, or None where an item or a field of one is not known."""
+    """Return the messages of a list, or None if an item or a field is unknown."""
     if not all(_is_known_item(item) for item in items):
         return None
     collector = MessageCollector(span, role)
@@ -180,7 +180,7 @@ def collected(items: Sequence[Any], span: Span, role: str) -> list[Message] | No
 
 
 def _is_known_item(item: Any) -> bool:
-    """Return whether an item is a message or a part without a field that may hold more."""
+    """Return whether an item is a message or a part with only known fields."""
     if not isinstance(item, Mapping):
         return False
     fields = fields_of(item)
@@ -198,7 +198,7 @@ def _is_envelope(inner: Any) -> bool:
 
 
 def _is_part(item: Mapping[str, Any]) -> bool:
-    """Return whether an item is a part that its only field names, as those of Gemini are."""
+    """Return whether an item is a part identified by its only field, as in Gemini."""
     return len(item) == 1 and is_explicit(item)
 
 
@@ -220,7 +220,7 @@ _ANSWER_FIELDS = _MESSAGE_FIELDS | {
 
 
 def _checked(messages: Sequence[Message] | None, roles: frozenset[str]) -> Reading | None:
-    """Return messages of which everything is known, or None."""
+    """Return messages if everything in them is known, or None."""
     if not messages or any(message.role not in roles for message in messages):
         return None
     if facts_of(tuple(messages)).has_odd or facts_of(tuple(messages)).has_placeholder:

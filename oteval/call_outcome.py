@@ -75,11 +75,13 @@ def outcome_of(content: str | None, *, recorded: bool | None = None) -> CallOutc
         recorded: Whether the emitter recorded a failure beside the result; None if it recorded
             neither a failure nor a success.
     """
-    told = _read_text(content, 0) if content else _UNKNOWN
+    written_outcome = _read_text(content, 0) if content else _UNKNOWN
     if recorded:
-        return CallOutcome(failed=True, evidence="recorded", reason=told.reason or _short(content))
-    if recorded is None or told.evidence == "reported":
-        return told
+        return CallOutcome(
+            failed=True, evidence="recorded", reason=written_outcome.reason or _short(content)
+        )
+    if recorded is None or written_outcome.evidence == "reported":
+        return written_outcome
     return CallOutcome(failed=False, evidence="recorded")
 
 
@@ -104,11 +106,11 @@ def outcome_of_message(message: Message) -> CallOutcome:
     """Return the outcome of the call whose result is a message."""
     if message.is_outcome_recorded:
         return outcome_of(message.content, recorded=message.is_error)
-    told = outcome_of(message.content)
-    if message.is_error and not told.failed:
+    outcome = outcome_of(message.content)
+    if message.is_error and not outcome.failed:
         # Such as from an earlier version, or decided on a result that was replaced since.
         return CallOutcome(failed=True, evidence="recorded", reason=_short(message.content))
-    return told
+    return outcome
 
 
 def decided(message: Message) -> Message:
@@ -236,8 +238,8 @@ def _inner(fields: Mapping[str, Any], depth: int, *, is_envelope: bool) -> CallO
     """Return the outcome of the result inside an object that holds little else."""
     if not is_envelope and len(fields) > 1 and not _is_message(fields):
         return _UNKNOWN
-    found = (_read_value(fields[key], depth + 1) for key in _ENVELOPES if key in fields)
-    return next((outcome for outcome in found if outcome.failed), _UNKNOWN)
+    outcomes = (_read_value(fields[key], depth + 1) for key in _ENVELOPES if key in fields)
+    return next((outcome for outcome in outcomes if outcome.failed), _UNKNOWN)
 
 
 def _is_message(fields: Mapping[str, Any]) -> bool:

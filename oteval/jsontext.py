@@ -123,9 +123,9 @@ def _too_deep(value: Any) -> bool:
     for _ in range(_MAX_DEPTH + 1):
         level = [
             inner
-            for one in level
-            if isinstance(one, (dict, list))
-            for inner in (one.values() if isinstance(one, dict) else one)
+            for container in level
+            if isinstance(container, (dict, list))
+            for inner in (container.values() if isinstance(container, dict) else container)
             if isinstance(inner, (dict, list))
         ]
         if not level:
@@ -146,11 +146,11 @@ def _has_long_integer(text: str | bytes) -> bool:
     # 19 digits in a row put three at every sixth byte; most texts have no three digits there.
     if b"000" not in data[::6].translate(_CLASSES):
         return False
-    found = data.translate(_CLASSES)
-    if _LONG_DIGITS not in found:
+    classes = data.translate(_CLASSES)
+    if _LONG_DIGITS not in classes:
         return False
-    found = b" " + found
-    return _LONG_INTEGER in found or _LONG_NEGATIVE in found
+    classes = b" " + classes
+    return _LONG_INTEGER in classes or _LONG_NEGATIVE in classes
 
 
 def dumps(value: Any) -> str:
@@ -208,8 +208,8 @@ def escaped(text: str) -> str:
     """
     if _SURROGATE.search(text) is None:
         return text
-    joined = _PAIR.sub(lambda found: _joined(found[0]), text)
-    return _SURROGATE.sub(lambda found: f"\\u{ord(found[0]):04x}", joined)
+    joined = _PAIR.sub(lambda match: _joined(match[0]), text)
+    return _SURROGATE.sub(lambda match: f"\\u{ord(match[0]):04x}", joined)
 
 
 def _joined(pair: str) -> str:
@@ -283,10 +283,10 @@ def _key(key: Any) -> str:
     if isinstance(key, str):
         return key
     try:
-        (found,) = orjson.loads(orjson.dumps({key: 0}, option=orjson.OPT_NON_STR_KEYS))
+        (text,) = orjson.loads(orjson.dumps({key: 0}, option=orjson.OPT_NON_STR_KEYS))
     except (TypeError, ValueError):
         return str(key)
-    return str(found)
+    return str(text)
 
 
 def _of_object(value: Any) -> Any:

@@ -204,5 +204,5 @@ def first(attributes: Mapping[str, Any], keys: Iterable[str]) -> Any:
 
 def named_event(attributes: Mapping[str, Any]) -> str:
     """Return the name of a log event from its attributes, or ""."""
-    found = first(attributes, EVENT_NAME)
-    return found if isinstance(found, str) else ""
+    name = first(attributes, EVENT_NAME)
+    return name if isinstance(name, str) else ""

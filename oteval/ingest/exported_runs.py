@@ -46,7 +46,7 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
     """
     read = _Fields(document)
     root = _Fields(read.get("root_span", dict), "root_span.")
-    messages = tuple(_message(one, at) for at, one in enumerate(read.get("messages", list)))
+    messages = tuple(_message(message, at) for at, message in enumerate(read.get("messages", list)))
     new_from = read.integer("new_from")
     if new_from > len(messages):
         raise InputError(f"new_from {new_from} is beyond the {len(messages)} messages")
@@ -73,7 +73,7 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
         documents=tuple(map(_document, read.items("documents"))),
         start_ns=read.integer("start_ns"),
         end_ns=read.integer("end_ns"),
-        gaps=tuple(_gap(one) for one in read.get("gaps", list)),
+        gaps=tuple(_gap(gap) for gap in read.get("gaps", list)),
     )
     if not run.id or not run.root_span.trace_id:
         raise InputError("trajectory_id and root_span.trace_id must not be empty")
@@ -84,18 +84,18 @@ def decode_run(document: Mapping[str, Any]) -> ScoredRun:
 class _Fields:
     """Typed access to the fields of an object."""
 
-    def __init__(self, document: Any, place: str = "") -> None:
+    def __init__(self, document: Any, path: str = "") -> None:
         if not isinstance(document, Mapping):
-            raise InputError(f"{place.rstrip('.')} is {json_kind(document)} instead of an object")
+            raise InputError(f"{path.rstrip('.')} is {json_kind(document)} instead of an object")
         self._document = document
-        self._place = place
+        self._path = path
 
     def get(self, key: str, kind: type) -> Any:
         """Return a value of the given type."""
         value = self._document.get(key)
         if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
-            wanted = {str: "text", list: "a list", dict: "an object", int: "a whole number"}[kind]
-            raise InputError(f"{self._place}{key} is {json_kind(value)} instead of {wanted}")
+            expected = {str: "text", list: "a list", dict: "an object", int: "a whole number"}[kind]
+            raise InputError(f"{self._path}{key} is {json_kind(value)} instead of {expected}")
         return value
 
     def text(self, key: str) -> str:
@@ -110,8 +110,8 @@ class _Fields:
 
     def items(self, key: str) -> Sequence[Any]:
         """Return a list; an empty one for null and a missing field."""
-        found: list[Any] = [] if self._document.get(key) is None else self.get(key, list)
-        return found
+        values: list[Any] = [] if self._document.get(key) is None else self.get(key, list)
+        return values
 
     def integer(self, key: str, *, missing: int | None = None) -> int:
         """Return a whole number that is not negative and fits into 64 bits.
@@ -125,7 +125,7 @@ class _Fields:
         value = int(self.get(key, int))
         if not 0 <= value <= _MAX_INT64:
             raise InputError(
-                f"{self._place}{key} {short_repr(value)} is not a number from 0 to {_MAX_INT64}"
+                f"{self._path}{key} {short_repr(value)} is not a number from 0 to {_MAX_INT64}"
             )
         return value
 
@@ -155,9 +155,9 @@ def _message(document: Any, at: int) -> Message:
     return decided(message)
 
 
-def _call(document: Any, place: str) -> ToolCall:
-    read = _Fields(document, place)
-    function = _Fields(read.get("function", dict), f"{place}function.")
+def _call(document: Any, path: str) -> ToolCall:
+    read = _Fields(document, path)
+    function = _Fields(read.get("function", dict), f"{path}function.")
     return ToolCall(
         function.get("name", str),
         _arguments(function.text("arguments")),

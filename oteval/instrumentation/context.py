@@ -86,16 +86,16 @@ def in_conversation(id: str, context: Context | None = None, *, propagate: bool 
         context: The context to start from; by default the current one.
         propagate: Whether the id is sent on as baggage.
     """
-    found = otel_context.set_value(_KEY, str(id), context)
-    return baggage.set_baggage(CONVERSATION_ID, str(id), found) if propagate else found
+    new_context = otel_context.set_value(_KEY, str(id), context)
+    return baggage.set_baggage(CONVERSATION_ID, str(id), new_context) if propagate else new_context
 
 
 def conversation_of(context: Context | None = None) -> str:
     """Return the id of the conversation of a context, also from another process, or ""."""
-    found = otel_context.get_value(_KEY, context)
-    if found is None:
-        found = baggage.get_baggage(CONVERSATION_ID, context)
-    return found if isinstance(found, str) else ""
+    conversation_id = otel_context.get_value(_KEY, context)
+    if conversation_id is None:
+        conversation_id = baggage.get_baggage(CONVERSATION_ID, context)
+    return conversation_id if isinstance(conversation_id, str) else ""
 
 
 class ConversationSpanProcessor:
@@ -104,9 +104,9 @@ class ConversationSpanProcessor:
     def on_start(self, span: Any, parent_context: Context | None = None) -> None:
         """Set the id, unless the span has one."""
         with guarded("setting the conversation of a span"):
-            found = conversation_of(parent_context)
-            if found and CONVERSATION_ID not in (span.attributes or ()):
-                span.set_attribute(CONVERSATION_ID, found)
+            conversation_id = conversation_of(parent_context)
+            if conversation_id and CONVERSATION_ID not in (span.attributes or ()):
+                span.set_attribute(CONVERSATION_ID, conversation_id)
 
     def _on_ending(self, span: Any) -> None:
         """Do nothing; newer SDKs call this before a span ends."""
@@ -241,9 +241,9 @@ def attach_environ(environ: Mapping[str, str] | None = None) -> None:
     if not HAS_API:
         return
     with guarded("reading the context from the environment"):
-        found = os.environ if environ is None else environ
+        variables = os.environ if environ is None else environ
         names = ("TRACEPARENT", "TRACESTATE", "BAGGAGE")
-        carrier = {name.lower(): found[name] for name in names if found.get(name)}
+        carrier = {name.lower(): variables[name] for name in names if variables.get(name)}
         if carrier and not trace.get_current_span().get_span_context().is_valid:
             otel_context.attach(_propagator().extract(carrier))
 

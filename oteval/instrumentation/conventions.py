@@ -89,13 +89,13 @@ _KNOWN_SETTINGS: Final = frozenset(
 
 def agent_start(name: str, description: str, version: str) -> Attributes:
     """Return the attributes that an agent's span begins with."""
-    found = {
+    attributes = {
         _OPERATION: "invoke_agent",
         "gen_ai.agent.name": name,
         "gen_ai.agent.description": description,
         "gen_ai.agent.version": version,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in attributes.items() if value}
 
 
 def agent_input(value: Any) -> Attributes:
@@ -144,13 +144,13 @@ def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:
 
 def tool_start(name: str, description: str) -> Attributes:
     """Return the attributes that a tool's span begins with."""
-    found = {
+    attributes = {
         _OPERATION: "execute_tool",
         "gen_ai.tool.name": name,
         "gen_ai.tool.type": "function",
         "gen_ai.tool.description": description,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in attributes.items() if value}
 
 
 def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> Attributes:
@@ -160,8 +160,8 @@ def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> 
         arguments: The arguments by name.
         hidden: The names of those that are not recorded.
     """
-    shown = {**arguments, **{name: HIDDEN for name in hidden if name in arguments}}
-    return {"gen_ai.tool.call.arguments": json_text(shown)}
+    recorded = {**arguments, **{name: HIDDEN for name in hidden if name in arguments}}
+    return {"gen_ai.tool.call.arguments": json_text(recorded)}
 
 
 def tool_result(result: Any, delivered: Any = None) -> Attributes:
@@ -214,26 +214,26 @@ def exception_event(error: BaseException) -> Attributes:
 
 def model_call_start(model: str, provider: str, operation: str) -> Attributes:
     """Return the attributes that the span of a model call begins with."""
-    found = {
+    attributes = {
         _OPERATION: operation,
         "gen_ai.provider.name": provider,
         "gen_ai.request.model": model,
     }
-    return {key: value for key, value in found.items() if value}
+    return {key: value for key, value in attributes.items() if value}
 
 
 def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
     """Return the attributes of a request's options; those without an attribute are left out."""
-    found: Attributes = {}
+    attributes: Attributes = {}
     for key, value in settings.items():
         name = _SETTINGS.get(key, key)
         if value is None or name not in _KNOWN_SETTINGS:
             continue
         if name == "stop_sequences":
-            value = [value] if isinstance(value, str) else [str(one) for one in value]
+            value = [value] if isinstance(value, str) else [str(sequence) for sequence in value]
         if isinstance(value, (str, bool, int, float, list)):
-            found[f"gen_ai.request.{name}"] = value
-    return found
+            attributes[f"gen_ai.request.{name}"] = value
+    return attributes
 
 
 def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attributes:
@@ -244,19 +244,19 @@ def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attr
         system: The system instructions that are not among the messages, or None.
         tools: The definitions of the tools, or None.
     """
-    found: Attributes = {}
+    attributes: Attributes = {}
     if messages is not None:
-        found[_INPUT] = json_text(convention_messages(messages))
+        attributes[_INPUT] = json_text(convention_messages(messages))
     if system is not None:
         parts = [
             part
             for convention_message in convention_messages(system, "system")
             for part in convention_message["parts"]
         ]
-        found[_SYSTEM] = json_text(parts)
+        attributes[_SYSTEM] = json_text(parts)
     if tools:
-        found[_DEFINITIONS] = json_text([_definition(tool) for tool in tools])
-    return found
+        attributes[_DEFINITIONS] = json_text([_definition(tool) for tool in tools])
+    return attributes
 
 
 def _definition(tool: Any) -> Any:
@@ -285,21 +285,21 @@ def answer_attributes(answer: ProviderAnswer, *, has_content: bool) -> Attribute
         answer: The answer.
         has_content: Whether to record its messages.
     """
-    found: Attributes = {}
+    attributes: Attributes = {}
     if answer.model:
-        found["gen_ai.response.model"] = answer.model
+        attributes["gen_ai.response.model"] = answer.model
     if answer.response_id:
-        found["gen_ai.response.id"] = answer.response_id
+        attributes["gen_ai.response.id"] = answer.response_id
     if answer.finish_reasons:
-        found["gen_ai.response.finish_reasons"] = answer.finish_reasons
+        attributes["gen_ai.response.finish_reasons"] = answer.finish_reasons
     if has_content and answer.messages:
         reasons = answer.finish_reasons
         messages = [
             {**message, "finish_reason": reasons[min(index, len(reasons) - 1)] if reasons else ""}
             for index, message in enumerate(answer.messages)
         ]
-        found[_OUTPUT] = json_text(messages)
-    return found | token_attributes(answer.tokens)
+        attributes[_OUTPUT] = json_text(messages)
+    return attributes | token_attributes(answer.tokens)
 
 
 def stream_attributes(waited: float) -> Attributes:
@@ -318,11 +318,11 @@ def finish_attributes(reason: str) -> Attributes:
 
 def token_attributes(tokens: TokenCounts) -> Attributes:
     """Return the attributes of a model call's tokens."""
-    found = {
+    attributes = {
         "gen_ai.usage.input_tokens": tokens.input,
         "gen_ai.usage.output_tokens": tokens.output,
         "gen_ai.usage.cache_read.input_tokens": tokens.cached,
         "gen_ai.usage.cache_write.input_tokens": tokens.cache_write,
         "gen_ai.usage.reasoning.output_tokens": tokens.reasoning,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in attributes.items() if value is not None}

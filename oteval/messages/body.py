@@ -144,11 +144,11 @@ class MessageBody:
         """Return the parts that a text of JSON or of Python objects spells out, or None."""
         if self.role == "tool" or not self.is_recorded or not may_spell_parts(text, self.role):
             return None
-        found = object_of(text) if self.role == "assistant" else None
-        if found is None and may_spell_parts(text, ""):
+        decoded = object_of(text) if self.role == "assistant" else None
+        if decoded is None and may_spell_parts(text, ""):
             parsed = parse(text)
-            found = None if parsed.truncated else parsed.value
-        blocks = found if isinstance(found, list) else [found]
+            decoded = None if parsed.truncated else parsed.value
+        blocks = decoded if isinstance(decoded, list) else [decoded]
         return blocks if blocks and all(map(is_explicit, blocks)) else None
 
     def _add_part(self, part: Part) -> None:
@@ -255,12 +255,10 @@ class MessageBody:
             self.role,
             content,
             distinct(calls) if self.is_recorded else tuple(calls),
-            "",
-            self.name,
-            False,
-            tuple(self.parts),
-            self.source.span_id,
-            self.source.trace_id,
+            name=self.name,
+            parts=tuple(self.parts),
+            span_id=self.source.span_id,
+            trace_id=self.source.trace_id,
         )
         if self.role == "assistant":
             return [own, *self.results]  # of tools that the provider itself ran
@@ -295,11 +293,11 @@ def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
     calls = tuple(calls)
     if len(calls) < 2:
         return calls
-    found: dict[tuple[str, ...], ToolCall] = {}
+    calls_by_key: dict[tuple[str, ...], ToolCall] = {}
     for number, call in enumerate(calls):
         key = (call.id, call.name, canonical(call.arguments)) if call.id else (str(number),)
-        found.setdefault(key, call)
-    return tuple(found.values())
+        calls_by_key.setdefault(key, call)
+    return tuple(calls_by_key.values())
 
 
 def as_list(value: Any) -> list[Any]:

@@ -38,7 +38,11 @@ def facts_of(messages: Sequence[Message]) -> MessageFacts:
     if not messages:
         return _NONE
     cache = active() if len(messages) >= FEW_MESSAGES else None
-    return _extended(None, messages) if cache is None else cache.fold(_KIND, messages, _extended)
+    return (
+        _extended(earlier=None, messages=messages)
+        if cache is None
+        else cache.fold(_KIND, messages, _extended)
+    )
 
 
 _NONE = MessageFacts()
@@ -47,9 +51,9 @@ _KIND = "facts"
 FEW_MESSAGES = 6
 
 
-def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
+def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
     """Return the facts about the messages of a list so far, and further ones."""
-    prompts, has_placeholder, has_odd = known or _NONE
+    prompts, has_placeholder, has_odd = earlier or _NONE
     for message in messages:
         role, content, parts = message.role, message.content, message.parts
         if role in SYSTEM_ROLES:
@@ -60,7 +64,7 @@ def _extended(known: MessageFacts | None, messages: Sequence[Message]) -> Messag
         has_odd = role not in ROLES or any(map(is_glued, message.tool_calls))
         if parts or not content:
             has_odd = has_odd or any(map(unknown_kind, parts)) or is_without_content(message)
-    if known is None and not (prompts or has_placeholder or has_odd):
+    if earlier is None and not (prompts or has_placeholder or has_odd):
         return _NONE
     return MessageFacts(prompts, has_placeholder, has_odd)
 

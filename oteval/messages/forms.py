@@ -111,9 +111,9 @@ def _role(fields: Mapping[str, Any], item: Any) -> str:
         path = item.get("id") if "lc" in item else None
         kinds.append(path[-1] if isinstance(path, list) and path else item.get("type"))
     for kind in kinds:
-        found = role_of(kind)
-        if found in ROLES and not isinstance(fields.get("function"), dict):
-            return found
+        role = role_of(kind)
+        if role in ROLES and not isinstance(fields.get("function"), dict):
+            return role
     return ""
 
 
@@ -158,13 +158,13 @@ def _of_pydantic_ai(fields: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     """Return the messages of a Pydantic AI request or response, one a prompt."""
     if fields["kind"] == "response":
         return [{"role": "assistant", "parts": fields["parts"]}]
-    found: list[Mapping[str, Any]] = []
+    messages: list[Mapping[str, Any]] = []
     for part in fields["parts"]:
         kind = part.get("part_kind") if isinstance(part, dict) else None
         is_retry = kind == "retry-prompt" and not part.get("tool_name")
         part = {**part, "part_kind": "user-prompt"} if is_retry else part
-        found.append({"role": _PROMPTS.get(str(kind), "user"), "parts": [part]})
-    return found
+        messages.append({"role": _PROMPTS.get(str(kind), "user"), "parts": [part]})
+    return messages
 
 
 SYSTEM_ROLES = ("system", "developer")
@@ -209,5 +209,5 @@ def _role_of_text(text: str) -> str:
     text = text.strip()
     name = text.rpartition(".")[2].lower().removeprefix("role_")
     name = name.removesuffix("chunk").removesuffix("message").strip("_-")
-    found = _SPELLINGS.get(name, name)
-    return found if found in ROLES else text
+    role = _SPELLINGS.get(name, name)
+    return role if role in ROLES else text

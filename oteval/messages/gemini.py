@@ -18,9 +18,9 @@ _DECLARATIONS = ("function_declarations", "functionDeclarations")
 def from_candidate(candidate: Mapping[str, Any]) -> list[Any]:
     """Return an answer in the form of parts, after the searches that its grounding names."""
     content = candidate.get("content")
-    found = content if isinstance(content, Mapping) and content.get("parts") else {}
-    parts = [*_searches(candidate), *list_of(found.get("parts"))]
-    return [{**found, "role": "model", "parts": parts}] if parts else []
+    fields = content if isinstance(content, Mapping) and content.get("parts") else {}
+    parts = [*_searches(candidate), *list_of(fields.get("parts"))]
+    return [{**fields, "role": "model", "parts": parts}] if parts else []
 
 
 def _searches(candidate: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
@@ -54,13 +54,13 @@ def result_part(name: Any, response: Any, id_: Any = None) -> dict[str, Any]:
 def definitions(config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return the definitions of the functions that a Gemini request's config offers."""
     tools = config.get("tools")
-    found = []
+    functions = []
     for tool in tools if isinstance(tools, list) else []:
         declared = first_of(tool, _DECLARATIONS) if isinstance(tool, Mapping) else None
         for item in declared if isinstance(declared, list) else []:
             if isinstance(item, Mapping):
-                found.append(_definition(item))
-    return found
+                functions.append(_definition(item))
+    return functions
 
 
 def _definition(item: Mapping[str, Any]) -> dict[str, Any]:

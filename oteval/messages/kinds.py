@@ -106,9 +106,9 @@ def reasoning_text(part: Mapping[str, Any]) -> str:
             return value
         if isinstance(value, list):
             texts = [item.get("text") for item in value if isinstance(item, Mapping)]
-            found = "\n\n".join(text for text in texts if isinstance(text, str))
-            if found:
-                return found
+            joined = "\n\n".join(text for text in texts if isinstance(text, str))
+            if joined:
+                return joined
     return ""
 
 

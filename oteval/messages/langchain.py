@@ -41,24 +41,28 @@ def generations(value: Any, source: MessageSource) -> list[list[Message]]:
         value: The parsed result, with ``generations`` as a list of answers or of such lists.
         source: Where it was read.
     """
-    found = value.get("generations") if isinstance(value, Mapping) else None
-    found = found[0] if isinstance(found, list) and found and isinstance(found[0], list) else found
+    answer_items = value.get("generations") if isinstance(value, Mapping) else None
+    answer_items = (
+        answer_items[0]
+        if isinstance(answer_items, list) and answer_items and isinstance(answer_items[0], list)
+        else answer_items
+    )
     answers = []
-    for item in found if isinstance(found, list) else []:
+    for item in answer_items if isinstance(answer_items, list) else []:
         if isinstance(item, Mapping):
-            said = item.get("message")
+            message = item.get("message")
             answers.append(
-                messages(item.get("text") if said is None else said, source, "assistant")
+                messages(item.get("text") if message is None else message, source, "assistant")
             )
     return [answer for answer in answers if answer]
 
 
 def first_answer(value: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the fields of the first answer of a model's result; none for any other value."""
-    found = value.get("generations")
-    while isinstance(found, list) and found:
-        found = found[0]
-    fields = (fields_of(found.get("message")) if isinstance(found, Mapping) else None) or {}
+    answer = value.get("generations")
+    while isinstance(answer, list) and answer:
+        answer = answer[0]
+    fields = (fields_of(answer.get("message")) if isinstance(answer, Mapping) else None) or {}
     inner = fields.get("kwargs", fields)
     return inner if isinstance(inner, Mapping) else {}
 
@@ -99,8 +103,10 @@ def _is_answer(fields: Mapping[str, Any], value: Mapping[str, Any]) -> bool:
 
 def _of_command(value: Mapping[str, Any]) -> Mapping[str, Any] | None:
     update = value.get("update")
-    found = update.get("messages") if isinstance(update, Mapping) and "graph" in value else None
-    for item in found if isinstance(found, list) else []:
+    update_messages = (
+        update.get("messages") if isinstance(update, Mapping) and "graph" in value else None
+    )
+    for item in update_messages if isinstance(update_messages, list) else []:
         fields = tool_message(item)
         if fields is not None:
             return fields

@@ -34,8 +34,10 @@ def content_of(result: Any) -> tuple[Any, bool | None]:
     if isinstance(value, Mapping) and any(isinstance(value.get(key), bool) for key in _FLAGS):
         blocks, flag = value.get("content"), recorded_outcome(value.get)
     texts = [_text_of(block) for block in blocks] if isinstance(blocks, list) else []
-    known = [text for text in texts if text is not None]
-    return ("\n".join(known) if known and len(known) == len(texts) else result), flag
+    plain_texts = [text for text in texts if text is not None]
+    return (
+        "\n".join(plain_texts) if plain_texts and len(plain_texts) == len(texts) else result
+    ), flag
 
 
 def _fields(text: str) -> Any:

@@ -24,10 +24,10 @@ _MAX_DEPTH = 50
 def field_of(value: Any, name: str, default: Any = None) -> Any:
     """Return a field of a dict or of an object; the default if it has none or it is None."""
     if type(value) is dict or isinstance(value, Mapping):
-        found = value.get(name)
+        field_value = value.get(name)
     else:
-        found = getattr(value, name, None)
-    return default if found is None else found
+        field_value = getattr(value, name, None)
+    return default if field_value is None else field_value
 
 
 def plain_data(value: Any, depth: int = 0) -> Any:
@@ -54,8 +54,8 @@ def plain_data(value: Any, depth: int = 0) -> Any:
         return value
     if isinstance(value, (bytes, bytearray)):
         return _text_of_bytes(bytes(value))
-    known = {} if isinstance(value, type) or callable(value) else _fields(value)
-    return plain_data(known, depth + 1) if known else value
+    object_fields = {} if isinstance(value, type) or callable(value) else _fields(value)
+    return plain_data(object_fields, depth + 1) if object_fields else value
 
 
 def _text_of_bytes(value: bytes) -> str:

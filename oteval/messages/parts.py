@@ -215,8 +215,8 @@ def _is_interface_call(kind: str) -> bool:
 def _printed(part: Mapping[str, Any]) -> Mapping[str, Any]:
     """Return the call whose fields a part has as its content, as Python prints a dict of them."""
     content = part.get("content")
-    found = literal_of(content) if isinstance(content, str) else None
-    return found if isinstance(found, dict) else {}
+    literal = literal_of(content) if isinstance(content, str) else None
+    return literal if isinstance(literal, dict) else {}
 
 
 def _of_prompt(content: Any) -> Sequence[Part]:
@@ -225,10 +225,10 @@ def _of_prompt(content: Any) -> Sequence[Part]:
 
 
 def _text(part: Mapping[str, Any]) -> Part:
-    found = part.get("content", part.get("text", part.get("value")))
-    if isinstance(found, dict) and "value" in found:
-        found = found["value"]
-    text = text_of(found) or ""
+    content = part.get("content", part.get("text", part.get("value")))
+    if isinstance(content, dict) and "value" in content:
+        content = content["value"]
+    text = text_of(content) or ""
     return {"type": "reasoning", "content": text} if part.get("thought") is True else text
 
 
@@ -345,7 +345,7 @@ def read_call(value: Any) -> ToolCall | None:
     if not isinstance(arguments, dict):
         arguments = parse_arguments(arguments)
     call_id = _id(value)
-    return ToolCall(str(name), arguments, call_id, "", 0, 0, executor_of(value, call_id))
+    return ToolCall(str(name), arguments, call_id, executed_by=executor_of(value, call_id))
 
 
 def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:

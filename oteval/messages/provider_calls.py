@@ -75,13 +75,13 @@ def request_of(value: Any, source: MessageSource) -> ModelRequest:
     parsed = parse(value)
     value = parsed.value
     if not isinstance(value, Mapping):
-        found, offered = _without_tools(value)
-        return ModelRequest(messages(found, source) if found else [], offered)
-    said = _without_cut_message(_asked(value, source), parsed)
-    if not any(m.role == "system" for m in said):
-        said = [*system_messages(value, source), *said]
+        items, offered = _without_tools(value)
+        return ModelRequest(messages(items, source) if items else [], offered)
+    sent = _without_cut_message(_asked(value, source), parsed)
+    if not any(m.role == "system" for m in sent):
+        sent = [*system_messages(value, source), *sent]
     return ModelRequest(
-        said, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
+        sent, tool_definitions(value.get("tools")), bool(value.get("previous_response_id"))
     )
 
 
@@ -95,28 +95,28 @@ def system_prompt_of(request: Mapping[str, Any]) -> str | list[Any]:
     """Return the system prompt of a request's fields, or of its config's; "" where it has none."""
     config = request.get("config")
     places = (request, config) if isinstance(config, Mapping) else (request,)
-    prompt = next((place[key] for key in _SYSTEM for place in places if place.get(key)), "")
+    prompt = next((fields[key] for key in _SYSTEM for fields in places if fields.get(key)), "")
     if isinstance(prompt, Mapping):
         prompt = prompt.get("parts", prompt.get("text", prompt.get("content")))
     return prompt if isinstance(prompt, (str, list)) else ""
 
 
-def _without_cut_message(said: list[Message], parsed: Parsed) -> list[Message]:
+def _without_cut_message(parsed_messages: list[Message], parsed: Parsed) -> list[Message]:
     """Return messages without the last one if the text was cut inside of it."""
     cut_key = next(reversed(parsed.value), "") if parsed.truncated else ""
-    return said[:-1] if cut_key in _MESSAGES else said
+    return parsed_messages[:-1] if cut_key in _MESSAGES else parsed_messages
 
 
 def _asked(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
     """Return the messages of a request's fields, whatever the API calls them."""
     for key in ("messages", "input", "contents", "prompts", "prompt"):
-        found = parse(value.get(key)).value
-        if isinstance(found, list):
-            return messages(found, source)
-        if key == "contents" and isinstance(found, Mapping):
-            return messages([found], source)
-        if isinstance(found, str) and found:
-            return messages([found], source)
+        field = parse(value.get(key)).value
+        if isinstance(field, list):
+            return messages(field, source)
+        if key == "contents" and isinstance(field, Mapping):
+            return messages([field], source)
+        if isinstance(field, str) and field:
+            return messages([field], source)
     return messages([value], source) if "role" in value or "lc" in value else []
 
 
@@ -124,16 +124,18 @@ def _without_tools(value: Any) -> tuple[Any, tuple[Mapping[str, Any], ...]]:
     """Return a list of messages without the tool definitions that Langfuse puts at its end."""
     if not isinstance(value, list):
         return value, ()
-    offered = tuple(found for item in value if (found := _definition(item)))
+    offered = tuple(definition for item in value if (definition := _definition(item)))
     return [item for item in value if not _definition(item)], offered
 
 
 def _definition(item: Any) -> Mapping[str, Any] | None:
     if not isinstance(item, Mapping) or item.get("role") != "tool" or "tool_call_id" in item:
         return None
-    found = item.get("content")
-    is_one = isinstance(found, Mapping) and not {"function", "input_schema"}.isdisjoint(found)
-    return found if is_one else None
+    definition = item.get("content")
+    is_one = isinstance(definition, Mapping) and not {"function", "input_schema"}.isdisjoint(
+        definition
+    )
+    return definition if is_one else None
 
 
 def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
@@ -146,8 +148,8 @@ def answer_of(value: Any, source: MessageSource) -> ModelAnswer:
     parsed = parse(value)
     value = _only_response(parsed.value)
     if not isinstance(value, Mapping):
-        said = messages(value, source, "assistant")
-        return ModelAnswer(said if value else [])
+        answer_messages = messages(value, source, "assistant")
+        return ModelAnswer(answer_messages if value else [])
     value = _in_usual_form(value)
     answers = generations(value, source) or _choices(value.get("choices"), source)
     if not answers:
@@ -166,8 +168,10 @@ def _in_usual_form(response: Mapping[str, Any]) -> Mapping[str, Any]:
     candidates = response.get("candidates")
     if not isinstance(candidates, list):
         return response
-    said = [from_candidate(candidate) for candidate in candidates if isinstance(candidate, Mapping)]
-    return {**response, "choices": [{"message": item} for items in said for item in items]}
+    answers = [
+        from_candidate(candidate) for candidate in candidates if isinstance(candidate, Mapping)
+    ]
+    return {**response, "choices": [{"message": item} for items in answers for item in items]}
 
 
 def response_id_of(response: Any) -> str:
@@ -176,9 +180,9 @@ def response_id_of(response: Any) -> str:
         return ""
     answer = first_answer(response)
     places = (response, response.get("llm_output"), answer.get("response_metadata"), answer)
-    ids = (place.get(key) for place in places if isinstance(place, Mapping) for key in _IDS)
-    known = (value for value in ids if isinstance(value, str) and value)
-    return next((value for value in known if not value.startswith(_LANGCHAIN_IDS)), "")
+    ids = (fields.get(key) for fields in places if isinstance(fields, Mapping) for key in _IDS)
+    response_ids = (value for value in ids if isinstance(value, str) and value)
+    return next((value for value in response_ids if not value.startswith(_LANGCHAIN_IDS)), "")
 
 
 _IDS = ("id", "response_id", "responseId")
@@ -192,24 +196,24 @@ def _only_response(value: Any) -> Any:
     return only if is_whole else value
 
 
-def _choices(found: Any, source: MessageSource) -> list[list[Message]]:
-    items = found if isinstance(found, list) else []
-    said = [item.get("message", item.get("text")) for item in items if isinstance(item, Mapping)]
-    return [messages([item], source, "assistant") for item in said if item]
+def _choices(choices: Any, source: MessageSource) -> list[list[Message]]:
+    items = choices if isinstance(choices, list) else []
+    answers = [item.get("message", item.get("text")) for item in items if isinstance(item, Mapping)]
+    return [messages([item], source, "assistant") for item in answers if item]
 
 
 def _answer_messages(value: Mapping[str, Any], source: MessageSource) -> list[Message]:
     for key in ("output", "message", "output_text", "completion"):
-        found = parse(value.get(key)).value
-        if isinstance(found, list):
-            return messages(found, source, "assistant")
-        if isinstance(found, Mapping):
-            return _answer_messages(found, source) or messages([found], source, "assistant")
-        if isinstance(found, str) and found:
-            return messages([found], source, "assistant")
-    found = value.get("messages")
-    if isinstance(found, list):
-        return messages(found, source, "assistant")[-1:]
+        output = parse(value.get(key)).value
+        if isinstance(output, list):
+            return messages(output, source, "assistant")
+        if isinstance(output, Mapping):
+            return _answer_messages(output, source) or messages([output], source, "assistant")
+        if isinstance(output, str) and output:
+            return messages([output], source, "assistant")
+    history = value.get("messages")
+    if isinstance(history, list):
+        return messages(history, source, "assistant")[-1:]
     if {"content", "tool_calls", "parts"}.isdisjoint(value) and "lc" not in value:
         return []
     # Anthropic's message is of type "message".
@@ -222,8 +226,8 @@ def _text(value: Any) -> str:
 
 def last_message_in(value: Any, source: MessageSource, role: str) -> tuple[Message, ...]:
     """Return the last message of a role in an attribute; see `last_message_of`."""
-    found = parse(value).value
-    value = found if isinstance(found, (Mapping, list)) else value
+    decoded = parse(value).value
+    value = decoded if isinstance(decoded, (Mapping, list)) else value
     return last_message_of(value, source, role)
 
 
@@ -239,5 +243,5 @@ def last_message_of(value: Any, source: MessageSource, role: str) -> tuple[Messa
         return tuple(messages([value], source, role)) if value and not hidden(value) else ()
     if isinstance(value, Mapping):
         value = value.get("messages", [value] if {"role", "lc"} & set(value) else None)
-    found = messages(value, source, role) if isinstance(value, list) else []
-    return tuple([message for message in found if message.role == role][-1:])
+    candidates = messages(value, source, role) if isinstance(value, list) else []
+    return tuple([message for message in candidates if message.role == role][-1:])

@@ -79,23 +79,23 @@ def _parsed(text: str, *, is_whole: bool = False) -> Any:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of an odd escape, as in a regular expression
-            known = text if is_whole and "<" not in text else _TOKEN.sub(_as_literal, text)
-            if is_whole and "<" in text and any(found["opaque"] for found in _TOKEN.finditer(text)):
+            source = text if is_whole and "<" not in text else _TOKEN.sub(_as_literal, text)
+            if is_whole and "<" in text and any(token["opaque"] for token in _TOKEN.finditer(text)):
                 return None
-            tree = ast.parse(known.strip(), mode="eval")
+            tree = ast.parse(source.strip(), mode="eval")
         return _value(tree.body)
     except (ValueError, SyntaxError, MemoryError, RecursionError):
         return None
 
 
-def _as_literal(found: re.Match[str]) -> str:
-    if found["value"] is not None:
-        return found["value"]
-    return repr(found["opaque"]) if found["opaque"] is not None else found["text"]
+def _as_literal(match: re.Match[str]) -> str:
+    if match["value"] is not None:
+        return match["value"]
+    return repr(match["opaque"]) if match["opaque"] is not None else match["text"]
 
 
-def _with_comma(found: re.Match[str]) -> str:
-    return found["text"] if found["gap"] is None else ", "
+def _with_comma(match: re.Match[str]) -> str:
+    return match["text"] if match["gap"] is None else ", "
 
 
 def _value(node: ast.expr, *, is_field: bool = False) -> Any:
@@ -149,7 +149,7 @@ def _object(node: ast.Call, *, is_field: bool) -> Any:
         raise ValueError("not a value: a call")
     if node.args and not node.keywords:
         return ast.unparse(node)  # such as a date's
-    found = {word.arg: _value(word.value, is_field=True) for word in node.keywords if word.arg}
+    fields = {word.arg: _value(word.value, is_field=True) for word in node.keywords if word.arg}
     if node.args:
-        found["args"] = [_value(item, is_field=True) for item in node.args]
-    return found if found.get("type") else {"type": name, **found}
+        fields["args"] = [_value(item, is_field=True) for item in node.args]
+    return fields if fields.get("type") else {"type": name, **fields}

@@ -75,8 +75,8 @@ def from_messages(value: Any, source: MessageSource, role: str = "user") -> list
             collector.add(item)
         return collector.finish()
 
-    def extend(known: MessageCollector | None, further: Sequence[Any]) -> MessageCollector:
-        collector = MessageCollector(source, role) if known is None else known.copy(source)
+    def extend(earlier: MessageCollector | None, further: Sequence[Any]) -> MessageCollector:
+        collector = MessageCollector(source, role) if earlier is None else earlier.copy(source)
         for item in further:
             collector.add(item)
         return collector
@@ -279,9 +279,9 @@ def _is_answer(item: Mapping[str, Any]) -> bool:
     if not isinstance(parts, list):
         return True
     read = [message for part in parts for message in read_parts(part)]
-    if any(isinstance(found, str) for found in read):
+    if any(isinstance(part, str) for part in read):
         return True
-    return all(isinstance(found, Mapping) and not is_reasoning(found) for found in read)
+    return all(isinstance(part, Mapping) and not is_reasoning(part) for part in read)
 
 
 def _is_choice(item: Any) -> bool:
@@ -449,5 +449,5 @@ def tool_definitions(value: Any) -> tuple[Mapping[str, Any], ...]:
     """Return the tool definitions of a parsed list; other items are left out."""
     if value is None:
         return ()
-    found = parse(value).value
-    return tuple(item for item in as_list(found) if isinstance(item, dict))
+    definitions = parse(value).value
+    return tuple(item for item in as_list(definitions) if isinstance(item, dict))

@@ -83,8 +83,8 @@ def _parse_list(text: str, items: list[Any], rest: str) -> tuple[Parsed, list[An
     """
     rest = rest.lstrip(" \t\r\n")
     more = _items(f"[{rest[1:]}") if items and rest.startswith(",") else []
-    found = [*items, *more] if more else _items(text)
-    return (Parsed(found) if found else _parsed(text)), found
+    all_items = [*items, *more] if more else _items(text)
+    return (Parsed(all_items) if all_items else _parsed(text)), all_items
 
 
 def _items(text: str) -> list[Any]:
@@ -102,14 +102,14 @@ def decoded(value: Any) -> Any:
 
 def decoded_text(value: Any) -> Any:
     """Return the text that JSON text encodes once more; any other value as it is."""
-    found = parse(value).value
-    return found if isinstance(found, str) else value
+    text = parse(value).value
+    return text if isinstance(text, str) else value
 
 
 def mapping_of(value: Any) -> Mapping[str, Any]:
     """Return the object that a value is or spells out; an empty one where it is none."""
-    found = decoded(value)
-    return found if isinstance(found, Mapping) else {}
+    mapping = decoded(value)
+    return mapping if isinstance(mapping, Mapping) else {}
 
 
 def mappings_of(value: Any) -> list[Mapping[str, Any]]:
@@ -175,9 +175,9 @@ def _encodable(value: Any) -> Any:
         return [_encodable(item) for item in value]
     if not isinstance(value, dict):
         return value
-    kept = {"input"} if value.get("type") == "tool_use" else _ARGUMENTS
+    exact_keys = {"input"} if value.get("type") == "tool_use" else _ARGUMENTS
     return {
-        encodable(key): item if key in kept and isinstance(item, dict) else _encodable(item)
+        encodable(key): item if key in exact_keys and isinstance(item, dict) else _encodable(item)
         for key, item in value.items()
     }
 
@@ -195,14 +195,14 @@ def _parse_broken(value: str, text: str) -> Parsed:
     if literal is not None:
         return Parsed(literal)
     try:
-        found = _beginning_of(text)
+        beginning = _beginning_of(text)
     except (ValueError, TypeError) as error:
         return _parse_marked(value, text, str(error))
     end = _end_of_json(text)
     if not end:
-        return Parsed(_without_cut_part(found), truncated=True)
+        return Parsed(_without_cut_part(beginning), truncated=True)
     is_cut = _OBJECTS.match(text) or _MARKER.match(text, end)
-    return Parsed(found, truncated=True) if is_cut else Parsed(value)
+    return Parsed(beginning, truncated=True) if is_cut else Parsed(value)
 
 
 def _beginning_of(text: str, *, allow_partial: bool = True) -> Any:
@@ -252,10 +252,10 @@ def _parse_marked(value: str, text: str, error: str) -> Parsed:
         if not (is_short or _MARKER.match(text, start)):
             continue
         try:
-            found = _beginning_of(text[:start].rstrip(", \t\r\n"))
+            beginning = _beginning_of(text[:start].rstrip(", \t\r\n"))
         except (ValueError, TypeError):
             continue
-        return Parsed(_without_cut_part(found), truncated=True)
+        return Parsed(_without_cut_part(beginning), truncated=True)
     return Parsed(value)
 
 

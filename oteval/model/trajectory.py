@@ -436,8 +436,8 @@ class Trajectory:
     @property
     def question(self) -> Message | None:
         """The first user message of this run with text, or None."""
-        asked = (m for m in self.own_messages if m.role == "user" and (m.content or "").strip())
-        return next(asked, None)
+        questions = (m for m in self.own_messages if m.role == "user" and (m.content or "").strip())
+        return next(questions, None)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, as printed by ``oteval trajectories --json``."""

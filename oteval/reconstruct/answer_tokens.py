@@ -40,13 +40,13 @@ def _tokens_in(value: Any, depth: int) -> TokenCounts:
         value = parse(value).value
     if depth > DEEPEST:
         return NO_TOKENS
-    places: list[Any] = []
+    inner_values: list[Any] = []
     if isinstance(value, list):
-        places = value
+        inner_values = value
     elif isinstance(value, Mapping):
         counts = [read_tokens(value[name]) for name in _NAMES if name in value]
         if any(tokens != NO_TOKENS for tokens in counts):
             return next(tokens for tokens in counts if tokens != NO_TOKENS)
-        places = [value[name] for name in CONTAINERS if name in value]
-    found = (_tokens_in(place, depth + 1) for place in places)
-    return next((tokens for tokens in found if tokens != NO_TOKENS), NO_TOKENS)
+        inner_values = [value[name] for name in CONTAINERS if name in value]
+    inner_tokens = (_tokens_in(inner, depth + 1) for inner in inner_values)
+    return next((tokens for tokens in inner_tokens if tokens != NO_TOKENS), NO_TOKENS)

@@ -28,13 +28,13 @@ def link_called_agents(runs: Sequence[TracedRun]) -> None:
     called = [run for run in runs if run.parent_tool is None and run.agent and run.model_calls]
     if len(called) < 2:
         return
-    given: dict[str, list[tuple[TracedRun, ToolRun]]] = defaultdict(list)
+    tools_by_text: dict[str, list[tuple[TracedRun, ToolRun]]] = defaultdict(list)
     for run in runs:
         for tool in run.tool_runs:
             for text in filter(None, map(str.strip, _texts(tool.arguments))):
-                given[text].append((run, tool))
+                tools_by_text[text].append((run, tool))
     for run in sorted(called, key=lambda run: order(run.root.span)):
-        tools = given.get(_question(run), [])
+        tools = tools_by_text.get(_question(run), [])
         caller = next((pair for pair in tools if _is_caller(*pair, run)), None)
         if caller is not None:
             # Of equal calls at once, each has an agent.
@@ -53,16 +53,16 @@ def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
     for run in runs:
         if run.parent_tool is not None and run.model_calls:
             below[id(run.parent_tool)].append(run)
-    kept: list[TracedRun] = []
+    remaining: list[TracedRun] = []
     for run in runs:
         inside = below.get(id(run.parent_tool), ()) if _is_empty(run) else ()
         same = next((other for other in inside if _repeats(run, other)), None)
         if same is None:
-            kept.append(run)
+            remaining.append(run)
         else:
             same.take_spans(run)
             same.gaps.extend(run.gaps)
-    return kept
+    return remaining
 
 
 def _is_empty(run: TracedRun) -> bool:
@@ -76,8 +76,8 @@ def _repeats(run: TracedRun, other: TracedRun) -> bool:
     outer, inner = run.root.span, other.root.span
     if not (outer.start_ns <= inner.start_ns and inner.end_ns <= outer.end_ns):
         return False
-    said = [message.content or "" for message in run.agent.output] if run.agent else []
-    return not said or said[-1].strip() == _answer(other)
+    answers = [message.content or "" for message in run.agent.output] if run.agent else []
+    return not answers or answers[-1].strip() == _answer(other)
 
 
 def _is_within(run: TracedRun, outer: TracedRun) -> bool:

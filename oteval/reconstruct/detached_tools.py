@@ -41,11 +41,11 @@ def with_lone_tools(runs: list[TracedRun]) -> list[TracedRun]:
     lone = [run for run in runs if run.is_lone_tool]
     if not lone or len(lone) == len(runs):
         return runs
-    asked = _asked(runs)
+    requested_calls = _asked(runs)
     agents = [run for run in runs if run.agent and not run.model_calls and run.parent is None]
     gone: set[int] = set()
     for run in sorted(lone, key=lambda run: order(run.root.span)):
-        caller = _caller(run, asked) or _enclosing_agent(run, agents)
+        caller = _caller(run, requested_calls) or _enclosing_agent(run, agents)
         if caller is not None:
             _move(run, caller)
             gone.add(id(run))
@@ -66,14 +66,14 @@ def lone_keys(runs: Sequence[TracedRun]) -> Iterator[str]:
         elif run.agent is not None and not run.model_calls:
             yield f"holds {run.root.span.service}"
         is_loose = run.agent is None and not any(_is_in_trace(tool, run) for tool in run.tool_runs)
-        asked = [
+        requested_calls = [
             tool_call for call in run.model_calls for m in call.output for tool_call in m.tool_calls
         ]
-        for one in asked:
-            if one.id:
-                yield f"ran {one.id}"
+        for requested in requested_calls:
+            if requested.id:
+                yield f"ran {requested.id}"
             if is_loose:
-                yield _signature(one.name, one.arguments)
+                yield _signature(requested.name, requested.arguments)
     if has_lone:
         yield f"holds {runs[0].root.span.service}"
 
@@ -90,59 +90,61 @@ def _signature(name: str, arguments: Any) -> str:
     """Return a tool's name and arguments; LangChain writes a sole argument without its name."""
     if isinstance(arguments, Mapping) and len(arguments) == 1:
         arguments = next(iter(arguments.values()))
-    shown = arguments if isinstance(arguments, str) else canonical(arguments)
-    return f"called {name}\0{shown}"
+    text = arguments if isinstance(arguments, str) else canonical(arguments)
+    return f"called {name}\0{text}"
 
 
 def _asked(runs: Sequence[TracedRun]) -> dict[str, list[_RequestedCall]]:
     """Return the calls that models asked for, by the keys that a tool run shares with them."""
-    found: dict[str, list[_RequestedCall]] = defaultdict(list)
+    calls_by_key: dict[str, list[_RequestedCall]] = defaultdict(list)
     for run in runs:
         ran = {tool.name for tool in run.tool_runs}
         for model_call in run.model_calls:
             start_ns = model_call.span.start_ns
             for call in (call for message in model_call.output for call in message.tool_calls):
-                asked = _RequestedCall(call, run, start_ns)
+                requested = _RequestedCall(call, run, start_ns)
                 if call.id:
-                    found[f"ran {call.id}"].append(asked)
+                    calls_by_key[f"ran {call.id}"].append(requested)
                 if call.name not in ran:
-                    found[_signature(call.name, call.arguments)].append(asked)
-    return found
+                    calls_by_key[_signature(call.name, call.arguments)].append(requested)
+    return calls_by_key
 
 
-def _caller(lone: TracedRun, asked: Mapping[str, Sequence[_RequestedCall]]) -> TracedRun | None:
+def _caller(
+    lone: TracedRun, requested_calls: Mapping[str, Sequence[_RequestedCall]]
+) -> TracedRun | None:
     """Return the only run that can have asked for a lone tool run."""
     tool = lone.tool_runs[0]
-    found = [
-        one
-        for one in asked.get(_key(tool), ())
-        if not one.is_taken
-        and one.start_ns <= tool.span.start_ns
-        and one.call.name == tool.name
-        and _is_of_one_process(one.run, lone)
+    candidates = [
+        requested
+        for requested in requested_calls.get(_key(tool), ())
+        if not requested.is_taken
+        and requested.start_ns <= tool.span.start_ns
+        and requested.call.name == tool.name
+        and _is_of_one_process(requested.run, lone)
     ]
-    if len({id(one.run) for one in found}) != 1:
+    if len({id(requested.run) for requested in candidates}) != 1:
         return None
-    found[0].is_taken = True
-    return found[0].run
+    candidates[0].is_taken = True
+    return candidates[0].run
 
 
 def _enclosing_agent(lone: TracedRun, agents: Sequence[TracedRun]) -> TracedRun | None:
     """Return the only agent without model calls that ran all the time that a tool did."""
     tool = lone.root.span
-    found = [
+    enclosing = [
         run
         for run in agents
         if run.root.span.start_ns <= tool.start_ns and tool.end_ns <= run.root.span.end_ns
         if _is_of_one_process(run, lone) and run.root.span.scope == tool.scope
     ]
-    return found[0] if len(found) == 1 else None
+    return enclosing[0] if len(enclosing) == 1 else None
 
 
-def _is_of_one_process(one: TracedRun, other: TracedRun) -> bool:
+def _is_of_one_process(caller: TracedRun, lone: TracedRun) -> bool:
     """Return whether one process may have written two runs, in one conversation."""
-    ids = {run.conversation_id for run in (one, other) if run.conversation_id}
-    return len(ids) < 2 and one.root.span.resource == other.root.span.resource
+    ids = {run.conversation_id for run in (caller, lone) if run.conversation_id}
+    return len(ids) < 2 and caller.root.span.resource == lone.root.span.resource
 
 
 def _move(lone: TracedRun, caller: TracedRun) -> None:

@@ -38,9 +38,9 @@ def call_keys(call: ModelCall) -> Iterator[str]:
         yield f"streamed {call.span.scope}\0{_digest(call.input[-1])}"
     if identity(call.response_id):
         yield answer_key(call.response_id)
-    asked = next(iter([m.tool_calls[0].id for m in call.output if m.tool_calls]), "")
-    if identity(asked):
-        yield f"asked {asked}"
+    call_id = next(iter([m.tool_calls[0].id for m in call.output if m.tool_calls]), "")
+    if identity(call_id):
+        yield f"asked {call_id}"
     elif call.output and call.input and call.output[-1].content:
         yield f"said {_digest(call.input[-1])}{_digest(call.output[-1])}"
 
@@ -99,48 +99,48 @@ def _is_within(outer: ModelCall, inner: ModelCall) -> bool:
 
 
 def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
-    said = [key_of(message) for message in outer.output]
-    if not said:  # a span around several calls, which it says nothing of
+    outer_keys = [key_of(message) for message in outer.output]
+    if not outer_keys:  # a span around several calls, which it says nothing of
         return sum(1 for call in inner_calls if call.output) > 1
     return any(
-        call.whole and call.output and said != [key_of(message) for message in call.output]
+        call.whole and call.output and outer_keys != [key_of(message) for message in call.output]
         for call in inner_calls
     )
 
 
-def _completed(kept: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
+def _completed(call: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
     """Return a call, its missing content and details taken from another recording of it."""
     for other in others:
-        kept = _with_details(kept, other)
-        if kept.is_complete:
+        call = _with_details(call, other)
+        if call.is_complete:
             continue
         if other.is_complete:
-            kept = replace(
+            call = replace(
                 other,
-                span=kept.span,
+                span=call.span,
                 input_span=other.asked_by,
-                tools=kept.tools or other.tools,
+                tools=call.tools or other.tools,
             )
-        elif other.output and not kept.output:
-            kept = _answered_by(kept, other)
-        elif other.input and not kept.input:
-            gaps = _without_lost_side(kept)
-            kept = replace(kept, input=other.input, input_span=other.asked_by, gaps=gaps)
-    return kept
+        elif other.output and not call.output:
+            call = _answered_by(call, other)
+        elif other.input and not call.input:
+            gaps = _without_lost_side(call)
+            call = replace(call, input=other.input, input_span=other.asked_by, gaps=gaps)
+    return call
 
 
-def _with_details(kept: ModelCall, other: ModelCall) -> ModelCall:
+def _with_details(call: ModelCall, other: ModelCall) -> ModelCall:
     """Return a call with the model, the reason and the tokens that only the other one tells."""
     if not other.output or other.span.is_error:
-        return kept  # an attempt that failed
+        return call  # an attempt that failed
     missing: dict[str, Any] = {
         key: getattr(other, key)
         for key in ("finish_reason", "model", "response_id")
-        if not getattr(kept, key) and getattr(other, key)
+        if not getattr(call, key) and getattr(other, key)
     }
-    if not _has_tokens(kept) and _has_tokens(other):
+    if not _has_tokens(call) and _has_tokens(other):
         missing["usage"] = other.usage
-    return replace(kept, **missing) if missing else kept
+    return replace(call, **missing) if missing else call
 
 
 def _has_tokens(call: ModelCall) -> bool:
@@ -188,9 +188,9 @@ def join_streams(run: TracedRun) -> None:
         if not _is_instant(call) or not waiting:
             continue
         sent = keys_of(call.input)
-        place = next((i for i, (w, keys) in enumerate(waiting) if _asks(w, keys, call, sent)), -1)
-        if place >= 0:
-            request = waiting.pop(place)[0]
+        index = next((i for i, (w, keys) in enumerate(waiting) if _asks(w, keys, call, sent)), -1)
+        if index >= 0:
+            request = waiting.pop(index)[0]
             changes[id(request)] = _answered_by(request, call)
             changes[id(call)] = None
     if changes:
@@ -252,24 +252,27 @@ def _sent_by(call: ModelCall) -> tuple[str, ...]:
 
 def _asks(request: ModelCall, keys: list[str], answer: ModelCall, sent: list[str]) -> bool:
     """Return whether an instant span may hold the answer to a request."""
-    one, other = request.span, answer.span
-    is_near = one.scope == other.scope and other.parent_id in (one.parent_id, one.span_id)
+    request_span, answer_span = request.span, answer.span
+    is_near = request_span.scope == answer_span.scope and answer_span.parent_id in (
+        request_span.parent_id,
+        request_span.span_id,
+    )
     return is_near and (not sent or sent == keys)
 
 
 def _change(run: TracedRun, changes: _Changes) -> None:
     """Put calls in the place of others, or take them out, and their gaps with them."""
     lost: set[Gap] = set()
-    kept: list[ModelCall] = []
+    remaining: list[ModelCall] = []
     for call in run.model_calls:
         new = changes.get(id(call), call)
         if new is not call:
             lost.update(call.gaps)
         if new is not None:
-            kept.append(new)
-    run.model_calls = kept
+            remaining.append(new)
+    run.model_calls = remaining
     if lost:
-        still = {gap for call in kept for gap in call.gaps}
+        still = {gap for call in remaining for gap in call.gaps}
         run.gaps = [gap for gap in run.gaps if gap not in lost or gap in still]
 
 
@@ -369,8 +372,8 @@ def _may_hold(outer: _Recording, silent: _Recording) -> bool:
     """
     if silent.run.agent is None:
         return True
-    one, other = outer.call.span, silent.call.span
-    return outer.run is silent.run and one.parent_id == other.parent_id
+    outer_span, silent_span = outer.call.span, silent.call.span
+    return outer.run is silent.run and outer_span.parent_id == silent_span.parent_id
 
 
 def _is_around(outer: Span, inner: Span) -> bool:
@@ -392,17 +395,17 @@ def _link(group: list[_Recording], *, is_id: bool) -> None:
         if span.end_ns > around.end_ns:
             outer = member
         elif span.scope != around.scope or (is_id and not span.scope):
-            kept, double = sorted((member.kept, outer.kept), key=_Recording.preference)
-            if kept is not double and _may_be_same(kept, double):
-                double.same = kept
+            preferred, double = sorted((member.kept, outer.kept), key=_Recording.preference)
+            if preferred is not double and _may_be_same(preferred, double):
+                double.same = preferred
 
 
-def _may_be_same(kept: _Recording, double: _Recording) -> bool:
+def _may_be_same(preferred: _Recording, double: _Recording) -> bool:
     """Return whether one process may have recorded both; an agent's run is in one trace."""
-    one, other = kept.call.span, double.call.span
-    if one.trace_id == other.trace_id:
+    preferred_span, double_span = preferred.call.span, double.call.span
+    if preferred_span.trace_id == double_span.trace_id:
         return True
-    return double.run.agent is None and one.resource == other.resource
+    return double.run.agent is None and preferred_span.resource == double_span.resource
 
 
 def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
@@ -412,18 +415,18 @@ def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
     changes: dict[int, _Changes] = defaultdict(dict)
     others: dict[int, tuple[_Recording, list[ModelCall]]] = {}
     for member in doubles:
-        kept, call = member.kept, member.call
+        preferred, call = member.kept, member.call
         assert isinstance(call, ModelCall)
-        runs.update({id(member.run): member.run, id(kept.run): kept.run})
-        holders[id(member.run)] = kept.run
+        runs.update({id(member.run): member.run, id(preferred.run): preferred.run})
+        holders[id(member.run)] = preferred.run
         changes[id(member.run)][id(call)] = None
-        others.setdefault(id(kept), (kept, []))[1].append(call)
-        _keep_trace(kept.run, call)
-    for kept, calls in others.values():
-        assert isinstance(kept.call, ModelCall)
-        changes[id(kept.run)][id(kept.call)] = _completed(kept.call, calls)
-    for key, found in changes.items():
-        _change(runs[key], found)
+        others.setdefault(id(preferred), (preferred, []))[1].append(call)
+        _keep_trace(preferred.run, call)
+    for preferred, calls in others.values():
+        assert isinstance(preferred.call, ModelCall)
+        changes[id(preferred.run)][id(preferred.call)] = _completed(preferred.call, calls)
+    for key, run_changes in changes.items():
+        _change(runs[key], run_changes)
     return holders
 
 
@@ -439,9 +442,9 @@ def _take_out_tools(doubles: Sequence[_Recording], runs: Sequence[TracedRun]) ->
     kept_for = {id(member.call): member.kept.call for member in doubles}
     for run in runs:
         run.tool_runs = [tool for tool in run.tool_runs if id(tool) not in kept_for]
-        kept = kept_for.get(id(run.parent_tool))
-        if isinstance(kept, ToolRun):
-            run.parent_tool = kept
+        parent_tool = kept_for.get(id(run.parent_tool))
+        if isinstance(parent_tool, ToolRun):
+            run.parent_tool = parent_tool
 
 
 def _without_emptied(runs: list[TracedRun], holders: dict[int, TracedRun]) -> list[TracedRun]:

@@ -44,11 +44,11 @@ def key_of(message: Message, *, by_ids: bool = False) -> str:
         content = canonical(parse(content).value)
     # Beside a text, calls of the provider's tools may be left out of the history.
     calls = message.client_calls if content and calls else calls
-    asked = str([(call.name, canonical(call.arguments)) for call in calls]) if calls else "[]"
-    shown = "[]"
+    call_text = str([(call.name, canonical(call.arguments)) for call in calls]) if calls else "[]"
+    part_text = "[]"
     if parts:
-        shown = str([dumps(part) for part in parts if part.get("type") not in _ASIDE])
-    text = f"{role}\0{content.strip()}\0{asked}\0{shown}"
+        part_text = str([dumps(part) for part in parts if part.get("type") not in _ASIDE])
+    text = f"{role}\0{content.strip()}\0{call_text}\0{part_text}"
     return hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=12).hexdigest()
 
 
@@ -121,9 +121,9 @@ class _Spoken(NamedTuple):
 _NOTHING = _Spoken()
 
 
-def _spoken(by_ids: bool, known: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
+def _spoken(by_ids: bool, earlier: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
     """Return the messages of an input so far, and further ones, taken apart."""
-    prompts, spoken, keys, is_loose, answered = known or _NOTHING
+    prompts, spoken, keys, is_loose, answered = earlier or _NOTHING
     count = len(spoken)
     new: list[Message] = []
     for message in messages:
@@ -166,8 +166,8 @@ class Sent(Sequence[Entry]):
     ) -> None:
         cache = active() if len(messages) >= FEW_MESSAGES else None
         extend: Callable[[_Spoken | None, Sequence[Message]], _Spoken] = _SPOKEN[by_ids]
-        found = cache.fold(extend, messages, extend) if cache else extend(None, messages)
-        self.prompts, self._messages, self.keys, self.has_loose_result, self.answered = found
+        spoken = cache.fold(extend, messages, extend) if cache else extend(None, messages)
+        self.prompts, self._messages, self.keys, self.has_loose_result, self.answered = spoken
         self._span, self._time_ns = span, time_ns
 
     def shown_prompts(self) -> list[Entry]:
@@ -193,22 +193,24 @@ class Sent(Sequence[Entry]):
         return Entry(message, self.keys[at], self._time_ns)
 
 
-def _asks_the_same(one: Message, other: Message) -> bool:
+def _asks_the_same(message: Message, other: Message) -> bool:
     """Return whether two messages ask for the same, but that one has not got all of it.
 
     Streamed calls may be recorded before their arguments are there, and some frameworks keep only
     the calls of an answer that has a text as well: the ids tell that it is the same.
     """
-    if not one.tool_calls or len(one.tool_calls) != len(other.tool_calls):
+    if not message.tool_calls or len(message.tool_calls) != len(other.tool_calls):
         return False
-    if one.role != other.role:
+    if message.role != other.role:
         return False
-    pairs = list(zip(one.tool_calls, other.tool_calls, strict=True))
+    pairs = list(zip(message.tool_calls, other.tool_calls, strict=True))
     is_cut = not other.content and all(a.id and a.id == b.id for a, b in pairs)
-    if (one.content or "") != (other.content or "") and not is_cut:
+    if (message.content or "") != (other.content or "") and not is_cut:
         return False
     return all(a.name == b.name and _may_be_equal(a.arguments, b.arguments) for a, b in pairs)
 
 
-def _may_be_equal(one: Any, other: Any) -> bool:
-    return one in ({}, None) or other in ({}, None) or canonical(one) == canonical(other)
+def _may_be_equal(arguments: Any, other: Any) -> bool:
+    return (
+        arguments in ({}, None) or other in ({}, None) or canonical(arguments) == canonical(other)
+    )

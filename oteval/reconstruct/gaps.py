@@ -107,9 +107,9 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
     Raises:
         KeyError: The code, or a value that its explanation needs, is not known.
     """
-    shown = {name: _short(value) for name, value in {**_DEFAULTS, **values}.items()}
+    short_values = {name: _short(value) for name, value in {**_DEFAULTS, **values}.items()}
     text = _OF_ONE.get(code, CODES[code]) if values.get("count") == 1 else CODES[code]
-    return Gap(code, " ".join(text.format(**shown).split()), span_id)
+    return Gap(code, " ".join(text.format(**short_values).split()), span_id)
 
 
 def with_one_missing_parent(
@@ -125,12 +125,16 @@ def with_one_missing_parent(
     missing = [gap for gap in gaps if gap.code == "missing_parent"]
     if len(missing) < 2:
         return list(gaps)
-    first = next((found for found in missing if found.span_id == root_id), missing[0])
-    named = list(dict.fromkeys(parents.get(found.span_id, "") for found in missing))
-    shown = ", ".join(filter(None, named[:_MOST_PARENTS]))
-    one = gap("missing_parent", first.span_id, count=len(named), parent=shown)
-    kept = [one if gap is missing[0] else gap for gap in gaps]
-    return [found for found in kept if found is one or found.code != "missing_parent"]
+    first = next((reported for reported in missing if reported.span_id == root_id), missing[0])
+    parent_ids = list(dict.fromkeys(parents.get(reported.span_id, "") for reported in missing))
+    listed_ids = ", ".join(filter(None, parent_ids[:_MOST_PARENTS]))
+    combined = gap("missing_parent", first.span_id, count=len(parent_ids), parent=listed_ids)
+    replaced = [combined if gap is missing[0] else gap for gap in gaps]
+    return [
+        reported
+        for reported in replaced
+        if reported is combined or reported.code != "missing_parent"
+    ]
 
 
 _MOST_PARENTS = 3

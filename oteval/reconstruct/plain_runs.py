@@ -89,35 +89,35 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
     keys: set[str] = set()
     for call in calls:
         span, asked_by, is_first = call.span, call.asked_by, not spoken
-        said: list[str | None] = []
-        place, known = 0, len(spoken)
+        prompt_texts: list[str | None] = []
+        index, known_count = 0, len(spoken)
         for message in call.input:
             role = message.role
             if role in SYSTEM_ROLES:
-                said.append(message.content)
+                prompt_texts.append(message.content)
                 if is_first:
                     own = of_span(message, asked_by)
                     prompts.append(Entry(own, key_of(own), span.start_ns))
                 continue
-            if not place and known and not _is_same(spoken[0].message, message):
+            if not index and known_count and not _is_same(spoken[0].message, message):
                 # An input that begins with a new question surely holds no message from before.
                 if role != "user" or key_of(message) in keys:
                     return None
                 if span.start_ns < spoken[-1].time_ns:
                     return None  # it was asked before the answer was there
-                known = 0
-            elif place < known and not _is_same(spoken[place].message, message):
+                known_count = 0
+            elif index < known_count and not _is_same(spoken[index].message, message):
                 return None
-            if place >= known:
+            if index >= known_count:
                 if _is_unusual(message, is_first):
                     return None
                 own = of_span(message, asked_by)
                 spoken.append(Entry(own, key_of(own), span.start_ns))
                 keys.add(spoken[-1].key)
-            place += 1
+            index += 1
         if is_first:
-            texts = said
-        if place < known or said != texts or not place:
+            texts = prompt_texts
+        if index < known_count or prompt_texts != texts or not index:
             return None
         answer = call.output[0]
         if not all(tool_call.id and tool_call.name for tool_call in answer.tool_calls):
@@ -141,17 +141,22 @@ def _is_unusual(message: Message, is_first: bool) -> bool:
     return message.role == "assistant" and (is_first or bool(message.tool_calls))
 
 
-def _is_same(one: Message, other: Message) -> bool:
+def _is_same(message: Message, other: Message) -> bool:
     """Return whether two messages surely have the same key; if not, they may have it as well."""
-    if one.role != other.role or one.content != other.content or one.parts or other.parts:
+    if (
+        message.role != other.role
+        or message.content != other.content
+        or message.parts
+        or other.parts
+    ):
         return False
     if other.role == "tool" and not other.tool_call_id:
         return False
-    mine, theirs = one.tool_calls, other.tool_calls
+    mine, theirs = message.tool_calls, other.tool_calls
     if not (mine or theirs):
         return True
     return len(mine) == len(theirs) and all(map(_asks_the_same, mine, theirs))
 
 
-def _asks_the_same(one: ToolCall, other: ToolCall) -> bool:
-    return one.name == other.name and canonical(one.arguments) == canonical(other.arguments)
+def _asks_the_same(call: ToolCall, other: ToolCall) -> bool:
+    return call.name == other.name and canonical(call.arguments) == canonical(other.arguments)

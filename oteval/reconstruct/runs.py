@@ -116,11 +116,11 @@ START = "__start__"
 
 def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
     """Return the runs that were started in others, by the id of the one that started them."""
-    found: dict[int, list[TracedRun]] = {}
+    children: dict[int, list[TracedRun]] = {}
     for run in runs:
         if run.parent is not None:
-            found.setdefault(id(run.parent), []).append(run)
-    return found
+            children.setdefault(id(run.parent), []).append(run)
+    return children
 
 
 def steps_of(
@@ -147,11 +147,11 @@ def _steps_of_run(run: TracedRun, below: Sequence[TracedRun]) -> tuple[str, ...]
     if not own and not name:
         return ()
     begin = order(run.root.span)
-    found = own or [(begin, name)]
+    steps = own or [(begin, name)]
     for child in below:
-        found += _inside(child, child.node or name)
-    found.sort(key=lambda step: step[0])
-    nodes = [node for _, node in found]
+        steps += _inside(child, child.node or name)
+    steps.sort(key=lambda step: step[0])
+    nodes = [node for _, node in steps]
     return (START, *nodes) if own else tuple(nodes)
 
 

@@ -100,7 +100,9 @@ def _paired(
     """Return the result of `complete` for any messages, still without the outcomes of calls."""
     if not any(entry.message.tool_calls or entry.is_open for entry in entries):
         unasked = [run for run in runs if run.call_id not in earlier_ids]
-        return Completed([*entries], [], [found for run in unasked for found in _unasked(run)], 0)
+        return Completed(
+            [*entries], [], [unasked_gap for run in unasked for unasked_gap in _unasked(run)], 0
+        )
     exchanges = _exchanges(entries)
     answers = [answer for exchange in exchanges for answer in exchange.answers]
     _pair_results(exchanges)
@@ -142,18 +144,18 @@ def _paired_by_ids(entries: Sequence[Entry], runs: Sequence[ToolRun]) -> Complet
     if len(left) < len(runs) or "" in left:
         return None
     done: list[Entry] = []
-    settled, place = 0, 0
-    while place < len(entries):
-        entry = entries[place]
+    settled, index = 0, 0
+    while index < len(entries):
+        entry = entries[index]
         tool_calls = entry.message.tool_calls
-        place += 1
+        index += 1
         if not tool_calls:
             done.append(entry)
             continue
-        settled, results = len(done), entries[place : place + len(tool_calls)]
-        place += len(tool_calls)
+        settled, results = len(done), entries[index : index + len(tool_calls)]
+        index += len(tool_calls)
         is_cut = len(results) < len(tool_calls)
-        if is_cut or (place < len(entries) and entries[place].message.role == "tool"):
+        if is_cut or (index < len(entries) and entries[index].message.role == "tool"):
             return None
         calls, answers = [], []
         for call, result in zip(tool_calls, results, strict=True):
@@ -195,20 +197,20 @@ def _unfilled(answer: _CallState) -> Sequence[Gap]:
     if answer.run is None:
         return ()
     result = answer.result.message.content if answer.result else None
-    known = answer.call.arguments is not None and result is not None
-    return () if known else answer.run.gaps
+    is_filled = answer.call.arguments is not None and result is not None
+    return () if is_filled else answer.run.gaps
 
 
 def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
-    found: list[_Exchange] = []
+    exchanges: list[_Exchange] = []
     for entry in entries:
         message = entry.message
-        if message.role == "tool" and found and found[-1].answers:
-            found[-1].results.append(entry)
+        if message.role == "tool" and exchanges and exchanges[-1].answers:
+            exchanges[-1].results.append(entry)
             continue
         answers = [_CallState(call) for call in message.tool_calls]
-        found.append(_Exchange(entry, answers, []))
-    return found
+        exchanges.append(_Exchange(entry, answers, []))
+    return exchanges
 
 
 def _pair_results(exchanges: Sequence[_Exchange]) -> None:
@@ -387,8 +389,8 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
     latest = list(accumulate((i for _, i in opened), max))
     answers = _AnswersByTime(exchanges)
     for run in left:
-        place = bisect_right(opened, run.span.start_ns, key=itemgetter(0))
-        exchange = exchanges[latest[place - 1]] if place else answers.asking(run)
+        opened_count = bisect_right(opened, run.span.start_ns, key=itemgetter(0))
+        exchange = exchanges[latest[opened_count - 1]] if opened_count else answers.asking(run)
         if exchange is None:
             gaps.extend(_unasked(run))
         elif not _is_repeated(run, exchange):
@@ -404,7 +406,7 @@ def _is_repeated(run: ToolRun, exchange: _Exchange) -> bool:
         other = answer.run
         if other is None or _run_signature(other) != signature or (run.call_id and other.call_id):
             continue
-        first, last = sorted((other, run), key=lambda one: one.span.start_ns)
+        first, last = sorted((other, run), key=lambda tool_run: tool_run.span.start_ns)
         if first.is_error and first.span.end_ns <= last.span.start_ns:
             answer.run = last
             return True
@@ -471,8 +473,8 @@ def _render(
     calls = message.tool_calls if exchange.answers else ()
     for answer, call in zip(exchange.answers, calls, strict=True):
         if answer.result is None and answer.run is not None:
-            made = result_message(answer.run, call_id=call.id)
-            rendered.append(Entry(made, "", answer.run.span.end_ns))
+            span_result = result_message(answer.run, call_id=call.id)
+            rendered.append(Entry(span_result, "", answer.run.span.end_ns))
         gaps.extend(_missing_result(answer, message.span_id))
     return rendered
 

@@ -141,32 +141,32 @@ def _last_name(value: object) -> str:
     return "" if value is None else str(value).rpartition(".")[2]
 
 
-def result_message(run: ToolRun, shown: Message | None = None, *, call_id: str = "") -> Message:
+def result_message(run: ToolRun, message: Message | None = None, *, call_id: str = "") -> Message:
     """Return the message of a call's result, completed from its tool's span.
 
     Args:
         run: The tool run.
-        shown: The message that a model call has of it, whose content and flag win; None if only
+        message: The message that a model call has of it, whose content and flag win; None if only
             the span holds the result.
         call_id: The id of the call, where the message that asks for it names one.
     """
-    shown = shown or Message("tool", name=run.name)
+    message = message or Message("tool", name=run.name)
     is_error, is_recorded = run.is_error, run.is_outcome_recorded
-    if not is_recorded and run.result is not None and shown.content not in (None, run.result):
+    if not is_recorded and run.result is not None and message.content not in (None, run.result):
         # The model was sent another text than the tool returned.
-        told = outcome_of(run.result)
-        is_error, is_recorded = bool(told.failed), told.failed is False
-    if shown.is_error and (shown.is_outcome_recorded or not is_recorded):
+        outcome = outcome_of(run.result)
+        is_error, is_recorded = bool(outcome.failed), outcome.failed is False
+    if message.is_error and (message.is_outcome_recorded or not is_recorded):
         is_error = True
     return Message(
-        shown.role,
-        run.result if shown.content is None else shown.content,
-        shown.tool_calls,
-        tool_call_id=call_id or shown.tool_call_id or run.call_id,
-        name=shown.name,
+        message.role,
+        run.result if message.content is None else message.content,
+        message.tool_calls,
+        tool_call_id=call_id or message.tool_call_id or run.call_id,
+        name=message.name,
         is_error=is_error,
-        parts=shown.parts,
+        parts=message.parts,
         span_id=run.span.span_id,
         trace_id=run.span.trace_id,
-        is_outcome_recorded=is_recorded or shown.is_outcome_recorded,
+        is_outcome_recorded=is_recorded or message.is_outcome_recorded,
     )

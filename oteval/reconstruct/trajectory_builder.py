@@ -149,8 +149,8 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
 
 def _last_question(sent: Sequence[Entry], end: int) -> int:
     """Return the place of the user's last message before another place, or else that place."""
-    places = (place for place in reversed(range(end)) if sent[place].message.role == "user")
-    return next(places, end)
+    indices = (index for index in reversed(range(end)) if sent[index].message.role == "user")
+    return next(indices, end)
 
 
 def join(builder: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> None:
@@ -369,8 +369,8 @@ def _show_system(
 
 def _is_aside(builder: TrajectoryBuilder, sent: Sent) -> bool:
     """Return whether an input with a prompt shares nothing with a run that began without one."""
-    said = [entry for entry in builder.own if entry.is_spoken]
-    is_begun = any(entry.message.role == "assistant" for entry in said)
+    spoken = [entry for entry in builder.own if entry.is_spoken]
+    is_begun = any(entry.message.role == "assistant" for entry in spoken)
     return is_begun and len(sent) > 0 and not builder.thread.overlap(sent).known
 
 

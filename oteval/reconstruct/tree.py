@@ -91,15 +91,15 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
     nodes: dict[str, Node] = {}
     is_changed = False
     for span in sorted(spans, key=order):
-        known = nodes.get(span.span_id)
-        if known is None:
+        earlier = nodes.get(span.span_id)
+        if earlier is None:
             nodes[span.span_id] = Node(span)
-        elif is_completed_by(known.span, span):
-            known.span, is_changed = span, True
-        elif not is_completed_by(span, known.span):
-            known.gaps.append(gap("duplicate_span", span.span_id))
-            if order(span) == order(known.span):
-                known.span = max(known.span, span, key=_fullest)
+        elif is_completed_by(earlier.span, span):
+            earlier.span, is_changed = span, True
+        elif not is_completed_by(span, earlier.span):
+            earlier.gaps.append(gap("duplicate_span", span.span_id))
+            if order(span) == order(earlier.span):
+                earlier.span = max(earlier.span, span, key=_fullest)
     for node in nodes.values():
         if node.span.end_ns < node.span.start_ns and node.span.end_ns:
             node.gaps.append(gap("negative_duration", node.span.span_id))

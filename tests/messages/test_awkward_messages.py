@@ -62,10 +62,10 @@ def test_a_result_of_an_image_alone_has_no_text():
 
 def test_a_list_of_messages_as_texts():
     """Attributes that are lists hold texts, in which some SDKs write one message each."""
-    asked = {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
+    question = {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
     data = '{"city": "Oslo"}'
 
-    assert from_messages([json.dumps(asked)], NO_SOURCE) == [Message("user", "hi")]
+    assert from_messages([json.dumps(question)], NO_SOURCE) == [Message("user", "hi")]
     assert from_messages([data], NO_SOURCE) == [Message("user", data)]
 
 

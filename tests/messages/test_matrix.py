@@ -116,9 +116,9 @@ def test_a_form_means_the_same_at_every_entry(form: str, case: str, entry: str):
 )
 def test_a_result_names_its_call_at_every_entry(form: str, case: str, entry: str):
     """The id of a result is that of its call, in whichever field the form has it."""
-    _, asked, result = ENTRIES[entry](FORMS[form][case])
+    _, request, result = ENTRIES[entry](FORMS[form][case])
 
-    assert result.tool_call_id == asked.tool_calls[0].id
+    assert result.tool_call_id == request.tool_calls[0].id
 
 
 @pytest.mark.parametrize("entry", [name for name in ENTRIES if name != "direct, objects"])

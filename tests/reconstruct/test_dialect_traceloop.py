@@ -14,7 +14,7 @@ SCOPE = "opentelemetry.instrumentation.openai_agents"
 
 
 def made(name: str, start: int, **fields: Any) -> Span:
-    attributes = {key.replace("__", "."): value for key, value in fields.pop("told").items()}
+    attributes = {key.replace("__", "."): value for key, value in fields.pop("attributes").items()}
     fields.setdefault("parent", "" if name == "a" else "a")
     return span(name, start, scope=SCOPE, attributes=attributes, **fields)
 
@@ -29,7 +29,7 @@ def response(name: str, start: int, sent: Any, got: Any = None) -> Span:
 AGENT = made(
     "a",
     1,
-    told={
+    attributes={
         "traceloop__span__kind": "agent",
         "gen_ai__operation__name": "invoke_agent",
         "gen_ai__agent__name": "desk",
@@ -90,7 +90,8 @@ def test_an_answer_that_is_not_written_has_the_right_hint():
 def test_content_that_is_off_has_the_switch():
     """Without input and output, the hint is the variable that turns content on."""
     trajectory = only(
-        AGENT, made("c", 2, told={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False})
+        AGENT,
+        made("c", 2, attributes={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False}),
     )
 
     assert "TRACELOOP_TRACE_CONTENT=true" in trajectory.gaps[0].detail

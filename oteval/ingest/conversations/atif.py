@@ -45,10 +45,10 @@ def runs(
     run = _run(document, parent, number)
     yield run
     embedded = document.get("subagent_trajectories")
-    for place, sub in enumerate(embedded if isinstance(embedded, list) else []):
+    for index, sub in enumerate(embedded if isinstance(embedded, list) else []):
         if not isinstance(sub, Mapping):
-            raise InputError(f"subagent_trajectories[{place}] is {json_kind(sub)}, not an object")
-        yield from runs(sub, run, place)
+            raise InputError(f"subagent_trajectories[{index}] is {json_kind(sub)}, not an object")
+        yield from runs(sub, run, index)
 
 
 def _run(document: Mapping[str, Any], parent: RecordedRun | None, number: int) -> RecordedRun:
@@ -100,18 +100,20 @@ def _gaps(value: Any) -> list[Gap]:
     ]
 
 
-def _messages_of(step: Mapping[str, Any], place: int) -> Iterator[dict[str, Any]]:
+def _messages_of(step: Mapping[str, Any], step_index: int) -> Iterator[dict[str, Any]]:
     """Yield the messages of a step: its text and calls, then their results."""
     role = _ROLES.get(str(step.get("source")))
     if role is None:
         source = step.get("source")
-        raise InputError(f"steps[{place}].source is {source!r} instead of system, user or agent")
+        raise InputError(
+            f"steps[{step_index}].source is {source!r} instead of system, user or agent"
+        )
     content: Any = step.get("message")
     if reasoning := step.get("reasoning_content"):
         texts = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
         own_parts = content if isinstance(content, list) else texts
         content = [{"type": "reasoning", "content": reasoning}, *own_parts]
-    calls = [_call(call, place) for call in mappings_of(step.get("tool_calls"))]
+    calls = [_call(call, step_index) for call in mappings_of(step.get("tool_calls"))]
     yield {"role": role, "content": content, "tool_calls": calls}
     results = _mapping(step.get("observation")).get("results")
     for number, result in enumerate(mappings_of(results)):
@@ -124,10 +126,10 @@ def _messages_of(step: Mapping[str, Any], place: int) -> Iterator[dict[str, Any]
         yield {"role": "tool", "tool_call_id": call_id, "content": result.get("content")}
 
 
-def _call(call: Mapping[str, Any], place: int) -> dict[str, Any]:
+def _call(call: Mapping[str, Any], step_index: int) -> dict[str, Any]:
     name = call.get("function_name")
     if not isinstance(name, str):
-        raise InputError(f"steps[{place}].tool_calls: a call needs a function_name")
+        raise InputError(f"steps[{step_index}].tool_calls: a call needs a function_name")
     function = {"name": name, "arguments": call.get("arguments")}
     return {"id": call.get("tool_call_id"), "type": "function", "function": function}
 

@@ -1,7 +1,7 @@
-"""Whether a tool call failed: the one rule, for results in traces and for those passed by callers.
+"""Whether a tool call failed: one rule for the results in traces and the results that callers pass.
 
-Dialects, readers and forms of messages hand over **evidence** and decide nothing. There are three
-kinds, of which a stronger one outranks the others:
+Dialects, readers and forms of messages hand over **evidence** and decide nothing. Evidence has
+three kinds, the strongest first:
 
 1. **Recorded** by the emitter beside the result: the span's status, an exception event,
    ``error.type``, a message's ``is_error`` or ``status``. A recorded failure is a failure.
@@ -16,7 +16,7 @@ error that the tool itself reports, because servers send them whenever nothing w
 ``status: "success"`` and a span's status OK do not count: frameworks write them on every result of
 a tool that did not raise.
 
-Without evidence nothing is known, and the call counts as one that did not fail.
+Without evidence the outcome is unknown, and the call does not count as failed.
 """
 
 from __future__ import annotations
@@ -122,7 +122,7 @@ def decided(message: Message) -> Message:
 
 
 def near_miss_of(content: str | None) -> str:
-    """Return the beginning of a result that nearly is that of an error, or "" for any other result.
+    """Return the beginning of a result that looks almost like an error, or "" for any other result.
 
     Args:
         content: A result that is not an error.
@@ -290,7 +290,7 @@ _NO_ERRORS = frozenset(
 
 
 def _is_error_value(value: Any) -> bool:
-    """Return whether the value of an error's key stands for an error; a measured one does not."""
+    """Return whether the value under an error key reports an error; a measured error does not."""
     if isinstance(value, str):
         return value.strip().lower() not in _NO_ERRORS
     if isinstance(value, bool) or value is None or isinstance(value, float):
@@ -350,14 +350,14 @@ def _is_written(head: str) -> bool:
     return len(line) <= _SHOWN and "\n" not in line and _ONE_LINE.fullmatch(line) is not None
 
 
-# A text whose beginning has none of these words and is not a number is not an error: this is seen
-# in a tenth of the time.
+# A text is not an error if its beginning has none of these words and is not a number. This check
+# takes a tenth of the time of the patterns.
 _FIRST_WORDS = 300
 _WORDS = (
     *("error", "exception", "traceback", "fatal", "panic", "unknown", "failed", "http", "status"),
     *("not a valid tool", "not found", "no such file", "permission denied"),
 )
-# Words after "Error" by which a text is about errors.
+# Words after "Error" in texts that are about errors and do not report one.
 _TOPICS = (
     "analysis|bars?|bound|budget|check(?:er|ing)?|class(?:es)?|codes?(?! ?:? ?-?\\d)|correct\\w*|"
     "count|detect\\w*|estimat\\w*|handl\\w*|logging|logs?|margin|messages?|metric|model|monitor\\w*|"
@@ -416,5 +416,5 @@ _PRINTED_MESSAGE = re.compile(r"\btool_call_id='[^'\n]{0,200}'[^\n]{0,200}\bstat
 # A result of MCP's as Python prints it: its fields alone, or with the class.
 _FAILED_MCP = ("isError=True", "isError=True)", "is_error=True", "is_error=True)")
 _PRINTED_MCP = re.compile(r"\w*Result\(|_?meta=|content=\[")
-# `oteval.store.outlines` looks for it in the JSON of messages, where it may match more.
+# `oteval.store.outlines` searches the JSON of messages with it, where it may match more.
 _NEAR_MISS = re.compile(r"[^A-Za-z]{0,8}(?i:errors?|exceptions?|traceback)(?:[^A-Za-z ]|\Z)")

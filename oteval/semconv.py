@@ -1,6 +1,6 @@
 """Attribute names that more than one stage needs, in the order of precedence.
 
-The names of OpenTelemetry's GenAI conventions come first, then those of older instrumentations.
+The names of OpenTelemetry's GenAI conventions come first, then the names of older instrumentations.
 Names that only one dialect needs are in the file of that dialect.
 """
 
@@ -104,7 +104,7 @@ USER_ID = (
 VERSION = ("service.version", "gen_ai.agent.version", "version", "deployment.id")
 PROVIDER = ("gen_ai.provider.name", "gen_ai.system", "llm.provider", "llm.system")
 REQUEST_MODEL = ("gen_ai.request.model",)
-# The thread and the task that called a tool, by which a replay recognises parallel calls.
+# The thread and the task that called a tool. A replay uses them to recognise parallel calls.
 THREAD = "oteval.thread"
 RESPONSE_MODEL = ("gen_ai.response.model", "llm.model_name", "gen_ai.request.model")
 # The name of a log event, from emitters that do not set OTLP's ``eventName``.

@@ -158,7 +158,7 @@ def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> 
 
     Args:
         arguments: The arguments by name.
-        hidden: The names of those that are not recorded.
+        hidden: The names of arguments that are not recorded.
     """
     recorded = {**arguments, **{name: HIDDEN for name in hidden if name in arguments}}
     return {"gen_ai.tool.call.arguments": json_text(recorded)}
@@ -182,7 +182,7 @@ def tool_raised(error: Any) -> Attributes:
     """Return the attribute of the exception of a tool, with its type and its arguments.
 
     Args:
-        error: The exception, or the value that stands for a generator or coroutine that raised it.
+        error: The exception, or the value that represents a generator or coroutine that raised it.
     """
     form = typed_form(error)
     return {} if form is None else {TOOL_RAISED: form}
@@ -223,7 +223,7 @@ def model_call_start(model: str, provider: str, operation: str) -> Attributes:
 
 
 def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
-    """Return the attributes of a request's options; those without an attribute are left out."""
+    """Return the attributes of a request's options; options without an attribute are left out."""
     attributes: Attributes = {}
     for key, value in settings.items():
         name = _SETTINGS.get(key, key)

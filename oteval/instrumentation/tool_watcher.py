@@ -6,9 +6,9 @@ the exception, with its type.
 
 The watcher sees each request to a model and its answer. It looks for the functions of the tools
 that the request offers or the answer asks for, once for each name, and watches their calls. A call
-with the name and the arguments of an answer gets a span, as that of `@oteval.tool`. All other calls
-run as ever, and so do functions that `@oteval.tool` or a framework calls, which record their tools
-themselves. Whatever goes wrong here is counted; the agent does not notice.
+with the name and the arguments of an answer gets a span like a tool of `@oteval.tool`. All other
+calls run unchanged, and so do functions that `@oteval.tool` or a framework calls, which record
+their tools themselves. Errors in this module are counted and never reach the agent.
 """
 
 from __future__ import annotations
@@ -226,7 +226,7 @@ class ToolWatcher:
     def _called(
         self, name: str, path: str, function: FunctionType, arguments: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Return a function that also records the call; None if nobody has asked for it."""
+        """Return a function that also records the call; None if no model has asked for it."""
         if not (self._asked or self._open) or current_tool_hook() is not None:
             return None
         span = _current_span()

@@ -2,8 +2,8 @@
 
 There is one reader for every form, wherever the messages come from: spans, HTTP requests and
 answers, callers of evaluators, files. `reader` reads lists of messages; `forms` knows the forms of
-a message, `parts` those of its parts, and `body` makes messages of the parts. `direct` reads the
-messages of callers, strictly, and `objects` turns libraries' objects into plain data. `genai`
+a message, `parts` the forms of its parts, and `body` makes messages of the parts. `direct` reads
+the messages of callers, strictly, and `objects` turns libraries' objects into plain data. `genai`
 writes the form of OpenTelemetry's conventions; `Message.as_dict` writes OpenAI's.
 
 Messages have the ids of their source: the span that holds them, or none.
@@ -20,7 +20,7 @@ __all__ = ["NO_SOURCE", "MessageSource", "of_span", "stamped"]
 
 
 class MessageSource(Protocol):
-    """The ids that the messages of a list get: a span's, or those of `NO_SOURCE`."""
+    """The ids that the messages of a list get: a span's ids, or the empty ids of `NO_SOURCE`."""
 
     @property
     def trace_id(self) -> str:

@@ -173,7 +173,7 @@ class MessageBody:
     def _add_listed(self, call: ToolCall) -> None:
         """Add a call of the parts, unless it repeats one of the message's list of calls.
 
-        The list is the better source of a call; the parts tell where it stands.
+        The list is the better source of a call; the parts show its position.
         """
         listed = self.listed_calls
         same = next((other for other in listed if call.id and call.id == other.id), None)
@@ -214,7 +214,7 @@ class MessageBody:
         self.texts = []
 
     def copy(self) -> MessageBody:
-        """Return a body with the same content, to which more can be added."""
+        """Return a copy, to add more content to."""
         other = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
         other.texts, other.calls, other.parts = self.texts[:], self.calls[:], self.parts[:]
         other.results, other.listed_calls = self.results, self.listed_calls
@@ -242,7 +242,7 @@ class MessageBody:
                 return []
             self.parts = [part for part in self.parts if "approval" not in str(part.get("type"))]
             if self.results and not (self.texts or calls):
-                # Such as an image beside a tool's result: it belongs to it.
+                # An image beside a tool's result, for example, belongs to the result.
                 last = self.results[-1]
                 return [*self.results[:-1], replace(last, parts=(*last.parts, *self.parts))]
         texts = self.texts
@@ -289,7 +289,7 @@ def _repeats(text: str, calls: Sequence[ToolCall]) -> bool:
 
 
 def distinct(calls: Iterable[ToolCall]) -> tuple[ToolCall, ...]:
-    """Return calls without those that some emitters write again, with the same id."""
+    """Return calls without the repetitions that some emitters write, with the same id."""
     calls = tuple(calls)
     if len(calls) < 2:
         return calls

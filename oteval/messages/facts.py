@@ -1,6 +1,6 @@
 """Facts about the messages of a list: system prompts, placeholders, and odd messages.
 
-The facts of a history that a later model call repeats are found once (`read_cache`).
+The facts of a history that later model calls repeat are computed once (`read_cache`).
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ def facts_of(messages: Sequence[Message]) -> MessageFacts:
 
 _NONE = MessageFacts()
 _KIND = "facts"
-# Fewer messages are read in less time than it takes to find them.
+# Reading fewer messages takes less time than looking them up.
 FEW_MESSAGES = 6
 
 
 def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> MessageFacts:
-    """Return the facts about the messages of a list so far, and further ones."""
+    """Return the facts about the earlier messages of a list and the further ones."""
     prompts, has_placeholder, has_odd = earlier or _NONE
     for message in messages:
         role, content, parts = message.role, message.content, message.parts
@@ -70,7 +70,7 @@ def _extended(earlier: MessageFacts | None, messages: Sequence[Message]) -> Mess
 
 
 def is_without_content(message: Message) -> bool:
-    """Return whether a message's content is not there, as where the emitter left it out.
+    """Return whether a message lacks its content, for example because the emitter left it out.
 
     An answer may be empty, and so may a prompt; a user always says something. A tool's result may
     still be in the span of the tool.

@@ -182,7 +182,7 @@ def _read(part: Mapping[str, Any]) -> Sequence[Part]:
     return (_named(part),) if set(part) - {"cachePoint"} else ()
 
 
-# Parts of calls that the agent runs, which need not be compared with those of the provider's.
+# Parts of calls that the agent runs. They are not compared with the provider's tools.
 _CLIENT_CALLS = frozenset({"toolcall", "tooluse"})
 _CLIENT_RESULTS = frozenset({"toolcallresponse", "toolresult"})
 

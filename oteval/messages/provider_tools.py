@@ -103,8 +103,8 @@ def as_parts(part: Mapping[str, Any], kind: str) -> Sequence[Mapping[str, Any]] 
 def _is_item(part: Mapping[str, Any], kind: str) -> bool:
     """Return whether an item of the Responses API is a call that the provider runs.
 
-    A call that the agent runs has an id that its result repeats, ``call_id``; so unknown items
-    count by that.
+    A call that the agent runs has an id that its result repeats, ``call_id``. An unknown item
+    without a ``call_id`` counts as the provider's.
     """
     if kind == "program" or part.get("execution") == "server":
         return True
@@ -134,8 +134,8 @@ def _of_item(
 
     Args:
         item: The fields.
-        name: The tool's name, where it stands elsewhere.
-        call_id: The call's id, where it stands elsewhere.
+        name: The tool's name, if the item does not have it.
+        call_id: The call's id, if the item does not have it.
     """
     call_id = call_id or item.get("call_id") or item.get("id")
     name = name or _named(item)

@@ -43,7 +43,7 @@ EVENT_ROLES = {
 }
 
 
-# Fewer items are read in less time than it takes to find them.
+# Reading fewer items takes less time than looking them up.
 _LEAST_REPEATED = 6
 _PLAIN = frozenset({str, list, dict, type(None), bool, int, float})
 # Fields that hold anything beside the text of a message.
@@ -92,7 +92,7 @@ def text_message(value: Any, source: MessageSource, role: str) -> tuple[Message,
 
 
 def repeated_message(message: Mapping[str, Any], source: MessageSource) -> list[Message]:
-    """Return the messages that a message gives which other spans hold as well: a system prompt."""
+    """Return the messages of a message that other spans repeat, such as a system prompt."""
 
     def extend(_: list[Message] | None, items: Sequence[Any]) -> list[Message]:
         return from_messages(list(items), source)
@@ -113,7 +113,7 @@ class MessageCollector:
             are joined, and texts may spell out parts; a caller's messages stay as they are.
 
     Attributes:
-        misfits: Whether any item is neither a message nor a part that stands alone.
+        misfits: Whether any item is neither a message nor a part outside of a message.
     """
 
     __slots__ = (
@@ -136,7 +136,7 @@ class MessageCollector:
         self.misfits = False
 
     def copy(self, source: MessageSource) -> MessageCollector:
-        """Return a collector that goes on after the same items, with those of another source."""
+        """Return a copy that goes on with items of another source."""
         other = MessageCollector(source, self._role, is_recorded=self._is_recorded)
         other._messages = self._messages.copy()
         other._last = self._last.copy()
@@ -160,7 +160,7 @@ class MessageCollector:
         self._is_last_loose = is_loose
 
     def add(self, item: Any) -> None:
-        """Add an item: a message or several, or a part that stands alone."""
+        """Add an item: a message or several, or a part outside of a message."""
         if not self._is_recorded:
             if type(item) is Message:
                 self._flush()
@@ -208,7 +208,7 @@ class MessageCollector:
         self._loose_messages = None
 
     def _role_of(self, item: str | Mapping[str, Any]) -> str:
-        """Return who says a part that stands alone, or "" for one of an unknown kind."""
+        """Return the role of a part outside of a message, or "" for a part of an unknown kind."""
         part = next(iter(read_parts(item)), None)
         if isinstance(part, Result):
             return "tool"
@@ -257,7 +257,7 @@ def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:
 
     Args:
         value: The list.
-        count: How many choices were asked for; 0 if that is not known.
+        count: The number of requested choices; 0 if unknown.
     """
     if not isinstance(value, list) or len(value) < 2 or not all(map(_is_choice, value)):
         return value, []
@@ -368,7 +368,7 @@ def _only_part(item: Mapping[str, Any], parts: Any) -> str | ToolCall | Result |
     return cast("ToolCall | Result", read[0]) if is_alone else None
 
 
-# Kinds of parts that are all that there is to a message.
+# Kinds of parts that may be the only content of a message.
 _ALONE = frozenset({ToolCall, Result})
 
 
@@ -420,7 +420,7 @@ def join_neighbours(messages: list[Message]) -> list[Message]:
 
 
 def _continues(before: Sequence[Message], message: Message) -> bool:
-    """Return whether an assistant's message belongs to those right before it."""
+    """Return whether an assistant's message belongs to the messages right before it."""
     if not before or before[0].role != "assistant":
         return False
     if message.name and before[0].name and message.name != before[0].name:

@@ -36,7 +36,7 @@ _PLACEHOLDERS = frozenset(
 # An object that the emitter wrote as text without its content, in JavaScript and in Python.
 _OBJECT = re.compile(r"\[?(?:\[object \w+\],?)+\]?|<[\w.]+ object (?:[\w.<>]+ )?at 0x[0-9A-Fa-f]+>")
 _LONGEST = 120
-# Lists from this length on are looked for among those read before; shorter ones are read sooner.
+# Lists from this length (characters) on are looked up in the cache; shorter ones are read faster.
 _LONG = 4096
 
 
@@ -45,8 +45,8 @@ class Parsed(NamedTuple):
 
     Attributes:
         value: The value; the text itself where it is neither JSON nor a Python literal.
-        truncated: Whether the text was JSON that had been cut; then `value` is the part before
-            the cut, without the item that the cut goes through.
+        truncated: Whether the text was cut JSON; then `value` is the part before the cut, without
+            the item that the cut goes through.
     """
 
     value: Any
@@ -54,7 +54,7 @@ class Parsed(NamedTuple):
 
 
 def hidden(value: Any) -> bool:
-    """Return whether a value only stands for content that was not captured."""
+    """Return whether a value is a placeholder for content that was not captured."""
     # Looking up a long text would read all of it.
     if not isinstance(value, str) or len(value) > _LONGEST:
         return False
@@ -122,12 +122,12 @@ def list_of(value: Any) -> list[Any]:
     return value if isinstance(value, list) else []
 
 
-# A span's content is asked for twice in a row: for its messages, and for whether it is whole.
+# A span's content is parsed twice in a row: for its messages, and to check that it is complete.
 @lru_cache(maxsize=16)
 def _parse_text(text: str) -> Parsed:
     if "'" in text[:3] and _REPR.match(text):
         return _parse_broken(text, text.strip())
-    # One character is searched for in a tenth of the time of two.
+    # Searching for one character takes a tenth of the time of two.
     if text[:1] in _OPENS and text.isascii() and ("\\" not in text or "\\u" not in text):
         try:
             return Parsed(loads(text))
@@ -184,7 +184,7 @@ def _encodable(value: Any) -> Any:
 
 _JSON_STARTS = frozenset('{["')
 _OPENS = frozenset("{[")
-# No JSON begins so, but Python's lists and dicts of texts do.
+# The beginning of Python's lists and dicts of texts, which no JSON has.
 _REPR = re.compile(r"\s*[\[{][\[{\s]*'")
 
 
@@ -289,9 +289,8 @@ def _without_cut_part(value: Any) -> Any:
 def parse_arguments(value: Any) -> Any:
     """Return a tool call's arguments, parsed if they are JSON, or else the raw text.
 
-    Absent, blank and null arguments of a call that was captured are those of a call without any:
-    ``{}``.
-    A placeholder's are not known: None.
+    Absent, blank and null arguments of a captured call become ``{}``. Of a placeholder, the
+    arguments are unknown: None.
     """
     if hidden(value):
         return None

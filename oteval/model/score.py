@@ -48,8 +48,8 @@ class Reference:
         messages: The messages, in any form `oteval.evaluators.messages` accepts.
         source: Its origin: the path of a file, or the id of a trajectory.
         steps: The nodes of each turn, for evaluators of graphs; None without a graph.
-        alternatives: The references of which the best match counts; if there are any, they take the
-            place of `messages` and `steps`.
+        alternatives: References, the best match of which counts. They replace `messages` and
+            `steps`.
     """
 
     name: str
@@ -185,7 +185,7 @@ class ScoredRun:
 
 @dataclass(frozen=True, slots=True)
 class Label:
-    """A person's verdict on one trajectory, with which a judge's verdicts are compared.
+    """A person's verdict on one trajectory, to compare a judge's verdicts with.
 
     Attributes:
         trajectory_id: The trajectory.

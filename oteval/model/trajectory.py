@@ -40,10 +40,10 @@ _Class = TypeVar("_Class")
 PROVIDER = "provider"
 """The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
 FOLLOWS_ANSWER = "response "
-"""How `Trajectory.follows` begins where it names an answer; that one's call key comes after it."""
+"""The prefix of `Trajectory.follows` if it names an answer; the answer's call key follows."""
 FAILED_REQUEST = "request "
-"""How `Trajectory.chain` begins where the first request of a run failed, and `Trajectory.follows`
-where a run may retry it; a hash of the request comes after it."""
+"""The prefix of `Trajectory.chain` if a run's first request failed, and of `Trajectory.follows` if
+a run may retry it; a hash of the request follows."""
 RETRY_WAIT_NS = 60 * 10**9
 """The longest time from a request that failed to its retry."""
 
@@ -105,9 +105,9 @@ CONTENT_GAPS = frozenset(
         "redacted",
     }
 )
-"""Codes of gaps by which messages, or calls in them, may be missing."""
+"""Codes of gaps that may hide messages, or calls in them."""
 CALL_GAPS = CONTENT_GAPS | {"calls_not_captured"}
-"""Codes of gaps by which calls may be missing."""
+"""Codes of gaps that may hide calls."""
 UNREAD_MODEL_GAPS = frozenset({"no_model_spans", "unknown_dialect"})
 """Codes of gaps of a run whose model calls were not read. Its calls may be known nevertheless: an
 agent's own span may hold all messages."""
@@ -255,7 +255,7 @@ class Message:
 
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that the agent has to execute, without those of the provider's own tools."""
+        """The calls that the agent has to execute, without calls of the provider's own tools."""
         return tuple([call for call in self.tool_calls if not call.executed_by])
 
     def as_dict(self) -> dict[str, Any]:
@@ -335,7 +335,7 @@ class Trajectory:
         id: A stable hash of the root span's ids.
         root_span: The root span of the run. Scores are attached to it.
         trace_ids: The ids of the traces with the run's own spans.
-        tail: The messages after those of `history`.
+        tail: The messages after `history`.
         new_from: The index in `messages` of this run's own first message.
         history: The previous run of the same conversation, or None.
         conversation_id: The id of the conversation, or "".

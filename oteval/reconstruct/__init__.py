@@ -1,7 +1,7 @@
 """Reconstruct trajectories from spans: an agent's messages, model calls and tool calls.
 
-Pure: spans and log records in, trajectories out; no clock, no file, no database. The way of a
-trace, in order:
+Pure: spans and log records in, trajectories out; no clock, no file, no database. The steps, in
+order:
 
 1. `span_reader` picks the dialect of each span; the dialect (`dialects`) reads its attributes
    with the shared `readers` and returns an operation (`operations`) that holds messages.
@@ -51,13 +51,13 @@ def reconstruct(spans: Iterable[Span], logs: Iterable[LogRecord] = ()) -> list[T
     Args:
         spans: The spans of whole traces, in any order. Turns of one conversation are stitched
             when their traces are all among them.
-        logs: The log records of those traces. Of records with equal times and no order of arrival
-            in a store, the order given counts.
+        logs: The log records of the traces. Records with equal times and without an order of
+            arrival in a store keep their order here.
 
     Returns:
         One trajectory per agent run, in order of start. A trace without an agent and without a
-        model call gives none; if it has spans that look like those of models, it gives one without
-        messages, whose gaps say why.
+        model call gives none; if it has spans that look like model spans, it gives one without
+        messages, with the reason in its gaps.
     """
     return [traced.trajectory for traced in reconstruct_with_runs(spans, logs)]
 
@@ -81,8 +81,8 @@ def explain(trace_id: str, spans: Iterable[Span], logs: Iterable[LogRecord] = ()
 
     Args:
         trace_id: The trace.
-        spans: Its spans, and those of the traces that belong together with it.
-        logs: The log records of those traces.
+        spans: Its spans, and the spans of the traces that belong to the same conversation.
+        logs: The log records of these traces.
     """
     traces = _TracesById(spans, logs)
     with reading_once():

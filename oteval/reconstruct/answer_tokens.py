@@ -1,4 +1,4 @@
-"""Find the tokens of a model call in its recorded answer, where its span has no counts beside it.
+"""Find the tokens of a model call in its recorded answer, if its span has no counts.
 
 SDKs that trace any function record the provider's response as it is, with its usage inside.
 """
@@ -34,7 +34,7 @@ def tokens_in_answer(span: Span) -> TokenCounts:
 
 def _tokens_in(value: Any, depth: int) -> TokenCounts:
     if isinstance(value, str):
-        # Most texts hold none, and parsing them would take as long as reading the span did.
+        # Most texts have no counts, and parsing them would take as long as reading the span.
         if value[:1] not in ("{", "[") or not any(f'{name}"' in value for name in _NAMES):
             return NO_TOKENS
         value = parse(value).value

@@ -1,8 +1,8 @@
-"""Agents that a tool calls, where the places of their spans do not show it.
+"""Agents that a tool calls, if the positions of their spans do not show it.
 
 Some instrumentations lose the tool as the parent: the OpenAI Agents SDK's ``as_tool`` starts
-another run. It belongs to the tool run that covers it in time, was given the question that the
-agent was asked, and returned the agent's answer. Others (MLflow) end the span around the agent
+another run. It belongs to the tool run that covers it in time, has the agent's question among its
+arguments, and returned the agent's answer. Others (MLflow) end the span around the agent
 without anything in it, so that the agent's spans are beside it.
 """
 
@@ -44,7 +44,7 @@ def link_called_agents(runs: Sequence[TracedRun]) -> None:
 
 
 def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
-    """Return the runs without those that only repeat the agent beside them below the same tool.
+    """Return the runs, without runs that only repeat the agent beside them below the same tool.
 
     Args:
         runs: The runs of one trace; they are changed.
@@ -66,13 +66,13 @@ def without_empty_agents(runs: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _is_empty(run: TracedRun) -> bool:
-    """Return whether a run is that of an agent that shows nothing of its work."""
+    """Return whether a run has an agent span, but none of the agent's work."""
     is_idle = not (run.model_calls or run.tool_runs or run.visits or run.has_children)
     return is_idle and run.agent is not None
 
 
 def _repeats(run: TracedRun, other: TracedRun) -> bool:
-    """Return whether the answer of a run is that of another one inside of it."""
+    """Return whether a run has the same answer as another run inside of it."""
     outer, inner = run.root.span, other.root.span
     if not (outer.start_ns <= inner.start_ns and inner.end_ns <= outer.end_ns):
         return False
@@ -81,7 +81,7 @@ def _repeats(run: TracedRun, other: TracedRun) -> bool:
 
 
 def _is_within(run: TracedRun, outer: TracedRun) -> bool:
-    """Return whether a run was started in another, or in one that was."""
+    """Return whether a run was started inside another, at any depth."""
     around = run.parent
     while around is not None and around is not outer:
         around = around.parent

@@ -63,7 +63,7 @@ class TracedTrajectory(NamedTuple):
 
     Attributes:
         trajectory: The trajectory.
-        runs: The run, and those that only bring results back to it.
+        runs: The run, and runs that only bring results back to it.
     """
 
     trajectory: Trajectory
@@ -74,8 +74,8 @@ def trajectories_of(runs: Sequence[TracedRun]) -> list[TracedTrajectory]:
     """Return the trajectories of some runs, in order of start.
 
     Args:
-        runs: All runs of the traces that belong together; traces that share a conversation with
-            others are only whole when those are among them.
+        runs: All runs of the traces that belong together. A conversation is only complete if all of
+            its traces are among them.
     """
     stitcher = _ConversationStitcher()
     for run in sorted(runs, key=_order_of_run) if len(runs) > 1 else runs:
@@ -143,7 +143,7 @@ class _ConversationStitcher:
         return run.parent is not None or not conversation or is_first
 
     def _answered_before(self, run: TracedRun, previous: str) -> TrajectoryBuilder | None:
-        """Return the trajectory with the answer that a run names as the one it goes on from.
+        """Return the trajectory with the answer that a run names as its previous answer.
 
         Some frameworks write the id of the last answer as that of the conversation.
         """
@@ -163,15 +163,15 @@ class _ConversationStitcher:
         answered_before: TrajectoryBuilder | None,
         failed: TrajectoryBuilder | None,
     ) -> TrajectoryBuilder:
-        """Return the builder of a run's trajectory, which may have been that of an earlier run.
+        """Return the builder of a run's trajectory, which may be the builder of an earlier run.
 
         Args:
             run: The run.
             handing: The trajectories whose agent handed over to it.
-            answered_before: The trajectory with the answer that it goes on from, if it names that.
-            failed: The trajectory whose request failed, if it is the one that the run begins with.
+            answered_before: The trajectory with the previous answer that the run names, or None.
+            failed: The trajectory whose failed request the run begins with, or None.
         """
-        # One after another: all at once, they would take as much memory as all that was sent.
+        # Made one by one: all at once would need as much memory as all inputs together.
         inputs = (
             Sent(call.input, call.asked_by, call.span.start_ns, by_ids=call.calls_by_id)
             for call in run.model_calls
@@ -278,9 +278,9 @@ def _finished(
     """Return the trajectory of a builder.
 
     Args:
-        builder: The builder; those of the runs before it are finished already.
+        builder: The builder; the builders of earlier runs are finished already.
         by_run: The builder of each run.
-        children: The runs that were started in others, by the one that started them.
+        children: The runs that were started in other runs, by the run that started them.
     """
     root, runs = builder.root, builder.runs
     span = root.root.span

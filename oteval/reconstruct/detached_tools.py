@@ -2,8 +2,8 @@
 
 A loop without a span around it makes every tool span a root. So does a framework that starts its
 tools in a new context. Such a tool run belongs to the run whose model asked for it: by the
-call's id, else by the tool's name and arguments; or to the only agent without model calls whose
-time holds it. Where several runs may have asked, it stays by itself.
+call's id, else by the tool's name and arguments; or to the only agent without model calls that ran
+all the time that the tool did. If several runs may have asked, it stays a separate run.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["lone_keys", "with_lone_tools"]
 
 @dataclass(eq=False, slots=True)
 class _RequestedCall:
-    """A call that a model asked for, and whether a tool run of another trace is taken for it."""
+    """A call that a model asked for, and whether a tool run of another trace is matched with it."""
 
     call: ToolCall
     run: TracedRun
@@ -142,13 +142,13 @@ def _enclosing_agent(lone: TracedRun, agents: Sequence[TracedRun]) -> TracedRun 
 
 
 def _is_of_one_process(caller: TracedRun, lone: TracedRun) -> bool:
-    """Return whether one process may have written two runs, in one conversation."""
+    """Return whether one process may have written both runs, in one conversation."""
     ids = {run.conversation_id for run in (caller, lone) if run.conversation_id}
     return len(ids) < 2 and caller.root.span.resource == lone.root.span.resource
 
 
 def _move(lone: TracedRun, caller: TracedRun) -> None:
-    """Make a lone tool run one of its caller's."""
+    """Move a lone tool run to its caller."""
     caller.tool_runs = sorted([*caller.tool_runs, *lone.tool_runs], key=lambda t: order(t.span))
     caller.take_spans(lone)
     caller.dialects.update(lone.dialects)

@@ -26,13 +26,13 @@ class Dialect:
     dialect; `claims`, if there is one, has the last word. A span with marks of several dialects
     goes to the one with the lowest `precedence` that claims it.
 
-    In `scopes`, `keys` and `span_names`, a trailing ``*`` stands for any ending.
+    In `scopes`, `keys` and `span_names`, a trailing ``*`` matches any ending.
 
     Attributes:
         name: The name in trajectories, in ``oteval explain`` and in the documentation. It is stored
             and filtered by: never change it.
         title: The framework or instrumentation that writes the spans.
-        precedence: The place in the order in which dialects are tried, lowest first. Frameworks
+        precedence: The order of trying dialects, lowest first. Frameworks
             with their own marks come before conventions that many frameworks share: OpenInference
             has 120, the current GenAI conventions 300.
         read: Returns the operation that a span records.

@@ -65,8 +65,8 @@ def _tool_keys(run: ToolRun) -> Iterator[str]:
 def fold_nested(run: TracedRun) -> None:
     """Count model calls inside another model call of a run once.
 
-    They are attempts at it, or another instrumentation's account of it. Where one has an
-    answer that the outer has not, the outer only groups them.
+    They are attempts at it, or another instrumentation's recordings of it. If one has an answer
+    that the outer call lacks, the outer call only groups them.
 
     Args:
         run: The run; its calls and gaps are changed.
@@ -100,7 +100,7 @@ def _is_within(outer: ModelCall, inner: ModelCall) -> bool:
 
 def _only_groups(outer: ModelCall, inner_calls: Sequence[ModelCall]) -> bool:
     outer_keys = [key_of(message) for message in outer.output]
-    if not outer_keys:  # a span around several calls, which it says nothing of
+    if not outer_keys:  # a span around several calls, without their content
         return sum(1 for call in inner_calls if call.output) > 1
     return any(
         call.whole and call.output and outer_keys != [key_of(message) for message in call.output]
@@ -130,7 +130,7 @@ def _completed(call: ModelCall, others: Iterable[ModelCall]) -> ModelCall:
 
 
 def _with_details(call: ModelCall, other: ModelCall) -> ModelCall:
-    """Return a call with the model, the reason and the tokens that only the other one tells."""
+    """Return a call with the model, finish reason and tokens that only the other recording has."""
     if not other.output or other.span.is_error:
         return call  # an attempt that failed
     missing: dict[str, Any] = {
@@ -245,7 +245,7 @@ def _is_instant_answer(run: TracedRun) -> bool:
 
 
 def _sent_by(call: ModelCall) -> tuple[str, ...]:
-    """Return the messages of a request, and which process sent it by which instrumentation."""
+    """Return the messages of a request, with the process and the instrumentation that sent it."""
     span = call.span
     return (span.scope, dumps(span.resource), call.model, *keys_of(call.input))
 
@@ -278,7 +278,7 @@ def _change(run: TracedRun, changes: _Changes) -> None:
 
 @dataclass(eq=False, slots=True)
 class _Recording:
-    """A call in the run that holds it, and the recording of it that is kept."""
+    """A call with its run, and a link to the recording that is kept instead, if any."""
 
     run: TracedRun
     call: ModelCall | ToolRun
@@ -292,7 +292,7 @@ class _Recording:
         return member
 
     def preference(self) -> tuple[bool, int, tuple[int, int, str]]:
-        """Return the key by which one of two recordings is kept: an agent's, then the longer."""
+        """Return the sort key: an agent's recording comes first, then the longer one."""
         span = self.call.span
         return (self.run.agent is None, span.start_ns - span.end_ns, order(span))
 
@@ -308,7 +308,7 @@ def without_duplicates(runs: list[TracedRun]) -> list[TracedRun]:
     tools = [_Recording(run, tool) for run in runs for tool in run.tool_runs]
     scopes = {member.call.span.scope for member in (*calls, *tools)}
     if len(scopes) < 2 and "" not in scopes:
-        return runs  # nobody records the same call twice
+        return runs  # one instrumentation does not record a call twice
     _find(calls, lambda call: call_keys(call) if isinstance(call, ModelCall) else ())
     _find_silent(calls)
     _find(tools, lambda tool: _tool_keys(tool) if isinstance(tool, ToolRun) else ())
@@ -366,7 +366,7 @@ def _link_silent(group: list[_Recording]) -> None:
 
 
 def _may_hold(outer: _Recording, silent: _Recording) -> bool:
-    """Return whether a call may be a silent one: of an agent's run, one right beside it.
+    """Return whether a call may be the same as a silent one: in an agent's run, only a sibling.
 
     Where a framework's span of a streamed call is not the current one, its client's is a sibling.
     """
@@ -385,8 +385,8 @@ def _link(group: list[_Recording], *, is_id: bool) -> None:
 
     Args:
         group: The recordings.
-        is_id: Whether the key is an id of the provider's. Two calls never share one, so that it is
-            enough where a backend has not stored by which instrumentation a span was written.
+        is_id: Whether the key is an id of the provider's. Two calls never share one, so it suffices
+            if a backend has not stored the instrumentation that wrote a span.
     """
     group.sort(key=lambda m: (m.call.span.start_ns, -m.call.span.end_ns, order(m.call.span)))
     outer = group[0]
@@ -409,7 +409,7 @@ def _may_be_same(preferred: _Recording, double: _Recording) -> bool:
 
 
 def _take_out_calls(doubles: Sequence[_Recording]) -> dict[int, TracedRun]:
-    """Remove calls recorded twice, and return which run holds the calls of which."""
+    """Remove calls recorded twice; return the run that now holds the calls, by the former run."""
     runs: dict[int, TracedRun] = {}
     holders: dict[int, TracedRun] = {}
     changes: dict[int, _Changes] = defaultdict(dict)

@@ -1,4 +1,4 @@
-"""Messages of a conversation as they are compared: with the key that they share with their echoes.
+"""Messages of a conversation with their keys: a message and its repetitions share a key.
 
 Messages that a model call repeats are recognised by role, text, tool names and canonical arguments;
 ids and finish reasons differ between a call and its echo.
@@ -28,7 +28,7 @@ _ASIDE = ("reasoning", "refusal")
 
 
 def key_of(message: Message, *, by_ids: bool = False) -> str:
-    """Return the key by which a message is recognised when it is repeated.
+    """Return the key of a message, which its repetitions share.
 
     Args:
         message: The message.
@@ -61,9 +61,9 @@ class Entry:
         key: The key that `key_of` gives; "" where only its role is known.
         time_ns: When it was sent or received.
         is_open: Whether the answer was not wholly captured, and may have asked for more calls.
-        is_guess: Whether only a call without its answer says that there was this message.
-        is_inner: Whether it was said inside of a model call's span, so that later inputs may lack
-            it.
+        is_guess: Whether the message is only inferred from a call without an answer.
+        is_inner: Whether it was recorded inside of a model call's span, so that later inputs may
+            lack it.
     """
 
     message: Message
@@ -122,7 +122,7 @@ _NOTHING = _Spoken()
 
 
 def _spoken(by_ids: bool, earlier: _Spoken | None, messages: Sequence[Message]) -> _Spoken:
-    """Return the messages of an input so far, and further ones, taken apart."""
+    """Return the earlier and further messages of an input, taken apart."""
     prompts, spoken, keys, is_loose, answered = earlier or _NOTHING
     count = len(spoken)
     new: list[Message] = []
@@ -194,10 +194,10 @@ class Sent(Sequence[Entry]):
 
 
 def _asks_the_same(message: Message, other: Message) -> bool:
-    """Return whether two messages ask for the same, but that one has not got all of it.
+    """Return whether two messages ask for the same calls, though the first may be incomplete.
 
-    Streamed calls may be recorded before their arguments are there, and some frameworks keep only
-    the calls of an answer that has a text as well: the ids tell that it is the same.
+    Streamed calls may be recorded before their arguments arrive. Some frameworks keep only the
+    calls of an answer with a text: then equal ids show that it is the same answer.
     """
     if not message.tool_calls or len(message.tool_calls) != len(other.tool_calls):
         return False

@@ -1,4 +1,4 @@
-"""Find out why a model stopped, wherever its span or log records tell.
+"""Find out why a model stopped, from its span or log records.
 
 Most instrumentations have an attribute. Others have the reason only inside of the recorded answer:
 in the messages of the conventions, in a chat completion, Anthropic's message, Gemini's candidates,
@@ -30,9 +30,9 @@ CONTAINERS = (
     *("llm_output", "raw", "body", "result", "additional_kwargs", "_meta"),
     *("promptFeedback", "prompt_feedback", "replies"),
 )
-"""The parts of answers that may have the reason; nothing else is searched."""
+"""The keys in answers that are searched for the reason."""
 DEEPEST = 8
-"""How deep in an answer it is searched for."""
+"""The depth in an answer to which it is searched for."""
 _OUTPUT = frozenset(semconv.OUTPUT)
 
 
@@ -61,7 +61,7 @@ def finish_reason_of(span: Span, logs: Logs) -> str:
 def _reason_in(value: Any, depth: int = 0) -> str:
     """Return the first reason in a recorded answer, as it was written, or ""."""
     if isinstance(value, str):
-        # Most texts hold none, and parsing them would take as long as reading the span did.
+        # Most texts have no reason, and parsing them would take as long as reading the span.
         if value[:1] not in ("{", "[") or "eason" not in value:
             return ""
         if not any(name in value for name in (*_NAMES, *_DETAILS)):

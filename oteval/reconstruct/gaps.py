@@ -80,7 +80,7 @@ CODES: dict[str, str] = {
 }
 
 
-# Explanations of a single thing, where those above are in the plural.
+# Singular forms of the explanations above.
 _OF_ONE = {
     "calls_left_out": (
         "the emitter left a tool call out of the history; load the earlier traces, which hold it"
@@ -101,7 +101,7 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
 
     Args:
         code: One of `CODES`.
-        span_id: The span it was found on.
+        span_id: The id of the span that lacks the content.
         **values: The values that the explanation contains.
 
     Raises:
@@ -115,12 +115,12 @@ def gap(code: str, span_id: str = "", **values: object) -> Gap:
 def with_one_missing_parent(
     gaps: Sequence[Gap], parents: Mapping[str, str], root_id: str
 ) -> list[Gap]:
-    """Return gaps with one for all missing parents, which counts them.
+    """Return gaps with all missing parents combined to one gap, with their number.
 
     Args:
         gaps: The gaps of one trajectory.
         parents: The parents of its spans, by the spans' ids.
-        root_id: Its root span. Where that is one of those whose parent is missing, the gap is its.
+        root_id: The id of its root span, which gets the gap if its parent is missing.
     """
     missing = [gap for gap in gaps if gap.code == "missing_parent"]
     if len(missing) < 2:

@@ -40,7 +40,7 @@ __all__ = [
     "with_dropped_calls",
 ]
 
-# How many places a window may begin at; only histories of equal messages have more.
+# The most positions where a window may begin; only histories of equal messages have more.
 _MAX_OFFSETS = 64
 
 
@@ -77,7 +77,7 @@ def _is_answer(entry: Entry) -> bool:
 def chain_of(sent: Sequence[Entry]) -> str:
     """Return a hash over an input up to the last message of the assistant, or "" without one.
 
-    The run that gave that answer has the same, so that a later run finds it by its input.
+    The run with that answer has the same hash, so that a later run finds it by its input.
     """
     chain = ""
     for key in keys_before(sent, answered(sent)):
@@ -112,13 +112,13 @@ class Thread:
 
     Attributes:
         entries: Its messages.
-        spoken: The indices of all but the system prompts.
-        keys: The keys of those.
-        incomplete: The numbers of those that an input may complete.
-        links: The chain up to each of those, as far as it has been asked for.
-        answers: The numbers of those that are the assistant's.
-        changed: The first entry that was put in another's place since this was last set.
-        has_inner: Whether any entry was said inside of a model call's span.
+        spoken: The indices of all entries but the system prompts.
+        keys: The keys of the spoken entries.
+        incomplete: The positions in `spoken` of entries that an input may complete.
+        links: The chain up to each spoken entry, as far as it has been computed.
+        answers: The positions in `spoken` of the assistant's entries.
+        changed: The index of the first entry that was replaced since this was last set.
+        has_inner: Whether any entry was recorded inside of a model call's span.
     """
 
     entries: list[Entry] = field(default_factory=list)
@@ -153,7 +153,7 @@ class Thread:
         return self.links[last] if last >= 0 else ""
 
     def with_inner(self, sent: Sequence[Entry]) -> Sequence[Entry]:
-        """Return an input with the messages that were said inside of a model call's span.
+        """Return an input with the messages that were recorded inside of a model call's span.
 
         A model client that calls tools itself may leave these out of the history.
 
@@ -209,7 +209,7 @@ class Thread:
         return self.entries[self.spoken[at]]
 
     def _common(self, sent: Sequence[Entry], at: int) -> int:
-        """Return how many messages of the input equal the thread's from a place on."""
+        """Return how many messages of the input equal the thread's from a position on."""
         limit = min(len(sent), len(self.spoken) - at)
         if not limit:
             return 0
@@ -222,7 +222,7 @@ class Thread:
         return limit
 
     def place_of(self, at: int) -> int:
-        """Return the entry that is the spoken message of a number, or where it would be."""
+        """Return the index of the entry at a position in `spoken`, or the end of the entries."""
         return self.spoken[at] if at < len(self.spoken) else len(self.entries)
 
     def cut(self, length: int) -> list[Message]:
@@ -236,8 +236,8 @@ class Thread:
 
         Args:
             sent: The input.
-            overlap: How it lies over the thread, of which nothing more is to be replaced.
-            floor: The first entry that may be filled in.
+            overlap: How it lies over the thread, after `cut` has removed a rewritten part.
+            floor: The index of the first entry that may be completed.
         """
         first = bisect_left(self.incomplete, overlap.at)
         for at in self.incomplete[first : bisect_left(self.incomplete, overlap.at + overlap.known)]:
@@ -336,7 +336,7 @@ def _restored(thread: Thread, sent: Sequence[Entry]) -> Iterator[Entry]:
 
 
 def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
-    """Return the results without ids that stand one after another from a place on."""
+    """Return the consecutive results without ids from an index on."""
     end = at
     while end < len(sent) and _is_loose(sent[end].message):
         end += 1
@@ -346,7 +346,7 @@ def _results_from(sent: Sequence[Entry], at: int) -> Sequence[Entry]:
 def _results_before_next(thread: Thread, position: int) -> int | None:
     """Return how many results an answer got before the next one; None if it is the last.
 
-    Those of a step with one error for all of its calls have no text, and count as one.
+    The results of a step with one error for all of its calls have no text, and count as one.
     """
     result_entries = list(
         takewhile(lambda entry: entry.message.role == "tool", _after(thread, position))
@@ -382,7 +382,8 @@ def _lost_its_calls(sent: Sequence[Entry], at: int, thread_entry: Entry | None) 
 def _results(request: Message, sent_results: Sequence[Entry]) -> list[Entry]:
     """Return results with the ids of their calls, which are in the same order.
 
-    A single one for several calls is the error of their step: of each, only that it has a result.
+    A single result for several calls is the error of their step: then each call has a result
+    without content.
     """
     calls = request.tool_calls
     if len(sent_results) > 1 and len(sent_results) != len(calls):

@@ -1,8 +1,8 @@
-"""Build the trajectory of a run in the plainest shape, which most short runs have, in one go.
+"""Build the trajectory of a run of the simplest shape, as most short runs are, in one pass.
 
-Such a run begins a conversation. Each of its model calls sends all that was said before, or only
-new messages, and all that was said is known; each tool run has the id of a call. Then no history
-has to be laid over another: a message is new, or equal to the one in the same place.
+Such a run begins a conversation. Each of its model calls sends all earlier messages, or only new
+ones, and all messages are known; each tool run has the id of a call. Then no history has to be laid
+over another: a message is new, or equal to the message at the same position.
 `plain_builder` gives the same as `trajectory_builder.fill`, or None for any other run. A test
 compares the two.
 """
@@ -24,15 +24,15 @@ from .trajectory_builder import TrajectoryBuilder, agent_name
 
 __all__ = ["plain_builder"]
 
-# Runs with more messages are built as any others: their histories are read in parts.
+# Runs with more messages are built in the general way, which reads histories in parts.
 _MOST_MESSAGES = 32
 
 
 def plain_builder(run: TracedRun) -> TrajectoryBuilder | None:
-    """Return the finished builder of a run in the plainest shape, or None for any other run.
+    """Return the finished builder of a run of the simplest shape, or None for any other run.
 
     Args:
-        run: A run that continues no other.
+        run: A run that does not continue another.
     """
     calls, agent = run.model_calls, run.agent
     if not calls or run.within or not _is_plain(calls):
@@ -80,8 +80,8 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
     """Return the system prompts and the other messages that some calls sent and received.
 
     Returns:
-        The entries; None where an input is anything but all messages before it and new ones, or
-        only new ones, or is not known to be that.
+        The entries; None unless each input certainly consists of all earlier messages and new ones,
+        or of new ones only.
     """
     prompts: list[Entry] = []
     texts: list[str | None] = []
@@ -100,11 +100,11 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
                     prompts.append(Entry(own, key_of(own), span.start_ns))
                 continue
             if not index and known_count and not _is_same(spoken[0].message, message):
-                # An input that begins with a new question surely holds no message from before.
+                # An input that begins with a new question holds no earlier message.
                 if role != "user" or key_of(message) in keys:
                     return None
                 if span.start_ns < spoken[-1].time_ns:
-                    return None  # it was asked before the answer was there
+                    return None  # sent before the answer had arrived
                 known_count = 0
             elif index < known_count and not _is_same(spoken[index].message, message):
                 return None
@@ -142,7 +142,7 @@ def _is_unusual(message: Message, is_first: bool) -> bool:
 
 
 def _is_same(message: Message, other: Message) -> bool:
-    """Return whether two messages surely have the same key; if not, they may have it as well."""
+    """Return whether two messages certainly have the same key; False means that they may differ."""
     if (
         message.role != other.role
         or message.content != other.content

@@ -1,8 +1,8 @@
 """Find the agent runs of one trace.
 
 A run is an agent span with the model calls and tool runs whose nearest agent it is. Model calls
-below no agent form a run of their tree's root; those inside a tool without an agent form a run of
-that tool. Nothing else makes a run (`TracedRun.is_turn`): requests, builds of workflows,
+below no agent form a run of their tree's root; model calls inside a tool without an agent form a
+run of that tool. Nothing else makes a run (`TracedRun.is_turn`): requests, builds of workflows,
 an MCP server's side of a call.
 
 Two repairs come with it. A sampled or lost span leaves its children without a parent: if the time
@@ -46,8 +46,8 @@ class _Tool:
     Attributes:
         node: Its node.
         operation: The operation of its span.
-        inner: The run of the models it calls itself, once there is one.
-        runs: The tool runs inside it: those of `inner`, and of no account without it.
+        inner: The run of the tool's model calls, or None before the first one.
+        runs: The tool runs inside it. They belong to `inner`, and are ignored without it.
     """
 
     node: Node
@@ -101,9 +101,8 @@ def _runs_of_trace(
     Args:
         spans: The trace's spans.
         logs: The trace's log records by span id.
-        by_shape: Whether spans that no dialect knows are read by their shape. A trace that shows a
-            model call otherwise is complete without: the application's own spans would
-            tell the same twice.
+        by_shape: Whether spans that no dialect knows are read by their shape. A trace with other
+            model calls does not need it: the application's own spans would repeat the content.
     """
     roots = adopted(build(spans), logs)
     exchanges = ExchangeIndex(roots, logs)
@@ -120,7 +119,7 @@ def _order_of_run(run: TracedRun) -> tuple[int, int, str]:
 def _only_turns(runs: Sequence[TracedRun]) -> list[TracedRun]:
     """Return the runs that are turns of an agent, or may be; the gaps of the others go to one.
 
-    Where no run is a turn, spans that look like those of models keep their trace in sight.
+    If no run is a turn, runs with spans that look like model spans are kept.
     """
     turns = [run for run in runs if run.is_turn or _marks(run)]
     first = next((run for run in turns if run.is_turn), None)
@@ -141,7 +140,7 @@ def _in_one(unread: Sequence[TracedRun]) -> list[TracedRun]:
 
 
 def _drop_repeated(runs: Sequence[TracedRun], exchanges: ExchangeIndex) -> None:
-    """Take out calls in exchanges that other spans record, though they are not around them."""
+    """Remove calls of HTTP exchanges that spans elsewhere in the trace record as well."""
     if not exchanges.calls:
         return
     calls = [call for run in runs for call in run.model_calls]
@@ -186,7 +185,7 @@ def _runs_of_tree(
             run.dialects[dialect] = None
         if not dialect or (isinstance(operation, Wrapper) and holds_messages(node.span, dialect)):
             run.unread.append(node.span)
-    # Parents and children refer to each other; without the latter all is freed when it is done.
+    # Parents and children refer to each other; without this cycle, nodes are freed at once.
     for node in nodes:
         node.children.clear()
     for run in runs:
@@ -238,7 +237,7 @@ def _within_graph(
     run = _start(graph, above, runs)
     operation = graph.span.attributes.get("gen_ai.operation.name")
     run.agent = AgentRun(graph.span, name=graph.span.name.removeprefix(f"{operation} "))
-    # It was placed just before, so that it is near the end.
+    # It was appended recently, so it is near the end.
     at = next(i for i in reversed(range(len(spans))) if spans[i] is graph.span)
     run.spans.append(spans.pop(at))
     run.names.update(_names_in(graph.span.attributes))
@@ -250,7 +249,7 @@ def _order_of_tool(tool: ToolRun) -> tuple[int, int, str]:
 
 
 def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
-    """Return the key by which model calls are ordered.
+    """Return the sort key of a model call.
 
     Clocks of milliseconds give several calls one start; the later one ends later, or holds more.
     """
@@ -272,7 +271,7 @@ def _identify(run: TracedRun) -> None:
 
 
 def _names_in(attributes: Attributes) -> Iterable[str]:
-    """Return the names of attributes, without those of known lists."""
+    """Return the names of attributes, without the names in known lists."""
     return attributes if len(attributes) <= FEW_KEYS else named(attributes).keys
 
 
@@ -352,7 +351,7 @@ def _inside_tool(above: _Place, tool: _Tool, runs: list[TracedRun]) -> TracedRun
     """Return the run of a tool that calls models itself."""
     if tool.inner is None:
         if tool.node is above.run.root:
-            # The tool is all there is: a server's side of a call.
+            # The run has nothing but the tool: the server's side of a call.
             tool.inner = above.run
             above.run.tool_runs.remove(tool.operation)
         else:
@@ -424,7 +423,7 @@ def _holds(agent: Node, orphan: Node) -> bool:
 
 
 def _attach_orphan(orphan: Node, agent: Node) -> None:
-    """Attach an orphan below an agent; of a stand-in for a missing span, its children."""
+    """Attach an orphan below an agent; for a stand-in of a missing span, attach its children."""
     children = orphan.children if orphan.is_stand_in else [orphan]
     if orphan.is_stand_in:
         children[0].gaps.extend(orphan.gaps)
@@ -478,7 +477,7 @@ def _hand_down(run: TracedRun, inner_runs: Sequence[TracedRun]) -> None:
 def _adds_answer(run: TracedRun, children: dict[int, list[TracedRun]]) -> bool:
     """Return whether an agent gives an answer that is in none of the runs below it.
 
-    Where one of these has not got its answer, the agent's may be just that.
+    If one of these lacks its answer, the agent's answer may be the missing one.
     """
     answer = _plain(_answer(run.agent))
     if not answer:

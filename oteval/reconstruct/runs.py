@@ -24,7 +24,7 @@ class Visit(NamedTuple):
 
     Attributes:
         span: Its span.
-        node: The node's name; inside another, after that one's and a colon.
+        node: The node's name; ``outer:inner`` inside another node.
     """
 
     span: Span
@@ -45,13 +45,13 @@ class TracedRun:
         user: The user's id, found like the conversation's.
         version: The agent's version, found like the conversation's id.
         model_calls: The run's model calls, in order of start.
-        tool_runs: The run's tool runs, in order of start, those inside others left out.
+        tool_runs: The run's tool runs, in order of start, without tool runs inside others.
         gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
-        names: The names of the attributes of these and of their resources, and perhaps others. Most
-            attributes that anybody looks for are not among them.
-        unread: Those that no dialect reads.
+        names: The names of the attributes of `spans` and of their resources, and perhaps others. A
+            quick check: most attributes that callers look for are not among them.
+        unread: The spans that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.
         within: Tool runs inside the span of a model call, by that span's id.
@@ -96,14 +96,14 @@ class TracedRun:
     def is_turn(self) -> bool:
         """Whether it shows an agent: its span, a model call, or a tool run that waits for its run.
 
-        Tools alone do not make a turn: nobody asked a model. Only a tool run without anything
-        around it may belong to a run in another trace (see `detached_tools`).
+        Tools alone do not make a turn, because no model was called. Only a tool run without
+        anything around it may belong to a run in another trace (see `detached_tools`).
         """
         return bool(self.agent or self.model_calls or self.has_children) or self.is_lone_tool
 
     @property
     def is_lone_tool(self) -> bool:
-        """Whether it is a single run of a tool on the side of the agent, and nothing else."""
+        """Whether it is nothing but a single tool run on the agent's side."""
         nothing = not (self.agent or self.parent or self.model_calls or self.has_children)
         if not nothing or self.visits or len(self.tool_runs) != 1:
             return False
@@ -115,7 +115,7 @@ START = "__start__"
 
 
 def children_of(runs: Sequence[TracedRun]) -> dict[int, list[TracedRun]]:
-    """Return the runs that were started in others, by the id of the one that started them."""
+    """Return the runs that were started in other runs, by the `id` of the run that started them."""
     children: dict[int, list[TracedRun]] = {}
     for run in runs:
         if run.parent is not None:
@@ -141,7 +141,7 @@ def steps_of(
 
 
 def _steps_of_run(run: TracedRun, below: Sequence[TracedRun]) -> tuple[str, ...]:
-    """Return the steps of one run, with those of the sub-agents below it."""
+    """Return the steps of one run, including its sub-agents' steps."""
     own = [(order(visit.span), visit.node) for visit in run.visits]
     name = run.agent.name if run.agent else ""
     if not own and not name:

@@ -1,9 +1,9 @@
 """From a span's attributes to messages: pick the dialect, let it read the span, check the result.
 
 `read_span` is the entry. The dialect that reads a span is found by the marks that dialects declare
-(`dialect.Dialect`): one look at the span's scope, name, attribute names and events, not a question
-to each dialect. The result of every dialect is then checked the same way: roles are known ones,
-parts of an unknown kind are named in a gap, and so is a missing input or output of a model call.
+(`dialect.Dialect`): one lookup of the span's scope, name, attribute names and events, instead of
+asking each dialect. The result of every dialect is then checked the same way: unknown roles are
+replaced, and unknown kinds of parts and the missing input or output of a model call become gaps.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ def _read_by_shape(span: Span) -> tuple[str, Operation]:
 def is_pending(span: Span) -> bool:
     """Return whether a span only says that another one has begun, as Logfire's do.
 
-    The other one comes when it has ended, with another id.
+    The other span arrives when it has ended, with another id.
     """
     return span.attributes.get("logfire.span_type") == "pending_span"
 
@@ -111,7 +111,7 @@ class _Marks:
         self.operations, _ = _marks_in(dialects, "operations")
         of_key = _finder(dialects, "keys")
 
-        # An instrumentation writes few sets of keys: most spans have one that was seen before.
+        # An instrumentation writes few sets of keys: most spans repeat an earlier set.
         @lru_cache(1024)
         def of_keys(*keys: str) -> int:
             dialect_bits = 0
@@ -222,7 +222,7 @@ def _is_shared(messages: Sequence[Message], span: Span) -> bool:
 
 
 def _checked(operation: Operation, switch: str) -> Operation:
-    """Return an operation with known roles, and with a gap for each thing that is missing.
+    """Return an operation with known roles, and with a gap for all missing content.
 
     Args:
         operation: The operation as a dialect read it.
@@ -321,8 +321,8 @@ class _Losses(NamedTuple):
     Attributes:
         span: The span.
         switch: The dialect's `Dialect.switch`.
-        is_explained: Whether a gap says already why content is not there.
-        gaps: The gaps found, to which more are added.
+        is_explained: Whether an existing gap explains the missing content.
+        gaps: The list of gaps, extended in place.
         tools: The definitions of the tools that the model was offered.
     """
 

@@ -1,10 +1,10 @@
-"""Tool runs complete the story: the result, error and timing of each call, and calls not captured.
+"""Complete messages from tool runs: the result, error and timing of each call, and missing calls.
 
-A result, and a tool run, belong to the call with their id, wherever that stands, and never to
-another one. Ids may repeat within a session, even among parallel calls: of the calls with one id,
-the arguments decide, then the order. Without an id, a tool run belongs to the first call of that
-name with equal arguments, in order of start. An id that no call has may be one of the emitter's
-own; such a result is paired as if it had none, unless the call's id is of the same kind.
+A result or a tool run with an id belongs to the call with the same id, wherever it is, and never to
+another call. Ids may repeat within a session, even among parallel calls: then the arguments decide,
+then the order. Without an id, a tool run belongs to the first call of that name with equal
+arguments, in order of start. An id that no call has may be the emitter's own: such a result is
+paired like one without an id, unless the call's id is of the same kind.
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ class Completed(NamedTuple):
 
     Attributes:
         entries: The messages.
-        gaps: The gaps of those before `settled`.
-        open_gaps: The gaps of the others, and of tool runs that no call asked for.
-        settled: Where the first message with calls is, whose results may still come.
+        gaps: The gaps of the messages before `settled`.
+        open_gaps: The gaps of the other messages, and of tool runs that no call asked for.
+        settled: The index of the first message with calls whose results may still arrive.
     """
 
     entries: list[Entry]
@@ -79,8 +79,8 @@ def complete(
     Args:
         entries: The run's own messages.
         runs: Its tool runs, in order of start.
-        earlier_ids: The ids of the calls in the messages before these. A tool run with one of them
-            was asked for there, unless the run's own messages hold a call with that id as well.
+        earlier_ids: The ids of the calls in earlier messages. A tool run with such an id belongs to
+            the earlier call, unless the run's own messages hold a call with that id as well.
     """
     paired = _paired_by_ids(entries, runs)
     done = _paired(entries, runs, earlier_ids) if paired is None else paired
@@ -214,9 +214,9 @@ def _exchanges(entries: Sequence[Entry]) -> list[_Exchange]:
 
 
 def _pair_results(exchanges: Sequence[_Exchange]) -> None:
-    """Pair results with calls: by id, and those without one by their order after their message.
+    """Pair results with calls: by id, and results without an id by their order after the message.
 
-    A person's approval, or another agent's messages, may stand between a call and its result.
+    A person's approval or another agent's messages may come between a call and its result.
     """
     waiting: dict[str, deque[_CallState]] = defaultdict(deque)
     for exchange in exchanges:
@@ -249,7 +249,7 @@ def _may_belong(result_id: str, call_id: str) -> bool:
     """Return whether a result may be a call's though their ids differ.
 
     OpenAI's Responses API has two ids for a call, and some frameworks number executions on their
-    own; those are of different kinds (``fc_1``, ``call_1``). Two ids of one kind are two calls.
+    own; such ids are of different kinds (``fc_1``, ``call_1``). Two ids of one kind are two calls.
     """
     return not result_id or not call_id or _kind_of(result_id) != _kind_of(call_id)
 
@@ -264,10 +264,10 @@ def _match_runs(answers: Sequence[_CallState], runs: Sequence[ToolRun]) -> list[
     """Give each call its run, and return the runs that no call asked for."""
     left = list(runs)
     if any(answer.call.span_id for answer in answers):
-        # Found once already, when a later model call brings results back to the same run.
+        # Matched before: a later model call brings results back to the same run.
         left = _take(left, answers, _run_span, _call_span)
     left = _take_by_id(left, answers)
-    # Frameworks fill in defaults and rename fields: then the name and the order are left.
+    # Frameworks fill in defaults and rename fields: then only the name and the order match.
     for run_key, call_key in ((_run_signature, _call_signature), (_run_name, _call_name)):
         left = _take(left, answers, run_key, call_key)
     return left
@@ -296,7 +296,7 @@ def _take_by_id(runs: Sequence[ToolRun], answers: Sequence[_CallState]) -> list[
 
 
 def _take_again(run: ToolRun, calls: Sequence[_CallState]) -> None:
-    """Give a call its run once more: a tool that is tried again ends with its last run."""
+    """Replace a call's run by a later one: a retried tool counts with its last run."""
     same_call = (a for a in calls if a.run is not None and a.run.name == run.name)
     answer = next(same_call, None)
     before = answer.run if answer is not None else None
@@ -400,7 +400,7 @@ def _place_left(exchanges: list[_Exchange], left: Sequence[ToolRun]) -> list[Gap
 
 
 def _is_repeated(run: ToolRun, exchange: _Exchange) -> bool:
-    """Return whether a call's tool ran twice, first in vain; the call then has the later run."""
+    """Return whether a call's tool ran twice and failed first; the call then gets the later run."""
     signature = _run_signature(run)
     for answer in reversed(exchange.answers if signature else ()):
         other = answer.run
@@ -414,7 +414,7 @@ def _is_repeated(run: ToolRun, exchange: _Exchange) -> bool:
 
 
 class _AnswersByTime:
-    """The assistant's messages of a run, by when they were there and by results without a call."""
+    """The assistant's messages of a run, by time and by the ids of results without a call."""
 
     def __init__(self, exchanges: Sequence[_Exchange]) -> None:
         self._answers = [e for e in exchanges if e.entry.message.role == "assistant"]
@@ -441,7 +441,7 @@ class _AnswersByTime:
 
 
 def _loose_result(exchange: _Exchange, run: ToolRun) -> Entry | None:
-    """Return the result of a tool run that follows a message, and is that of none of its calls."""
+    """Return the result of a tool run after a message, if none of the message's calls has it."""
     if len(exchange.results) <= len(exchange.answers):
         return None
     paired = {id(answer.result) for answer in exchange.answers}
@@ -480,7 +480,7 @@ def _render(
 
 
 def _missing_result(answer: _CallState, span_id: str) -> Sequence[Gap]:
-    """Return the gap of a call whose result is not there.
+    """Return the gap of a call without a result.
 
     Some providers keep the results of the tools that they run themselves. A tool's span may say
     itself that it has none, or that it waits for a person.
@@ -513,8 +513,8 @@ def _asking(exchange: _Exchange) -> Entry:
     done = _with_calls(entry, calls, entry.key)
     if [c.arguments for c in calls] == [c.arguments for c in message.tool_calls]:
         return done
-    # A message of which only the role was known can still be completed by a later input; one that
-    # is known by its calls' ids keeps them.
+    # A later input can still complete a message with nothing but its role. A message with a key of
+    # its calls' ids keeps that key.
     if done.key == key_of(message):
         done.key = key_of(done.message)
     return done
@@ -536,7 +536,7 @@ def _call(answer: _CallState) -> ToolCall:
 
 
 def _is_known(arguments: Any, run: ToolRun) -> bool:
-    """Return whether a call's arguments are those it ran with; streams may leave them empty."""
+    """Return whether a call keeps its own arguments; streams may leave them empty."""
     return run.arguments is None or (arguments is not None and arguments != {})
 
 

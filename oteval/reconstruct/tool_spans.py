@@ -1,4 +1,4 @@
-"""The execution of a tool as its span records it: all dialects hand over the same evidence.
+"""The execution of a tool as its span records it, with the same evidence from all dialects.
 
 A dialect names the attributes; whether the call failed is decided here and in
 `oteval.call_outcome`, and so is the text of a failed call that has no result.
@@ -47,7 +47,7 @@ def tool_of_attributes(
 
     Args:
         span: The tool's span.
-        keys: The attribute that holds the arguments, and those of which one holds the result.
+        keys: The attribute with the arguments, then the attributes that may hold the result.
         switch: The setting that makes the emitter write content.
         name: The tool's name, where an attribute of the dialect's own has it.
         call_id: The provider's call id, where something else than its usual attribute has it.
@@ -153,7 +153,7 @@ def result_message(run: ToolRun, message: Message | None = None, *, call_id: str
     message = message or Message("tool", name=run.name)
     is_error, is_recorded = run.is_error, run.is_outcome_recorded
     if not is_recorded and run.result is not None and message.content not in (None, run.result):
-        # The model was sent another text than the tool returned.
+        # The model received another text than the tool returned.
         outcome = outcome_of(run.result)
         is_error, is_recorded = bool(outcome.failed), outcome.failed is False
     if message.is_error and (message.is_outcome_recorded or not is_recorded):

@@ -42,9 +42,9 @@ class TrajectoryBuilder:
     """A trajectory that is being built.
 
     Attributes:
-        runs: The run, and those that go on with its turn.
+        runs: The run, and the runs that go on with its turn.
         thread: The conversation.
-        start: The thread's entry after those of `history`.
+        start: The index of the thread's first entry after `history`.
         history: The run before it, or None.
         known: How many spoken messages the run's first input holds from before it, without
             `history`.
@@ -63,7 +63,7 @@ class TrajectoryBuilder:
         rewrites: History that later calls replaced, and answers that no later call continued.
         choices: The rewrite with the other choices of the last answer, or None.
         system: The system prompts shown last.
-        system_of: The name of the agent that they are of.
+        system_of: The name of the agent with these prompts.
         prompt_changed: Whether a different system prompt was sent later.
         chain: The chain up to the run's last answer.
         trajectory: The finished trajectory, or None.
@@ -100,7 +100,7 @@ class TrajectoryBuilder:
 
     @cached_property
     def call_ids(self) -> dict[str, str]:
-        """The ids of the calls by the spans of their tools; for when no more is filled in."""
+        """The ids of the calls by the spans of their tools; only read once the run is complete."""
         ids: dict[str, str] = {}
         for entry in self.thread.entries[self.start : self.end]:
             for call in entry.message.tool_calls:
@@ -109,7 +109,7 @@ class TrajectoryBuilder:
 
     @property
     def tail(self) -> list[Entry]:
-        """The thread's entries after those of `history`, while no later run has added to it."""
+        """The thread's entries after `history`, while no later run has added to the thread."""
         return self.thread.entries[self.start :]
 
     @property
@@ -138,7 +138,7 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
     following = sent[prefix_length:] if prefix_length else ()
     is_continued = bool(following) and all(entry.message.role == "tool" for entry in following)
     if is_continued and sent[prefix_length - 1].message.name in ("", agent_name(run)):
-        # No trace has the beginning of the turn: the agent's calls in it are calls of the run.
+        # No trace has the beginning of the turn: its calls count as the run's own.
         return _last_question(sent, prefix_length)
     while (
         prefix_length and prefix_length < len(sent) and sent[prefix_length].message.role == "tool"
@@ -148,7 +148,7 @@ def known_before(run: TracedRun, sent: Sequence[Entry]) -> int:
 
 
 def _last_question(sent: Sequence[Entry], end: int) -> int:
-    """Return the place of the user's last message before another place, or else that place."""
+    """Return the index of the user's last message before `end`, or `end` without one."""
     indices = (index for index in reversed(range(end)) if sent[index].message.role == "user")
     return next(indices, end)
 
@@ -238,7 +238,7 @@ def _turn(builder: TrajectoryBuilder) -> int:
         is_question = first is not None and first.message.role == "user"
         return questions + 1 if is_question else max(1, questions)
     transcript = first is not None and first.message.role != "user"
-    # Where the run's first message is not known, a result before it waits for an answer.
+    # If the run's first message is unknown, a result before it waits for an answer.
     goes_on = transcript and ((first is not None and first.key != "") or _waits(builder))
     return builder.history.turn + (0 if goes_on else 1)
 
@@ -255,7 +255,7 @@ def _question_count(messages: Iterable[Message]) -> int:
     return count
 
 
-# AutoGen's words to the agent to which a swarm handed over, under the user's role.
+# AutoGen's message to the agent that a swarm handed over to, under the user's role.
 _HANDED_OVER = re.compile(r"Transferred to (.+), adopting the role of \1 immediately\.")
 
 
@@ -286,10 +286,10 @@ def _add_input(builder: TrajectoryBuilder, call: ModelCall, sent: Sequence[Entry
 
 
 def _was_asked_before(thread: Thread, call: ModelCall) -> bool:
-    """Return whether a model was asked before its last answer was there.
+    """Return whether a call began before the thread's last answer had arrived.
 
-    Then the call does not go on with that, although it holds nothing of it: it is another
-    conversation's, such as one of several calls at once.
+    Then the call does not continue this answer: it belongs to another conversation, such as one of
+    several parallel calls.
     """
     last = thread.entries[thread.spoken[-1]] if thread.spoken else None
     if last is None or last.message.role != "assistant" or call.is_delta:
@@ -298,11 +298,11 @@ def _was_asked_before(thread: Thread, call: ModelCall) -> bool:
 
 
 def _drop_guess(builder: TrajectoryBuilder, before_ns: int | None = None) -> None:
-    """Take the last message out of the thread where only its call says that there was one.
+    """Remove the last message of the thread if it is only inferred from its call.
 
     Args:
         builder: The trajectory.
-        before_ns: Until when tools may have run that the message asked for; None where these are
+        before_ns: The latest start of tools that the message may have asked for; None if they are
             added already.
     """
     entries = builder.thread.entries
@@ -391,7 +391,7 @@ def _rewrite(
     if length >= builder.start:
         builder.rewrites.append(Rewrite(length, tuple(thread.cut(length)), span_id))
         return
-    # The new history reaches before the run: it stands on its own from here.
+    # The new history replaces messages from before the run, so the run no longer shares them.
     own = {entry.key for entry in builder.tail if entry.is_spoken}
     old = thread.cut(builder.start)
     builder.rewrites.append(Rewrite(0, tuple(old), span_id))
@@ -400,7 +400,7 @@ def _rewrite(
 
 
 def _add_inner(builder: TrajectoryBuilder, run: TracedRun, call: ModelCall) -> None:
-    """Add the calls of tools that ran inside of a model call, which shows only its last answer.
+    """Add the calls of tools that ran inside of a model call, whose span has only the last answer.
 
     A model client that calls tools by itself writes one span around it all.
     """
@@ -494,7 +494,7 @@ def _use_agent(builder: TrajectoryBuilder, run: TracedRun) -> None:
 
 
 def _use_transcript(builder: TrajectoryBuilder, agent: AgentRun) -> None:
-    """Take the agent's own account in place of calls whose content is missing."""
+    """Use the agent's own transcript in place of calls whose content is missing."""
     thread, time_ns = builder.thread, agent.span.start_ns
     thread.cut(builder.part_at)
     transcript = Sent(agent.transcript, agent.span, time_ns)
@@ -555,7 +555,7 @@ def _expect_no_results(builder: TrajectoryBuilder, agent: AgentRun | None) -> No
 
 
 def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
-    """Show the tool runs of a run without model spans; those that overlap were one message."""
+    """Show the tool runs of a run without model spans; tool runs that overlap were one message."""
     tail = builder.tail
     call_ids = {call.id for entry in tail for call in entry.message.tool_calls if call.id}
     messages = []
@@ -570,7 +570,7 @@ def _make_calls(builder: TrajectoryBuilder, runs: Sequence[ToolRun]) -> None:
 
 
 def _at_once(runs: Sequence[ToolRun]) -> list[list[ToolRun]]:
-    """Return tool runs in order of start, those that overlap together."""
+    """Return tool runs in order of start, grouped if they overlap."""
     groups: list[list[ToolRun]] = []
     end_ns = 0
     for run in runs:

@@ -1,7 +1,7 @@
 """Build the forest of a trace's spans, even if parents are missing or form a circle.
 
 Parents that are missing, or that form a circle, make their child a root; several children of the
-same missing parent stay together below a stand-in for it. Every span is in the forest exactly once.
+same missing parent get a stand-in as their parent. Every span is in the forest exactly once.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Node:
     Attributes:
         span: The span.
         parent: The node above, or None for a root.
-        children: The nodes below, in the order in which they started.
+        children: The nodes below, in order of start.
         gaps: The gaps of the span's place or times.
         is_stand_in: Whether the span is not in the trace, but several of its children are.
     """
@@ -52,11 +52,11 @@ class Node:
 
 
 order: Callable[[Span], tuple[int, int, str]] = attrgetter("start_ns", "seq", "span_id")
-"""Return the key by which spans are ordered: start, arrival, id."""
+"""Return the sort key of a span: start, arrival, id."""
 
 
 def build(spans: Sequence[Span]) -> list[Node]:
-    """Return the roots of one trace's forest, in the order in which they started.
+    """Return the roots of one trace's forest, in order of start.
 
     Args:
         spans: The trace's spans in any order.
@@ -109,7 +109,7 @@ def _nodes(spans: Sequence[Span]) -> dict[str, Node]:
 
 
 def _fullest(span: Span) -> tuple[int, int, str]:
-    """Return the key by which one of two spans with equal order is kept."""
+    """Return the key to choose one of two spans with equal order; the greater is kept."""
     return (span.end_ns, len(span.attributes), repr(span))
 
 

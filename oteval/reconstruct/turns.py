@@ -1,4 +1,4 @@
-"""Which run goes on with the turn of another one, so that the two are one trajectory.
+"""Which runs continue the turn of another run, so that both are one trajectory.
 
 A turn lasts from the user's question to the answer. Four kinds of runs go on with it: one that
 resumes it after an interrupt, such as a person's approval, perhaps in a later trace; one that
@@ -85,14 +85,14 @@ def takes_calls_of(before: TrajectoryBuilder, run: TracedRun) -> bool:
 def is_handed_over(before: TrajectoryBuilder, run: TracedRun) -> bool:
     """Return whether a call of another agent names the agent of a run that begins after it.
 
-    Some agents still say a word after they handed over. Where the arguments of the last calls were
-    not captured, it is enough that the agent ended with them and the next one began beside it.
+    Some agents still send a message after the hand-over. If the arguments of the last calls were
+    not captured, it suffices that the agent ended with them and the next one began beside it.
     """
     agent, last = agent_name(run), before.runs[-1]
     if not agent or agent_name(last) == agent or not _is_sibling(before, run):
         return False
     if run.parent is last and not last.model_calls:
-        return False  # it only shows the words of the agents in it
+        return False  # its messages are only those of the agents inside
     if run.parent is last.parent and any(c.arguments is None for c in _last_calls(before)):
         return True
     name = _plain(agent)
@@ -132,12 +132,12 @@ def request_of(run: TracedRun, previous: str) -> str:
 
 
 def has_failed(run: TracedRun) -> bool:
-    """Return whether a run is nothing but requests to a model that failed."""
+    """Return whether a run consists only of failed requests to a model."""
     return _is_loose(run) and not run.tool_runs and all(map(_is_failure, run.model_calls))
 
 
 def is_retry(before: TrajectoryBuilder, run: TracedRun, first: Sequence[Entry]) -> bool:
-    """Return whether a run begins with the request that another one failed to get an answer to.
+    """Return whether a run begins with the failed request of another run.
 
     Args:
         before: The trajectory that the run may go on with.
@@ -218,7 +218,7 @@ def _is_sibling(before: TrajectoryBuilder, run: TracedRun) -> bool:
 
 
 def _overlap(last: TracedRun, run: TracedRun) -> bool:
-    """Return whether a run's models were asked while another's still answered.
+    """Return whether a run's model calls began while another run's were still in progress.
 
     The span of a call may last as long as the agent that it hands over to.
     """

@@ -1,4 +1,4 @@
-"""Spans that no dialect reads: those of requests, database calls and the like, and of models."""
+"""Spans that no dialect reads: HTTP requests, database calls and the like, and unknown models."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .span_reader import is_pending
 
 __all__ = ["FOREIGN", "foreign_marks", "holds_messages", "infrastructure_of", "is_transport"]
 
-# Attribute prefixes by which model spans that no dialect reads are known.
+# Attribute prefixes of model spans that no dialect reads.
 FOREIGN = (
     "agentops.",
     "braintrust.input",
@@ -57,9 +57,9 @@ def infrastructure_of(span: Span) -> str:
 
 
 def foreign_marks(span: Span) -> set[str]:
-    """Return the attributes by which a span looks like a model span that no dialect reads.
+    """Return the attributes that make a span look like a model span, though no dialect reads it.
 
-    Those with a known prefix are named by that; a span of any other dialect counts tokens.
+    Attributes with a known prefix are named by it; otherwise, attributes with token counts.
     """
     if is_pending(span):
         return set()
@@ -87,7 +87,7 @@ _MESSAGES = ("gen_ai.input.messages", "gen_ai.output.messages", "gen_ai.completi
 
 
 def is_transport(span: Span) -> bool:
-    """Return whether a span of a tool is only how its call travels, or the side that serves it.
+    """Return whether a tool's span only records the transport of its call, or the server's side.
 
     The MCP SDK's own request spans name no tool. Backends that store no kind leave open which side
     an MCP span is of; then it does not count as an agent's.

@@ -2,7 +2,7 @@
 
 A file holds one object with ``schema_version`` (``ATIF-v1.0`` to ``v1.8``), ``agent``, and
 ``steps`` of the system, the user and the agent. A step of the agent holds its calls and their
-results. Sub-agents stand inside, and become runs with a parent. Facts from the models of Harbor
+results. Embedded sub-agents become runs with a parent. Facts from the models of Harbor
 (https://harborframework.com/docs/trajectory-format).
 """
 
@@ -32,12 +32,12 @@ def is_trajectory(document: Mapping[str, Any]) -> bool:
 def runs(
     document: Mapping[str, Any], parent: RecordedRun | None = None, number: int = 0
 ) -> Iterator[RecordedRun]:
-    """Yield the run of a trajectory, and those of the sub-agents in it.
+    """Yield the run of a trajectory and the runs of its sub-agents.
 
     Args:
         document: The trajectory.
         parent: The run that called this sub-agent, or None.
-        number: The place among the sub-agents of the parent.
+        number: The index among the sub-agents of the parent.
 
     Raises:
         InputError: A step is malformed; the message names it.

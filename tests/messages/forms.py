@@ -1,6 +1,6 @@
 """One conversation for each thing that a message can hold, in every form of messages.
 
-`EXPECTED` says what each case means; `FORMS` spells it out as each provider or library does.
+`EXPECTED` has the meaning of each case; `FORMS` writes it as each provider or library does.
 """
 
 from __future__ import annotations
@@ -56,11 +56,11 @@ EXPECTED: dict[str, list[tuple[Any, ...]]] = {
         ("assistant", "fine", (), False, "", 0),
     ],
 }
-"""For each case, what `brief` gives of its messages."""
+"""The result of `brief` for the messages of each case."""
 
 
 def brief(message: Message) -> tuple[Any, ...]:
-    """Return what a message means: role, text, calls, failure, reasoning, number of other parts."""
+    """Return a message's role, text, calls, failure, reasoning and number of other parts."""
     calls = tuple(
         (call.name, _shown(call.name, call.arguments), call.executed_by)
         for call in message.tool_calls

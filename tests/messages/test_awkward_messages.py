@@ -1,4 +1,4 @@
-"""Content that few providers and emitters write, or write in a place of its own."""
+"""Content that few providers and emitters write, or that they write in unusual fields."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_a_result_of_documents_is_their_text(data: object):
 
 
 def test_what_is_said_aloud_is_the_answer():
-    """The transcript of an answer in audio is its text, once also where it is read again."""
+    """The transcript of an audio answer is its text, and is not repeated when it is read again."""
     audio = {"id": "a", "transcript": "hello there", "data": "AA"}
     [message] = from_messages([{"role": "assistant", "content": None, "audio": audio}], NO_SOURCE)
 
@@ -61,7 +61,7 @@ def test_a_result_of_an_image_alone_has_no_text():
 
 
 def test_a_list_of_messages_as_texts():
-    """Attributes that are lists hold texts, in which some SDKs write one message each."""
+    """Some SDKs write an attribute that is a list of texts, each with one message."""
     question = {"role": "user", "parts": [{"type": "text", "content": "hi"}]}
     data = '{"city": "Oslo"}'
 

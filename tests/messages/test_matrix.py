@@ -40,22 +40,22 @@ def _thing(value: Any) -> Any:
 
 
 def direct(items: Items) -> Sequence[Message]:
-    """Return what an evaluator reads that is called with the items."""
+    """Return the messages that an evaluator reads when it is called with the items."""
     return to_messages(items)
 
 
 def direct_objects(items: Items) -> Sequence[Message]:
-    """Return what an evaluator reads that is called with objects."""
+    """Return the messages that an evaluator reads when it is called with objects."""
     return to_messages([_thing(item) for item in items])
 
 
 def written_as_chat(items: Items) -> Sequence[Message]:
-    """Return what comes back of the items in the form that judges and exports get."""
+    """Return the messages after a round trip through the form that judges and exports get."""
     return to_messages(json.loads(json.dumps([m.as_dict() for m in to_messages(items)])))
 
 
 def instrumented(items: Items) -> Sequence[Message]:
-    """Return what comes back of the items as our instrumentation writes them."""
+    """Return the messages after a round trip through our instrumentation."""
     return from_messages(json.loads(json.dumps(convention_messages(items))), NO_SOURCE)
 
 
@@ -68,7 +68,7 @@ def _recorded(attributes: dict[str, Any]) -> Sequence[Message]:
 
 
 def genai_span(items: Items) -> Sequence[Message]:
-    """Return what is read of a span of the current conventions."""
+    """Return the messages that are read from a span of the current conventions."""
     return _recorded(
         {
             "gen_ai.operation.name": "chat",
@@ -79,7 +79,7 @@ def genai_span(items: Items) -> Sequence[Message]:
 
 
 def openinference_raw(items: Items) -> Sequence[Message]:
-    """Return what is read of the raw request in an OpenInference span."""
+    """Return the messages that are read from the raw request in an OpenInference span."""
     return _recorded(
         {
             "openinference.span.kind": "LLM",
@@ -115,7 +115,7 @@ def test_a_form_means_the_same_at_every_entry(form: str, case: str, entry: str):
     ("form", "case"), [(form, case) for form, case in CASES if case in ("result", "error")]
 )
 def test_a_result_names_its_call_at_every_entry(form: str, case: str, entry: str):
-    """The id of a result is that of its call, in whichever field the form has it."""
+    """A result has the id of its call, whichever field of the form holds it."""
     _, request, result = ENTRIES[entry](FORMS[form][case])
 
     assert result.tool_call_id == request.tool_calls[0].id
@@ -144,7 +144,7 @@ REQUESTS: dict[str, tuple[str, str]] = {
 
 @pytest.mark.parametrize(("form", "case"), [pair for pair in CASES if pair[0] in REQUESTS])
 def test_a_request_of_a_replay_means_the_same(form: str, case: str):
-    """The messages of a request to a model's API are those of the same items anywhere else."""
+    """A request to a model's API gives the same messages as the same items anywhere else."""
     name, key = REQUESTS[form]
     api = api_named(name)
     assert api is not None
@@ -163,7 +163,7 @@ def test_reprs_of_objects_mean_the_same_in_every_span(case: str):
 
 @pytest.mark.parametrize(("form", "case"), CASES)
 def test_matching_sees_the_calls_of_every_form(form: str, case: str):
-    """The fast way that a match reads calls gives those that the messages hold."""
+    """The fast reader of calls for matches gives the same calls as the messages."""
     table = read_calls(FORMS[form][case], "outputs")
 
     calls = [call for message in to_messages(FORMS[form][case]) for call in message.tool_calls]
@@ -175,7 +175,7 @@ def test_matching_sees_the_calls_of_every_form(form: str, case: str):
 def test_the_short_way_to_write_texts_writes_the_same(
     form: str, case: str, monkeypatch: pytest.MonkeyPatch
 ):
-    """Plain texts that the instrumentation writes unread are those that it would have read."""
+    """Plain texts that the instrumentation writes directly are the same after reading."""
     items = [*FORMS[form][case], ANSWER, NEXT, *FORMS[form][case]]
 
     short = convention_messages(items)
@@ -205,7 +205,7 @@ _ANSWERS = ("text", "call", "text and call", "reasoning", "refusal")
     [(form, case) for form, case in CASES if form in REQUESTS and case in _ANSWERS],
 )
 def test_an_answer_in_a_replay_means_the_same(form: str, case: str):
-    """The message of an answer of a model's API is that of the same items anywhere else."""
+    """An answer of a model's API gives the same message as the same items anywhere else."""
     api = api_named(REQUESTS[form][0])
     assert api is not None
 

@@ -1,4 +1,4 @@
-"""Model calls of an agent's run that belong to another conversation: it is said that they do."""
+"""Model calls of an agent's run that belong to another conversation are reported."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .builders import agent, brief, chat, codes, only, said, span, system, user
 
 @pytest.mark.parametrize("has_agent", [True, False])
 def test_calls_that_ran_at_once_are_not_one_conversation(has_agent: bool):
-    """A call that began before the last answer was there does not go on with that."""
+    """A call that began before the last answer had arrived does not continue it."""
     root = agent("r", 1, end=50) if has_agent else span("r", 1, end=50)
     run = only(
         root,
@@ -24,7 +24,7 @@ def test_calls_that_ran_at_once_are_not_one_conversation(has_agent: bool):
 
 
 def test_new_messages_after_the_answer_go_on_with_it():
-    """They are all that a client sends whose provider keeps the history."""
+    """If the provider keeps the history, the client sends only new messages."""
     run = only(
         agent("r", 1, end=50),
         chat("c1", 2, [user("q1")], said("a1"), parent="r", end=5),
@@ -36,7 +36,7 @@ def test_new_messages_after_the_answer_go_on_with_it():
 
 
 def test_the_prompt_of_another_call_is_not_the_agents():
-    """The prompt of a judge does not become that of the agent, which has none."""
+    """A judge's prompt does not become the prompt of an agent without one."""
     run = only(
         agent("r", 1, end=50),
         chat("c1", 2, [user("q")], said("a"), parent="r", end=5),

@@ -23,7 +23,7 @@ def _desk(name: str, start: int, question: str, answer: str, **fields: Any) -> l
 
 
 def _delegated(results: tuple[str, str] = ("cold", "warm"), end: int = 20) -> list[Trajectory]:
-    """Return the runs of an agent with two parallel calls of another, whose spans stand beside."""
+    """Return the runs of an agent that calls another twice at once; their spans are siblings."""
     calls = asks(*(("ask", {"input": city}, f"c{i}") for i, city in enumerate(CITIES)))
     spans = [
         span("root", 1, end=40, attributes={"gen_ai.operation.name": "invoke_workflow"}),
@@ -47,7 +47,7 @@ def _delegated(results: tuple[str, str] = ("cold", "warm"), end: int = 20) -> li
 
 
 def test_agents_beside_the_tools_that_call_them_are_sub_agents():
-    """The question, the answer and the time tell which call each belongs to."""
+    """The question, the answer and the time decide which call each run belongs to."""
     lead, *desks = _delegated()
 
     assert (lead.agent, lead.turn, lead.parent_id) == ("lead", 1, "")

@@ -118,7 +118,7 @@ def test_the_same_question_again_in_one_session_begins_anew():
 
 
 def test_an_edited_question_branches_off_where_it_was_asked():
-    """Whoever edits a question goes on from the turn before it, as the first version did."""
+    """An edited question continues the turn before it, as its first version did."""
     first, second, edited, third = reconstruct(
         [
             *turn(1, [Q1], A1),
@@ -135,7 +135,7 @@ def test_an_edited_question_branches_off_where_it_was_asked():
 
 
 def test_a_history_rewritten_between_turns_stands_on_its_own():
-    """A turn whose input tells an earlier turn otherwise keeps its own version, with the gap."""
+    """A turn whose input differs from an earlier turn keeps its own version, with the gap."""
     first, second = reconstruct([*turn(1, [Q1], A1), *turn(2, [Q1, said("summary"), Q2], A2)])
 
     assert texts(first) == ["q1", "a1"]
@@ -145,7 +145,7 @@ def test_a_history_rewritten_between_turns_stands_on_its_own():
 
 
 def test_a_history_rewritten_within_a_turn_keeps_both_versions():
-    """A run that compacts the turns before it stands on its own, its first version a rewrite."""
+    """A run that compacts earlier turns has its own history; its first version is a rewrite."""
     spans = [*turn(1, [Q1], A1), *turn(2, [Q1, A1, Q2], asks(("look", {}, "k")))]
     trace = spans[2].trace_id
     compact = [Q1, said("summary"), Q2, asks(("look", {}, "k")), gives("r", "k")]
@@ -170,7 +170,7 @@ def test_a_window_over_the_turns_before_loses_nothing():
 
 
 def test_turn_two_alone_knows_where_it_begins():
-    """When only turn 2's trace has arrived, its input tells the turn before."""
+    """If only turn 2's trace has arrived, its input shows the turn before."""
     (alone,) = reconstruct(turn(2, [system("s"), Q1, A1, system("now"), Q2], A2))
 
     assert (alone.turn, alone.history) == (2, None)
@@ -201,7 +201,7 @@ def test_model_calls_below_no_agent_join_where_one_brings_the_others_results():
 
 
 def test_tools_keep_their_spans_when_later_results_join_a_run():
-    """What was matched when the first call was read still holds when the next one joins."""
+    """Matches from the first model call stay when the next one joins the run."""
     look, book = asks(("look", {}, "k1")), asks(("book", {}, "k2"))
     sent = [Q1, look, gives("r1", "k1")]
     trace = f"{2:032x}"
@@ -253,7 +253,7 @@ def test_a_hand_off_is_one_turn_of_one_trajectory():
 
 
 def test_a_call_that_the_next_turn_does_not_answer_stays_a_gap():
-    """Only a result takes the gap of a missing result back."""
+    """Only a result removes the gap of a missing result."""
     first, second = reconstruct(
         [*turn(1, [Q1], asks(("look", {}, "k"))), *turn(2, [Q1, asks(("look", {}, "k")), Q2], A2)]
     )
@@ -263,7 +263,7 @@ def test_a_call_that_the_next_turn_does_not_answer_stays_a_gap():
 
 
 def test_sub_agents_are_no_turns_of_the_conversation():
-    """A sub-agent with its parent's conversation id stands beside it, and the next turn goes on."""
+    """A sub-agent with its parent's conversation id is a child, and the next turn goes on."""
     spans = turn(1, [Q1], asks(("ask", {}, "k")))
     trace = spans[0].trace_id
     spans += [
@@ -303,7 +303,7 @@ def test_a_changed_system_prompt_between_turns_is_named():
 
 
 def test_an_agents_own_words_stand_in_for_model_spans():
-    """Without model spans, what the agent's span was asked and answered is shown."""
+    """Without model spans, the question and the answer come from the agent's span."""
     said_by_agent = {
         "gen_ai.system_instructions": '[{"type":"text","content":"be good"}]',
         "gen_ai.input.messages": '[{"role":"user","content":"q"}]',
@@ -317,7 +317,7 @@ def test_an_agents_own_words_stand_in_for_model_spans():
 
 
 def test_an_agents_own_words_do_not_repeat_what_its_model_calls_tell():
-    """What the agent's span holds too is not told twice."""
+    """Messages that the agent's span repeats appear once."""
     said_by_agent = {
         "gen_ai.input.messages": '[{"role":"user","content":"q1"}]',
         "gen_ai.output.messages": '[{"role":"assistant","content":"a1"}]',
@@ -372,7 +372,7 @@ def test_parameters_that_a_backend_gives_back_as_values_name_the_answer_too():
 
 @pytest.mark.parametrize("conversation", [None, "previous", "own"])
 def test_a_run_that_names_an_earlier_answer_is_the_next_turn(conversation: str | None):
-    """The previous answer's id joins turns, also where it stands as the conversation's id."""
+    """The previous answer's id joins turns, also if it is written as the conversation's id."""
     spans = []
     for number in (1, 2, 3):
         previous = f"resp_{number - 1}" if number > 1 else ""
@@ -411,7 +411,7 @@ def test_a_conversation_that_was_compacted_is_a_gap(is_part: bool):
 
 
 def swarm(handed: dict[str, Any], *, parent: str = "top", start: int = 40) -> list[Span]:
-    """Return two agents, the first of which hands over with a text in place of the messages."""
+    """Return two agents; the first hands over with a text in place of the messages."""
     give = asks(("handoff_to_agent", {"agent_name": "Weather Desk", "message": "m"}, "k"))
     answer = asks(("look", {"x": 1}, "k2"))
     return [
@@ -427,7 +427,7 @@ def swarm(handed: dict[str, Any], *, parent: str = "top", start: int = 40) -> li
 
 
 def test_an_agent_that_is_handed_a_summary_goes_on_with_the_turn():
-    """The question stands once, nothing is told twice, and the gap says what is not shown."""
+    """The question appears once, nothing is repeated, and a gap reports the missing messages."""
     (trajectory,) = reconstruct(swarm(user("Handoff Message: m\nUser Request: q1")))
 
     assert brief(trajectory.messages) == [
@@ -591,7 +591,7 @@ def test_a_turn_whose_beginning_no_trace_has_is_the_runs_own():
 
 
 def test_two_traces_of_one_turn_are_one_run_in_any_order():
-    """With the trace of its beginning, the turn is that of this trace."""
+    """With the trace of its beginning, the turn belongs to that trace."""
     call = asks(("pay", {"order": 1}, "k"))
     first = chat("c1", 1, [Q1], call, session="s", trace="1" * 32)
     second = chat("c2", 9, [Q1, call, gives("ok", "k")], A1, session="s", trace="2" * 32)

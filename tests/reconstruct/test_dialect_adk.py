@@ -1,4 +1,4 @@
-"""Google ADK: its two telemetry schemas, what it retells, and what it leaves out."""
+"""Google ADK: its two telemetry schemas, retold messages, and missing content."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_the_first_schema_names_the_model_that_answered():
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_an_agent_that_takes_over_goes_on_from_the_true_messages(name: str):
-    """What is retold to the next agent is recognised, so that nothing is told twice or lost."""
+    """Messages retold to the next agent are recognised: nothing is repeated or lost."""
     _, second, handed = trajectories(name)
 
     assert (handed.agent, handed.gaps) == ("support_agent", ())
@@ -133,7 +133,7 @@ def test_an_agent_that_takes_over_goes_on_from_the_true_messages(name: str):
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_an_agent_that_takes_over_and_arrives_alone_tells_the_conversation(name: str):
-    """Without the spans of the agent before, its messages are those retold, with its name."""
+    """Without the spans of the earlier agent, its retold messages are used, with its name."""
     spans, logs = capture(name)
     inside = {s.span_id for s in spans if s.attributes.get("gen_ai.agent.name") == "weather_agent"}
     for s in sorted(spans, key=lambda s: s.start_ns):
@@ -154,7 +154,7 @@ def test_an_agent_that_takes_over_and_arrives_alone_tells_the_conversation(name:
 
 
 def test_without_content_the_structure_is_had_and_both_settings_are_named():
-    """Calls, ids, times and errors stay; the gap names what turns content on in schema 2."""
+    """Calls, ids, times and errors stay; the gap names the settings for content in schema 2."""
     first, second, handed = trajectories("google_adk_native")
 
     assert [m.role for m in second.messages] == [
@@ -211,7 +211,7 @@ def test_retold_lines_become_what_they_retell(line: str, role: str, meant: Any, 
 
 
 def test_what_agents_did_at_once_stays_apart():
-    """A `ParallelAgent`'s calls stand one after another before their results."""
+    """A `ParallelAgent`'s calls come one after another before their results."""
     lines = ["[{}] said: I look", "[{}] called tool `f` with parameters: {{'x': 1}}"]
     retold = [
         tells(*(line.format(name) for line in lines), opening="For context:")
@@ -376,7 +376,7 @@ def test_an_agent_as_a_tool_is_linked_to_its_call():
 
 
 def test_agents_of_old_releases_are_known_by_their_span_name():
-    """An agent's span without attributes is no wrapper, and its session is the calls'."""
+    """An agent's span without attributes is not a wrapper; its session comes from the calls."""
     trajectory = only(
         span("r", 1, title="invocation", scope=ADK),
         span("a", 2, parent="r", title="agent_run [old]", scope=ADK),
@@ -418,7 +418,7 @@ def test_gemini_parts_are_read_in_either_spelling():
 
 @pytest.mark.parametrize("empty", ["{}", "", {}])
 def test_placeholders_of_the_first_schema_name_their_own_switch(empty: Any):
-    """Empty objects stand for content that was switched off by ADK's own setting."""
+    """Empty objects are content that ADK's own setting switched off."""
     spans = [
         agent("a", 1, scope=ADK, end=9),
         call_llm("c", 2, empty, empty) if empty != {} else _without(call_llm("c", 2, "{}", "{}")),
@@ -439,7 +439,7 @@ def _without(of: Span) -> Span:
 
 
 def test_a_tool_without_arguments_is_not_one_without_content():
-    """Empty arguments beside a response are those of a call without any."""
+    """Empty arguments beside a response mean a call without arguments."""
     trajectory = only(old_tool("t", 1, "{}", '{"result": 3}'))
 
     assert trajectory.messages[0].tool_calls[0].arguments == {}
@@ -579,7 +579,7 @@ def test_a_cut_request_is_not_whole():
     ],
 )
 def test_odd_values_never_raise(odd: Any):
-    """Whatever the attributes hold, the spans are read."""
+    """Spans are read with any values of their attributes."""
     keys = ("llm_request", "llm_response", "tool_call_args", "tool_response")
     for title in ("call_llm", "execute_tool x", "invoke_agent x", "generate_content"):
         for operation in ("", "execute_tool", "generate_content"):

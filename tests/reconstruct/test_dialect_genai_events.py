@@ -72,7 +72,7 @@ def test_a_prompt_without_its_completion_is_a_gap():
 
 
 def test_records_without_a_span_belong_to_the_call_that_was_running():
-    """The one model call of the trace, or the one that was running, is told by them."""
+    """They belong to the only model call of the trace, or to the one that was running."""
     spans = [call("c", 1, end=10), call("d", 20, end=30)]
     trajectory = only(
         span("w", 1, end=40), *(replace(s, parent_id="w") for s in spans), logs=logs(21)
@@ -104,7 +104,7 @@ def test_hidden_and_cut_content_in_an_event_is_a_gap(value: str, code: str):
 
 
 def test_records_that_two_calls_may_have_are_left():
-    """Of two calls at the same time, neither is told by records without a span."""
+    """Records without a span belong to neither of two calls at the same time."""
     spans = [call("c", 1, end=10, parent="w"), call("d", 1, end=10, parent="w")]
     trajectory = only(span("w", 1, end=40), *spans, logs=logs(2))
 
@@ -135,7 +135,7 @@ def test_a_result_that_comes_twice_is_one():
 
 @pytest.mark.parametrize("key", ["event.name", "otel.event.name"])
 def test_an_events_name_may_be_an_attribute(key: str):
-    """Exporters before OTLP had event names put them into the attributes."""
+    """Exporters from before OTLP's event names put them into the attributes."""
     raw = {"traceId": TRACE, "spanId": "b" * 16, "timeUnixNano": "1"}
     named = {"key": key, "value": {"stringValue": "gen_ai.choice"}}
     document = {"resourceLogs": [{"scopeLogs": [{"logRecords": [{**raw, "attributes": [named]}]}]}]}
@@ -146,7 +146,7 @@ def test_an_events_name_may_be_an_attribute(key: str):
 
 
 def test_the_creation_of_an_agent_is_no_run():
-    """`create_agent` spans tell of no run, beside one or alone."""
+    """`create_agent` spans are not runs, beside a run or alone."""
     attributes = {"gen_ai.operation.name": "create_agent", "gen_ai.system": "x"}
     alone = span("a", 1, attributes=attributes, trace="b" * 32)
 
@@ -155,7 +155,7 @@ def test_the_creation_of_an_agent_is_no_run():
 
 
 def test_a_history_that_begins_with_a_result_is_a_gap():
-    """What the provider keeps (`previous_response_id`), or another trace holds, is not there."""
+    """The provider (`previous_response_id`) or another trace holds the earlier history."""
     records = [
         record("gen_ai.tool.message", {"id": "k", "content": "r"}, span_id="c"),
         *(replace(log, span_id="c") for log in logs(5)[1:]),

@@ -1,4 +1,4 @@
-"""OpenInference: spans by hand, in the forms in which its instrumentations write them."""
+"""OpenInference: handwritten spans in the forms of its instrumentations."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def test_text_that_is_said_to_be_plain_is_not_taken_apart():
     ("sent", "got", "side"), [([ASKED], [], "output"), ([], [{"role": "assistant"}], "input")]
 )
 def test_a_missing_side_is_named(sent: list[Any], got: list[Any], side: str):
-    """A call without its question or its answer says which one, and how to have it."""
+    """The gap of a call without its question or answer names the side and the remedy."""
     got = [{"role": "assistant", "content": "a"}] if got else []
 
     trajectory = only(model("c", sent=sent, got=got))
@@ -158,7 +158,7 @@ def test_calls_that_stand_among_the_contents_too_are_one_message():
 
 
 def test_a_call_may_stand_only_among_the_contents_or_in_the_oldest_form():
-    """Calls are found in each place in which the convention had them."""
+    """Calls are found in each field that the convention has used for them."""
     part = "contents.0.tool_call"
     new = {"role": "assistant", f"{part}.id": "k1", f"{part}.function.name": "get_weather",
            f"{part}.function.arguments": '{"city": "Paris"}'}  # fmt: skip
@@ -189,7 +189,7 @@ def test_autogens_function_messages_are_results():
 
 @pytest.mark.parametrize(("thought", "text"), [("I look", "I look"), (None, None)])
 def test_autogens_thought_is_the_text_beside_the_calls(thought: str | None, text: str | None):
-    """It stands in the raw answer, and beside the message in the next request."""
+    """It is in the raw answer, and beside the message in the next request."""
     output = {"finish_reason": "function_calls", "content": [], "thought": thought}
     echo = {f"{SENT}.1.thought": thought} if thought else {}
     result = {"role": "tool", "content": "sunny", "tool_call_id": "k1"}
@@ -296,7 +296,7 @@ def instructor(**fields: Any) -> Span:
 
 
 def test_a_chain_with_a_models_messages_is_a_model_call():
-    """Instructor's span holds the question, and only what was parsed of the answer."""
+    """Instructor's span holds the question, and only the parsed part of the answer."""
     trajectory = only(instructor())
 
     assert brief(trajectory.messages) == [("user", "q"), ("assistant", '{"city": "Paris"}')]
@@ -332,7 +332,7 @@ def test_an_answers_id_tells_that_two_spans_are_one_call():
 
 
 def test_what_a_framework_wrote_itself_goes_before_its_translation():
-    """A processor that adds OpenInference's attributes loses what the framework's own keep."""
+    """A processor that adds OpenInference's attributes loses details of the framework's own."""
     attributes = {
         **flat(SENT, [ASKED, CALLED, {"role": "tool", "content": "sunny rainy"}]),
         "gen_ai.operation.name": "chat",
@@ -347,7 +347,7 @@ def test_what_a_framework_wrote_itself_goes_before_its_translation():
 
 
 def test_cut_arguments_are_a_gap():
-    """Arguments of which a limit left half are not taken for whole."""
+    """Arguments that a limit cut in half do not count as complete."""
     call = "tool_calls.0.tool_call.function"
     cut = {"role": "assistant", f"{call}.name": "look", f"{call}.arguments": '{"city": "Par'}
 
@@ -374,7 +374,7 @@ def test_a_flat_answer_without_its_calls_is_read_from_the_response():
 
 
 def test_flat_messages_that_are_only_roles_are_read_from_the_request():
-    """What was called and returned is in the raw request, where the flat messages leave it out."""
+    """The raw request has the calls and results that the flat messages lack."""
     call = {"id": "k", "function": {"name": "get_weather", "arguments": '{"city": "Paris"}'}}
     request = {
         "messages": [

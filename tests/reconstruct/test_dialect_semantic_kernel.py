@@ -1,4 +1,4 @@
-"""Semantic Kernel: the capture, and what earlier versions and .NET write."""
+"""Semantic Kernel: the capture, and the formats of earlier versions and .NET."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_the_capture_holds_golds_conversation():
 
 
 def test_without_the_log_records_the_gap_says_to_load_them():
-    """Of the spans alone, the tools' part and the agent's answer are had."""
+    """The spans alone give the tools' part and the agent's answer."""
     spans, _ = capture(NAME)
 
     first, second = reconstruct(spans)
@@ -112,7 +112,7 @@ def test_without_the_log_records_the_gap_says_to_load_them():
 
 @pytest.mark.parametrize("seed", range(5))
 def test_messages_are_in_the_order_of_their_index(seed: int):
-    """Records of one time that arrive in any order are put in theirs, the choice last."""
+    """Records with equal times are sorted by their index, the choice last."""
     c = model("c", 1)
     logs = told(c, *CONVERSATION)
     random.Random(seed).shuffle(logs)
@@ -157,7 +157,7 @@ def test_dotnet_writes_span_events():
 
 
 def test_the_two_old_events_are_read():
-    """Before messages had events of their own, a prompt and a completion held them all."""
+    """Before there were events for messages, a prompt and a completion held them all."""
     prompt = json.dumps([body for name, body in CONVERSATION if name != "choice"])
     events = (
         Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": prompt}),
@@ -175,7 +175,7 @@ def test_the_two_old_events_are_read():
 
 
 def test_an_old_text_completion_has_a_text():
-    """A text's prompt is what the user says."""
+    """The prompt of a text completion is the user's message."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": "once upon"}),)
 
     assert brief(only(model("c", 1, "text.completions", events=events)).messages) == [
@@ -185,7 +185,7 @@ def test_an_old_text_completion_has_a_text():
 
 @pytest.mark.parametrize("value", ['[{"role:" user, "content:" hi}]', 7, "[]", [None]])
 def test_an_old_event_that_cannot_be_read_is_a_gap(value: Any):
-    """.NET's old format is no JSON: it is not taken for something that was said."""
+    """.NET's old format is not JSON, so it does not become a message."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": value}),)
 
     trajectory = only(model("c", 1, "chat.completions", events=events))
@@ -204,7 +204,7 @@ def test_an_old_event_without_its_text_is_content_that_was_not_captured():
 
 
 def test_an_old_call_that_failed_says_why():
-    """The failure is told of either form of a call."""
+    """Either form of a call reports the failure."""
     events = (Event("gen_ai.content.prompt", 1, {"gen_ai.prompt": "q"}),)
 
     trajectory = only(

@@ -47,7 +47,7 @@ def model(
     calls: list[tuple[str, Any]] | None = None,
     **fields: Any,
 ) -> Span:
-    """Return a model call: what was sent in flat keys, the answer's text in one part."""
+    """Return a model call: the sent messages in flat keys, the answer's text in one part."""
     attributes: dict[str, Any] = {"llm.model_name": "m", "llm.token_count.prompt": 9}
     for i, (role, content) in enumerate(sent):
         attributes[f"llm.input_messages.{i}.message.role"] = role
@@ -104,8 +104,7 @@ def test_a_tool_calling_agent_is_read():
             "d",
             7,
             [*TASK, ("assistant", "I look."), called(*CALLS), observed],
-            None,
-            [("k3", {"city": "Oslo"})],
+            calls=[("k3", {"city": "Oslo"})],
             parent="s2",
         ),
         used("v", 8, kwargs(city="Oslo"), "cold", parent="s2"),
@@ -173,7 +172,7 @@ def test_a_code_agents_tools_are_its_answers_calls():
 
 
 def test_the_raw_request_is_read_where_messages_have_no_keys():
-    """Messages that are objects have no flat keys: the request's own form stands in."""
+    """Messages that are objects have no flat keys: the request's own form is read."""
     request = {
         "messages": [
             {"role": "user", "content": [{"type": "text", "text": "q"}], "tool_calls": None},
@@ -239,7 +238,7 @@ def test_a_result_that_is_not_recorded_is_a_gap():
 
 
 def test_a_run_without_model_spans_is_told_by_its_span():
-    """The task and the answer are had, not the arguments of the Python method."""
+    """The run has the task and the answer, not the arguments of the Python method."""
     assert brief(only(run()).messages) == [("user", "q"), ("assistant", "done")]
 
 
@@ -266,7 +265,7 @@ def test_a_managed_agent_is_a_run_of_its_own():
     "text", ["", "Calling tools:\n", "Calling tools:\n[7]", "Calling tools:\n[{'a'", "Calling"]
 )
 def test_texts_that_tell_no_calls_stay_texts(text: str):
-    """What cannot be read as calls is what the assistant says."""
+    """A text that cannot be read as calls is the assistant's text."""
     sent = [*TASK, ("tool-call", text), ("tool-response", "Observation:\nr")]
 
     trajectory = only(run(), model("c", 2, sent, "a", parent="a"))
@@ -281,7 +280,7 @@ def test_texts_that_tell_no_calls_stay_texts(text: str):
 
 @pytest.mark.parametrize("value", [7, "[", "__REDACTED__", "[5]", '{"task": 7}'])
 def test_malformed_values_survive(value: Any):
-    """Whatever stands where content is expected, there is a trajectory."""
+    """Any value in place of content gives a trajectory."""
     odd = {
         "input.value": value,
         "output.value": value,
@@ -302,7 +301,7 @@ def test_malformed_values_survive(value: Any):
 
 
 def failed(text: str) -> tuple[str, str]:
-    """Return the framework's text of a failed step, of which the memory drops the calls."""
+    """Return the framework's text of a failed step; the memory drops the step's calls."""
     return ("tool-response", f"Error:\n{text}\nNow let's retry: take care!\n")
 
 
@@ -313,7 +312,7 @@ def test_a_failed_call_that_the_memory_drops_is_shown():
     """The next call is sent the error alone; the call is the one that the answer asked for."""
     trajectory = only(
         run(end=20),
-        model("c", 3, TASK, None, CALLS[:1], parent="a"),
+        model("c", 3, TASK, calls=CALLS[:1], parent="a"),
         used("t", 4, kwargs(city="Paris"), parent="a", status_code=2),
         model("d", 7, [*TASK, failed(BROKEN)], "a", parent="a"),
     )
@@ -327,7 +326,7 @@ def test_a_failed_call_that_the_memory_drops_is_shown():
 
 
 def test_of_several_dropped_calls_the_tools_spans_tell_the_results():
-    """One error stands for a step of two calls; which failed is what the spans say."""
+    """A step of two calls has one error; the spans show which call failed."""
     trajectory = only(
         run(end=20),
         model("c", 3, TASK, "I look.", CALLS, parent="a"),
@@ -349,9 +348,9 @@ def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, A
     errors = [failed(BROKEN), failed("no Oslo"), failed("no Rome")]
     trajectory = only(
         run(end=20),
-        model("c", 3, TASK, None, first, parent="a"),
-        model("d", 5, [*TASK, *errors[:1]], None, again, parent="a"),
-        model("e", 7, [*TASK, *errors[:2]], None, [("k4", {"city": "Rome"})], parent="a"),
+        model("c", 3, TASK, calls=first, parent="a"),
+        model("d", 5, [*TASK, *errors[:1]], calls=again, parent="a"),
+        model("e", 7, [*TASK, *errors[:2]], calls=[("k4", {"city": "Rome"})], parent="a"),
         model("f", 9, [*TASK, *errors], "a", parent="a"),
     )
 
@@ -363,7 +362,7 @@ def test_each_of_several_failed_steps_has_its_own_error(first: list[tuple[str, A
 
 
 def test_an_error_of_an_answer_without_calls_is_said_to_the_model():
-    """A text in which no call could be found stays in the memory, and so does the error."""
+    """A text without a readable call stays in the memory, and so does the error."""
     error = failed("Error while parsing tool call from model output: no blob")
     trajectory = only(
         run(end=20),

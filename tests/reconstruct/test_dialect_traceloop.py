@@ -129,7 +129,7 @@ OLD = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.promp
 
 
 def test_filter_results_beside_a_prompt_lose_nothing():
-    """Azure's stand among the messages, under a name instead of an index."""
+    """Azure writes them among the messages, under a name instead of an index."""
     attributes = {
         "gen_ai.prompt.prompt_filter_results": '[{"prompt_index": 0}]',
         **OLD,

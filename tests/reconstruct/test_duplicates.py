@@ -89,7 +89,7 @@ def test_attempts_inside_a_call_are_no_calls_of_their_own():
     """A failed attempt and the one that succeeded, by the same instrumentation, are one call."""
     trajectory = only(
         recorded("outer", 1, 50, "router"),
-        chat("first", 2, ASKED, None, end=10, scope="router", parent="outer", status_code=2),
+        chat("first", 2, ASKED, end=10, scope="router", parent="outer", status_code=2),
         recorded("second", 11, 40, "router", parent="outer"),
     )
 
@@ -184,7 +184,7 @@ def test_ids_of_the_provider_tell_the_same_call_in_another_trace(key: str):
 
 
 def test_a_tool_that_two_instrumentations_recorded_ran_once():
-    """A second span of the same execution is no second execution."""
+    """A second span of the same execution does not count as another execution."""
     call = ("look", {"x": 1}, "k")
     trajectory = only(
         agent("g", 1, end=100),

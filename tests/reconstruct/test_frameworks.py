@@ -1,8 +1,8 @@
 """Captures of today's frameworks, compared with the messages that were truly exchanged.
 
 Each capture has two turns: two parallel calls, and a call that fails; some have images, thinking,
-retries, hand-offs, sub-agents or an approval that interrupts them as well. `truth.json` holds what
-the model server and the tools exchanged, and what the spans do not hold.
+retries, hand-offs, sub-agents or an approval that interrupts them as well. `truth.json` holds the
+messages that the model server and the tools exchanged, and the content that the spans lack.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .exchanges import Exchange, faults
 FRAMEWORKS = DATA / "frameworks"
 TRUTH: dict[str, Exchange] = json.loads((FRAMEWORKS / "truth.json").read_text())
 NAMES = names(FRAMEWORKS, without="truth")
-# What says that something is missing from the spans.
+# Gaps that report missing content.
 MISSING = {
     "attributes_dropped",
     "content_external",
@@ -39,7 +39,7 @@ def test_every_capture_has_its_truth():
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_capture_gives_what_was_exchanged(name: str):
-    """Questions, calls, results, errors and answers of both turns are those that were exchanged."""
+    """Questions, calls, results, errors and answers of both turns equal the exchanged ones."""
     trajectories = [t.as_dict() for t in reconstruct(*capture(name, FRAMEWORKS))]
 
     assert faults(trajectories, TRUTH[name]) == []

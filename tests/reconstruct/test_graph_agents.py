@@ -172,7 +172,7 @@ def supervised(step: Any) -> list[Span]:
 
 @pytest.mark.parametrize("step", [openinference, langfuse, traceloop])
 def test_a_turn_that_is_handed_to_another_agent_and_back_is_one_trajectory(step: Any):
-    """Each message stands once, with the name of the agent that said it."""
+    """Each message appears once, with the name of its agent."""
     outer, turn = reconstruct(supervised(step))
 
     assert (outer.agent, turn.parent_id) == ("team", outer.id)

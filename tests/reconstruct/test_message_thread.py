@@ -12,7 +12,7 @@ Said = dict[str, Any]
 
 
 def calls(*pairs: tuple[list[Said], Said | None], **fields: Any) -> list[Span]:
-    """Return an agent with model calls, one after another, of what was sent and received."""
+    """Return an agent with consecutive model calls, one for each input and answer."""
     spans = [agent("a", 1)]
     for i, (sent, got) in enumerate(pairs):
         spans.append(chat(f"c{i}", 10 * i + 10, sent, got, parent="a", **fields))
@@ -20,7 +20,7 @@ def calls(*pairs: tuple[list[Said], Said | None], **fields: Any) -> list[Span]:
 
 
 def test_history_is_told_once():
-    """Each call repeats what came before; the trajectory has it once, the system prompt first."""
+    """Each call repeats the history; the trajectory has it once, the system prompt first."""
     ask, look, result = user("q"), asks(("look", {"x": 1}, "k1")), gives("r", "k1")
 
     trajectory = only(
@@ -143,7 +143,7 @@ def test_a_sliding_window_keeps_what_left_it():
 
 
 def test_a_compacted_history_is_kept_beside_the_new_one():
-    """What a later call no longer held is a rewrite: both versions, the place and the gap."""
+    """Messages missing from a later call are a rewrite: both versions, the index and the gap."""
     trajectory = only(
         *calls(
             ([user("1")], said("a1")),
@@ -170,7 +170,7 @@ def test_a_call_asked_again_replaces_its_answer():
 
 
 def test_a_system_prompt_that_changes_is_shown_once_and_named():
-    """A prompt with the time of day in it is no new history; that it changed is said once."""
+    """A prompt with the time of day does not begin a new history; the change is reported once."""
     trajectory = only(
         *calls(
             ([system("it is 9"), user("1")], said("a1")),
@@ -198,7 +198,7 @@ def test_several_system_prompts_come_first():
 
 
 def test_a_call_that_is_not_whole_does_not_rewrite():
-    """Input that was cut and does not fit is no evidence of a rewritten history."""
+    """Cut input that does not fit is not evidence of a rewritten history."""
     spans = calls(([user("1")], said("a1")), ([user("1"), said("a1"), user("2")], said("a2")))
     cut = '[{"role":"user","content":"1"},{"role":"assistant","content":"odd"},{"role":"us'
     spans.append(
@@ -212,7 +212,7 @@ def test_a_call_that_is_not_whole_does_not_rewrite():
 
 
 def test_an_answer_that_was_not_captured_is_filled_in_by_the_next_input():
-    """A call without content leaves a place that the next call's input tells."""
+    """A call without content leaves an entry that the next call's input completes."""
     spans = calls(([user("q")], None), ([user("q"), said("a"), user("r")], said("b")))
     spans[1] = chat("c0", 10, parent="a")
 

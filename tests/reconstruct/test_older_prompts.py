@@ -1,4 +1,4 @@
-"""Messages in the attributes and events that came before those of the conventions."""
+"""Messages in the attributes and events from before the current conventions."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ def test_events_that_are_named_like_the_attributes():
 
 @pytest.mark.parametrize("name", ["process_thread_run", "list_messages", "a_new_one"])
 def test_messages_of_an_operation_that_nobody_knows_are_a_gap(name: str):
-    """The trace stays in sight: its messages are not read, and that is said."""
+    """The trace is kept, with a gap: its messages are not read."""
     events = (
         Event("gen_ai.user.message", attributes={"gen_ai.event.content": '{"content": "hi"}'}),
     )

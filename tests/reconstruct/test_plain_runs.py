@@ -1,4 +1,4 @@
-"""Runs in the plainest shape are built in one go, and are what they would be otherwise."""
+"""Runs of the simplest shape are built in one pass, with the same result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .builders import NAMES, agent, asks, capture, chat, gives, said, system, to
 
 
 def step_by_step(spans: list[Span], logs: Any = ()) -> list[Trajectory]:
-    """Return the trajectories, each message laid over those before."""
+    """Return the trajectories, each input laid over the earlier messages."""
     with (
         patch.object(conversation, "plain_builder", lambda _: None),
         patch.object(tool_results, "_paired_by_ids", lambda *_: None),
@@ -30,7 +30,7 @@ def step_by_step(spans: list[Span], logs: Any = ()) -> list[Trajectory]:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_captures_give_the_same_trajectories(name: str) -> None:
-    """What a real instrumentation writes does not depend on the way of building."""
+    """Real captures give the same trajectories either way."""
     spans, logs = capture(name)
     assert reconstruct(spans, logs) == step_by_step(spans, logs)
 
@@ -45,7 +45,7 @@ steps = st.lists(st.tuples(st.integers(0, 2), st.sampled_from(CHANGES)), min_siz
 
 
 def changed(history: list[Any], change: str, seed: int) -> list[Any]:
-    """Return the history that a call sends, of which only some are all that was said."""
+    """Return the history that a call sends, with one change to its messages, if any."""
     at = seed % len(history)
     sent = list(history)
     if change == "drop":
@@ -81,7 +81,7 @@ def changed(history: list[Any], change: str, seed: int) -> list[Any]:
 
 
 def run_of(trace: str, steps: list[tuple[int, str]], seed: int) -> list[Span]:
-    """Return the spans of a run, most of whose calls send all that was said."""
+    """Return the spans of a run, most of whose calls send the whole history."""
     history: list[Any] = [system("be brief"), user("q")]
     spans = [agent("a", 1, end=999, trace=trace)]
     for number, (count, change) in enumerate(steps):
@@ -121,7 +121,7 @@ def run_of(trace: str, steps: list[tuple[int, str]], seed: int) -> list[Span]:
 @settings(max_examples=200, deadline=None)
 @given(runs=st.lists(steps, min_size=1, max_size=3), seed=st.integers(0, 20))
 def test_any_runs_give_the_same_trajectories(runs: list[list[tuple[int, str]]], seed: int) -> None:
-    """Runs of one or of several conversations, whose calls send what was said or something else."""
+    """Runs of one or several conversations, whose calls send the history or something else."""
     spans = [
         replace(span, start_ns=span.start_ns + 1000 * number, end_ns=span.end_ns + 1000 * number)
         for number, run in enumerate(runs)
@@ -132,7 +132,7 @@ def test_any_runs_give_the_same_trajectories(runs: list[list[tuple[int, str]]], 
 
 
 def test_a_usual_run_is_plain() -> None:
-    """A run that asks for two tools and answers is built in one go."""
+    """A run that asks for two tools and answers is built in one pass."""
     spans = run_of("1" * 32, [(2, "none"), (1, "none"), (0, "none")], 0)
     is_plain: list[bool] = []
 

@@ -110,7 +110,7 @@ ANTHROPIC = {"role": "assistant", "content": [{"type": "text", "text": "hi"}]}
 def test_tokens_are_read_from_the_answer(
     sdk: str, answered: dict[str, Any], counts: tuple[int, int, int]
 ):
-    """A span without counts of its own has those of the provider's answer (langfuse#7177)."""
+    """A span without counts has the counts of the provider's answer (langfuse#7177)."""
     usage = recorded(sdk, [{"role": "user", "content": "hi"}], answered).usage
 
     assert (usage.input_tokens, usage.output_tokens, usage.cached_tokens) == counts
@@ -118,7 +118,7 @@ def test_tokens_are_read_from_the_answer(
 
 
 def test_counts_beside_the_answer_are_the_calls():
-    """They are not added to those of the answer."""
+    """They are not added to the counts of the answer."""
     attributes = {
         "langfuse.observation.type": "generation",
         "langfuse.observation.input": '"hi"',

@@ -1,4 +1,4 @@
-"""Requests that failed and were sent again, each a trace of its own: they are one run."""
+"""Failed requests that were sent again, each in a separate trace, are one run."""
 
 from __future__ import annotations
 
@@ -56,7 +56,9 @@ def test_a_later_question_that_failed_belongs_to_its_turn() -> None:
     """The second turn's request is sent again, and is not a third turn."""
     later = [*Q, A, user("q2")]
 
-    trajectories = reconstruct([call(1, Q, A), call(2, later, None), call(3, later, said("a2"))])
+    trajectories = reconstruct(
+        [call(1, Q, A), call(2, later, got=None), call(3, later, said("a2"))]
+    )
 
     assert [trajectory.turn for trajectory in trajectories] == [1, 2]
     assert brief(trajectories[1].own_messages) == [("user", "q2"), ("assistant", "a2")]
@@ -67,17 +69,21 @@ def test_a_later_question_that_failed_belongs_to_its_turn() -> None:
     ("before", "after"),
     [
         pytest.param(call(1, Q, said("b")), call(2, Q, A), id="answered"),
-        pytest.param(call(1, Q, None), call(2, [*Q, user("q2")], A), id="another question"),
-        pytest.param(call(1, Q, None), call(2, [system("t"), Q[1]], A), id="another prompt"),
-        pytest.param(call(1, Q, None), call(2, Q, A, at=70), id="later"),
-        pytest.param(call(1, Q, None, at=2), call(2, Q, A, at=2), id="at once"),
+        pytest.param(call(1, Q, got=None), call(2, [*Q, user("q2")], A), id="another question"),
+        pytest.param(call(1, Q, got=None), call(2, [system("t"), Q[1]], A), id="another prompt"),
+        pytest.param(call(1, Q, got=None), call(2, Q, A, at=70), id="later"),
+        pytest.param(call(1, Q, got=None, at=2), call(2, Q, A, at=2), id="at once"),
         pytest.param(
-            call(1, Q, None), call(2, Q, A, process={"process.pid": 8}), id="another process"
+            call(1, Q, got=None), call(2, Q, A, process={"process.pid": 8}), id="another process"
         ),
         pytest.param(
-            call(1, Q, None, process={}), call(2, Q, A, process={}), id="processes without a name"
+            call(1, Q, got=None, process={}),
+            call(2, Q, A, process={}),
+            id="processes without a name",
         ),
-        pytest.param(call(1, Q, None, session="x"), call(2, Q, A, session="y"), id="other chat"),
+        pytest.param(
+            call(1, Q, got=None, session="x"), call(2, Q, A, session="y"), id="other chat"
+        ),
     ],
 )
 def test_other_requests_begin_runs_of_their_own(before: Span, after: Span) -> None:
@@ -101,6 +107,12 @@ def test_runs_with_a_span_of_their_own_are_not_joined() -> None:
 
 def test_each_failure_goes_to_the_next_of_the_same_requests() -> None:
     """Two runs of one question, each with a failure, stay two."""
-    spans = [call(1, Q, None), call(2, Q, A), call(3, Q, None), call(4, Q, A), call(5, Q, A)]
+    spans = [
+        call(1, Q, got=None),
+        call(2, Q, A),
+        call(3, Q, got=None),
+        call(4, Q, A),
+        call(5, Q, A),
+    ]
 
     assert [count for count, _ in runs_of(reconstruct(spans))] == [2, 2, 1]

@@ -29,7 +29,7 @@ def retrieved(
 
 @pytest.mark.parametrize("name", WITH_TEXT)
 def test_the_documents_of_a_retriever_are_those_of_the_run(name: str):
-    """They are the texts that it returned, in whichever form the emitter writes them."""
+    """The run has the texts that the retriever returned, in any emitter's form."""
     (run,) = reconstruct(*capture(name, CAPTURES))
 
     assert {document.text for document in run.documents} == {SHOES, REFUNDS}
@@ -126,7 +126,7 @@ OPENINFERENCE = {"openinference.span.kind": "RETRIEVER"}
 def test_a_retriever_says_what_it_returned_or_there_is_a_gap(
     attributes: dict[str, Any], texts: list[str], is_whole: bool
 ):
-    """Nothing returned is known to be nothing; hidden, cut and unread documents are a gap."""
+    """An empty result is known; hidden, cut and unread documents are a gap."""
     run, _ = retrieved(attributes)
 
     assert [document.text for document in run.documents] == texts
@@ -134,7 +134,7 @@ def test_a_retriever_says_what_it_returned_or_there_is_a_gap(
 
 
 def test_the_oldest_documents_may_have_been_dropped():
-    """A span that lost attributes does not show that it has all."""
+    """A span that lost attributes may have lost documents."""
     flat = {**OPENINFERENCE, "retrieval.documents.0.document.content": "one"}
     run, retriever = retrieved(flat, dropped_attributes=2)
 
@@ -143,7 +143,7 @@ def test_the_oldest_documents_may_have_been_dropped():
 
 
 def test_a_retriever_within_a_tool_leaves_no_gap():
-    """The tool's result has what the retriever found."""
+    """The tool's result has the retriever's documents."""
     run, _ = retrieved({**LANGSMITH}, parent="t1")
 
     assert "documents_not_captured" not in codes(run)

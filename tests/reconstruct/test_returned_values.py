@@ -1,4 +1,4 @@
-"""What the function of a tool returned: the same result from every dialect of spans."""
+"""A tool's return value gives the same result in every dialect of spans."""
 
 from __future__ import annotations
 

@@ -50,12 +50,16 @@ class AlignedPair:
     @property
     def is_system(self) -> bool:
         """Whether these are system messages, which are not aligned."""
-        return any(one is not None and one.role in _SYSTEM_ROLES for one in (self.left, self.right))
+        return any(message.role in _SYSTEM_ROLES for message in self._messages)
 
     @property
     def is_captured(self) -> bool:
         """Whether the traces hold content and arguments of both messages."""
-        return all(_is_captured(one) for one in (self.left, self.right) if one is not None)
+        return all(_is_captured(message) for message in self._messages)
+
+    @property
+    def _messages(self) -> list[Message]:
+        return [message for message in (self.left, self.right) if message is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,7 +91,7 @@ def align(left: Sequence[Message], right: Sequence[Message]) -> list[AlignedPair
     """Return the messages of two trajectories side by side, system messages first."""
     (our_system, ours), (their_system, theirs) = _split(_entries(left)), _split(_entries(right))
     rows = [*_rows(our_system, their_system), *_rows(ours, theirs)]
-    return [_pair(one, other) for one, other in rows]
+    return [_pair(left_entry, right_entry) for left_entry, right_entry in rows]
 
 
 def first_divergence(pairs: Sequence[AlignedPair]) -> int | None:
@@ -113,8 +117,8 @@ def _entries(messages: Sequence[Message]) -> list[_Entry]:
 def _entry(at: int, message: Message, called: str) -> _Entry:
     calls: tuple[str, ...] = ()
     if message.tool_calls:
-        found = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
-        calls = tuple(sorted(found))
+        call_texts = (f"{call.name} {canonical(call.arguments)}" for call in message.tool_calls)
+        calls = tuple(sorted(call_texts))
     parts = [part for part in message.parts if part.get("type") not in _UNCOMPARED_PARTS]
     others = canonical(parts) if parts else ""
     key = (message.role, _comparable(message), calls, others, message.is_error)
@@ -139,13 +143,13 @@ def _split(entries: Sequence[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
     return system, [entry for entry in entries if entry.message.role not in _SYSTEM_ROLES]
 
 
-def _pair(one: _Entry | None, other: _Entry | None) -> AlignedPair:
+def _pair(left: _Entry | None, right: _Entry | None) -> AlignedPair:
     return AlignedPair(
-        one.message if one else None,
-        other.message if other else None,
-        same=one is not None and other is not None and one.key == other.key,
-        left_at=one.at if one else None,
-        right_at=other.at if other else None,
+        left.message if left else None,
+        right.message if right else None,
+        same=left is not None and right is not None and left.key == right.key,
+        left_at=left.at if left else None,
+        right_at=right.at if right else None,
     )
 
 
@@ -245,10 +249,10 @@ def _stretches(
 
 def _by_similarity(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
     """Return the rows of which the pairs are the most alike, by dynamic programming."""
-    texts = [other.text for other in right]
+    right_texts = [entry.text for entry in right]
     likeness = [
-        [_likeness(one, text, other, said) for other, said in zip(right, texts, strict=True)]
-        for one, text in ((one, one.text) for one in left)
+        [_likeness(a, a_text, b, b_text) for b, b_text in zip(right, right_texts, strict=True)]
+        for a, a_text in ((entry, entry.text) for entry in left)
     ]
     # best[i][j]: how alike the best rows of left[i:] and right[j:] are.
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
@@ -276,17 +280,17 @@ def _traced(
         else:
             yield None, right[j]
             j += 1
-    yield from ((one, None) for one in left[i:])
+    yield from ((entry, None) for entry in left[i:])
     yield from ((None, other) for other in right[j:])
 
 
-def _likeness(one: _Entry, text: str, other: _Entry, said: str) -> float:
+def _likeness(left: _Entry, left_text: str, right: _Entry, right_text: str) -> float:
     """Return how well two messages with their texts fit into one row; 0 for different roles."""
-    if one.message.role != other.message.role:
+    if left.message.role != right.message.role:
         return 0.0
-    if one.key == other.key and one.tool == other.tool:
+    if left.key == right.key and left.tool == right.tool:
         return _EQUAL
     from rapidfuzz import fuzz  # loaded only where something is compared
 
-    base = _SAME_TOOL if one.tool == other.tool else _SAME_ROLE
-    return base + fuzz.ratio(text, said) / 100
+    base = _SAME_TOOL if left.tool == right.tool else _SAME_ROLE
+    return base + fuzz.ratio(left_text, right_text) / 100

@@ -33,7 +33,7 @@ import math
 import re
 from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from ..errors import ConfigError
 from ..patterns import Pattern, PatternError, compile_pattern
@@ -51,7 +51,7 @@ from .rules import (
     Tolerant,
 )
 
-__all__ = ["ARGS_MODES", "ArgsMatch", "make_overrides", "make_rule"]
+__all__ = ["ARGS_MODES", "ArgsMatch", "RuleOptions", "make_overrides", "make_rule"]
 
 ArgsMatch = str | list[str] | Mapping[str, Any] | Callable[[Any, Any], Any]
 """A mode, a list of dotted fields, a mapping of one of the forms above, or a function."""
@@ -67,7 +67,22 @@ _RULES: dict[str, type[Rule]] = {
 ARGS_MODES = tuple(_RULES)
 _WORDS = ("exact", "tolerant", "ignore")
 """The modes that one field may have."""
+_COMPARISONS = (*_WORDS, "judged")
 _MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
+
+
+class RuleOptions(TypedDict, total=False):
+    """The options of `make_rule` beside the form.
+
+    Attributes:
+        missing_ok: Whether a listed field that neither side has counts as equal.
+        is_async: Whether functions may be coroutine functions.
+        judge: Asks a language model about judged fields; None if there is none.
+    """
+
+    missing_ok: bool
+    is_async: bool
+    judge: FieldJudge | None
 
 
 def make_rule(
@@ -83,9 +98,9 @@ def make_rule(
     Args:
         value: One of the forms above.
         name: The name of the value in error messages.
-        missing_ok: Whether a listed field that neither side has counts as equal.
-        is_async: Whether functions may be coroutine functions.
-        judge: Asks a language model about judged fields; None if there is none.
+        missing_ok: As for `RuleOptions`.
+        is_async: As for `RuleOptions`.
+        judge: As for `RuleOptions`.
 
     Returns:
         The rule.
@@ -115,22 +130,13 @@ def make_rule(
     )
 
 
-def make_overrides(
-    value: Any,
-    name: str,
-    *,
-    missing_ok: bool = True,
-    is_async: bool = False,
-    judge: FieldJudge | None = None,
-) -> dict[str, Rule]:
+def make_overrides(value: Any, name: str, **options: Unpack[RuleOptions]) -> dict[str, Rule]:
     """Make the rules of single tools.
 
     Args:
         value: Forms by tool name; None for no overrides.
         name: The name of the value in error messages.
-        missing_ok: As for `make_rule`.
-        is_async: As for `make_rule`.
-        judge: As for `make_rule`.
+        **options: See `RuleOptions`.
 
     Returns:
         The rule of each tool.
@@ -143,12 +149,10 @@ def make_overrides(
     if not isinstance(value, Mapping):
         raise ConfigError(f"{name} is a {type(value).__name__}; expected {{tool name: mode}}")
     rules = {}
-    for tool, item in value.items():
+    for tool, form in value.items():
         if not isinstance(tool, str):
             raise ConfigError(f"{name}: {tool!r} is not a tool name; names are strings")
-        rules[tool] = make_rule(
-            item, f"{name}[{tool!r}]", missing_ok=missing_ok, is_async=is_async, judge=judge
-        )
+        rules[tool] = make_rule(form, f"{name}[{tool!r}]", **options)
     return rules
 
 
@@ -170,7 +174,7 @@ def _from_mapping(
             return _patterns(inner, f"{name}['regex']")
         if "tolerant" in value:
             return _tolerant(inner, f"{name}['tolerant']", missing_ok, judge)
-    if any(isinstance(one, Mapping) or _is_word(one) for one in value.values()):
+    if any(isinstance(form, Mapping) or _is_word(form) for form in value.values()):
         return _by_field(value, name, Exact(), missing_ok, judge)
     return _patterns(value, name)
 
@@ -201,10 +205,10 @@ def _by_field(
     judge: FieldJudge | None,
 ) -> Rule:
     fields = {}
-    for path, one in value.items():
+    for path, comparison in value.items():
         if not isinstance(path, str) or not path:
             raise ConfigError(f"{name}: {path!r} is not a field; write dotted paths")
-        fields[path] = _comparison(one, f"{name}[{path!r}]", rule, judge)
+        fields[path] = _comparison(comparison, f"{name}[{path!r}]", rule, judge)
     return ByField(fields, rule, missing_ok)
 
 
@@ -216,10 +220,9 @@ def _comparison(
     if _is_word(value):
         return _judged(_MEANING, name, judge)
     if not isinstance(value, Mapping):
-        known = ", ".join((*_WORDS, "judged"))
         raise ConfigError(
-            f"{name}: {value!r} is not a comparison{_hint(value, (*_WORDS, 'judged'))}; known: "
-            f"{known}, {{'abs': 0.01}}, {{'rel': 0.001}}. Patterns stand alone: "
+            f"{name}: {value!r} is not a comparison{_hint(value, _COMPARISONS)}; known: "
+            f"{', '.join(_COMPARISONS)}, {{'abs': 0.01}}, {{'rel': 0.001}}. Patterns stand alone: "
             "{'regex': {field: pattern}}"
         )
     if "judged" in value:
@@ -245,23 +248,23 @@ def _judged(criterion: str, name: str, judge: FieldJudge | None) -> FieldCompari
 
 
 def _is_word(value: Any) -> bool:
-    return isinstance(value, str) and value in (*_WORDS, "judged")
+    return isinstance(value, str) and value in _COMPARISONS
 
 
-def _check_keys(value: Mapping[Any, Any], known: tuple[str, ...], name: str) -> None:
+def _check_keys(value: Mapping[Any, Any], allowed: tuple[str, ...], name: str) -> None:
     """Refuse an unknown key.
 
     Raises:
         ConfigError: There is one; the text has the known ones, the nearest first.
     """
-    unknown = next((key for key in value if key not in known), None)
+    unknown = next((key for key in value if key not in allowed), None)
     if unknown is not None:
-        hint = _hint(unknown, known)
-        raise ConfigError(f"{name}: unknown key {unknown!r}{hint}; known: {', '.join(known)}")
+        hint = _hint(unknown, allowed)
+        raise ConfigError(f"{name}: unknown key {unknown!r}{hint}; known: {', '.join(allowed)}")
 
 
-def _hint(value: Any, known: tuple[str, ...]) -> str:
-    near = difflib.get_close_matches(str(value), known, 1)
+def _hint(value: Any, allowed: tuple[str, ...]) -> str:
+    near = difflib.get_close_matches(str(value), allowed, 1)
     return f", did you mean {near[0]!r}?" if near else ""
 
 

@@ -83,17 +83,17 @@ def _layers(
     """Number the lefts by their distance from a free one; None when no path augments."""
     layer = [0 if right == _FREE else _FREE for right in right_of]
     queue = deque(left for left, right in enumerate(right_of) if right == _FREE)
-    found = False
+    reaches_free_right = False
     while queue:
         left = queue.popleft()
         for right in adjacency[left]:
             other = left_of[right]
             if other == _FREE:
-                found = True
+                reaches_free_right = True
             elif layer[other] == _FREE:
                 layer[other] = layer[left] + 1
                 queue.append(other)
-    return layer if found else None
+    return layer if reaches_free_right else None
 
 
 def _augment(
@@ -110,8 +110,8 @@ def _augment(
         for right in tried[left]:
             other = left_of[right]
             if other == _FREE:
-                for one, two in [*path, (left, right)]:
-                    right_of[one], left_of[two] = two, one
+                for path_left, path_right in [*path, (left, right)]:
+                    right_of[path_left], left_of[path_right] = path_right, path_left
                 return
             if layer[other] == layer[left] + 1:
                 path.append((left, right))
@@ -141,14 +141,14 @@ def in_order(
     """
     pairs: list[tuple[int, int]] = []
     remaining = iter(rights)
-    wanted = next(remaining, None)
+    right = next(remaining, None)
     for left in lefts:
-        if wanted is None:
+        if right is None:
             break
-        if fits(left, wanted):
-            pairs.append((left, wanted))
-            wanted = next(remaining, None)
-    return pairs if wanted is None else None
+        if fits(left, right):
+            pairs.append((left, right))
+            right = next(remaining, None)
+    return pairs if right is None else None
 
 
 def longest_order(masks: Sequence[int]) -> list[tuple[int, int]]:

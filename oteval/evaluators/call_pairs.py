@@ -84,11 +84,11 @@ def same_texts(out: CallTable, ref: CallTable, spec: MatchSpec) -> Pairs | None:
     rule, count = spec.args, len(out.names)
     if spec.overrides or rule.blind or not (rule.preorder and out.textual and ref.textual):
         return None
-    place = dict(zip(zip(ref.names, ref.raw, strict=True), range(count), strict=False))
-    if len(place) != count or len(ref.names) != count:
+    call_of_text = dict(zip(zip(ref.names, ref.raw, strict=True), range(count), strict=False))
+    if len(call_of_text) != count or len(ref.names) != count:
         return None
-    found = [*map(place.pop, zip(out.names, out.raw, strict=True), repeat(_NOWHERE, count))]
-    return None if place else [*enumerate(found)]
+    refs = [*map(call_of_text.pop, zip(out.names, out.raw, strict=True), repeat(_NOWHERE, count))]
+    return None if call_of_text else [*enumerate(refs)]
 
 
 def match_calls(
@@ -166,8 +166,8 @@ def ordered_calls(
         tool = ref.names[j]
         rule = spec.rule(tool)
         if rule.equality:
-            known = rule.blind or ref.captured(j)
-            masks.append(by_key.get((tool, _key(rule, ref, j)), 0) if known else 0)
+            is_comparable = rule.blind or ref.captured(j)
+            masks.append(by_key.get((tool, _key(rule, ref, j)), 0) if is_comparable else 0)
         else:
             fitting = (i for i in by_tool.get(tool, ()) if call_fits(out, ref, spec, i, j))
             masks.append(sum(bit[i] for i in fitting))
@@ -199,8 +199,8 @@ def _match_tool(
     adjacency = [
         [index for index, j in enumerate(rights) if _matches(rule, out, ref, i, j)] for i in lefts
     ]
-    found = maximum_matching(adjacency, len(rights))
-    return pairs + [(lefts[left], rights[right]) for left, right in found]
+    matching = maximum_matching(adjacency, len(rights))
+    return pairs + [(lefts[left], rights[right]) for left, right in matching]
 
 
 def _key(rule: Rule, table: CallTable, call: int) -> Hashable:

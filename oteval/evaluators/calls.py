@@ -100,12 +100,12 @@ class CallTable:
             self.textual = False
 
 
-def read(value: Any, place: str) -> CallTable:
+def read(value: Any, name: str) -> CallTable:
     """Read a trajectory in any form.
 
     Args:
         value: As for `oteval.evaluators.messages.to_messages`.
-        place: Its name in error messages.
+        name: Its name in error messages.
 
     Returns:
         Its roles and calls.
@@ -113,12 +113,12 @@ def read(value: Any, place: str) -> CallTable:
     Raises:
         InputError: The value cannot be read as a trajectory; the text names the place.
     """
-    items, place = entries(value, place)
+    items, name = entries(value, name)
     table = _read_plain(items)
     if table is not None:
         return table
     table = CallTable()
-    for message in read_direct(items, place):
+    for message in read_direct(items, name):
         table.add(message)
     return table
 

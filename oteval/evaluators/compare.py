@@ -79,15 +79,16 @@ class Verdict(NamedTuple):
     def metadata(self) -> dict[str, Any]:
         """Return the figures as an evaluator's metadata."""
         _, _, matched, missing, extra, alignment, reordered = self
-        made, wanted = matched + extra, matched + missing
+        output_calls, reference_calls = matched + extra, matched + missing
+        all_calls = output_calls + reference_calls
         return {
             **({"reordered": reordered} if reordered else {}),
             "matched": matched,
             "missing": missing,
             "extra": extra,
-            "precision": matched / made if made else 1.0,
-            "recall": matched / wanted if wanted else 1.0,
-            "f1": 2 * matched / (made + wanted) if made + wanted else 1.0,
+            "precision": matched / output_calls if output_calls else 1.0,
+            "recall": matched / reference_calls if reference_calls else 1.0,
+            "f1": 2 * matched / all_calls if all_calls else 1.0,
             "alignment": alignment,
         }
 
@@ -129,7 +130,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     ):
         pairs = [*zip(range(count), range(count), strict=True)]
         if not other:
-            return Verdict(True, None, count, 0, 0, pairs)
+            return _passed(pairs)
         if len(other) == 1 and spec.mode != "in_order":
             # Whatever the pairs, one call is left over on both sides, and those two do not match.
             # Without this shortcut, such failures take 2.0 to 3.6 times as long in the benchmark.
@@ -138,7 +139,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
     if other is None and spec.mode in _UNORDERED:
         texts = same_texts(out, ref, spec)
         if texts is not None:
-            return Verdict(True, None, count, 0, 0, texts)
+            return _passed(texts)
     return _judge(out, ref, spec, range(count), range(len(ref.names)))
 
 
@@ -197,16 +198,16 @@ class _FunctionAnswers:
 class _Recall:
     """Gives the known answers, and records the open questions."""
 
-    def __init__(self, asked: _FunctionAnswers, rule: Custom) -> None:
-        self._asked, self._rule = asked, rule
+    def __init__(self, answers: _FunctionAnswers, rule: Custom) -> None:
+        self._answers, self._rule = answers, rule
         self.__module__ = getattr(rule.function, "__module__", "")
         self.__qualname__ = getattr(rule.function, "__qualname__", type(rule.function).__name__)
 
     def __call__(self, out: Any, ref: Any) -> bool:
         key = (id(self._rule), id(out), id(ref))
-        if key not in self._asked.answers:
-            self._asked.open[key] = (self._rule, out, ref)
-        return self._asked.answers.get(key, False)
+        if key not in self._answers.answers:
+            self._answers.open[key] = (self._rule, out, ref)
+        return self._answers.answers.get(key, False)
 
 
 def _judge(
@@ -218,7 +219,7 @@ def _judge(
     count = len(match.pairs)
     missing, extra = len(refs) - count, len(outs) - count
     if match.position is None:
-        return Verdict(True, None, count, missing, extra, match.pairs)
+        return _passed(match.pairs, missing=missing, extra=extra)
     comment = strict_comment(out, ref, spec, match)
     return _failure(out, ref, spec, match.pairs, comment, *unpaired(match.pairs, outs, refs))
 
@@ -230,10 +231,10 @@ def _one_differs(
     if spec.mode != "strict":
         comment = calls_comment(out, ref, spec, other, other)
     else:
-        place = out.at[other[0]]
-        calls = [call for call, at in enumerate(out.at) if at == place]
-        role, length = out.roles[place], len(out.roles)
-        match = StrictMatch(pairs, place, (role, role), (calls, calls), (length, length))
+        position = out.at[other[0]]
+        calls = [call for call, at in enumerate(out.at) if at == position]
+        role, length = out.roles[position], len(out.roles)
+        match = StrictMatch(pairs, position, (role, role), (calls, calls), (length, length))
         comment = strict_comment(out, ref, spec, match)
     return _failure(out, ref, spec, pairs, comment, other, other)
 
@@ -250,9 +251,20 @@ def _verdict(
     count = len(pairs)
     missing, extra = len(refs) - count, len(outs) - count
     if _PASSES[spec.mode](missing, extra):
-        return Verdict(True, None, count, missing, extra, pairs)
+        return _passed(pairs, missing=missing, extra=extra)
     left = unpaired(pairs, outs, refs)
     return _failure(out, ref, spec, pairs, calls_comment(out, ref, spec, *left), *left)
+
+
+def _passed(pairs: Pairs, *, missing: int = 0, extra: int = 0) -> Verdict:
+    return Verdict(
+        passed=True,
+        comment=None,
+        matched=len(pairs),
+        missing=missing,
+        extra=extra,
+        alignment=pairs,
+    )
 
 
 def _failure(
@@ -265,7 +277,15 @@ def _failure(
     missing: list[int],
 ) -> Verdict:
     reordered = reordered_lists(out, ref, spec, extra, missing)
-    return Verdict(False, comment, len(pairs), len(missing), len(extra), pairs, reordered)
+    return Verdict(
+        passed=False,
+        comment=comment,
+        matched=len(pairs),
+        missing=len(missing),
+        extra=len(extra),
+        alignment=pairs,
+        reordered=reordered,
+    )
 
 
 _UNORDERED = frozenset({"unordered", "superset", "subset"})
@@ -282,5 +302,5 @@ def _pairs(
 ) -> Pairs:
     if spec.mode != "in_order":
         return match_calls(out, ref, spec, outs, refs)
-    found = in_order(outs, refs, lambda i, j: call_fits(out, ref, spec, i, j))
-    return ordered_calls(out, ref, spec, outs, refs) if found is None else found
+    pairs = in_order(outs, refs, lambda i, j: call_fits(out, ref, spec, i, j))
+    return ordered_calls(out, ref, spec, outs, refs) if pairs is None else pairs

@@ -439,11 +439,11 @@ class Evaluator(ABC):
             if context.trajectory is not None:
                 needs = self.needs_messages
                 refuse_empty(context.trajectory, context.messages, needs_messages=needs)
-            found = self.evaluate(context)
+            result = self.evaluate(context)
         except NotEvaluated as reason:
             return self.without_verdict(str(reason))
-        score = found.score if found.passed is None else found.passed
-        comment, metadata = found.comment or None, dict(found.metadata)
+        score = result.score if result.passed is None else result.passed
+        comment, metadata = result.comment or None, dict(result.metadata)
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
     def without_verdict(self, reason: str) -> dict[str, Any]:

@@ -205,7 +205,7 @@ class ByField(Rule):
             return problem
         if not self.missing_ok and (absent := self._absent(out, ref)) is not None:
             return f"argument {absent!r} is on neither side, and missing_ok is False"
-        problems = (one.problem(path, left, right) for path, one, left, right in questions)
+        problems = (judged.problem(path, left, right) for path, judged, left, right in questions)
         return next((problem for problem in problems if problem is not None), None)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002

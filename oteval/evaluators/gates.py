@@ -99,10 +99,10 @@ class GateResult:
 
 def tally(scores: Iterable[Score]) -> dict[str, Tally]:
     """Return the counts of some scores by evaluator."""
-    found: dict[str, Tally] = {}
+    tallies: dict[str, Tally] = {}
     for score in scores:
-        found.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
-    return found
+        tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
+    return tallies
 
 
 def worst_first(tallies: Iterable[Tally]) -> list[Tally]:
@@ -148,12 +148,12 @@ def check_gate(
     if min_score is not None:
         checks.append(_at_least("mean score", counted.mean, min_score))
     if max_errors is not None:
-        held = counted.errors <= max_errors
-        checks.append((held, f"errors {counted.errors} (at most {max_errors})"))
-    comment = ", ".join(text if held else f"{text}: not met" for held, text in checks)
-    return GateResult(counted.evaluator, all(held for held, _ in checks), comment)
+        is_met = counted.errors <= max_errors
+        checks.append((is_met, f"errors {counted.errors} (at most {max_errors})"))
+    comment = ", ".join(text if is_met else f"{text}: not met" for is_met, text in checks)
+    return GateResult(counted.evaluator, all(is_met for is_met, _ in checks), comment)
 
 
 def _at_least(name: str, actual: float | None, least: float) -> tuple[bool, str]:
-    shown = "none" if actual is None else f"{actual:.3f}"
-    return actual is not None and actual >= least, f"{name} {shown} (at least {least:g})"
+    figure = "none" if actual is None else f"{actual:.3f}"
+    return actual is not None and actual >= least, f"{name} {figure} (at least {least:g})"

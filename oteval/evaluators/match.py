@@ -152,8 +152,10 @@ class TrajectoryMatch(Evaluator):
             object.__setattr__(self, "is_slow", True)
             object.__setattr__(self, "asks_models", True)
         if self.score_type not in SCORE_TYPES:
-            known = ", ".join(SCORE_TYPES)
-            raise ConfigError(f"score_type: unknown value {self.score_type!r}; known: {known}")
+            score_types = ", ".join(SCORE_TYPES)
+            raise ConfigError(
+                f"score_type: unknown value {self.score_type!r}; known: {score_types}"
+            )
 
     @property
     def key(self) -> str:
@@ -205,8 +207,8 @@ class TrajectoryMatch(Evaluator):
         try:
             run = _whole_run(outputs)
             if run is not None and not verdict.passed:
-                wanted = to_messages(reference_outputs, "reference_outputs")
-                self._refuse_unknown(run, run.messages, wanted)
+                reference = to_messages(reference_outputs, "reference_outputs")
+                self._refuse_unknown(run, run.messages, reference)
         except NotEvaluated as reason:
             return self.without_verdict(str(reason))
         return self.result(verdict)
@@ -234,24 +236,24 @@ class TrajectoryMatch(Evaluator):
         if run is None or expected is None:
             raise NotEvaluated("there is no reference")
         context.require_all_calls()
-        wanted = to_messages(expected, "reference_outputs")
-        found = self._compare_run(run, context.messages, wanted, self.spec)
-        if not found.passed:
-            self._refuse_unknown(run, context.messages, wanted)
-        return found
+        reference = to_messages(expected, "reference_outputs")
+        result = self._compare_run(run, context.messages, reference, self.spec)
+        if not result.passed:
+            self._refuse_unknown(run, context.messages, reference)
+        return result
 
     def _compare_run(
         self,
         run: Trajectory,
         messages: Sequence[Message],
-        wanted: Sequence[Message],
+        reference: Sequence[Message],
         spec: MatchSpec,
     ) -> EvaluationResult:
         outputs: Any = messages
         if spec.view != "all":
             # The tool definitions go along: they may say which tools change something.
             outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
-        return self._result_of(compare(outputs, wanted, spec))
+        return self._result_of(compare(outputs, reference, spec))
 
     def _result_of(self, verdict: Verdict) -> EvaluationResult:
         return result_of_figure(
@@ -266,16 +268,16 @@ class TrajectoryMatch(Evaluator):
         facts: set[Fact] = set() if all(rule.blind for rule in rules) else {"call_hashes"}
         if self.spec.mode == "strict":
             facts.add("overlapping")
-        wanted = [
+        reference_messages = [
             to_messages(list(reference.messages), "reference_outputs") for reference in references
         ]
-        known = {
+        hashes = {
             call_hash
-            for messages in wanted
+            for messages in reference_messages
             for call_hash in call_hashes(messages)
             if call_hash is not None
         }
-        calls = tuple(sorted(known)) if len(known) <= _TOLD_APART else None
+        calls = tuple(sorted(hashes)) if len(hashes) <= _TOLD_APART else None
         return OutlineRequest(frozenset(facts), calls)
 
     def evaluate_outline(self, context: EvaluationContext) -> EvaluationResult:
@@ -288,16 +290,16 @@ class TrajectoryMatch(Evaluator):
         ref = HashedCalls(to_messages(expected, "reference_outputs"))
         if self.spec.mode == "strict" and context.outline["overlapping"]:
             raise Unread("times")
-        found = self._result_of(compare_calls(out, ref, self.spec))
-        if not found.passed and None in (*out.raw, *ref.raw):
+        result = self._result_of(compare_calls(out, ref, self.spec))
+        if not result.passed and None in (*out.raw, *ref.raw):
             raise Unread("arguments")  # unknown ones might have matched
-        return found
+        return result
 
     def _refuse_unknown(
-        self, run: Trajectory, messages: Sequence[Message], wanted: Sequence[Message]
+        self, run: Trajectory, messages: Sequence[Message], reference: Sequence[Message]
     ) -> None:
         """Refuse a failure that would pass if the missing arguments were as expected."""
-        unseen, unsaid = _tools_without_arguments(messages), _tools_without_arguments(wanted)
+        unseen, unsaid = _tools_without_arguments(messages), _tools_without_arguments(reference)
         if not unseen and not unsaid:
             return
         overrides = {tool: _lenient(rule) for tool, rule in self.spec.overrides.items()}
@@ -305,7 +307,7 @@ class TrajectoryMatch(Evaluator):
         # Functions that must be awaited are not asked again: any missing argument is a reason.
         if (
             not self.awaits_functions
-            and not self._compare_run(run, _marked(messages), _marked(wanted), spec).passed
+            and not self._compare_run(run, _marked(messages), _marked(reference), spec).passed
         ):
             return
         lost = next((gap for gap in run.gaps if gap.code in CONTENT_GAPS), None)

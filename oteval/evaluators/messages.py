@@ -39,12 +39,12 @@ def to_messages(value: Any, place: str = "messages") -> tuple[Message, ...]:
     return read_direct(*entries(value, place))
 
 
-def entries(value: Any, place: str) -> tuple[Sequence[Any], str]:
+def entries(value: Any, name: str) -> tuple[Sequence[Any], str]:
     """Return the list of messages that a value holds, still in their own form.
 
     Args:
         value: As for `to_messages`.
-        place: The name of the value in error messages.
+        name: The name of the value in error messages.
 
     Returns:
         The messages, and the name of their list in error messages.
@@ -53,38 +53,38 @@ def entries(value: Any, place: str) -> tuple[Sequence[Any], str]:
         InputError: The value holds no list of messages.
     """
     if isinstance(value, (list, tuple)):
-        return value, place
+        return value, name
     if value is None:
         raise InputError(
-            f"{place} is None; pass a list of messages (an empty list is a legal trajectory)"
+            f"{name} is None; pass a list of messages (an empty list is a legal trajectory)"
         )
     if isinstance(value, Mapping):
-        return _entries_of_mapping(value, place)
+        return _entries_of_mapping(value, name)
     if isinstance(getattr(value, "messages", None), (list, tuple)):
-        return value.messages, f"{place}.messages"
+        return value.messages, f"{name}.messages"
     if is_message(value):
-        return [value], place
+        return [value], name
     raise InputError(
-        f"{place} is a {type(value).__name__}; pass a list of messages, one message, "
+        f"{name} is a {type(value).__name__}; pass a list of messages, one message, "
         "a dict with 'messages', or a Trajectory"
     )
 
 
-def _entries_of_mapping(value: Mapping[str, Any], place: str) -> tuple[Sequence[Any], str]:
+def _entries_of_mapping(value: Mapping[str, Any], name: str) -> tuple[Sequence[Any], str]:
     if "role" in value:
-        return [value], place
+        return [value], name
     if "messages" in value:
         inner = value["messages"]
         if isinstance(inner, Mapping) and "role" not in inner and "messages" in inner:
-            raise InputError(f"{place}.messages holds 'messages' again; pass the inner one")
-        return entries(inner, f"{place}.messages")
+            raise InputError(f"{name}.messages holds 'messages' again; pass the inner one")
+        return entries(inner, f"{name}.messages")
     if is_message(value):
-        return [value], place
+        return [value], name
     if set(value) == {"output"}:  # LangSmith's form of a value that is not a dict
-        return entries(value["output"], f"{place}.output")
+        return entries(value["output"], f"{name}.output")
     keys = ", ".join(sorted(map(repr, value))) or "none"
     raise InputError(
-        f"{place}: a dict needs 'messages' (a trajectory) or 'role' (one message); its keys: {keys}"
+        f"{name}: a dict needs 'messages' (a trajectory) or 'role' (one message); its keys: {keys}"
     )
 
 

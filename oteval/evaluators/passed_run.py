@@ -16,12 +16,12 @@ from .values import show
 __all__ = ["gaps_beside", "passed_run"]
 
 
-def passed_run(outputs: Any, place: str = "outputs") -> Trajectory | None:
+def passed_run(outputs: Any, name: str = "outputs") -> Trajectory | None:
     """Return the run that a caller passed; None if only messages are known.
 
     Args:
         outputs: A trajectory in any form of `oteval.evaluators.messages`.
-        place: Its name in error messages.
+        name: Its name in error messages.
 
     Raises:
         InputError: The messages beside the gaps cannot be read.
@@ -31,7 +31,7 @@ def passed_run(outputs: Any, place: str = "outputs") -> Trajectory | None:
     gaps = gaps_beside(outputs)
     if not gaps:
         return None
-    return Trajectory("", SpanRef("", ""), tail=to_messages(outputs, place), gaps=gaps)
+    return Trajectory("", SpanRef("", ""), tail=to_messages(outputs, name), gaps=gaps)
 
 
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:

@@ -74,8 +74,8 @@ class Rule:
 
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return one line that says where the two differ; None where they match."""
-        found = next(differences(out, ref, same), None)
-        return None if found is None else how_they_differ(*found)
+        difference = next(differences(out, ref, same), None)
+        return None if difference is None else how_they_differ(*difference)
 
     def compared(self, args: Any) -> Any:
         """Return the value of the arguments that is compared; None where no value says it all."""
@@ -132,8 +132,8 @@ class Subset(Rule):
 
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first thing that is outside."""
-        found = next(self._differences(out, ref), None)
-        return None if found is None else how_they_differ(*found)
+        difference = next(self._differences(out, ref), None)
+        return None if difference is None else how_they_differ(*difference)
 
     def _differences(self, out: Any, ref: Any) -> Any:
         return differences(out, ref, same, missing_ok=True)
@@ -175,10 +175,10 @@ class Tolerant(Rule):
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first place where they differ by more than the way of writing."""
         folded = self.fold(out, ""), self.fold(ref, "")
-        found = next(differences(*folded, same), None)
-        if found is None:
+        difference = next(differences(*folded, same), None)
+        if difference is None:
             return None
-        if path := found[0]:
+        if path := difference[0]:
             out, ref = lookup(out, path), lookup(ref, path)
         return how_they_differ(path, out, ref)
 
@@ -266,8 +266,8 @@ class Fields(Rule):
         """Return the fields that there are, by path."""
         if not isinstance(args, dict):
             return args
-        found = {path: lookup(args, path) for path in self.paths}
-        return {path: value for path, value in found.items() if value is not MISSING}
+        values = {path: lookup(args, path) for path in self.paths}
+        return {path: value for path, value in values.items() if value is not MISSING}
 
     def describe(self) -> Any:
         """Return the paths."""
@@ -330,8 +330,8 @@ class ReferencePatterns(Rule):
 
     def explain(self, out: Any, ref: Any) -> str | None:
         """Return the first place that does not fit."""
-        found = next(differences(out, ref, self._equal, extra_ok=True), None)
-        return None if found is None else how_they_differ(*found)
+        difference = next(differences(out, ref, self._equal, extra_ok=True), None)
+        return None if difference is None else how_they_differ(*difference)
 
     def compared(self, args: Any) -> Any:  # noqa: ARG002
         """Return None: patterns do not see the order of lists."""
@@ -428,10 +428,10 @@ def _digest(function: Any) -> str:
     digest = hashlib.blake2b(digest_size=8)
     waiting = [code] if isinstance(code, CodeType) else []
     while waiting:
-        one = waiting.pop()
-        inner = [value for value in one.co_consts if isinstance(value, CodeType)]
-        plain = [_stable(value) for value in one.co_consts if not isinstance(value, CodeType)]
-        digest.update(one.co_code + repr((one.co_names, plain)).encode())
+        block = waiting.pop()
+        inner = [value for value in block.co_consts if isinstance(value, CodeType)]
+        plain = [_stable(value) for value in block.co_consts if not isinstance(value, CodeType)]
+        digest.update(block.co_code + repr((block.co_names, plain)).encode())
         waiting += inner
     return digest.hexdigest()
 

@@ -142,7 +142,8 @@ class Scorer:
             comment = f"the run has several references, and type {self.evaluator.type} takes one"
             return EvaluationResult(status="not_evaluated", comment=comment)
         try:
-            contexts = [self._context(run, one, problem) for one in accepted or (reference,)]
+            references = accepted or (reference,)
+            contexts = [self._context(run, candidate, problem) for candidate in references]
         except NotEvaluated as reason:
             return EvaluationResult(status="not_evaluated", comment=str(reason))
         if not accepted:
@@ -166,8 +167,14 @@ class Scorer:
         own = self.scope == "turn"
         messages = tuple(trajectory.own_messages if own else trajectory.messages)
         refuse_empty(trajectory, messages, needs_messages=self.evaluator.needs_messages)
-        wanted = list(reference.messages) if reference else None
-        return EvaluationContext(messages, trajectory, wanted, reference, self.scope)
+        reference_messages = list(reference.messages) if reference else None
+        return EvaluationContext(
+            messages,
+            trajectory,
+            reference_outputs=reference_messages,
+            reference=reference,
+            scope=self.scope,
+        )
 
     def _result(self, context: EvaluationContext) -> EvaluationResult:
         """Return the result of an evaluation, also if the evaluator fails."""
@@ -179,9 +186,9 @@ class Scorer:
             raise
         # Also SystemExit and the like: a function that calls sys.exit() must not end the scoring.
         except BaseException as error:
-            known = getattr(error, "metadata", None)
+            metadata = getattr(error, "metadata", None)
             return EvaluationResult(
                 status="error",
                 comment=f"{type(error).__name__}: {error}",
-                metadata=dict(known) if isinstance(known, Mapping) else {},
+                metadata=dict(metadata) if isinstance(metadata, Mapping) else {},
             )

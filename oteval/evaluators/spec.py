@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from ..call_outcome import RULE_VERSION
 from ..errors import ConfigError
 from ..patterns import Pattern, PatternError, compile_pattern
-from .args import ArgsMatch, make_overrides, make_rule
+from .args import ArgsMatch, RuleOptions, make_overrides, make_rule
 from .field_rules import ByField, FieldJudge
 from .rules import Exact, Rule
 
@@ -115,22 +115,11 @@ def make_spec(
     """
     _one_of(trajectory_match_mode, MODES, "trajectory_match_mode")
     _one_of(view, VIEWS, "view")
+    options: RuleOptions = {"missing_ok": missing_ok, "is_async": is_async, "judge": judge}
     return MatchSpec(
         mode=cast("Mode", trajectory_match_mode),
-        args=make_rule(
-            tool_args_match_mode,
-            "tool_args_match_mode",
-            missing_ok=missing_ok,
-            is_async=is_async,
-            judge=judge,
-        ),
-        overrides=make_overrides(
-            tool_args_match_overrides,
-            "tool_args_match_overrides",
-            missing_ok=missing_ok,
-            is_async=is_async,
-            judge=judge,
-        ),
+        args=make_rule(tool_args_match_mode, "tool_args_match_mode", **options),
+        overrides=make_overrides(tool_args_match_overrides, "tool_args_match_overrides", **options),
         view=cast("View", view),
         effect_tools=_tools(effect_tools),
         error_pattern=_pattern(error_pattern),
@@ -138,9 +127,9 @@ def make_spec(
     )
 
 
-def _one_of(value: Any, known: tuple[str, ...], name: str) -> None:
-    if value not in known:
-        raise ConfigError(f"{name}: unknown value {value!r}; known: {', '.join(known)}")
+def _one_of(value: Any, choices: tuple[str, ...], name: str) -> None:
+    if value not in choices:
+        raise ConfigError(f"{name}: unknown value {value!r}; known: {', '.join(choices)}")
 
 
 def _flag(value: Any, name: str) -> bool:

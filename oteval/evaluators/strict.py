@@ -53,8 +53,8 @@ class _Side:
             self.roles = [table.roles[call] for call in self.calls]
             self.calls = dict(enumerate(self.calls.values()))
 
-    def role(self, place: int) -> str | None:
-        return self.roles[place] if place < len(self.roles) else None
+    def role(self, position: int) -> str | None:
+        return self.roles[position] if position < len(self.roles) else None
 
 
 def match_strict(
@@ -80,12 +80,12 @@ def match_strict(
         if len(group) == 1:
             lefts, rights = left.calls.get(group[0], _NONE), right.calls.get(group[0], _NONE)
         else:
-            lefts = [i for place in group for i in left.calls.get(place, ())]
-            rights = [j for place in group for j in right.calls.get(place, ())]
-        found = _pair(out, ref, spec, lefts, rights)
-        pairs += found
-        if group[0] < first and not len(found) == len(lefts) == len(rights):
-            first = min(first, _first_unpaired(group, left, right, found))
+            lefts = [i for p in group for i in left.calls.get(p, ())]
+            rights = [j for p in group for j in right.calls.get(p, ())]
+        group_pairs = _pair(out, ref, spec, lefts, rights)
+        pairs += group_pairs
+        if group[0] < first and not len(group_pairs) == len(lefts) == len(rights):
+            first = min(first, _first_unpaired(group, left, right, group_pairs))
     lengths = (len(left.roles), len(right.roles))
     calls = (left.calls.get(first, []), right.calls.get(first, []))
     roles = (left.role(first), right.role(first))
@@ -97,42 +97,42 @@ def _first_role(left: list[str], right: list[str]) -> int:
     """Return the first position whose roles differ; past the end where none does."""
     if left == right:
         return len(left)
-    both = enumerate(zip(left, right, strict=False))
-    return next((place for place, (a, b) in both if a != b), min(len(left), len(right)))
+    roles = enumerate(zip(left, right, strict=False))
+    return next((position for position, (a, b) in roles if a != b), min(len(left), len(right)))
 
 
 def _pair(
     out: CallTable, ref: CallTable, spec: MatchSpec, lefts: list[int], rights: list[int]
 ) -> Pairs:
     if spec.strict_order:
-        both = zip(lefts, rights, strict=False)
-        return [(i, j) for i, j in both if call_fits(out, ref, spec, i, j)]
+        candidates = zip(lefts, rights, strict=False)
+        return [(i, j) for i, j in candidates if call_fits(out, ref, spec, i, j)]
     return match_calls(out, ref, spec, lefts, rights)
 
 
 def _first_unpaired(group: list[int], left: _Side, right: _Side, pairs: Pairs) -> int:
     lefts, rights = {i for i, _ in pairs}, {j for _, j in pairs}
-    for place in group:
-        if not lefts.issuperset(left.calls.get(place, ())):
-            return place
-        if not rights.issuperset(right.calls.get(place, ())):
-            return place
+    for position in group:
+        if not lefts.issuperset(left.calls.get(position, ())):
+            return position
+        if not rights.issuperset(right.calls.get(position, ())):
+            return position
     return group[0]
 
 
 def _groups(left: _Side, right: _Side, spec: MatchSpec) -> list[list[int]]:
     """Return the positions that hold calls, those compared together in one list."""
-    places = sorted(left.calls.keys() | right.calls.keys())
+    positions = sorted(left.calls.keys() | right.calls.keys())
     if spec.strict_order or not (left.table.times or right.table.times):
-        return [[place] for place in places]
-    head = {place: place for place in places}
+        return [[position] for position in positions]
+    head = {position: position for position in positions}
     for side in (left, right):
-        for one, two in _overlaps(side):
-            one, two = _head(head, one), _head(head, two)
-            head[max(one, two)] = min(one, two)
+        for first, second in _overlaps(side):
+            first, second = _head(head, first), _head(head, second)
+            head[max(first, second)] = min(first, second)
     groups: dict[int, list[int]] = {}
-    for place in places:
-        groups.setdefault(_head(head, place), []).append(place)
+    for position in positions:
+        groups.setdefault(_head(head, position), []).append(position)
     return list(groups.values())
 
 
@@ -140,22 +140,22 @@ def _overlaps(side: _Side) -> list[tuple[int, int]]:
     """Return pairs of positions that connect all whose calls overlapped in time."""
     times = side.table.times
     spans = sorted(
-        (*times[call], place)
-        for place, calls in side.calls.items()
+        (*times[call], position)
+        for position, calls in side.calls.items()
         for call in calls
         if call in times
     )
     pairs, latest, holder = [], 0, -1
-    for start, end, place in spans:
-        if start < latest and place != holder:
-            pairs.append((holder, place))
+    for start, end, position in spans:
+        if start < latest and position != holder:
+            pairs.append((holder, position))
         if end > latest:
-            latest, holder = end, place
+            latest, holder = end, position
     return pairs
 
 
-def _head(head: dict[int, int], place: int) -> int:
-    while head[place] != place:
-        head[place] = head[head[place]]
-        place = head[place]
-    return place
+def _head(head: dict[int, int], position: int) -> int:
+    while head[position] != position:
+        head[position] = head[head[position]]
+        position = head[position]
+    return position

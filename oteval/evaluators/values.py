@@ -62,12 +62,12 @@ def canonical_key(value: Any) -> str | None:
         return None
 
 
-def same(one: Any, two: Any) -> bool:
+def same(left: Any, right: Any) -> bool:
     """Return whether two values are equal: ``1`` equals ``1.0``, but neither true nor ``"1"``."""
-    if type(one) is type(two) and isinstance(one, (str, int)):
-        return bool(one == two)
-    key = canonical_key(one)
-    return key is not None and key == canonical_key(two)
+    if type(left) is type(right) and isinstance(left, (str, int)):
+        return bool(left == right)
+    key = canonical_key(left)
+    return key is not None and key == canonical_key(right)
 
 
 def folded(text: str) -> str:
@@ -103,9 +103,9 @@ def lookup(value: Any, path: str) -> Any:
         cut = path.rfind(".")
         while cut > 0:
             if path[:cut] in value:
-                found = lookup(value[path[:cut]], path[cut + 1 :])
-                if found is not MISSING:
-                    return found
+                inner = lookup(value[path[:cut]], path[cut + 1 :])
+                if inner is not MISSING:
+                    return inner
             cut = path.rfind(".", 0, cut)
         return MISSING
     if isinstance(value, (list, tuple)):

@@ -123,7 +123,7 @@ def results_of(messages: Iterable[Message]) -> dict[int, Message]:
     Returns:
         The tool messages; a call without a result is not in it.
     """
-    found: dict[int, Message] = {}
+    results: dict[int, Message] = {}
     batches: list[dict[int, tuple[str, str]]] = []
     index, answered = 0, True
     for message in messages:
@@ -136,10 +136,10 @@ def results_of(messages: Iterable[Message]) -> dict[int, Message]:
         if message.role != "tool":
             continue
         answered = True
-        place = _answered(batches, message)
-        if place is not None:
-            found[place] = message
-    return found
+        call_index = _answered(batches, message)
+        if call_index is not None:
+            results[call_index] = message
+    return results
 
 
 def _answered(batches: list[dict[int, tuple[str, str]]], result: Message) -> int | None:
@@ -172,9 +172,9 @@ def outcome_by(result: Message, error_pattern: Pattern | re.Pattern[str] | None)
         error_pattern: Decides on results that no flag marks as failed; None for the rule of
             `oteval.call_outcome`.
     """
-    told = outcome_of_message(result)
-    if error_pattern is None or (told.failed and told.evidence in ("recorded", "flagged")):
-        return told
+    outcome = outcome_of_message(result)
+    if error_pattern is None or (outcome.failed and outcome.evidence in ("recorded", "flagged")):
+        return outcome
     if error_pattern.search(result.content or "") is None:
         return CallOutcome()
     return CallOutcome(failed=True, evidence="written", reason=result.content or "")

@@ -133,11 +133,13 @@ def test_nodes_and_answers_are_compared_with_several() -> None:
     """Graphs, final answers and texts have several accepted references as well."""
     graph = create_graph_trajectory_match_evaluator()
     answer = create_final_answer_evaluator(mode="normalised")
-    said = [user(), {"role": "assistant", "content": "In Lima."}]
+    messages = [user(), {"role": "assistant", "content": "In Lima."}]
 
     turns = AnyOf([{"steps": [["b"]]}, {"steps": [["a"]]}])
     nodes = graph(outputs={"steps": [["a"]]}, reference_outputs=turns)
-    answered = answer(outputs=said, reference_outputs=AnyOf({"city": "in lima", "country": "Peru"}))
+    answered = answer(
+        outputs=messages, reference_outputs=AnyOf({"city": "in lima", "country": "Peru"})
+    )
     equal = exact_match(outputs={"a": 1}, reference_outputs=AnyOf([{"a": 2}, {"a": 1}]))
     near = levenshtein_distance(outputs="abc", reference_outputs=AnyOf(["xyz", "abd"]))
 

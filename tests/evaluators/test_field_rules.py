@@ -239,7 +239,7 @@ def test_a_model_is_asked_only_if_nothing_else_differs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("out", "ref", "shown"),
+    ("out", "ref", "text"),
     [
         (None, "unset", "null"),
         ("unset", None, "null"),
@@ -247,9 +247,9 @@ def test_a_model_is_asked_only_if_nothing_else_differs() -> None:
         ([{"role": "user", "content": "hi"}], "hello", "content"),
     ],
 )
-def test_a_model_compares_any_value(out: Any, ref: Any, shown: str) -> None:
+def test_a_model_compares_any_value(out: Any, ref: Any, text: str) -> None:
     """A value that is not text is shown as JSON, whatever its fields are called."""
-    judge = Script(shown)
+    judge = Script(text)
 
     result = judged(judge)(
         outputs=flat(("t", {"reason": out})), reference_outputs=flat(("t", {"reason": ref}))

@@ -30,25 +30,25 @@ def counted(scores: list[Score]) -> Tally:
 
 def test_outcomes_are_counted_apart():
     """Passes, fails, errors, what was not evaluated and what has no verdict are five numbers."""
-    found = counted(MIXED)
+    counts = counted(MIXED)
 
-    assert (found.passed, found.failed, found.errors) == (6, 2, 2)
-    assert (found.not_evaluated, found.unjudged, found.evaluated) == (3, 1, 9)
+    assert (counts.passed, counts.failed, counts.errors) == (6, 2, 2)
+    assert (counts.not_evaluated, counts.unjudged, counts.evaluated) == (3, 1, 9)
 
 
 def test_errors_count_against_the_pass_rate_and_not_into_the_mean():
     """A run on which the evaluator failed was to be judged; it has no number to average."""
-    found = counted(MIXED)
+    counts = counted(MIXED)
 
-    assert found.pass_rate == pytest.approx(0.6)
-    assert found.mean == pytest.approx(6.5 / 9)
+    assert counts.pass_rate == pytest.approx(0.6)
+    assert counts.mean == pytest.approx(6.5 / 9)
 
 
 def test_without_verdicts_there_is_no_rate():
     """Nothing counted gives None, never 0 and never 1."""
-    found = counted([score("not_evaluated")])
+    counts = counted([score("not_evaluated")])
 
-    assert (found.pass_rate, found.mean) == (None, None)
+    assert (counts.pass_rate, counts.mean) == (None, None)
     assert counted([score("error")]).pass_rate is None
 
 
@@ -107,15 +107,15 @@ def test_a_gate_says_what_it_found(
     scores: list[Score], gate: dict[str, Any], passed: bool, comment: str
 ):
     """A gate needs every figure it names, and its comment has each with what was found."""
-    found = check_gate(counted(scores), **gate)
+    result = check_gate(counted(scores), **gate)
 
-    assert (found.evaluator, found.passed, found.comment) == ("e", passed, comment)
+    assert (result.evaluator, result.passed, result.comment) == ("e", passed, comment)
 
 
 def test_evaluators_are_counted_apart():
     """Scores of two evaluators make two tallies."""
     other = Score("t", "", "", "f", "v", status="error")
 
-    found = tally([score(), other])
+    tallies = tally([score(), other])
 
-    assert {name: (t.passed, t.errors) for name, t in found.items()} == {"e": (1, 0), "f": (0, 1)}
+    assert {name: (t.passed, t.errors) for name, t in tallies.items()} == {"e": (1, 0), "f": (0, 1)}

@@ -114,20 +114,20 @@ async def _evaluate_in_thread(
 
 def _compared(embed: Embed, texts: list[str], algorithm: Algorithm) -> EvaluatorResult:
     try:
-        one, two = (list(map(float, vector)) for vector in embed(texts))
-        score = _similarity(one, two, algorithm)
+        output, reference = (list(map(float, vector)) for vector in embed(texts))
+        score = _similarity(output, reference, algorithm)
     except Exception as error:
         reason = f"{type(error).__name__}: {error}"
         return {"key": _KEY, "score": None, "comment": reason, "metadata": {"error": reason}}
     return {"key": _KEY, "score": score, "comment": None, "metadata": {"algorithm": algorithm}}
 
 
-def _similarity(one: Vector, two: Vector, algorithm: Algorithm) -> float:
-    if len(one) != len(two) or not one:
-        raise JudgeError(f"the embeddings have {len(one)} and {len(two)} dimensions")
-    product = math.fsum(a * b for a, b in zip(one, two, strict=True))
+def _similarity(output: Vector, reference: Vector, algorithm: Algorithm) -> float:
+    if len(output) != len(reference) or not output:
+        raise JudgeError(f"the embeddings have {len(output)} and {len(reference)} dimensions")
+    product = math.fsum(a * b for a, b in zip(output, reference, strict=True))
     if algorithm == "cosine":
-        length = math.hypot(*one) * math.hypot(*two)
+        length = math.hypot(*output) * math.hypot(*reference)
         if not length:
             raise JudgeError("an embedding is the zero vector, which has no direction")
         product = max(-1.0, min(1.0, product / length))
@@ -177,8 +177,8 @@ def _request(
     from ..judge.output_modes import unseen_text
 
     with open_client(base_url, api_key, **options) as client:
-        found = client.embeddings.create(model=model, input=texts, encoding_format="float")
-    if problem := unseen_text(texts, token_count(getattr(found.usage, "prompt_tokens", None))):
+        response = client.embeddings.create(model=model, input=texts, encoding_format="float")
+    if problem := unseen_text(texts, token_count(getattr(response.usage, "prompt_tokens", None))):
         raise JudgeError(problem)
-    by_index = {one.index: one.embedding for one in found.data}
+    by_index = {embedding.index: embedding.embedding for embedding in response.data}
     return [by_index[index] for index in range(len(texts))]

@@ -140,14 +140,14 @@ class JsonMatch:
 
     def verdicts(self, pair: RecordPair) -> dict[str, _Verdict]:
         """Return the verdicts on the fields of a pair that need no judge."""
-        found = {}
+        verdicts = {}
         for field in self.fields(pair):
             if not self.asks(pair, field):
-                found[field] = _equal(pair, field)
-        if not found and (pair.output is None or pair.reference is None):
+                verdicts[field] = _equal(pair, field)
+        if not verdicts and (pair.output is None or pair.reference is None):
             # A record without fields and without a counterpart still is a difference.
-            found["(record)"] = _Verdict(False, "a record has no counterpart")
-        return found
+            verdicts["(record)"] = _Verdict(score=False, comment="a record has no counterpart")
+        return verdicts
 
     def results(
         self, verdicts: Sequence[Mapping[str, _Verdict]], outputs: Any
@@ -159,12 +159,12 @@ class JsonMatch:
             whole = _combine(by_record, self.list_aggregator) if is_list else by_record[0]
             return [observed(whole.result(f"{_KEY}:{self.aggregator}"))]
         names = sorted({name for verdict in verdicts for name in verdict})
-        found = []
+        results = []
         for name in names:
             members = [verdict[name] for verdict in verdicts if name in verdict]
             whole = members[0] if len(members) == 1 else _combine(members, self.list_aggregator)
-            found.append(observed(whole.result(f"{_KEY}:{name}")))
-        return found
+            results.append(observed(whole.result(f"{_KEY}:{name}")))
+        return results
 
 
 @dataclass(frozen=True)
@@ -303,21 +303,21 @@ def _split(
     return match, {**common, **judge_options}
 
 
-def _record(value: Any, place: str) -> Mapping[str, Any]:
+def _record(value: Any, name: str) -> Mapping[str, Any]:
     if not isinstance(value, Mapping):
-        raise InputError(f"json_match: {place} is a {type(value).__name__}; expected a dict")
+        raise InputError(f"json_match: {name} is a {type(value).__name__}; expected a dict")
     return value
 
 
 def _equal(pair: RecordPair, field: str) -> _Verdict:
     for side, record in (("outputs", pair.output), ("reference_outputs", pair.reference)):
         if record is None or field not in record:
-            return _Verdict(False, f"{field} is missing in {side}")
+            return _Verdict(score=False, comment=f"{field} is missing in {side}")
     assert pair.output is not None
     assert pair.reference is not None
     if same(pair.output[field], pair.reference[field]):
-        return _Verdict(True)
-    return _Verdict(False, f"{field} differs")
+        return _Verdict(score=True)
+    return _Verdict(score=False, comment=f"{field} differs")
 
 
 def _judge_verdict(result: Mapping[str, Any]) -> _Verdict:
@@ -330,7 +330,8 @@ def _combine(verdicts: Iterable[_Verdict], how: Aggregator) -> _Verdict:
     members = list(verdicts)
     failed = next((member for member in members if member.score is None), None)
     if failed is not None:
-        return _Verdict(None, failed.comment, failed.error or "a judge gave no score")
+        error = failed.error or "a judge gave no score"
+        return _Verdict(score=None, comment=failed.comment, error=error)
     scores = [float(member.score or 0) for member in members]
     comments = (
         "; ".join(dict.fromkeys(member.comment for member in members if member.comment)) or None

@@ -75,9 +75,9 @@ def levenshtein_distance(
     # Imported late: few use it, and importing oteval must stay cheap.
     from rapidfuzz.distance import Levenshtein
 
-    one, two = text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")
-    distance = Levenshtein.distance(one, two)
-    longest = max(len(one), len(two))
+    output, reference = text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")
+    distance = Levenshtein.distance(output, reference)
+    longest = max(len(output), len(reference))
     score = 1.0 - distance / longest if longest else 1.0
     comment = f"{distance} of {longest} characters differ" if distance else None
     return observed(_result("levenshtein_distance", score, comment))
@@ -93,24 +93,24 @@ def require_both(name: str, outputs: Any, reference_outputs: Any) -> None:
             raise InputError(f"{name} needs {side}, which is None")
 
 
-def text_of(value: Any, place: str) -> str:
+def text_of(value: Any, name: str) -> str:
     """Return text as it is and any other value as JSON.
 
     Raises:
         InputError: The value cannot be written as JSON; the text names the place.
     """
-    return value if isinstance(value, str) else _dumps(value, place)
+    return value if isinstance(value, str) else _dumps(value, name)
 
 
-def _json_of(value: Any, place: str) -> str:
-    return _dumps(value, place, sort_keys=True)
+def _json_of(value: Any, name: str) -> str:
+    return _dumps(value, name, sort_keys=True)
 
 
-def _dumps(value: Any, place: str, **options: bool) -> str:
+def _dumps(value: Any, name: str, **options: bool) -> str:
     try:
         return json.dumps(value, **options)  # type: ignore[arg-type]
     except (TypeError, ValueError, RecursionError) as error:
-        raise InputError(f"{place} cannot be written as JSON: {error}") from error
+        raise InputError(f"{name} cannot be written as JSON: {error}") from error
 
 
 def _result(key: str, score: float | bool, comment: str | None) -> EvaluatorResult:

@@ -36,13 +36,13 @@ def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | Non
         Schemas by tool. Of two definitions of a tool the later counts, but one without a schema
         never hides one with it.
     """
-    found: dict[str, Mapping[str, Any] | bool | None] = {}
+    schemas: dict[str, Mapping[str, Any] | bool | None] = {}
     for tool in _each(tools):
         name = field_of(tool, "name") or field_of(tool, "type")
         if isinstance(name, str):
             schema = _schema(tool)
-            found[name] = found.get(name) if schema is None else schema
-    return found
+            schemas[name] = schemas.get(name) if schema is None else schema
+    return schemas
 
 
 def _each(tools: Iterable[Any]) -> Iterator[Any]:

@@ -61,8 +61,8 @@ def normalised(text: str) -> str:
 
 def last_number(text: str) -> Decimal | None:
     """Return the last number in a text, or None."""
-    found = _NUMBER.findall(text)
-    return Decimal(found[-1].replace(",", "").replace("\u2212", "-")) if found else None
+    numbers = _NUMBER.findall(text)
+    return Decimal(numbers[-1].replace(",", "").replace("\u2212", "-")) if numbers else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +110,7 @@ class FinalAnswer(Check):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the answers."""
-        wanted = self._wanted(context.reference_outputs)
+        expected = self._expected_answer(context.reference_outputs)
         answer, cut = _answer(context.messages), cut_reason(context)
         figures: dict[str, Any]
         if answer is None:
@@ -118,12 +118,12 @@ class FinalAnswer(Check):
             if lost is not None:
                 raise NotEvaluated(f"{lost.code}: {lost.detail}")
             problems = ["the run ends without an answer", *([cut] if cut else [])]
-            return self.result(problems, {"answer": None, "expected": wanted})
-        figures = {"answer": answer[:1000], "expected": wanted[:1000]}
-        problem = self._numbers(answer, wanted, figures) if self.mode == "numeric" else None
-        if self.mode != "numeric" and self._form(answer) != self._form(wanted):
-            shown = show_pair(answer, wanted)
-            problem = f"the answer is {shown[0]}, wanted was {shown[1]}"
+            return self.result(problems, {"answer": None, "expected": expected})
+        figures = {"answer": answer[:1000], "expected": expected[:1000]}
+        problem = self._numbers(answer, expected, figures) if self.mode == "numeric" else None
+        if self.mode != "numeric" and self._form(answer) != self._form(expected):
+            answer_text, expected_text = show_pair(answer, expected)
+            problem = f"the answer is {answer_text}, wanted was {expected_text}"
         if problem is None and cut:
             problem = cut
         elif problem is not None and (
@@ -137,21 +137,22 @@ class FinalAnswer(Check):
     def _form(self, text: str) -> str:
         return text.strip() if self.mode == "exact" else normalised(text)
 
-    def _numbers(self, answer: str, wanted: str, figures: dict[str, Any]) -> str | None:
-        right, found = last_number(wanted), last_number(answer)
-        if right is None:
-            raise InputError(f"reference_outputs: the answer {wanted[:60]!r} holds no number")
-        if found is None:
-            return f"the answer {answer[:60]!r} holds no number; wanted was {right}"
-        off = abs(found - right)
-        allowed = max(Decimal(self.tolerance), Decimal(self.relative_tolerance) * abs(right))
-        figures.update(number=float(found), wanted=float(right), off=float(off))
+    def _numbers(self, answer: str, expected: str, figures: dict[str, Any]) -> str | None:
+        expected_number, number = last_number(expected), last_number(answer)
+        if expected_number is None:
+            raise InputError(f"reference_outputs: the answer {expected[:60]!r} holds no number")
+        if number is None:
+            return f"the answer {answer[:60]!r} holds no number; wanted was {expected_number}"
+        off = abs(number - expected_number)
+        relative = Decimal(self.relative_tolerance) * abs(expected_number)
+        allowed = max(Decimal(self.tolerance), relative)
+        figures.update(number=float(number), wanted=float(expected_number), off=float(off))
         if off <= allowed:
             return None
         within = f" (off by {off}, at most {float(allowed):g})" if allowed else ""
-        return f"the answer's number is {found}, wanted was {right}{within}"
+        return f"the answer's number is {number}, wanted was {expected_number}{within}"
 
-    def _wanted(self, reference: Any) -> str:
+    def _expected_answer(self, reference: Any) -> str:
         """Return the expected answer."""
         if self.expected is not None:
             return str(self.expected)

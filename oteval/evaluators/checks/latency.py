@@ -91,8 +91,8 @@ class Latency(Check):
     def _tools(self, context: EvaluationContext, most: float) -> _Part:
         calls = [call for call in context.calls if is_counted(call, self.tools)]
         times = [(call, _seconds(call.call)) for call in calls]
-        known = [(call, seconds) for call, seconds in times if seconds is not None]
-        slow = [(call, seconds) for call, seconds in known if seconds > most]
+        timed = [(call, seconds) for call, seconds in times if seconds is not None]
+        slow = [(call, seconds) for call, seconds in timed if seconds > most]
         problems = [f"{call} took {seconds:.3f} s (at most {most:g} s)" for call, seconds in slow]
         untimed = [call for call, seconds in times if seconds is None]
         unseen = [f"no span shows how long {listed(untimed)} took"] if untimed else []
@@ -100,7 +100,7 @@ class Latency(Check):
             context.require_all_calls()
         except NotEvaluated as reason:
             unseen.append(str(reason))
-        took = [seconds for _, seconds in known]
+        took = [seconds for _, seconds in timed]
         return _Part(
             problems,
             {"tool_seconds": sum(took), "slowest_tool_seconds": max(took, default=None)},

@@ -55,14 +55,14 @@ def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
         The cycle, or None without calls. Takes time linear in the calls for each
         length.
     """
-    best = Cycle(0, 1, 1) if keys else None
+    best = Cycle(start=0, length=1, repeats=1) if keys else None
     for length in range(1, min(max_length, len(keys) // 2) + 1):
         streak = 0
-        for place in range(length, len(keys)):
-            streak = streak + 1 if keys[place] == keys[place - length] else 0
+        for end in range(length, len(keys)):
+            streak = streak + 1 if keys[end] == keys[end - length] else 0
             repeats = streak // length + 1
             if best is not None and repeats > best.repeats:
-                best = Cycle(place - streak - length + 1, length, repeats)
+                best = Cycle(end - streak - length + 1, length, repeats)
     return best
 
 
@@ -147,12 +147,12 @@ class Loops(Check):
     ) -> list[str]:
         problems = []
         if cycle is not None and cycle.repeats > self.max_repeats:
-            made = listed(_of(calls, cycle))
+            cycle_calls = listed(_of(calls, cycle))
             limit = f"{cycle.repeats} times in a row (at most {self.max_repeats})"
-            problems.append(f"{made} made {limit}")
-        place, count = most
+            problems.append(f"{cycle_calls} made {limit}")
+        index, count = most
         if self.max_equal is not None and count > self.max_equal:
-            problems.append(f"{calls[place]} made {count} times (at most {self.max_equal})")
+            problems.append(f"{calls[index]} made {count} times (at most {self.max_equal})")
         return problems
 
 

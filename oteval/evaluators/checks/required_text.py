@@ -52,42 +52,44 @@ class RequiredText(Check):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Look for the texts."""
-        said = self._said(context)
-        found = {text: at for text in self.texts if (at := self._where(text, said)) is not None}
-        absent = [text for text in self.texts if text not in found]
-        problems = self._problems(found, absent)
+        contents = self._contents(context)
+        indexes = {text: self._where(text, contents) for text in self.texts}
+        index_by_text = {text: at for text, at in indexes.items() if at is not None}
+        absent = [text for text in self.texts if text not in index_by_text]
+        problems = self._problems(index_by_text, absent)
         # Content that was not captured may contain the texts.
         is_sure = bool(problems) if self.match == "none" else not problems
-        lost = None if is_sure else context.content_gap(*self._lost_by(said))
+        lost = None if is_sure else context.content_gap(*self._lost_by(contents))
         if lost is not None:
             raise NotEvaluated(f"{lost.code}: {lost.detail}")
-        return self.result(problems, {"found": found, "absent": absent, "messages": len(said)})
+        figures = {"found": index_by_text, "absent": absent, "messages": len(contents)}
+        return self.result(problems, figures)
 
-    def _lost_by(self, said: Sequence[tuple[int, str]]) -> Sequence[str]:
+    def _lost_by(self, contents: Sequence[tuple[int, str]]) -> Sequence[str]:
         """Return the codes of gaps by which texts may be missing although no content is."""
         # An answer without its run is all that the assistant is known to say, but others spoke too.
-        is_answer = bool(said) and self.said_by in ("assistant", "user")
+        is_answer = bool(contents) and self.said_by in ("assistant", "user")
         return ("content_shortened", *(() if is_answer else ("calls_not_captured",)))
 
-    def _said(self, context: EvaluationContext) -> list[tuple[int, str]]:
+    def _contents(self, context: EvaluationContext) -> list[tuple[int, str]]:
         """Return the texts to look at, each with its message's number."""
-        said = [
+        contents = [
             (at, message.content)
             for at, message in enumerate(context.messages)
             if message.content and self.said_by in ("anyone", _speaker(message.role))
         ]
-        return said[-1:] if self.last_only else said
+        return contents[-1:] if self.last_only else contents
 
-    def _where(self, text: str, said: Sequence[tuple[int, str]]) -> int | None:
+    def _where(self, text: str, contents: Sequence[tuple[int, str]]) -> int | None:
         flags = re.IGNORECASE if self.ignore_case else 0
         compiled = Pattern(text if self.regex else re.escape(text), flags)
-        return next((at for at, content in said if compiled.search(content)), None)
+        return next((at for at, content in contents if compiled.search(content)), None)
 
-    def _problems(self, found: dict[str, int], absent: list[str]) -> list[str]:
+    def _problems(self, index_by_text: dict[str, int], absent: list[str]) -> list[str]:
         who = "no one" if self.said_by == "anyone" else f"the {self.said_by}"
         if self.match == "none":
-            return [f"message {at} says {text!r}" for text, at in found.items()]
-        if absent and (self.match == "all" or not found):
+            return [f"message {at} says {text!r}" for text, at in index_by_text.items()]
+        if absent and (self.match == "all" or not index_by_text):
             verb = "says" if self.said_by == "anyone" else "never says"
             which = f"any of {listed([*map(repr, absent)])}" if self.match == "any" else ""
             return [f"{who} {verb} {which or listed([*map(repr, absent)])}"]
@@ -95,8 +97,8 @@ class RequiredText(Check):
 
 
 def _speaker(role: str) -> str:
-    known = role_of(role)
-    return "system" if known == "developer" else known
+    canonical_role = role_of(role)
+    return "system" if canonical_role == "developer" else canonical_role
 
 
 @with_options_of(RequiredText)

@@ -95,10 +95,10 @@ class ToolErrors(Check):
         figures = _figures(counted, outcomes)
         if len(failed) > self.max_errors:
             count = f"{len(failed)} of {len(counted)} calls failed (at most {self.max_errors})"
-            shown = listed([_shown(call, outcome) for call, outcome in failed])
+            failures = listed([_failure_text(call, outcome) for call, outcome in failed])
             by_content = any(o.evidence in ("reported", "written") for _, o in failed)
             hint = [_HINT] if by_content and self.error_pattern is None else []
-            return self.result([f"{count}: {shown}", *_not_counted(near_misses), *hint], figures)
+            return self.result([f"{count}: {failures}", *_not_counted(near_misses), *hint], figures)
         if len(failed) + len(unknown) > self.max_errors:
             raise NotEvaluated(f"no result of {listed(unknown)} is in the trace")
         if orphan := self._failed_without_call(context):
@@ -144,7 +144,7 @@ class ToolErrors(Check):
         return outcomes
 
 
-def _shown(call: Call, outcome: CallOutcome) -> str:
+def _failure_text(call: Call, outcome: CallOutcome) -> str:
     return f"{call}: {_reason(outcome)} ({_BECAUSE[outcome.evidence]})"
 
 
@@ -157,8 +157,8 @@ def _not_counted(near_misses: Sequence[tuple[Call, str]]) -> list[str]:
     """Return one remark on the results that nearly are errors."""
     if not near_misses:
         return []
-    shown = listed([f"{call}: {words}" for call, words in near_misses])
-    return [f"not counted as errors: {shown}"]
+    listing = listed([f"{call}: {words}" for call, words in near_misses])
+    return [f"not counted as errors: {listing}"]
 
 
 def _figures(counted: Sequence[Call], outcomes: _Outcomes) -> dict[str, Any]:

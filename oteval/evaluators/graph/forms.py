@@ -60,31 +60,31 @@ def _said(messages: Sequence[Message]) -> dict[str, Any]:
     return {"messages": [message.as_dict() for message in messages]} if messages else {}
 
 
-def unwrapped(value: Any, place: str) -> Any:
+def unwrapped(value: Any, name: str) -> Any:
     """Return a graph trajectory in dict form, out of whatever holds it.
 
     Args:
         value: A graph trajectory in any form.
-        place: Its name in error messages.
+        name: Its name in error messages.
 
     Raises:
         InputError: There is none.
     """
     if value is None:
-        raise InputError(f"{place} is None; pass a graph trajectory: a dict with 'steps'")
+        raise InputError(f"{name} is None; pass a graph trajectory: a dict with 'steps'")
     if isinstance(value, Trajectory):
         return graph_of(value)
     if isinstance(value, Mapping) and "steps" not in value and value.get("outputs") is not None:
-        return unwrapped(value["outputs"], f"{place}.outputs")
+        return unwrapped(value["outputs"], f"{name}.outputs")
     return value
 
 
-def read_turns(value: Any, place: str) -> Turns:
+def read_turns(value: Any, name: str) -> Turns:
     """Return the nodes of each turn of a graph trajectory.
 
     Args:
         value: A graph trajectory in any form.
-        place: Its name in error messages.
+        name: Its name in error messages.
 
     Returns:
         A list of node names for each turn; the caller's own lists are not among them.
@@ -93,32 +93,32 @@ def read_turns(value: Any, place: str) -> Turns:
         InputError: The value cannot be read as a graph trajectory, or its trace does not show which
             nodes ran; the text names the place.
     """
-    inner = unwrapped(value, place)
+    inner = unwrapped(value, name)
     steps = field_of(inner, "steps")
     if steps is None:
         keys = ", ".join(map(repr, inner)) if isinstance(inner, Mapping) else type(inner).__name__
-        raise InputError(f"{place} has no steps ({keys or 'empty'}); pass a dict with 'steps'")
-    turns = _turns(steps, f"{place}.steps")
+        raise InputError(f"{name} has no steps ({keys or 'empty'}); pass a dict with 'steps'")
+    turns = _turns(steps, f"{name}.steps")
     if isinstance(value, Trajectory):
         for turn, run in zip(turns, runs_of(value), strict=True):
             if not turn:
-                raise InputError(f"{place}: the trace of run {run.id} shows no nodes")
+                raise InputError(f"{name}: the trace of run {run.id} shows no nodes")
     return turns
 
 
-def _turns(steps: Any, place: str) -> Turns:
+def _turns(steps: Any, name: str) -> Turns:
     if not isinstance(steps, (list, tuple)):
-        raise InputError(f"{place} is a {type(steps).__name__}; a list of turns was expected")
+        raise InputError(f"{name} is a {type(steps).__name__}; a list of turns was expected")
     turns: Turns = []
     for i, turn in enumerate(steps):
         if not isinstance(turn, (list, tuple)):
             raise InputError(
-                f"{place}[{i}] is a {type(turn).__name__}; a turn is a list of node names"
+                f"{name}[{i}] is a {type(turn).__name__}; a turn is a list of node names"
             )
         for j, node in enumerate(turn):
             if not isinstance(node, str):
                 raise InputError(
-                    f"{place}[{i}][{j}] is a {type(node).__name__}; a node's name was expected"
+                    f"{name}[{i}][{j}] is a {type(node).__name__}; a node's name was expected"
                 )
         turns.append(list(turn))
     return turns

@@ -105,12 +105,12 @@ def _by_turn(inputs: Any) -> list[Any] | None:
     return list(inner) if isinstance(inner, (list, tuple)) else None
 
 
-def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Thread:
+def thread_of(value: Any, name: str, inputs: Sequence[Any] | None = None) -> Thread:
     """Return a graph trajectory as a judge sees it.
 
     Args:
         value: The graph trajectory in any form.
-        place: Its name in error messages.
+        name: Its name in error messages.
         inputs: The inputs, one entry a turn; None takes the trajectory's own.
 
     Returns:
@@ -120,26 +120,27 @@ def thread_of(value: Any, place: str, inputs: Sequence[Any] | None = None) -> Th
         InputError: The value cannot be read as a graph trajectory, or the numbers of its inputs,
             results and turns differ.
     """
-    turns = read_turns(value, place)
-    own = field_of(unwrapped(value, place), "inputs") or field_of(value, "inputs")
-    said = _column("inputs" if inputs is not None else f"{place}.inputs", inputs or own, turns)
-    results = _column(f"{place}.results", field_of(unwrapped(value, place), "results"), turns)
+    turns = read_turns(value, name)
+    own = field_of(unwrapped(value, name), "inputs") or field_of(value, "inputs")
+    inputs_name = f"{name}.inputs" if inputs is None else "inputs"
+    turn_inputs = _column(inputs_name, inputs or own, turns)
+    results = _column(f"{name}.results", field_of(unwrapped(value, name), "results"), turns)
     thread: Thread = []
     for i, nodes in enumerate(turns):
         turn: dict[str, Any] = {"nodes": nodes}
-        if said:
-            turn = {"input": to_json(said[i]), **turn}
+        if turn_inputs:
+            turn = {"input": to_json(turn_inputs[i]), **turn}
         if results:
             turn["result"] = to_json(results[i])
         thread.append(turn)
     return thread
 
 
-def _column(place: str, values: Any, turns: Sequence[Any]) -> Sequence[Any]:
+def _column(name: str, values: Any, turns: Sequence[Any]) -> Sequence[Any]:
     if not isinstance(values, (list, tuple)) or not values:
         return ()
     if len(values) != len(turns):
-        raise InputError(f"{place} has {len(values)} entries for {len(turns)} turns of steps")
+        raise InputError(f"{name} has {len(values)} entries for {len(turns)} turns of steps")
     return values
 
 

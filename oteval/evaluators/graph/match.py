@@ -68,10 +68,10 @@ class GraphMatch(Evaluator):
         Raises:
             InputError: A side cannot be read as a graph trajectory; the text names the place.
         """
-        wanted = read_turns(reference_outputs, "reference_outputs")
+        reference_turns = read_turns(reference_outputs, "reference_outputs")
         turns = read_turns(outputs, "outputs")
-        verdict, turn = compare_turns(turns, wanted, self.trajectory_match_mode)
-        figures = {**verdict.metadata(), "turns": [len(turns), len(wanted)], "turn": turn}
+        verdict, turn = compare_turns(turns, reference_turns, self.trajectory_match_mode)
+        figures = {**verdict.metadata(), "turns": [len(turns), len(reference_turns)], "turn": turn}
         return {
             "key": self.key,
             "score": score_of(verdict, self.score_type),
@@ -86,10 +86,10 @@ class GraphMatch(Evaluator):
             raise NotEvaluated("there is no reference")
         if reference.steps is None:
             raise NotEvaluated(f"the reference {reference.name} has no steps")
-        wanted = [list(turn) for turn in reference.steps]
+        reference_turns = [list(turn) for turn in reference.steps]
         turns = _turns(context)
-        verdict, turn = compare_turns(turns, wanted, self.trajectory_match_mode)
-        figures = {**verdict.metadata(), "turns": [len(turns), len(wanted)], "turn": turn}
+        verdict, turn = compare_turns(turns, reference_turns, self.trajectory_match_mode)
+        figures = {**verdict.metadata(), "turns": [len(turns), len(reference_turns)], "turn": turn}
         score = score_of(verdict, self.score_type)
         return result_of_figure(score, self.threshold, verdict, figures)
 

@@ -102,7 +102,7 @@ def verdict_schema(
         "additionalProperties": False,
     }
     read = partial(_read_verdict, use_reasoning, scale, continuous)
-    return AnswerSchema("verdict", schema, True, read)
+    return AnswerSchema("verdict", schema, strict=True, read=read)
 
 
 def _read_verdict(
@@ -133,10 +133,10 @@ def _verdict_model(use_reasoning: bool, *, is_number: bool) -> type[BaseModel]:
 def _checked_choices(choices: Sequence[float] | None) -> list[float] | None:
     if choices is None:
         return None
-    found = list(choices)
-    if not found or any(isinstance(c, bool) or not isinstance(c, (int, float)) for c in found):
+    numbers = list(choices)
+    if not numbers or any(isinstance(c, bool) or not isinstance(c, (int, float)) for c in numbers):
         raise ConfigError(f"choices is {choices!r}; expected a list of numbers")
-    return found
+    return numbers
 
 
 def _score_schema(continuous: bool, scale: list[float] | None) -> dict[str, Any]:
@@ -164,8 +164,8 @@ def _check_scale(score: Any, scale: list[float] | None, continuous: bool) -> Non
 
 def _first_problem(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False)[0]
-    place = ".".join(map(str, first["loc"][:1])) or "the answer"
-    return f"{place}: {first['msg'][:1].lower()}{first['msg'][1:]}"
+    path = ".".join(map(str, first["loc"][:1])) or "the answer"
+    return f"{path}: {first['msg'][:1].lower()}{first['msg'][1:]}"
 
 
 def custom_schema(output_schema: Any) -> AnswerSchema:
@@ -190,15 +190,17 @@ def custom_schema(output_schema: Any) -> AnswerSchema:
     )
 
 
-def _from_json_schema(given: Mapping[str, Any]) -> AnswerSchema:
-    inner = given.get("schema")
-    schema = inner if isinstance(inner, Mapping) and "properties" not in given else given
+def _from_json_schema(output_schema: Mapping[str, Any]) -> AnswerSchema:
+    inner = output_schema.get("schema")
+    schema = output_schema
+    if isinstance(inner, Mapping) and "properties" not in output_schema:
+        schema = inner
     if not isinstance(schema.get("properties"), Mapping):
         raise ConfigError("output_schema: a JSON schema of an object with 'properties' is needed")
-    name = str(given.get("name") or schema.get("title") or "answer")
+    name = str(output_schema.get("name") or schema.get("title") or "answer")
     closed = _closed(schema)
-    strict = bool(given.get("strict", True)) and _is_strict(closed)
-    return AnswerSchema(_tool_name(name), closed, strict, _JsonReader(schema), raw=True)
+    strict = bool(output_schema.get("strict", True)) and _is_strict(closed)
+    return AnswerSchema(_tool_name(name), closed, strict=strict, read=_JsonReader(schema), raw=True)
 
 
 class _JsonReader:
@@ -235,9 +237,9 @@ def _make_validator(schema: Mapping[str, Any]) -> Validator:
     try:
         draft.check_schema(dict(schema))
     except SchemaError as error:
-        place = error.json_path.removeprefix("$").removeprefix(".") or "the schema"
+        path = error.json_path.removeprefix("$").removeprefix(".") or "the schema"
         problem = _one_line(error.message)
-        raise ConfigError(f"output_schema: invalid JSON schema: {place}: {problem}") from None
+        raise ConfigError(f"output_schema: invalid JSON schema: {path}: {problem}") from None
     types = draft.TYPE_CHECKER.redefine("array", lambda _, value: isinstance(value, (list, tuple)))
     # The empty registry keeps jsonschema from fetching references over the network.
     make: Any = extend  # it has no type hints
@@ -268,8 +270,8 @@ def _find_problem(validator: Validator, value: Any) -> str:
         return "the answer: nested too deep"
     if error is None:
         return ""
-    place = error.json_path.removeprefix("$").removeprefix(".") or "the answer"
-    return f"{place}: {_one_line(error.message)}"
+    path = error.json_path.removeprefix("$").removeprefix(".") or "the answer"
+    return f"{path}: {_one_line(error.message)}"
 
 
 def _one_line(message: str, length: int = 120) -> str:
@@ -281,7 +283,7 @@ def _one_line(message: str, length: int = 120) -> str:
 def _from_type(kind: Any, name: str) -> AnswerSchema:
     read = _TypeReader(kind)
     schema = _closed(read.adapter.json_schema())
-    return AnswerSchema(_tool_name(name), schema, _is_strict(schema), read, raw=True)
+    return AnswerSchema(_tool_name(name), schema, strict=_is_strict(schema), read=read, raw=True)
 
 
 class _TypeReader:
@@ -309,10 +311,10 @@ def _tool_name(name: str) -> str:
 def _closed(schema: Any) -> Any:
     """Return a schema whose objects allow only the properties that they list."""
     if isinstance(schema, Mapping):
-        found = {key: _closed(value) for key, value in schema.items()}
-        if isinstance(found.get("properties"), dict) and "type" in found:
-            found.setdefault("additionalProperties", False)
-        return found
+        closed = {key: _closed(value) for key, value in schema.items()}
+        if isinstance(closed.get("properties"), dict) and "type" in closed:
+            closed.setdefault("additionalProperties", False)
+        return closed
     if isinstance(schema, (list, tuple)):
         return [_closed(item) for item in schema]
     return schema

@@ -111,10 +111,10 @@ class MemoryCache:
     def get(self, key: str) -> JudgeCall | None:
         """Return the call with a key, or None."""
         with self._lock:
-            found = self._calls.get(key)
-            if found is not None:
+            call = self._calls.get(key)
+            if call is not None:
                 self._calls.move_to_end(key)
-            return found
+            return call
 
     def put(self, call: JudgeCall) -> None:
         """Store a call if it was answered."""
@@ -157,8 +157,8 @@ class LinkedCalls:
         """Return the answered call with a key, or None, and link it to the run."""
         if run := _EVALUATED_RUN.get():
             self._calls.link(key, run)
-        found: JudgeCall | None = self._calls.get(key)
-        return found
+        call: JudgeCall | None = self._calls.get(key)
+        return call
 
     def put(self, call: JudgeCall) -> None:
         """Store a call."""

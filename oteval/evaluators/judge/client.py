@@ -290,6 +290,6 @@ class JudgeClient:
 def _check_cached(call: JudgeCall, schema: AnswerSchema) -> JudgeAnswer | None:
     """Return a cached answer if it still fits the schema; other versions may have stored it."""
     try:
-        return JudgeAnswer(schema.read(call.answer), None, call, cached=True)
+        return JudgeAnswer(schema.read(call.answer), error=None, call=call, cached=True)
     except Exception:
         return None

@@ -46,13 +46,14 @@ def show_options(options: Any) -> Callable[[Function], Function]:
     def decorate(function: Function) -> Function:
         signature = inspect.signature(function)
         own = [p for p in signature.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        shown = [
+        option_parameters = [
             inspect.Parameter(
                 name, inspect.Parameter.KEYWORD_ONLY, default=DEFAULTS.get(name), annotation=hint
             )
             for name, hint in get_type_hints(options).items()
         ]
-        function.__signature__ = signature.replace(parameters=[*own, *shown])  # type: ignore[attr-defined]
+        signature = signature.replace(parameters=[*own, *option_parameters])
+        function.__signature__ = signature  # type: ignore[attr-defined]
         return function
 
     return decorate
@@ -82,8 +83,8 @@ def create_async_llm_as_judge(
     *, prompt: Any, feedback_key: str = "score", **options: Unpack[JudgeOptions]
 ) -> AsyncJudgeEvaluator:
     """Create the asynchronous form of the evaluator of `create_llm_as_judge`."""
-    made = make_judge(prompt, feedback_key, options, given_variables, is_async=True)
-    return as_async(made)
+    evaluator = make_judge(prompt, feedback_key, options, given_variables, is_async=True)
+    return as_async(evaluator)
 
 
 @show_options(JudgeOptions)
@@ -117,10 +118,10 @@ def create_async_trajectory_llm_as_judge(
     **options: Unpack[JudgeOptions],
 ) -> AsyncJudgeEvaluator:
     """Create the asynchronous form of the evaluator of `create_trajectory_llm_as_judge`."""
-    made = make_judge(
+    evaluator = make_judge(
         prompt, feedback_key, options, trajectory_variables, trajectory_text, is_async=True
     )
-    return as_async(made)
+    return as_async(evaluator)
 
 
 def make_judge(
@@ -183,10 +184,10 @@ def _make_prompt(
     )
 
 
-def _names(option: str, given: Iterable[str] | None) -> frozenset[str]:
-    if isinstance(given, str):
-        raise ConfigError(f"{option} is {given!r}; expected a list of names")
-    return frozenset(given or ())
+def _names(option: str, names: Iterable[str] | None) -> frozenset[str]:
+    if isinstance(names, str):
+        raise ConfigError(f"{option} is {names!r}; expected a list of names")
+    return frozenset(names or ())
 
 
 def _make_schema(prompt: Any, options: JudgeOptions) -> AnswerSchema:

@@ -50,7 +50,7 @@ class FieldQuestions:
         """Return the questions and their cost, or nothing if none was asked."""
         if not self.asked:
             return {}
-        costs = [one["cost_usd"] for one in self.asked]
+        costs = [question["cost_usd"] for question in self.asked]
         total = None if None in costs else sum(costs)
         return {"judged": self.asked, "cost_usd": total}
 
@@ -93,9 +93,9 @@ class FieldJudgeModel(LlmJudge):
         """
         questions = _QUESTIONS.get() or FieldQuestions()
         key = canonical([name, criterion, output, reference])
-        known = questions.answers.get(key)
-        if known is not None:
-            return known
+        earlier_answer = questions.answers.get(key)
+        if earlier_answer is not None:
+            return earlier_answer
         result = self._prepared_judge()(
             outputs=_as_text(output),
             reference_outputs=_as_text(reference),
@@ -121,7 +121,13 @@ class FieldJudgeModel(LlmJudge):
         if self.judge is None:
             if self.api_key_env != "OPENAI_API_KEY":
                 raise ConfigError("judge: api_key_env is for oteval.yaml; pass create_llm_as_judge")
-            resources = Resources(self.key, True, _no_file, _no_function, environment={})
+            resources = Resources(
+                self.key,
+                has_reference=True,
+                read_text=_no_file,
+                load_function=_no_function,
+                environment={},
+            )
             object.__setattr__(self, "judge", self.prepare(resources).judge)
         return super()._prepared_judge()
 

@@ -89,11 +89,11 @@ class LangChainBackend:
             return None
         bound = [sorted((getattr(layer, "kwargs", None) or {}).items()) for layer in layers]
         try:
-            found = {"langchain": key(), "bound": repr(bound), "server": self.endpoint[0]}
+            identity = {"langchain": key(), "bound": repr(bound), "server": self.endpoint[0]}
         except Exception:
             return None
         options = repr(sorted(self.structured_output_kwargs.items()))
-        return {**found, "structured_output": options}
+        return {**identity, "structured_output": options}
 
     async def send(self, request: CompletionRequest) -> ModelReply:
         """Invoke the runnable."""
@@ -203,7 +203,7 @@ def _read_returned(returned: Any, request: CompletionRequest) -> ModelReply:
     if not hasattr(returned, "content"):
         value = _dumped(returned if returned is not None else parsed)
         if isinstance(value, Mapping):
-            return ModelReply(None, value=dict(value))
+            return ModelReply(text=None, value=dict(value))
         raise JudgeError(f"the runnable returned a {type(returned).__name__}; expected a message")
     return _read_message(returned, parsed, request)
 

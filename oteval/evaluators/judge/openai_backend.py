@@ -385,5 +385,5 @@ def _parse(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError:
-        shown = " ".join(body[:200].decode("utf-8", "replace").split())
-        raise JudgeError(f"the server's reply is not a chat completion: {shown}") from None
+        excerpt = " ".join(body[:200].decode("utf-8", "replace").split())
+        raise JudgeError(f"the server's reply is not a chat completion: {excerpt}") from None

@@ -241,8 +241,8 @@ async def complete_with_fallback(
     Raises:
         JudgeError: No mode gave a usable answer, or the model refused to judge.
     """
-    known = memory.get(endpoint)
-    candidates = list(modes[modes.index(known) :] if known in modes else modes)
+    remembered_mode = memory.get(endpoint)
+    candidates = list(modes[modes.index(remembered_mode) :] if remembered_mode in modes else modes)
     attempted = [
         mode
         for mode in candidates
@@ -254,7 +254,7 @@ async def complete_with_fallback(
         try:
             answer = await _ask_in_mode(messages, schema, mode, send, usage)
         except OutputModeRefused as error:
-            if mode == known and not is_about_format(str(error)):
+            if mode == remembered_mode and not is_about_format(str(error)):
                 raise
             if error.is_outage:
                 outages.append(mode)

@@ -124,14 +124,14 @@ class Prompt:
         return RenderedPrompt(messages, data.nonce, tuple(data.left_out))
 
     def _require_values(self, values: Mapping[str, Any], attachments: Any) -> None:
-        given = self._given(values)
+        available = self._available(values)
         if attachments is not None:
-            given.add("attachments")
-        problem = _variable_problem(self.template, frozenset(given))
+            available.add("attachments")
+        problem = _variable_problem(self.template, frozenset(available))
         if problem:
             raise VariableMissing(problem)
 
-    def _given(self, values: Mapping[str, Any]) -> set[str]:
+    def _available(self, values: Mapping[str, Any]) -> set[str]:
         """Return the variables that have a value, or need none."""
         return {
             name for name, value in values.items() if value is not None or name in self.optional
@@ -164,13 +164,13 @@ class Prompt:
     def _render_langchain(
         self, values: Mapping[str, Any], texts: Mapping[str, Callable[[], str]]
     ) -> ChatMessages:
-        shown = list(getattr(self.template, "input_variables", ()) or values)
-        given = self._given(values)
-        for name in shown:
-            if name not in given:
-                raise VariableMissing(missing_value_message(name, given))
+        names = list(getattr(self.template, "input_variables", ()) or values)
+        available = self._available(values)
+        for name in names:
+            if name not in available:
+                raise VariableMissing(missing_value_message(name, available))
         try:
-            rendered = self.template.invoke({name: texts[name]() for name in shown})
+            rendered = self.template.invoke({name: texts[name]() for name in names})
         except KeyError as error:
             missing = " ".join(str(error).split())[:300]
             raise VariableMissing(f"the prompt needs a variable: {missing}") from error
@@ -203,13 +203,13 @@ class _DataBlocks:
 
     def lazy_text(self, name: str, value: Any) -> Callable[[], str]:
         """Return a function that makes a variable's text once; most values are in no prompt."""
-        made: str | None = None
+        cached_text: str | None = None
 
         def text() -> str:
-            nonlocal made
-            if made is None:
-                made = self._text(name, value)
-            return made
+            nonlocal cached_text
+            if cached_text is None:
+                cached_text = self._text(name, value)
+            return cached_text
 
         return text
 
@@ -237,12 +237,12 @@ class _DataBlocks:
         """Return the text of the few-shot examples, or ""."""
         if not self.prompt.few_shot:
             return ""
-        shown = [_ordered_example(example) for example in self.prompt.few_shot]
+        ordered_examples = [_ordered_example(example) for example in self.prompt.few_shot]
         if self.are_examples_data:
-            block = data_block(FEW_SHOT_EXAMPLES, shown, self.nonce, self.left_out)
+            block = data_block(FEW_SHOT_EXAMPLES, ordered_examples, self.nonce, self.left_out)
             return f"Examples of how to judge:\n\n{block}"
         lines = ["Examples of how to judge:"]
-        for number, example in enumerate(shown, 1):
+        for number, example in enumerate(ordered_examples, 1):
             lines.append(f"\nExample {number}")
             lines += [f"{name}: {dumps(value)}" for name, value in example.items()]
         return "\n".join(lines)
@@ -274,21 +274,21 @@ def check_prompt(prompt: Any, system: Any, few_shot: Any) -> None:
 
 
 @lru_cache
-def _variable_problem(template: str, given: frozenset[str]) -> str:
+def _variable_problem(template: str, available: frozenset[str]) -> str:
     """Return a message about a missing or misspelt variable, or "".
 
     Args:
         template: The prompt.
-        given: The variables that have a value.
+        available: The variables that have a value.
     """
     optional = optional_variables(template)
-    problem = template_problem(template, given, optional)
+    problem = template_problem(template, available, optional)
     if problem:
         return problem
     # A misspelt keyword for an optional variable would be ignored silently.
-    shown = template_variables(template)
-    for name in sorted(given - shown):
-        meant = closest_name(name, (optional & shown) - given)
+    variables = template_variables(template)
+    for name in sorted(available - variables):
+        meant = closest_name(name, (optional & variables) - available)
         if meant:
             return f"the prompt does not show {{{name}}}: did you mean {{{meant}}}?"
     return ""
@@ -320,8 +320,8 @@ def trajectory_variables(
     }
 
 
-def _trajectory_messages(value: Any, place: str) -> list[dict[str, Any]]:
-    return [message.as_dict() for message in to_messages(value, place)]
+def _trajectory_messages(value: Any, name: str) -> list[dict[str, Any]]:
+    return [message.as_dict() for message in to_messages(value, name)]
 
 
 def trajectory_text(value: Any) -> str:

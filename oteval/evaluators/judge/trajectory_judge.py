@@ -219,8 +219,9 @@ class LlmJudge(Evaluator):
         if not settings:
             return
         prices = make_prices(self.prices)
-        members = [one if isinstance(one, str) else one.model for one in self.jury or ()]
-        for model in members or [self.model or ""]:
+        jury = self.jury or ()
+        models = [member if isinstance(member, str) else member.model for member in jury]
+        for model in models or [self.model or ""]:
             name = model.removeprefix("openai:")
             if prices.of(name) is None:
                 price = f"{{{name!r}: {{input: ..., output: ...}}}}"
@@ -241,7 +242,7 @@ class LlmJudge(Evaluator):
         judge = self._create(
             prompt=prompt,
             model=self.model,
-            jury=None if self.jury is None else [_member(one) for one in self.jury],
+            jury=None if self.jury is None else [_member(member) for member in self.jury],
             system=self.system,
             feedback_key=resources.name,
             continuous=self.continuous,
@@ -278,13 +279,13 @@ class LlmJudge(Evaluator):
             limit = self.cost_per_day
             budget: CostBudget | None = None if limit is None else resources.job_budget(limit)
             return budget
-        limits = []
+        budgets = []
         if resources.is_budgeted and self.max_cost is not None:
-            limits.append(CostBudget(self.max_cost))
+            budgets.append(CostBudget(self.max_cost))
         if resources.is_budgeted and self.max_cost_per_day is not None:
             spent = resources.spent_today()
-            limits.append(CostBudget(self.max_cost_per_day, "max_cost_per_day", spent=spent))
-        return min(limits, key=lambda one: one.limit - one.spent, default=None)
+            budgets.append(CostBudget(self.max_cost_per_day, "max_cost_per_day", spent=spent))
+        return min(budgets, key=lambda b: b.limit - b.spent, default=None)
 
     def _prompt(self, resources: Resources) -> str:
         """Return the text of the prompt: bundled, from a file, or as written in the option."""
@@ -304,9 +305,9 @@ class LlmJudge(Evaluator):
         try:
             return read_text(name)
         except ConfigError as error:
-            known = ", ".join(sorted(PROMPTS))
+            names = ", ".join(sorted(PROMPTS))
             raise ConfigError(
-                f"prompt: {error}; bundled prompts are {known}, and the text of a prompt "
+                f"prompt: {error}; bundled prompts are {names}, and the text of a prompt "
                 "contains {outputs}"
             ) from None
 
@@ -316,28 +317,28 @@ class LlmJudge(Evaluator):
         Raises:
             ConfigError: A variable has no value, or the prompt does not show it.
         """
-        shown = template_variables(text)
+        shown_variables = template_variables(text)
         if name := next((name for name in self.variables if name in RUN_VARIABLES), ""):
             raise ConfigError(f"variables: {name!r} is filled in from the run; choose another name")
-        if not shown & {"outputs", "thread"}:
-            near = closest_name("outputs", shown)
+        if not shown_variables & {"outputs", "thread"}:
+            near = closest_name("outputs", shown_variables)
             hint = f" in place of {{{near}}}" if near else " where the run belongs"
             raise ConfigError(f"prompt: it does not show {{outputs}}; write that{hint}")
-        given = RUN_VARIABLES - {"reference_outputs"} | SHOWN_VARIABLES | {*self.variables}
+        available = RUN_VARIABLES - {"reference_outputs"} | SHOWN_VARIABLES | {*self.variables}
         if has_reference:
-            given |= {"reference_outputs"}
-            if "reference_outputs" not in shown:
+            available |= {"reference_outputs"}
+            if "reference_outputs" not in shown_variables:
                 raise ConfigError(
                     "prompt: it does not show {reference_outputs}, though there is a reference"
                 )
-        elif "reference_outputs" in shown - optional_variables(text):
+        elif "reference_outputs" in shown_variables - optional_variables(text):
             raise ConfigError(
                 "prompt: it shows {reference_outputs}, which has no value without a reference; add "
                 "reference: or take it out of the prompt"
             )
-        if problem := template_problem(text, given, optional_variables(text)):
+        if problem := template_problem(text, available, optional_variables(text)):
             raise ConfigError(f"prompt: {problem} (define it under variables:)")
-        for place, names in (
+        for option, names in (
             ("variables", list(self.variables)),
             (
                 "instruction_variables",
@@ -345,12 +346,12 @@ class LlmJudge(Evaluator):
             ),
         ):
             for name in names:
-                if name not in shown:
-                    near = closest_name(name, shown)
+                if name not in shown_variables:
+                    near = closest_name(name, shown_variables)
                     hint = (
                         f"did you mean {near!r}?" if near else f"write {{{name}}} where it belongs"
                     )
-                    raise ConfigError(f"{place}: the prompt does not show {name!r}; {hint}")
+                    raise ConfigError(f"{option}: the prompt does not show {name!r}; {hint}")
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Ask the model about a run.
@@ -367,12 +368,12 @@ class LlmJudge(Evaluator):
             **self.variables,
         }
         with judging(context.trajectory.id if context.trajectory else ""):
-            found = answer_of(self._prepared_judge()(**variables))
-        score, metadata = found["score"], found["metadata"]
+            answer = answer_of(self._prepared_judge()(**variables))
+        score, metadata = answer["score"], answer["metadata"]
         passed = score if isinstance(score, bool) else None
         if passed is None and self.threshold is not None:
             passed = score >= self.threshold
-        return EvaluationResult.of_verdict(passed, float(score), found["comment"] or "", metadata)
+        return EvaluationResult.of_verdict(passed, float(score), answer["comment"] or "", metadata)
 
     def _prepared_judge(self) -> JudgeEvaluator:
         if self.judge is None:
@@ -387,20 +388,20 @@ class LlmJudge(Evaluator):
             NotEvaluated: The prompt shows one that the run does not have.
         """
         template = self._prepared_judge().prompt.template
-        shown = template_variables(template) - set(self.variables)
-        needed = shown - optional_variables(template)
-        found: dict[str, Any] = {"thread": _graph_thread(context)}
-        if "thread" in needed and found["thread"] is None:
+        shown_variables = template_variables(template) - set(self.variables)
+        needed = shown_variables - optional_variables(template)
+        variables: dict[str, Any] = {"thread": _graph_thread(context)}
+        if "thread" in needed and variables["thread"] is None:
             raise NotEvaluated("the prompt shows {thread}, but the run has no graph steps")
         if "inputs" in needed:
-            found["inputs"] = context.question
-            if not found["inputs"]:
+            variables["inputs"] = context.question
+            if not variables["inputs"]:
                 raise NotEvaluated("the prompt shows {inputs}, but the run has no user message")
-        if "context" in shown and (documents := _documents(context)):
-            found["context"] = documents
+        if "context" in shown_variables and (documents := _documents(context)):
+            variables["context"] = documents
         elif "context" in needed:
             raise NotEvaluated("the prompt shows {context}, but the run retrieved no documents")
-        return found
+        return variables
 
     def expected_cost(self, messages: Sequence[Message]) -> float | None:
         """Return the minimum cost of judging messages, in US dollars: the cost of reading them."""

@@ -43,8 +43,8 @@ class Confusion:
             by: 0 for the first rater, 1 for the second.
         """
         at = self.labels.index(label)
-        found = sum(self.counts[at]) if by == 0 else sum(row[at] for row in self.counts)
-        return found / self.total
+        count = sum(self.counts[at]) if by == 0 else sum(row[at] for row in self.counts)
+        return count / self.total
 
 
 def confusion_matrix(first: Sequence[Hashable], second: Sequence[Hashable]) -> Confusion:
@@ -116,15 +116,24 @@ def cohen_kappa(
     columns = [sum(column) / total for column in zip(*confusion.counts, strict=True)]
     agreement = confusion.agreed / total
     by_chance = math.fsum(row * column for row, column in zip(rows, columns, strict=True))
-    if (
-        1.0 in rows or 1.0 in columns
-    ):  # one rater used one label, so agreement cannot be told from chance
-        return Kappa(0.0, Interval(-1.0, 1.0), agreement, by_chance, confusion)
+    # If one rater used one label, agreement may be chance alone.
+    if 1.0 in rows or 1.0 in columns:
+        return Kappa(
+            kappa=0.0,
+            interval=Interval(low=-1.0, high=1.0),
+            agreement=agreement,
+            by_chance=by_chance,
+            confusion=confusion,
+        )
     kappa = (agreement - by_chance) / (1 - by_chance)
     if agreement == 1:  # the standard error is 0, however few were rated
         low = clopper_pearson(total, total, confidence).low
         return Kappa(
-            1.0, Interval((low - by_chance) / (1 - by_chance), 1.0), 1.0, by_chance, confusion
+            kappa=1.0,
+            interval=Interval(low=(low - by_chance) / (1 - by_chance), high=1.0),
+            agreement=1.0,
+            by_chance=by_chance,
+            confusion=confusion,
         )
     spread = _deviation(confusion, rows, columns, kappa, by_chance)
     z = quantile_of_normal(0.5 + confidence / 2)

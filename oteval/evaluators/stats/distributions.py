@@ -18,19 +18,19 @@ def beta_quantile(probability: float, a: float, b: float) -> float:
         b: The second shape, above 0.
     """
     # Newton's method, with a bisection where a step leaves the bracket or does not halve the last.
-    low, high, found, last = 0.0, 1.0, a / (a + b), 1.0
+    low, high, x, last = 0.0, 1.0, a / (a + b), 1.0
     log_scale = math.lgamma(a + b) - math.lgamma(a) - math.lgamma(b)
     for _ in range(100):
-        error = _beta_below(found, a, b) - probability
-        low, high = (found, high) if error < 0 else (low, found)
-        log_density = log_scale + (a - 1) * math.log(found) + (b - 1) * math.log1p(-found)
+        error = _beta_below(x, a, b) - probability
+        low, high = (x, high) if error < 0 else (low, x)
+        log_density = log_scale + (a - 1) * math.log(x) + (b - 1) * math.log1p(-x)
         step = error * math.exp(min(700.0, -log_density))
-        if not low < found - step < high or abs(step) > last / 2:
-            step = found - (low + high) / 2
-        found, last = found - step, abs(step)
-        if last <= 1e-15 * found or not low < found < high:
+        if not low < x - step < high or abs(step) > last / 2:
+            step = x - (low + high) / 2
+        x, last = x - step, abs(step)
+        if last <= 1e-15 * x or not low < x < high:
             break
-    return found
+    return x
 
 
 def t_quantile(probability: float, degrees: float) -> float:
@@ -78,17 +78,17 @@ def _beta_below(x: float, a: float, b: float) -> float:
 
 def _fraction(x: float, a: float, b: float) -> float:
     c, d = 1.0, _inverse(1 - (a + b) * x / (a + 1))
-    found = d
+    fraction = d
     for m in range(1, 1000):
         even = m * (b - m) * x / ((a + 2 * m - 1) * (a + 2 * m))
         d, c = _inverse(1 + even * d), _not_zero(1 + even / c)
-        found *= d * c
+        fraction *= d * c
         odd = -(a + m) * (a + b + m) * x / ((a + 2 * m) * (a + 2 * m + 1))
         d, c = _inverse(1 + odd * d), _not_zero(1 + odd / c)
-        found *= d * c
+        fraction *= d * c
         if abs(d * c - 1) < 1e-14:
             break
-    return found
+    return fraction
 
 
 def _not_zero(value: float) -> float:

@@ -82,7 +82,7 @@ def clopper_pearson(successes: float, total: float, confidence: float = 0.95) ->
     if not 0 <= successes <= total + 1e-9:
         raise ValueError(f"{successes} of {total}: successes must be from 0 to the total")
     if not total:
-        return Interval(0.0, 1.0)
+        return Interval(low=0.0, high=1.0)
     tail, failures = (1 - confidence) / 2, total - successes
     low = beta_quantile(tail, successes, failures + 1) if successes > 1e-9 else 0.0
     high = beta_quantile(1 - tail, successes + 1, failures) if failures > 1e-9 else 1.0
@@ -101,7 +101,7 @@ def pass_rate(passed: float, failed: float, errors: float = 0) -> PassRate:
         errors: The number of runs on which the evaluator failed.
     """
     if not passed and not failed:
-        return PassRate(None, 0.0, 1.0)
+        return PassRate(value=None, low=0.0, high=1.0)
     total = passed + failed + errors
     return PassRate(passed / total, *clopper_pearson(passed, total))
 
@@ -204,7 +204,7 @@ def mean(values: Iterable[float]) -> float:
     Raises:
         ValueError: There are none.
     """
-    known = list(values)
-    if not known:
+    numbers = list(values)
+    if not numbers:
         raise ValueError("the mean of an empty list is undefined")
-    return math.fsum(known) / len(known)
+    return math.fsum(numbers) / len(numbers)

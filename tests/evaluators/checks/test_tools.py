@@ -29,9 +29,9 @@ def test_a_forbidden_tool_is_named_with_its_call() -> None:
     """The comment has the number of the call, the figures all wrong ones."""
     check = create_forbidden_tools_evaluator(forbidden=["delete_*"])
 
-    found = check(outputs=called("look", "delete_user", "delete_all"))
+    result = check(outputs=called("look", "delete_user", "delete_all"))
 
-    assert found == {
+    assert result == {
         "key": "forbidden_tools",
         "score": False,
         "comment": (
@@ -63,11 +63,11 @@ def test_forbidden_and_allowed_are_opposites(tools: list[str], some: set[str]) -
 
 def test_a_tool_that_ran_unasked_keeps_a_run_from_passing() -> None:
     """A span of a tool that no message asks for may be the forbidden one."""
-    made = run(1, *called("look"), gaps=(gap("unmatched_tool_span"),))
+    trajectory = run(1, *called("look"), gaps=(gap("unmatched_tool_span"),))
 
-    found = score(create_forbidden_tools_evaluator(forbidden=["pay"]), made)
+    result = score(create_forbidden_tools_evaluator(forbidden=["pay"]), trajectory)
 
-    assert (found.status, found.score) == ("not_evaluated", None)
+    assert (result.status, result.score) == ("not_evaluated", None)
 
 
 @pytest.mark.parametrize(
@@ -82,26 +82,26 @@ def test_a_tool_that_ran_unasked_keeps_a_run_from_passing() -> None:
 )
 def test_calls_that_may_be_unseen_are_never_a_pass(check: Any) -> None:
     """A run whose content was not captured and that has no tool's span is not evaluated."""
-    made = run(1, Message("assistant"), gaps=(gap("content_not_captured"),))
+    trajectory = run(1, Message("assistant"), gaps=(gap("content_not_captured"),))
 
-    found = score(check, made)
+    result = score(check, trajectory)
 
-    assert found.status == "not_evaluated"
-    assert "content_not_captured" in found.comment
+    assert result.status == "not_evaluated"
+    assert "content_not_captured" in result.comment
 
 
 def test_results_that_nearly_are_errors_are_shown() -> None:
     """A pass tells what it did not take for an error, and the option that would."""
     outputs = [asks("a"), gives("error_rate: 0.1"), asks("b"), gives("sunny")]
 
-    found = create_tool_error_evaluator()(outputs=outputs)
+    result = create_tool_error_evaluator()(outputs=outputs)
 
-    assert found["score"] is True
-    assert found["comment"] == (
+    assert result["score"] is True
+    assert result["comment"] == (
         "not counted as errors: call 0 a({}): error_rate: 0.1; "
         "error_pattern decides otherwise which results are errors"
     )
-    assert found["metadata"]["near_misses"] == 1
+    assert result["metadata"]["near_misses"] == 1
 
 
 def test_failed_calls_are_named_with_what_they_said() -> None:
@@ -115,15 +115,15 @@ def test_failed_calls_are_named_with_what_they_said() -> None:
         gives(),
     ]
 
-    found = create_tool_error_evaluator()(outputs=outputs)
+    result = create_tool_error_evaluator()(outputs=outputs)
 
-    assert found["score"] is False
-    assert found["comment"] == (
+    assert result["score"] is False
+    assert result["comment"] == (
         "2 of 3 calls failed (at most 0): call 0 a({}): Error: no (the result is the text of an "
         "error), call 1 b({}): x (recorded as failed); error_pattern decides otherwise which "
         "results are errors"
     )
-    assert found["metadata"]["error_rate"] == pytest.approx(2 / 3)
+    assert result["metadata"]["error_rate"] == pytest.approx(2 / 3)
     assert create_tool_error_evaluator(max_errors=2)(outputs=outputs)["score"] is True
     assert create_tool_error_evaluator(tools=["c"])(outputs=outputs)["score"] is True
     pattern = re.compile("FINE", re.IGNORECASE)
@@ -151,11 +151,11 @@ def test_a_call_without_a_result_may_have_failed() -> None:
     outputs = [asks("a"), gives("Error"), asks("b")]
     check = create_tool_error_evaluator(max_errors=1)
 
-    found = check(outputs=outputs)
+    result = check(outputs=outputs)
 
-    assert found["score"] is None
-    assert found["metadata"] == {"status": "not_evaluated"}
-    assert found["comment"] == "no result of call 1 b({}) is in the trace"
+    assert result["score"] is None
+    assert result["metadata"] == {"status": "not_evaluated"}
+    assert result["comment"] == "no result of call 1 b({}) is in the trace"
     assert create_tool_error_evaluator(max_errors=1, missing_ok=True)(outputs=outputs)["score"]
     assert create_tool_error_evaluator()(outputs=outputs)["score"] is False
 
@@ -216,21 +216,24 @@ def test_calls_of_one_message_have_no_order() -> None:
     for rule in ("a before b", "b before a", "every a is followed by b"):
         assert create_tool_order_evaluator(rules=rule)(outputs=together)["score"] is False
     assert create_tool_order_evaluator(rules="never b after a")(outputs=together)["score"] is True
-    two = [asks("a", "x"), asks("b")]
-    assert create_tool_order_evaluator(rules="a immediately before b")(outputs=two)["score"] is True
+    successive = [asks("a", "x"), asks("b")]
+    assert (
+        create_tool_order_evaluator(rules="a immediately before b")(outputs=successive)["score"]
+        is True
+    )
 
 
 def test_a_broken_rule_is_named_with_the_call() -> None:
     """The comment has the rule and the calls, the figures all broken rules."""
     check = create_tool_order_evaluator(rules=["look before pay", "never 'look up' after pay"])
 
-    found = check(outputs=called("pay", "look up", "look"))
+    result = check(outputs=called("pay", "look up", "look"))
 
-    assert found["comment"] == (
+    assert result["comment"] == (
         "'look before pay' does not hold: call 0 pay({}) is made before call 2 look({}); "
         "'never 'look up' after pay' does not hold: call 1 look up({}) is made after call 0 pay({})"
     )
-    assert found["metadata"]["broken"] == ["look before pay", "never 'look up' after pay"]
+    assert result["metadata"]["broken"] == ["look before pay", "never 'look up' after pay"]
 
 
 @given(names)
@@ -255,10 +258,10 @@ def test_the_same_call_again_and_again_is_a_loop() -> None:
     check = create_loop_evaluator()
     again = [asks("look", q=1)] * 3
 
-    found = check(outputs=again)
+    result = check(outputs=again)
 
-    assert found["comment"] == 'call 0 look({"q":1}) made 3 times in a row (at most 2)'
-    assert found["metadata"] == {"calls": 3, "repeats": 3, "cycle": ["look"], "most_equal": 3}
+    assert result["comment"] == 'call 0 look({"q":1}) made 3 times in a row (at most 2)'
+    assert result["metadata"] == {"calls": 3, "repeats": 3, "cycle": ["look"], "most_equal": 3}
     assert check(outputs=again[:2])["score"] is True
     assert check(outputs=[asks("look", q=n) for n in range(9)])["score"] is True
     assert create_loop_evaluator(ignore_tools=["lo*"])(outputs=again)["score"] is True
@@ -281,21 +284,21 @@ def test_arguments_that_were_not_captured_may_be_a_loop() -> None:
     """Calls without arguments are not evaluated where equal ones would be a loop."""
     unknown = [Message("assistant", tool_calls=(ToolCall("look"),))] * 3
 
-    found = create_loop_evaluator()(outputs=unknown)
+    result = create_loop_evaluator()(outputs=unknown)
 
-    assert found["comment"] == "the arguments of look are not in the trace"
+    assert result["comment"] == "the arguments of look are not in the trace"
     assert create_loop_evaluator()(outputs=unknown[:2])["score"] is True
 
 
 @given(names, st.integers(1, 5))
 def test_the_longest_cycle_is_one(tools: list[str], longest: int) -> None:
     """The calls found do repeat as often as said, and no cycle repeats more often."""
-    found = longest_cycle(tools, longest)
+    cycle = longest_cycle(tools, longest)
 
-    if found is None:
+    if cycle is None:
         assert tools == []
         return
-    start, length, repeats = found
+    start, length, repeats = cycle
     block = tools[start : start + length]
     assert tools[start : start + length * repeats] == block * repeats
     for size in range(1, longest + 1):

@@ -38,12 +38,12 @@ def test_a_window_that_is_too_small_is_an_error(server: Server, stream: bool):
         streamed(GOOD, tokens=cut) if stream else verdict(tokens=cut)
     )
 
-    found = ask(server, LONG, stream=stream)
+    result = ask(server, LONG, stream=stream)
 
-    assert (found["score"], found["metadata"]["status"]) == (None, "error")
-    assert "the model saw only a part of the text" in found["comment"]
-    assert "4,096 input tokens" in found["comment"]
-    assert "num_ctx" in found["comment"]
+    assert (result["score"], result["metadata"]["status"]) == (None, "error")
+    assert "the model saw only a part of the text" in result["comment"]
+    assert "4,096 input tokens" in result["comment"]
+    assert "num_ctx" in result["comment"]
     assert len(server.requests) == 1
 
 
@@ -91,12 +91,12 @@ def test_a_redirect_to_another_host_is_refused(server: Server, is_async: bool):
         options: Any = {"prompt": "{outputs}", "model": "m", "base_url": server.url}
 
         if is_async:
-            found = asyncio.run(create_async_llm_as_judge(**options)(outputs="x"))
+            result = asyncio.run(create_async_llm_as_judge(**options)(outputs="x"))
         else:
-            found = ask(server, "x")
+            result = ask(server, "x")
 
-        assert found["score"] is None
-        assert f"redirects to another host, {other.url}/chat/completions," in found["comment"]
+        assert result["score"] is None
+        assert f"redirects to another host, {other.url}/chat/completions," in result["comment"]
         assert not other.requests
     assert len(server.requests) == 1
 
@@ -124,9 +124,9 @@ def test_an_answer_that_is_not_whole_is_no_verdict(server: Server, reply: Reply)
     """Even if its text is a verdict."""
     server.script = lambda _body, _number: reply
 
-    found = ask(server, "x")
+    result = ask(server, "x")
 
-    assert (found["score"], found["metadata"]["status"]) == (None, "error")
+    assert (result["score"], result["metadata"]["status"]) == (None, "error")
 
 
 def test_a_prompt_about_a_graph_may_show_a_reference_that_is_not_given(server: Server):

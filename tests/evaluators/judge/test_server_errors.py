@@ -134,14 +134,14 @@ def test_a_refused_parameter_is_refused_once(judge: Judge, server: Server, body:
         Reply({"error": body}, 400) if "temperature" in request else verdict()
     )
 
-    found = judge(temperature=0.0, max_retries=0)
+    refused = judge(temperature=0.0, max_retries=0)
 
-    assert "leave temperature out of the evaluator's options" in found["metadata"]["error"]
+    assert "leave temperature out of the evaluator's options" in refused["metadata"]["error"]
     assert len(server.requests) == 1
 
     again = judge(temperature=0.0, max_retries=0)
 
-    assert again["metadata"]["error"] == found["metadata"]["error"]
+    assert again["metadata"]["error"] == refused["metadata"]["error"]
     assert again["metadata"]["requests"] == 0
     assert len(server.requests) == 1  # this process remembers it
     assert judge(max_retries=0)["score"] is True

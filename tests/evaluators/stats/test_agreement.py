@@ -16,25 +16,25 @@ def test_kappa_is_statsmodels(rated: list[tuple[str, str]]):
     from statsmodels.stats.inter_rater import cohens_kappa  # seconds, of each process of the tests
 
     first, second = zip(*rated, strict=True)
-    found = cohen_kappa(first, second)
+    kappa = cohen_kappa(first, second)
 
-    if 0 < found.agreement < 1 and len(set(first)) > 1 and len(set(second)) > 1:
+    if 0 < kappa.agreement < 1 and len(set(first)) > 1 and len(set(second)) > 1:
         with np.errstate(all="ignore"):  # of its z value, which is not looked at
-            expected = cohens_kappa(found.confusion.counts)
-        assert found.kappa == pytest.approx(expected.kappa)
-        assert found.interval.low == pytest.approx(max(-1, expected.kappa_low), abs=1e-7)
-        assert found.interval.high == pytest.approx(min(1, expected.kappa_upp), abs=1e-7)
+            expected = cohens_kappa(kappa.confusion.counts)
+        assert kappa.kappa == pytest.approx(expected.kappa)
+        assert kappa.interval.low == pytest.approx(max(-1, expected.kappa_low), abs=1e-7)
+        assert kappa.interval.high == pytest.approx(min(1, expected.kappa_upp), abs=1e-7)
 
 
 @given(RATED)
 def test_kappa_does_not_care_who_is_first(rated: list[tuple[str, str]]):
     """Swapping the raters swaps the base rates and leaves kappa."""
     first, second = zip(*rated, strict=True)
-    one, two = cohen_kappa(first, second), cohen_kappa(second, first)
+    kappa, swapped = cohen_kappa(first, second), cohen_kappa(second, first)
 
-    assert one.kappa == pytest.approx(two.kappa)
-    for label in one.confusion.labels:
-        assert one.base_rates(label) == two.base_rates(label)[::-1]
+    assert kappa.kappa == pytest.approx(swapped.kappa)
+    for label in kappa.confusion.labels:
+        assert kappa.base_rates(label) == swapped.base_rates(label)[::-1]
 
 
 def test_high_agreement_at_a_high_base_rate_is_no_kappa():
@@ -42,35 +42,35 @@ def test_high_agreement_at_a_high_base_rate_is_no_kappa():
     first = [True] * 90 + [False] * 5 + [True] * 5
     second = [True] * 90 + [True] * 5 + [False] * 5
 
-    found = cohen_kappa(first, second)
+    kappa = cohen_kappa(first, second)
 
-    assert found.agreement == 0.9
-    assert found.kappa == pytest.approx(-0.0526, abs=1e-4)
-    assert found.base_rates(True) == (0.95, 0.95)
+    assert kappa.agreement == 0.9
+    assert kappa.kappa == pytest.approx(-0.0526, abs=1e-4)
+    assert kappa.base_rates(True) == (0.95, 0.95)
 
 
 def test_one_label_throughout_tells_nothing():
     """Where both raters said one and the same, kappa is 0 with everything possible."""
-    found = cohen_kappa(["pass"] * 9, ["pass"] * 9)
+    kappa = cohen_kappa(["pass"] * 9, ["pass"] * 9)
 
-    assert (found.kappa, found.interval, found.agreement) == (0, (-1, 1), 1)
+    assert (kappa.kappa, kappa.interval, kappa.agreement) == (0, (-1, 1), 1)
 
 
 def test_full_agreement_on_few_things_is_not_certainty():
     """Two raters that agree on all of six things have a kappa of 1 with room below it."""
-    found = cohen_kappa("aaabbb", "aaabbb")
+    kappa = cohen_kappa("aaabbb", "aaabbb")
 
-    assert found.kappa == 1
-    assert found.interval == pytest.approx((0.0815, 1), abs=1e-4)
+    assert kappa.kappa == 1
+    assert kappa.interval == pytest.approx((0.0815, 1), abs=1e-4)
 
 
 def test_the_confusion_matrix_counts_pairs():
     """A row for each label of the first rater, a column for each of the second."""
-    found = confusion_matrix(["a", "a", "b", "c"], ["a", "b", "b", "a"])
+    confusion = confusion_matrix(["a", "a", "b", "c"], ["a", "b", "b", "a"])
 
-    assert found.labels == ("a", "b", "c")
-    assert found.counts == ((1, 1, 0), (0, 1, 0), (1, 0, 0))
-    assert (found.total, found.agreed) == (4, 2)
+    assert confusion.labels == ("a", "b", "c")
+    assert confusion.counts == ((1, 1, 0), (0, 1, 0), (1, 0, 0))
+    assert (confusion.total, confusion.agreed) == (4, 2)
 
 
 def test_raters_of_different_things_are_refused():

@@ -62,9 +62,9 @@ def test_quantiles_of_the_beta_distribution_are_scipys(a: float, b: float, proba
 
 def test_an_error_counts_in_the_rate_and_alone_gives_none():
     """A run that an evaluator failed on did not pass; without any verdict the rate is unknown."""
-    found = pass_rate(2, 1, 1)
+    rate = pass_rate(2, 1, 1)
 
-    assert (found.value, found.interval) == (0.5, clopper_pearson(2, 4))
+    assert (rate.value, rate.interval) == (0.5, clopper_pearson(2, 4))
     assert pass_rate(0, 0, 3) == (None, 0.0, 1.0)
     assert pass_rate(0, 0, 3).interval is None
 

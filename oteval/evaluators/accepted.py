@@ -28,20 +28,20 @@ Result = TypeVar("Result", EvaluationResult, dict[str, Any])
 
 @dataclass(frozen=True)
 class AnyOf:
-    """Several accepted references, of which the best match counts.
+    """Several accepted references. The best match counts.
 
     Attributes:
-        any: The references in a list, or by name. Unnamed ones are called ``any[0]`` and so on. A
-            trajectory is a list of messages, also if it has only one.
+        any: The references as a list, or a dict by name. References in a list are called
+            ``any[0]``, ``any[1]`` and so on. A trajectory is always a list of messages.
     """
 
     any: Sequence[Any] | Mapping[str, Any]
 
     def __post_init__(self) -> None:
-        """Refuse an empty list, and the messages of one trajectory in place of trajectories.
+        """Refuse an empty list, and a list of messages instead of trajectories.
 
         Raises:
-            InputError: The list is empty, or has a message or None.
+            InputError: The list is empty, or contains a message or None.
         """
         if isinstance(self.any, str) or not isinstance(self.any, (Sequence, Mapping)):
             kind = type(self.any).__name__
@@ -66,10 +66,10 @@ class AnyOf:
 
 
 def any_of(value: Any) -> AnyOf | None:
-    """Return several accepted references, also in their form in JSON; None if it is one.
+    """Return an `AnyOf`, or its JSON form as an `AnyOf`; None for a single reference.
 
     Raises:
-        InputError: The form is ``{"any": ...}``, but not with a list of references.
+        InputError: The value is ``{"any": ...}`` without a list of references.
     """
     if isinstance(value, AnyOf):
         return value
@@ -79,10 +79,10 @@ def any_of(value: Any) -> AnyOf | None:
 
 @contextmanager
 def naming(reference: str) -> Iterator[None]:
-    """Name the reference in an error about one of several.
+    """Prefix the `InputError` of a comparison with the name of its reference.
 
     Raises:
-        InputError: The block raised it; the text begins with the name.
+        InputError: The block raised it.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def naming(reference: str) -> Iterator[None]:
 
 
 class _Rank(NamedTuple):
-    """The order of results: those with a verdict by score, then by their figures."""
+    """Orders results that have a score: by the score, then by f1."""
 
     score: float
     f1: float
@@ -110,18 +110,18 @@ class BestMatch(Generic[Result]):
         self._unknown: tuple[Result, str] | None = None
 
     def open(self, references: Iterable[tuple[str, Reference]]) -> Iterator[tuple[str, Reference]]:
-        """Yield references by name to compare with, until a result that was added is perfect."""
+        """Yield names and references until an added result is perfect."""
         for name, reference in references:
             yield name, reference
             if self._best is not None and self._best[0].score >= 1.0:
                 return
 
     def add(self, name: str, result: Result) -> None:
-        """Add a result.
+        """Add the result of a comparison.
 
         Args:
             name: The name of the reference.
-            result: The result of the comparison with it.
+            result: The result.
         """
         score, metadata = _score_of(result)
         if score is None:
@@ -132,7 +132,7 @@ class BestMatch(Generic[Result]):
             self._best = (rank, result, name)
 
     def result(self) -> Result:
-        """Return the best result, which names its reference."""
+        """Return the best result, with the name of its reference."""
         if self._unknown is not None and not (self._best and _passed(self._best[1])):
             return _named(*self._unknown, prefix="compared with ")
         assert self._best is not None
@@ -154,7 +154,7 @@ def _passed(result: EvaluationResult | dict[str, Any]) -> bool:
 
 
 def _named(result: Result, name: str, prefix: str) -> Result:
-    """Return a result with the name of its reference; a pass in a call has no comment."""
+    """Return a result with the name of its reference; a passed result dict keeps comment None."""
     if isinstance(result, EvaluationResult):
         comment = f"{prefix}{name}: {result.comment}" if result.comment else f"matches {name}"
         return replace(result, comment=comment, metadata={**result.metadata, "reference": name})
@@ -164,7 +164,7 @@ def _named(result: Result, name: str, prefix: str) -> Result:
 
 
 def accepts_any_of(evaluate: Callable[P, Any]) -> Callable[P, Any]:
-    """Have a function that compares with one reference accept an `AnyOf`."""
+    """Let a function that compares with one reference accept an `AnyOf`."""
 
     @functools.wraps(evaluate)
     def compare(*args: P.args, **kwargs: P.kwargs) -> Any:

@@ -1,11 +1,11 @@
-"""Two trajectories lined up, message by message, and where they first part.
+"""Aligns two trajectories message by message, and finds where they diverge.
 
-System messages come first, aside: they are part of the setting, not a step of the run, and many
-instrumentations leave them out. After them, equal messages are paired; between those, a
-message is paired with the most similar one of the same role, and a tool's result prefers results
-of the same tool. Messages of different roles never share a row. In long trajectories, as many equal
-messages as possible are paired; where too many are left to compare their texts, roles and tools
-decide.
+System messages come first and are aligned separately: they are not steps of the run, and many
+instrumentations leave them out. Equal messages are paired next. Between equal messages, a message
+is paired with the most similar message of the same role; a tool result prefers results of the same
+tool. Messages of different roles never share a row. In long trajectories, as many equal messages as
+possible are paired. If too many messages remain to compare their texts, they are paired by role and
+tool.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ from ..model import Message
 __all__ = ["AlignedPair", "align", "first_divergence"]
 
 _SYSTEM_ROLES = ("system", "developer")
-# Models word their reasoning anew each time.
+# Models phrase their reasoning differently each time.
 _UNCOMPARED_PARTS = ("reasoning", "thinking")
 # An equal pair outweighs any chance likeness of its two messages to others.
 _EQUAL, _SAME_ROLE, _SAME_TOOL = 10.0, 0.2, 0.6
-# Similarity is a matter of how texts begin, and of so many pairs of messages at the most.
+# Limits of the comparison: characters of each text, and pairs of messages.
 _COMPARED, _MOST_PAIRS = 1000, 100_000
-# The most messages of a side for a common subsequence, whose matrix takes a bit for each pair.
+# The most messages per side for a common subsequence. Its matrix takes one bit per pair.
 _MOST_MATCHED = 20_000
 
 
 @dataclass(frozen=True, slots=True)
 class AlignedPair:
-    """A message of each side, or None where a side has none.
+    """A row of an alignment: a message of each trajectory, or None.
 
     Attributes:
-        left: The first trajectory's.
-        right: The second's.
-        same: Whether both say and call the same, as far as the traces hold it.
-        left_at: The index of the first trajectory's message.
-        right_at: The index of the second's.
+        left: The message of the first trajectory.
+        right: The message of the second trajectory.
+        same: Whether both have equal content and calls, as far as the traces show.
+        left_at: The index of the left message.
+        right_at: The index of the right message.
     """
 
     left: Message | None
@@ -49,12 +49,12 @@ class AlignedPair:
 
     @property
     def is_system(self) -> bool:
-        """Whether these are system messages, which are not aligned."""
+        """Whether a message is a system message."""
         return any(message.role in _SYSTEM_ROLES for message in self._messages)
 
     @property
     def is_captured(self) -> bool:
-        """Whether the traces hold content and arguments of both messages."""
+        """Whether the traces contain the content and arguments of both messages."""
         return all(_is_captured(message) for message in self._messages)
 
     @property
@@ -69,9 +69,9 @@ class _Entry:
     Attributes:
         at: The message's index.
         message: The message.
-        key: Equal for two messages that say and call the same.
+        key: Equal for messages with equal content and calls.
         calls: Its calls, as text.
-        tool: For a tool's result, the tool's name.
+        tool: The tool's name if the message is a tool result, otherwise "".
     """
 
     at: int
@@ -95,7 +95,7 @@ def align(left: Sequence[Message], right: Sequence[Message]) -> list[AlignedPair
 
 
 def first_divergence(pairs: Sequence[AlignedPair]) -> int | None:
-    """Return the index of the first pair that differs, system messages aside, or None."""
+    """Return the index of the first pair that differs, or None; ignores system messages."""
     differing = (at for at, pair in enumerate(pairs) if not pair.same and not pair.is_system)
     return next(differing, None)
 
@@ -127,7 +127,7 @@ def _entry(at: int, message: Message, called: str) -> _Entry:
 
 
 def _comparable(message: Message) -> str:
-    """Return content to compare: a tool's JSON in its canonical form, however it is spaced."""
+    """Return the content to compare; the JSON of a tool result in canonical form."""
     content = message.content or ""
     if message.role != "tool" or not content.lstrip().startswith(("{", "[")):
         return content
@@ -138,7 +138,7 @@ def _comparable(message: Message) -> str:
 
 
 def _split(entries: Sequence[_Entry]) -> tuple[list[_Entry], list[_Entry]]:
-    """Return the entries of system messages, and the others."""
+    """Return the entries of system messages, and all other entries."""
     system = [entry for entry in entries if entry.message.role in _SYSTEM_ROLES]
     return system, [entry for entry in entries if entry.message.role not in _SYSTEM_ROLES]
 
@@ -154,7 +154,7 @@ def _pair(left: _Entry | None, right: _Entry | None) -> AlignedPair:
 
 
 def _common(left: Sequence[_Entry], right: Sequence[_Entry]) -> int:
-    """Return how many entries are equal from the start."""
+    """Return the length of the common prefix."""
     pairs = zip(left, right, strict=False)
     return next(
         (at for at, (a, b) in enumerate(pairs) if a.key != b.key), min(len(left), len(right))
@@ -165,7 +165,7 @@ _Rows = list[tuple[_Entry | None, _Entry | None]]
 
 
 def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the entries of two sides in rows; equal beginnings and ends are aligned at once."""
+    """Return the rows of two sides; common prefixes and suffixes are aligned without scoring."""
     start = _common(left, right)
     end = _common(left[start:][::-1], right[start:][::-1])
     return [
@@ -176,7 +176,7 @@ def _rows(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
 
 
 def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows between the equal beginnings and ends."""
+    """Return the rows between the common prefix and suffix."""
     if len(left) * len(right) <= _MOST_PAIRS:
         return _by_similarity(left, right)
     rows: _Rows = []
@@ -193,7 +193,7 @@ def _aligned(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
 
 
 def _by_role(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return rows of equal roles and tools, for sides too long to compare by content."""
+    """Return rows of equal roles and tools, for sides that are too long to compare by text."""
     rows: _Rows = []
     for is_equal, ours, theirs in _stretches(left, right, lambda e: (e.message.role, e.tool)):
         if is_equal:
@@ -210,17 +210,17 @@ _Stretch = tuple[bool, Sequence[_Entry], Sequence[_Entry]]
 def _stretches(
     left: Sequence[_Entry], right: Sequence[_Entry], key: Callable[[_Entry], Hashable]
 ) -> Iterator[_Stretch]:
-    """Yield stretches of a longest common subsequence, and those between them, in order.
+    """Yield the stretches inside and between a longest common subsequence, in order.
 
-    Its time is bounded by the lengths, however often a key repeats.
+    The running time depends only on the lengths, not on how often a key repeats.
 
     Args:
-        left: The first side. A very long one is divided into blocks.
-        right: The second side, divided into as many blocks.
-        key: Returns the property that entries of one row share.
+        left: The first side. A very long side is divided into blocks.
+        right: The second side, divided into the same number of blocks.
+        key: Returns the property that the entries of a row share.
 
     Yields:
-        Whether the stretches of both sides are equal, and the stretches.
+        Whether the stretches are equal, the left stretch and the right stretch.
     """
     from rapidfuzz.distance import LCSseq
 
@@ -248,13 +248,13 @@ def _stretches(
 
 
 def _by_similarity(left: Sequence[_Entry], right: Sequence[_Entry]) -> _Rows:
-    """Return the rows of which the pairs are the most alike, by dynamic programming."""
+    """Return the rows with the greatest total likeness, by dynamic programming."""
     right_texts = [entry.text for entry in right]
     likeness = [
         [_likeness(a, a_text, b, b_text) for b, b_text in zip(right, right_texts, strict=True)]
         for a, a_text in ((entry, entry.text) for entry in left)
     ]
-    # best[i][j]: how alike the best rows of left[i:] and right[j:] are.
+    # best[i][j] is the greatest total likeness of left[i:] and right[j:].
     best = [[0.0] * (len(right) + 1) for _ in range(len(left) + 1)]
     for i in reversed(range(len(left))):
         below, row, alike = best[i + 1], best[i], likeness[i]
@@ -285,12 +285,12 @@ def _traced(
 
 
 def _likeness(left: _Entry, left_text: str, right: _Entry, right_text: str) -> float:
-    """Return how well two messages with their texts fit into one row; 0 for different roles."""
+    """Return the likeness of two messages, given their texts; 0 for different roles."""
     if left.message.role != right.message.role:
         return 0.0
     if left.key == right.key and left.tool == right.tool:
         return _EQUAL
-    from rapidfuzz import fuzz  # loaded only where something is compared
+    from rapidfuzz import fuzz  # loaded only for comparisons
 
     base = _SAME_TOOL if left.tool == right.tool else _SAME_ROLE
     return base + fuzz.ratio(left_text, right_text) / 100

@@ -1,28 +1,28 @@
-"""The forms in which users say how arguments are compared, checked and made into rules.
+"""Turns the user's options for comparing arguments into rules.
 
-The same forms serve all tools (``tool_args_match_mode``) and one (an override):
+``tool_args_match_mode`` (for all tools) and overrides (for one tool) accept the same forms:
 
 ==================================  =================================================
 ``"exact"``                         deep equality
-``"ignore"``                        nothing is compared
+``"ignore"``                        any arguments match
 ``"subset"``, ``"superset"``        one side's keys and values are within the other's
-``"tolerant"``                      numbers in strings, case and white space do not count
+``"tolerant"``                      ignores case, white space and numbers written as strings
 ``{"tolerant": {"sets": [path]}}``  the same, with the lists at these paths as sets
 ``"regex"``                         the reference's arguments are ``{field: pattern}``
-``{"regex": {path: pattern}}``      the output's fields must fit; only they are looked at
-``{path: comparison}``              these fields are compared as the comparison says, all
-                                    others exactly
+``{"regex": {path: pattern}}``      these fields of the output must match the patterns
+``{path: comparison}``              these fields are compared by the comparison, all others
+                                    exactly
 ``{"tolerant": {"fields": {...}}}`` the same, with all others tolerantly
-``[path, ...]``                     only these fields are compared; ``[]`` compares none
+``[path, ...]``                     only these fields are compared; ``[]`` accepts any arguments
 ``function(output, reference)``     the function decides
 ==================================  =================================================
 
-A comparison is ``{"abs": 0.01}`` or ``{"rel": 0.001}`` (numbers, by at most so much; the larger one
-counts if both are given), ``"judged"`` or ``{"judged": criterion}`` (a language model decides),
+A comparison is ``{"abs": 0.01}`` or ``{"rel": 0.001}`` (a tolerance for numbers; the larger one
+applies if both are given), ``"judged"`` or ``{"judged": criterion}`` (a language model decides),
 ``"exact"``, ``"tolerant"`` or ``"ignore"``.
 
-Other plain ``{path: pattern}`` are read as ``{"regex": {path: pattern}}``. A pattern must fit a
-whole value. Everything is checked when the evaluator is made, never during an evaluation.
+Any other ``{path: pattern}`` is short for ``{"regex": {path: pattern}}``. A pattern must match the
+whole value. Forms are checked when the evaluator is created, never during an evaluation.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ from .rules import (
 __all__ = ["ARGS_MODES", "ArgsMatch", "RuleOptions", "make_overrides", "make_rule"]
 
 ArgsMatch = str | list[str] | Mapping[str, Any] | Callable[[Any, Any], Any]
-"""A mode, a list of dotted fields, a mapping of one of the forms above, or a function."""
+"""One of the forms above."""
 
 _RULES: dict[str, type[Rule]] = {
     "exact": Exact,
@@ -66,18 +66,18 @@ _RULES: dict[str, type[Rule]] = {
 }
 ARGS_MODES = tuple(_RULES)
 _WORDS = ("exact", "tolerant", "ignore")
-"""The modes that one field may have."""
+"""The modes of a single field."""
 _COMPARISONS = (*_WORDS, "judged")
 _MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
 
 
 class RuleOptions(TypedDict, total=False):
-    """The options of `make_rule` beside the form.
+    """The options of `make_rule` and `make_overrides`.
 
     Attributes:
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions may be coroutine functions.
-        judge: Asks a language model about judged fields; None if there is none.
+        judge: Asks a language model about judged fields; None refuses judged fields.
     """
 
     missing_ok: bool
@@ -93,11 +93,11 @@ def make_rule(
     is_async: bool = False,
     judge: FieldJudge | None = None,
 ) -> Rule:
-    """Make the rule that a user asks for.
+    """Create a rule from one of the forms above.
 
     Args:
         value: One of the forms above.
-        name: The name of the value in error messages.
+        name: The name of the option in error messages.
         missing_ok: As for `RuleOptions`.
         is_async: As for `RuleOptions`.
         judge: As for `RuleOptions`.
@@ -106,7 +106,7 @@ def make_rule(
         The rule.
 
     Raises:
-        ConfigError: The value has none of the forms; the text lists them.
+        ConfigError: The form is unknown; the message lists the known forms.
     """
     if isinstance(value, str):
         if value not in _RULES:
@@ -131,18 +131,18 @@ def make_rule(
 
 
 def make_overrides(value: Any, name: str, **options: Unpack[RuleOptions]) -> dict[str, Rule]:
-    """Make the rules of single tools.
+    """Create the rules of single tools.
 
     Args:
-        value: Forms by tool name; None for no overrides.
-        name: The name of the value in error messages.
+        value: Forms by tool name, or None.
+        name: The name of the option in error messages.
         **options: See `RuleOptions`.
 
     Returns:
         The rule of each tool.
 
     Raises:
-        ConfigError: The value is not a mapping, or one of its rules is wrong.
+        ConfigError: The value is not a mapping, or one of its forms is wrong.
     """
     if value is None:
         return {}
@@ -255,7 +255,7 @@ def _check_keys(value: Mapping[Any, Any], allowed: tuple[str, ...], name: str) -
     """Refuse an unknown key.
 
     Raises:
-        ConfigError: There is one; the text has the known ones, the nearest first.
+        ConfigError: A key is unknown; the message suggests the nearest and lists the allowed keys.
     """
     unknown = next((key for key in value if key not in allowed), None)
     if unknown is not None:
@@ -288,7 +288,7 @@ def _patterns(value: Mapping[Any, Any], name: str) -> Rule:
 
 
 def _is_async(function: Any) -> bool:
-    call = getattr(function, "__call__", None)  # noqa: B004  an object's own __call__ may be async
+    call = getattr(function, "__call__", None)  # noqa: B004  an object's __call__ may be async
     return iscoroutinefunction(function) or iscoroutinefunction(call)
 
 

@@ -1,11 +1,11 @@
-"""Which output call stands for which reference call: matchings of the greatest possible size.
+"""Maximum matchings of output calls (lefts) and reference calls (rights).
 
-A **matching** pairs lefts with rights so that each is used at most once. Where the relation is
-an equality, pairing off equal keys is a greatest matching and takes linear time. Any other
-relation can make a greedy choice wrong, so those go through augmenting paths (Hopcroft and
-Karp). The **longest common order** is the greatest matching in which pairs do not cross.
+A **matching** uses each left and each right at most once. For an equality, pairing equal keys gives
+a maximum matching in linear time. For any other relation a greedy choice may be wrong, so the
+matching is found with augmenting paths (Hopcroft and Karp). The **longest common order** is the
+largest matching whose pairs do not cross.
 
-Nothing here recurses, so no input is too large for the stack.
+No function here is recursive, so inputs may be of any size.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ _FREE = -1
 def match_equal(
     lefts: Iterable[tuple[int, Hashable]], rights: Iterable[tuple[int, Hashable]]
 ) -> list[tuple[int, int]]:
-    """Pair items with equal keys: those at the same place first, then the earliest on both sides.
+    """Pair items with equal keys: first at equal positions, then in order of appearance.
 
     Args:
-        lefts: Index and key; a key None equals nothing.
-        rights: Index and key likewise.
+        lefts: Index and key; the key None equals nothing.
+        rights: Index and key.
 
     Returns:
-        Pairs of indexes, in their order.
+        Sorted pairs of indexes.
     """
     lefts, pairs = list(lefts), []
     waiting: dict[Hashable, deque[int]] = {}
@@ -50,11 +50,11 @@ def match_equal(
 
 
 def maximum_matching(adjacency: Sequence[Sequence[int]], rights: int) -> list[tuple[int, int]]:
-    """Return a matching of the greatest possible size in a bipartite graph.
+    """Return a maximum matching in a bipartite graph.
 
     Args:
         adjacency: For each left, the rights that it may be paired with.
-        rights: How many rights there are.
+        rights: The number of rights.
 
     Returns:
         Pairs of left and right, in the order of the lefts.
@@ -80,7 +80,7 @@ def maximum_matching(adjacency: Sequence[Sequence[int]], rights: int) -> list[tu
 def _layers(
     adjacency: Sequence[Sequence[int]], left_of: list[int], right_of: list[int]
 ) -> list[int] | None:
-    """Number the lefts by their distance from a free one; None when no path augments."""
+    """Return the distance of each left from a free left; None if no path augments."""
     layer = [0 if right == _FREE else _FREE for right in right_of]
     queue = deque(left for left, right in enumerate(right_of) if right == _FREE)
     reaches_free_right = False
@@ -103,7 +103,7 @@ def _augment(
     left_of: list[int],
     right_of: list[int],
 ) -> None:
-    """Walk the layers from a free left to a free right, and flip the path when there is one."""
+    """Follow the layers from a free left to a free right, and flip the path if one exists."""
     path: list[tuple[int, int]] = []
     left = root
     while True:
@@ -127,9 +127,9 @@ def _augment(
 def in_order(
     lefts: Sequence[int], rights: Sequence[int], fits: Callable[[int, int], bool]
 ) -> list[tuple[int, int]] | None:
-    """Find all rights among the lefts in their order.
+    """Pair all rights with lefts without changing the order.
 
-    Taking the earliest left that fits is always right: it leaves the most for those after it.
+    Taking the earliest left that fits is optimal: it leaves the most lefts for later rights.
 
     Args:
         lefts: The items to search.
@@ -137,7 +137,7 @@ def in_order(
         fits: Whether a left may be paired with a right.
 
     Returns:
-        The pairs, or None when some right is not found.
+        The pairs, or None if a right has no left.
     """
     pairs: list[tuple[int, int]] = []
     remaining = iter(rights)
@@ -152,10 +152,10 @@ def in_order(
 
 
 def longest_order(masks: Sequence[int]) -> list[tuple[int, int]]:
-    """Return a greatest matching whose pairs do not cross.
+    """Return a largest matching whose pairs do not cross.
 
-    One row of the dynamic program is one integer, a bit for each left (Hyyrö's form of the
-    longest common subsequence), so that 2,000 against 2,000 takes milliseconds.
+    Each row of the dynamic program is one integer with a bit for each left (Hyyrö's algorithm for
+    the longest common subsequence), so 2,000 lefts and 2,000 rights take milliseconds.
 
     Args:
         masks: For each right, in order, the lefts that fit it as the bits of an integer.

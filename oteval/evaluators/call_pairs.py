@@ -1,9 +1,8 @@
 """Pairs the calls of two trajectories, tool by tool, under a `MatchSpec`.
 
-Everything here works on indexes of calls; `oteval.evaluators.assignment` does the matching itself.
-Each call has one key; for rules that are preorders, calls with equal keys are paired first, which
-never prevents a better pairing. Two shortcuts go before that, and `compare` has the verdicts
-that they give.
+All functions work on indexes of calls; `oteval.evaluators.assignment` computes the matching.
+Each call has one key. Rules that are preorders pair calls with equal keys first, which never
+prevents a better pairing. `compare` tries the shortcuts `differing` and `same_texts` before that.
 """
 
 from __future__ import annotations
@@ -31,18 +30,18 @@ __all__ = [
 _NOWHERE = -1
 
 Pairs = list[tuple[int, int]]
-"""Index of an output call and index of the reference call that it stands for."""
+"""Index of an output call, and index of the reference call that it matches."""
 
 
 def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | None:
-    """Return the calls that do not match the call at the same place on the other side.
+    """Return the calls that do not match the call at the same index on the other side.
 
     A shortcut before `match_calls`: without it, the cases of the match benchmark take 1.7 times as
     long (geometric mean; at most 5.3 times).
 
     Returns:
-        The calls; None unless both sides call the same tools in the same order, and their texts or
-        flat values tell which arguments match.
+        The calls; None if the sides call different tools or in a different order, or if the
+        arguments' texts or flat values do not decide which calls match.
     """
     rule = spec.args
     if spec.overrides or out.names != ref.names:
@@ -73,13 +72,13 @@ def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | No
 
 
 def same_texts(out: CallTable, ref: CallTable, spec: MatchSpec) -> Pairs | None:
-    """Pair all calls with the calls of the same texts.
+    """Pair all calls with the calls whose texts are equal.
 
     A shortcut before `match_calls`: without it, calls in another order take 2.6 to 4.1 times as
     long in the match benchmark.
 
     Returns:
-        The pairs; None unless both sides have the same texts, each once.
+        The pairs; None unless both sides have the same texts, each exactly once.
     """
     rule, count = spec.args, len(out.names)
     if spec.overrides or rule.blind or not (rule.preorder and out.textual and ref.textual):
@@ -94,7 +93,7 @@ def same_texts(out: CallTable, ref: CallTable, spec: MatchSpec) -> Pairs | None:
 def match_calls(
     out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
 ) -> Pairs:
-    """Pair as many calls as can be, in any order.
+    """Pair as many calls as possible, in any order.
 
     Args:
         out: The output's calls.
@@ -104,7 +103,7 @@ def match_calls(
         refs: Which of the reference's calls to pair.
 
     Returns:
-        A matching of the greatest possible size, in the output's order.
+        A maximum matching, in the output's order.
     """
     pairs: Pairs = []
     rights = _by_tool(ref, refs)
@@ -122,7 +121,7 @@ def unpaired(pairs: Pairs, outs: Sequence[int], refs: Sequence[int]) -> tuple[li
 
 
 def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -> bool:
-    """Return whether one output call may stand for one reference call."""
+    """Return whether an output call matches a reference call."""
     name = out.names[i]
     if name != ref.names[j]:
         return False
@@ -140,7 +139,7 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
 def ordered_calls(
     out: CallTable, ref: CallTable, spec: MatchSpec, outs: Sequence[int], refs: Sequence[int]
 ) -> Pairs:
-    """Pair as many calls as can be without changing the order.
+    """Pair as many calls as possible without changing the order.
 
     Args:
         out: The output's calls.
@@ -150,7 +149,7 @@ def ordered_calls(
         refs: Which of the reference's calls to pair.
 
     Returns:
-        Pairs in order on both sides, as many as possible.
+        A maximum set of pairs that are in order on both sides.
     """
     by_tool = _by_tool(out, outs)
     bit = {i: 1 << index for index, i in enumerate(outs)}

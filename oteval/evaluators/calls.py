@@ -1,13 +1,12 @@
-"""The compact form that matching works on: a trajectory's roles and calls as columns.
+"""A trajectory's roles and calls as columns, the compact form for matching.
 
-Message content does not matter to a match, so only roles and calls are kept, and arguments stay
-unparsed JSON text until a comparison needs them. Most trajectories are plain OpenAI dicts: those
-are read here without making a `Message` of each, and all else goes through
-`oteval.messages.direct`. Without this shortcut, the match benchmark takes 10 times as long. A test
-holds that both ways agree.
+A match ignores message content, so a table has only roles and calls, and arguments stay unparsed
+JSON text until a comparison needs them. Most trajectories are plain OpenAI dicts. This module reads
+them without creating `Message` objects; `oteval.messages.direct` reads all other forms. Without
+this shortcut, the match benchmark takes 10 times as long. A test proves that both readers agree.
 
-A **call's index** counts all calls of the trajectory, from 0, whatever view is taken of them.
-A call whose arguments the trace does not hold has None for its raw arguments.
+A **call's index** counts all calls of the trajectory from 0, under every view. A call whose
+arguments were not captured has None as its raw arguments.
 """
 
 from __future__ import annotations
@@ -26,7 +25,8 @@ from .values import canonical_key
 __all__ = ["CallTable", "read"]
 
 _STRINGS = frozenset({str})
-# Any other field may hold calls. Messages of few fields, with one known for calls, have no other.
+# Any other field may contain calls, so messages with other fields are not read here.
+# `_MANY` forces the check of a message's fields.
 _MANY = 4
 _FIELDS = frozenset({"content", "is_error", "name", "role", "tool_call_id", "tool_calls"})
 
@@ -37,9 +37,9 @@ class CallTable:
     Attributes:
         roles: The role of each message.
         names: The tool of each call.
-        raw: The arguments of each call: JSON text, a value, or None where not captured.
-        at: The message that holds each call.
-        times: Start and end in ns of the calls whose execution a span shows.
+        raw: The arguments of each call: JSON text, a value, or None if not captured.
+        at: The index of each call's message.
+        times: Start and end in ns of the calls that have a tool span.
         textual: Whether all arguments are JSON text, so that equal texts are equal arguments.
     """
 
@@ -56,7 +56,7 @@ class CallTable:
         self._keys: dict[int, str | None] = {}
 
     def arguments(self, call: int) -> Any:
-        """Return a call's arguments as a value; None where they were not captured."""
+        """Return a call's arguments as a value; None if they were not captured."""
         if call in self._parsed:
             return self._parsed[call]
         raw = self.raw[call]
@@ -64,12 +64,12 @@ class CallTable:
             value = loads_exact(raw)
         except (ValueError, RecursionError):
             value = None
-        # Other objects are left to the one function that knows every case.
+        # `parse_arguments` handles all other cases.
         self._parsed[call] = value = value if type(value) is dict else parse_arguments(raw)
         return value
 
     def key(self, call: int) -> str | None:
-        """Return the text by which a call's arguments equal others'; None equals nothing."""
+        """Return a text that equal arguments share; None equals nothing."""
         if call in self._keys:
             return self._keys[call]
         value = self.arguments(call)
@@ -78,11 +78,11 @@ class CallTable:
         return key
 
     def learn(self, call: int, value: dict[str, Any]) -> None:
-        """Keep the value of arguments that `oteval.jsontext.flat_objects` has parsed."""
+        """Store the arguments of a call that `oteval.jsontext.flat_objects` parsed."""
         self._parsed[call] = value
 
     def captured(self, call: int) -> bool:
-        """Return whether the trace holds the call's arguments."""
+        """Return whether a call's arguments were captured."""
         return self.raw[call] is not None
 
     def add(self, message: Message) -> None:
@@ -111,7 +111,7 @@ def read(value: Any, name: str) -> CallTable:
         Its roles and calls.
 
     Raises:
-        InputError: The value cannot be read as a trajectory; the text names the place.
+        InputError: The value cannot be read as a trajectory; the message contains the name.
     """
     items, name = entries(value, name)
     table = _read_plain(items)
@@ -124,13 +124,13 @@ def read(value: Any, name: str) -> CallTable:
 
 
 def _read_plain(items: Sequence[Any]) -> CallTable | None:
-    """Read plain OpenAI dicts; None where any message is something else."""
+    """Read plain OpenAI dicts; None if a message has another form."""
     table = CallTable()
     roles, names, raw, at = table.roles, table.names, table.raw, table.at
     try:
-        # One loop: every pass over the messages costs more than all that is looked at here.
+        # One loop, because another pass over the messages costs more than all these checks.
         for item in items:
-            count = len(item)  # as if all had a content
+            count = len(item)  # fields, counting a missing content
             if "content" in item:
                 content = item["content"]
                 if type(content) is not str and content is not None:

@@ -1,13 +1,12 @@
 """Compares two trajectories under a `MatchSpec`: the verdict, its figures and its reason.
 
-**Precision** is the matched share of the output's calls, **recall** that of the reference's,
-**f1** their harmonic mean. A side without calls has nothing wrong in it: precision is 1 when
-the output makes no call, recall is 1 when the reference has none; f1 is 1 when both are empty
-and 0 when only one is.
+**Precision** is the matched share of the output's calls, **recall** the matched share of the
+reference's calls, **f1** their harmonic mean. Precision is 1 if the output makes no calls, and
+recall is 1 if the reference has no calls. f1 is 1 if both have no calls, and 0 if only one has.
 
-The figures count the calls that the mode accepts: strict counts calls matched at their own
-position, in_order the most that can be matched without changing the order, the others a greatest
-matching. An alignment pairs indexes of calls, counted over all calls of each trajectory.
+The matched calls depend on the mode: strict matches calls at their own position, in_order matches
+as many calls as possible without changing the order, all other modes use a maximum matching. An
+alignment pairs indexes of calls, counted over all calls of each trajectory.
 """
 
 from __future__ import annotations
@@ -42,12 +41,13 @@ class Verdict(NamedTuple):
 
     Attributes:
         passed: Whether the output matches.
-        comment: Why not; None for a pass.
-        matched: How many calls were matched.
-        missing: How many of the reference's calls were not.
-        extra: How many of the output's calls were not.
+        comment: Why the output does not match; None for a pass.
+        matched: The number of matched calls.
+        missing: The number of unmatched calls of the reference.
+        extra: The number of unmatched calls of the output.
         alignment: Pairs of output call and reference call.
-        reordered: Of a failure, by tool, the lists whose order alone keeps calls from matching.
+        reordered: For a failure, by tool, the lists that keep calls from matching only by their
+            order.
     """
 
     passed: bool
@@ -98,14 +98,14 @@ def compare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
 
     Args:
         outputs: A trajectory in any form of `oteval.evaluators.messages`.
-        reference: The trajectory that was wanted, in any form.
+        reference: The expected trajectory, in any form.
         spec: The configuration.
 
     Returns:
         The verdict.
 
     Raises:
-        InputError: A side cannot be read as a trajectory; the text names the place.
+        InputError: A side cannot be read as a trajectory; the message names it.
     """
     out, ref = read(outputs, "outputs"), read(reference, "reference_outputs")
     if spec.view == "all":
@@ -132,7 +132,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
         if not other:
             return _passed(pairs)
         if len(other) == 1 and spec.mode != "in_order":
-            # Whatever the pairs, one call is left over on both sides, and those two do not match.
+            # Each side has one call left over under any pairing, and the two do not match.
             # Without this shortcut, such failures take 2.0 to 3.6 times as long in the benchmark.
             del pairs[other[0]]
             return _one_differs(out, ref, spec, pairs, other)
@@ -146,8 +146,9 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
 async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
     """Compare an output with a reference where functions of the spec may be asynchronous.
 
-    The comparison first takes every open answer as no. It then awaits the answers that it needed,
-    and repeats until all are known. Only pairs that matter are asked about, each once.
+    The comparison first assumes that unanswered pairs do not match. It then awaits the answers that
+    it needed, and repeats until no answer is open. A function is called only for pairs that matter,
+    once for each.
 
     Args:
         outputs: As for `compare`.
@@ -158,7 +159,7 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
         The verdict.
 
     Raises:
-        InputError: A side cannot be read as a trajectory; the text names the place.
+        InputError: A side cannot be read as a trajectory; the message names it.
     """
     rules = [spec.args, *spec.overrides.values()]
     if not any(isinstance(rule, Custom) for rule in rules):
@@ -179,7 +180,7 @@ async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
 
 
 class _FunctionAnswers:
-    """The answers of a spec's functions, by the arguments' identities."""
+    """The answers of a spec's functions, by the identities of the arguments."""
 
     def __init__(self) -> None:
         self.answers: dict[tuple[int, int, int], bool] = {}
@@ -196,7 +197,7 @@ class _FunctionAnswers:
 
 
 class _Recall:
-    """Gives the known answers, and records the open questions."""
+    """Returns stored answers, and records the pairs without an answer."""
 
     def __init__(self, answers: _FunctionAnswers, rule: Custom) -> None:
         self._answers, self._rule = answers, rule
@@ -227,7 +228,7 @@ def _judge(
 def _one_differs(
     out: CallTable, ref: CallTable, spec: MatchSpec, pairs: Pairs, other: list[int]
 ) -> Verdict:
-    """Return the verdict where all calls but one match those at the same place."""
+    """Return the verdict if all calls but one match the call at the same index."""
     if spec.mode != "strict":
         comment = calls_comment(out, ref, spec, other, other)
     else:
@@ -247,7 +248,7 @@ def _verdict(
     outs: Sequence[int],
     refs: Sequence[int],
 ) -> Verdict:
-    """Return the verdict on calls that are paired without regard to their messages."""
+    """Return the verdict on calls that were paired without regard to their messages."""
     count = len(pairs)
     missing, extra = len(refs) - count, len(outs) - count
     if _PASSES[spec.mode](missing, extra):

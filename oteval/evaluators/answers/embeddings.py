@@ -1,7 +1,7 @@
-"""Two texts compared by the similarity of their embeddings.
+"""Compares two texts by the similarity of their embeddings.
 
-An embedding is a vector in which texts of similar meaning lie in similar directions. A model
-behind an OpenAI-compatible server, LangChain's `Embeddings` or a function makes it.
+Embeddings are vectors; texts of similar meaning have similar directions. They come from a model
+behind an OpenAI-compatible server, from LangChain's `Embeddings`, or from a function.
 """
 
 from __future__ import annotations
@@ -144,7 +144,7 @@ def _embed_of(
     timeout: float,
     max_retries: int,
 ) -> Embed:
-    """Return the function that makes embeddings."""
+    """Return the function that computes embeddings."""
     if embeddings is not None:
         embed = getattr(embeddings, "embed_documents", embeddings)
         if not callable(embed):
@@ -167,10 +167,10 @@ def _request(
     options: Mapping[str, Any],
     texts: list[str],
 ) -> Sequence[Vector]:
-    """Return the embeddings of texts that a server makes.
+    """Request the embeddings of texts from a server.
 
     Raises:
-        JudgeError: The model cannot have seen the whole texts.
+        JudgeError: The model cannot have seen all of the texts.
     """
     # Imported late: the judges take long to import.
     from ..judge.completions import token_count

@@ -1,7 +1,7 @@
-"""Structured outputs compared field by field, or record by record where they are lists.
+"""Compares structured outputs field by field, and lists of records record by record.
 
-Records of two lists are paired so that as many fields as possible are equal. Fields are compared
-for equality, or by a judge where `rubric` names a criterion for them.
+The records of two lists are paired so that as many fields as possible are equal. A field with a
+criterion in `rubric` is compared by a judge, any other field for equality.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class JsonMatch:
     Attributes:
         aggregator: None for a result for each field; ``average`` or ``all`` for one result.
         list_aggregator: How the records of a list are combined.
-        rubric: For some fields, the criterion by which a judge compares them.
+        rubric: The criteria of the fields that a judge compares.
         exclude_keys: Fields that are not compared.
         list_match_mode: Which records without a counterpart are mismatches.
     """
@@ -73,7 +73,7 @@ class JsonMatch:
     def evaluate(
         self, ask: JudgeEvaluator | None, outputs: Any, reference_outputs: Any
     ) -> list[EvaluatorResult]:
-        """Compare outputs with the reference, asking a judge about the fields of the rubric."""
+        """Compare outputs with the reference; a judge compares the fields of the rubric."""
         pairs = self.pairs(outputs, reference_outputs)
         verdicts = [self.verdicts(pair) for pair in pairs]
         if ask is not None:
@@ -85,7 +85,7 @@ class JsonMatch:
     async def aevaluate(
         self, ask: AsyncJudgeEvaluator | None, outputs: Any, reference_outputs: Any
     ) -> list[EvaluatorResult]:
-        """Do the same as `evaluate`, asking about all fields concurrently."""
+        """Like `evaluate`, but ask about all fields concurrently."""
         pairs = self.pairs(outputs, reference_outputs)
         verdicts = [self.verdicts(pair) for pair in pairs]
         if ask is not None:
@@ -117,14 +117,14 @@ class JsonMatch:
         return [name for name in names if name not in self.exclude_keys]
 
     def asks(self, pair: RecordPair, field: str) -> bool:
-        """Return whether a judge compares a field: it has a criterion and both sides have it."""
+        """Return whether a judge compares a field: it has a criterion and is on both sides."""
         sides = (pair.output, pair.reference)
         return field in self.rubric and all(side and field in side for side in sides)
 
     def questions(
         self, verdicts: Iterable[dict[str, _Verdict]], pairs: Iterable[RecordPair]
     ) -> Iterator[tuple[dict[str, _Verdict], dict[str, Any]]]:
-        """Yield the questions to a judge, each with the verdicts that its answer belongs to."""
+        """Yield the questions to a judge, each with the dict of verdicts to add its answer to."""
         for verdict, pair in zip(verdicts, pairs, strict=True):
             for field in self.fields(pair):
                 if self.asks(pair, field) and pair.output and pair.reference:
@@ -139,20 +139,20 @@ class JsonMatch:
                     )
 
     def verdicts(self, pair: RecordPair) -> dict[str, _Verdict]:
-        """Return the verdicts on the fields of a pair that need no judge."""
+        """Return the verdicts on all fields of a pair that are compared without a judge."""
         verdicts = {}
         for field in self.fields(pair):
             if not self.asks(pair, field):
                 verdicts[field] = _equal(pair, field)
         if not verdicts and (pair.output is None or pair.reference is None):
-            # A record without fields and without a counterpart still is a difference.
+            # A record without a counterpart is a difference even if it has no fields.
             verdicts["(record)"] = _Verdict(score=False, comment="a record has no counterpart")
         return verdicts
 
     def results(
         self, verdicts: Sequence[Mapping[str, _Verdict]], outputs: Any
     ) -> list[EvaluatorResult]:
-        """Return the results of the verdicts on the fields of each pair of records."""
+        """Combine the verdicts on all pairs of records into results."""
         if self.aggregator is not None:
             by_record = [_combine(verdict.values(), self.aggregator) for verdict in verdicts]
             is_list = isinstance(outputs, list)
@@ -195,7 +195,7 @@ def create_json_match_evaluator(
 ) -> SimpleEvaluator:
     """Create an evaluator that compares structured outputs field by field.
 
-    It differs from openevals in three points: the pairing of records is optimal instead of greedy,
+    It differs from openevals in three ways: the pairing of records is optimal instead of greedy,
     ``True`` does not equal 1, and a field that both records of a pair lack is not compared.
 
     Args:
@@ -203,14 +203,14 @@ def create_json_match_evaluator(
             ``all`` give one for all fields, ``json_match:average`` or ``json_match:all``.
         list_aggregator: How the records of a list are combined: ``all`` passes if every record
             does, ``average`` is the mean.
-        rubric: For some fields, the criterion by which a judge compares them.
+        rubric: The criteria of the fields that a judge compares.
         exclude_keys: Fields that are not compared.
         judge: The judge, as for `create_llm_as_judge`.
         model: The judge's model, as for `create_llm_as_judge`.
-        use_reasoning: Whether the judge gives its reasons first; they are the comment.
-        list_match_mode: ``same_elements`` counts records without a counterpart on either side as
-            mismatches, ``subset`` those of the outputs, ``superset`` those of the reference;
-            ``ordered`` pairs records by position.
+        use_reasoning: Whether the judge reasons before it scores; the reasoning is the comment.
+        list_match_mode: Which records without a counterpart are mismatches: ``same_elements``,
+            records of both sides; ``subset``, records of the outputs; ``superset``, records of the
+            reference. ``ordered`` pairs records by position.
         **options: More options of the judge, as for `create_llm_as_judge`.
 
     Returns:
@@ -284,7 +284,7 @@ def _split(
     """Return the comparison, and the options of its judge.
 
     Raises:
-        ConfigError: A value is unknown, or there is a rubric without a judge or the reverse.
+        ConfigError: A value is unknown, or only one of rubric and judge is given.
     """
     match = JsonMatch(
         aggregator=aggregator,
@@ -326,7 +326,7 @@ def _judge_verdict(result: Mapping[str, Any]) -> _Verdict:
 
 
 def _combine(verdicts: Iterable[_Verdict], how: Aggregator) -> _Verdict:
-    """Return several verdicts as one; an error among them makes it an error."""
+    """Combine verdicts into one; an error in any of them is an error of the result."""
     members = list(verdicts)
     failed = next((member for member in members if member.score is None), None)
     if failed is not None:

@@ -1,4 +1,4 @@
-"""Two values compared as they are, or as texts."""
+"""Compares two values for equality, or as texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def exact_match(
 
     Args:
         outputs: Any JSON-like value.
-        reference_outputs: The value expected, or an `AnyOf`.
+        reference_outputs: The expected value, or an `AnyOf`.
         inputs: Not used.
         **extra: Not used.
 
@@ -60,7 +60,7 @@ def levenshtein_distance(
 
     Args:
         outputs: A text; any other value is written as JSON first.
-        reference_outputs: The text expected, or an `AnyOf`.
+        reference_outputs: The expected text, or an `AnyOf`.
         inputs: Not used.
         **extra: Not used.
 
@@ -72,7 +72,7 @@ def levenshtein_distance(
     """
     del inputs, extra
     require_both("levenshtein_distance", outputs, reference_outputs)
-    # Imported late: few use it, and importing oteval must stay cheap.
+    # Imported late to keep the import of oteval cheap.
     from rapidfuzz.distance import Levenshtein
 
     output, reference = text_of(outputs, "outputs"), text_of(reference_outputs, "reference_outputs")
@@ -97,7 +97,7 @@ def text_of(value: Any, name: str) -> str:
     """Return text as it is and any other value as JSON.
 
     Raises:
-        InputError: The value cannot be written as JSON; the text names the place.
+        InputError: The value cannot be written as JSON; the message contains the name.
     """
     return value if isinstance(value, str) else _dumps(value, name)
 

@@ -1,10 +1,9 @@
-"""The JSON schemas of tools' arguments, out of every form in which tools are defined.
+"""Reads the JSON schemas of tools' arguments from tool definitions in many forms.
 
-OpenAI's ``{"type": "function", "function": {...}}``, the flat form of OpenAI's responses and of
-OpenTelemetry's GenAI conventions, Anthropic's ``input_schema``, MCP's ``inputSchema``, Bedrock's
-``toolSpec``, Gemini's ``functionDeclarations`` and Pydantic AI's ``parameters_json_schema``. A
-schema may be JSON text. Gemini writes types in capitals, and ``nullable``; both are made JSON
-schema's own.
+The forms are OpenAI's ``{"type": "function", "function": {...}}``, the flat form of OpenAI's
+responses and of OpenTelemetry's GenAI conventions, Anthropic's
+``input_schema``, MCP's ``inputSchema``, Bedrock's ``toolSpec``, Gemini's
+``functionDeclarations`` and Pydantic AI's ``parameters_json_schema``. A schema may be JSON text. Gemini's upper-case types and ``nullable`` are converted to JSON schema.
 """
 
 from __future__ import annotations
@@ -27,14 +26,13 @@ _DEEPEST = 100
 
 
 def schemas_of(tools: Iterable[Any]) -> dict[str, Mapping[str, Any] | bool | None]:
-    """Return the schema of each tool's arguments; None where its definition has none.
+    """Return the schema of each tool's arguments; None for definitions without a schema.
 
     Args:
-        tools: Definitions in any form, also mixed.
+        tools: Definitions in any mix of forms.
 
     Returns:
-        Schemas by tool. Of two definitions of a tool the later counts, but one without a schema
-        never hides one with it.
+        Schemas by tool. If a tool is defined twice, the last definition with a schema counts.
     """
     schemas: dict[str, Mapping[str, Any] | bool | None] = {}
     for tool in _each(tools):
@@ -73,7 +71,7 @@ def _schema(tool: Any) -> Mapping[str, Any] | bool | None:
 
 
 def _plain(value: Any, depth: int = 0) -> Any:
-    """Return a schema in JSON schema's own words."""
+    """Convert Gemini's types and ``nullable`` to JSON schema."""
     if depth > _DEEPEST:
         return value
     if isinstance(value, list):

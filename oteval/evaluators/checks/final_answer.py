@@ -1,8 +1,8 @@
-"""A check of the final answer against the expected one.
+"""A check of the final answer against the expected answer.
 
-The **final answer** is the text of the last message, where the model wrote it. A number in it is
-written with digits, perhaps with a sign, commas between thousands, a decimal point and an exponent;
-of several, the last is the answer's.
+The **final answer** is the text of the last message, if the model wrote it. Its
+**number** is the last number in the text. Numbers consist of digits, with an optional sign,
+commas between thousands, decimals and exponent.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ _EDGES = " \t\n.,;:!?\"'`*_()[]{}"
 
 
 def normalised(text: str) -> str:
-    """Return a form that texts share which differ only in case, spaces and punctuation.
+    """Return a text without differences in case, white space and outer punctuation.
 
     Args:
         text: Any text.
 
     Returns:
-        The text in Unicode's form NFKC without case, with single spaces, and without punctuation
+        The text in Unicode's form NFKC, case-folded, with single spaces, and without punctuation
         and quotes at its ends.
     """
     return folded(text).strip(_EDGES)
@@ -67,7 +67,7 @@ def last_number(text: str) -> Decimal | None:
 
 @dataclass(frozen=True, kw_only=True)
 class FinalAnswer(Check):
-    """Fails where the final answer is not the expected one, or was cut off or filtered.
+    """Fails if the final answer differs from the expected one, or was cut off or filtered.
 
     Attributes:
         mode: How the answers are compared: ``exact``; ``normalised``, where case, white space and
@@ -75,13 +75,14 @@ class FinalAnswer(Check):
         expected: The expected answer of every run; by default the reference has it: a text, a
             number, or a trajectory, whose final answer counts.
         tolerance: For ``numeric``, by how much the numbers may differ.
-        relative_tolerance: For ``numeric``, by which share of the wanted number they may differ.
+        relative_tolerance: For ``numeric``, the share of the expected number by which the numbers
+            may differ.
     """
 
     type: ClassVar[str] = "final_answer"
     reference: ClassVar[ReferenceOption | None] = ReferenceOption(
         "A JSON file of messages, {trajectory: ID}, {name: NAME}, {dataset, key}, or "
-        "{any: [...]} of these, of which the best match counts.",
+        "{any: [...]} of these; the best match counts.",
         accepts_several=True,
     )
 
@@ -104,7 +105,7 @@ class FinalAnswer(Check):
             raise ConfigError(f"expected {self.expected!r} holds no number")
 
     def check_reference(self, *, has_reference: bool) -> None:
-        """Refuse two expected answers, and none."""
+        """Require either an expected answer or a reference."""
         if (self.expected is not None) == has_reference:
             raise ConfigError("give either expected or reference")
 
@@ -169,7 +170,7 @@ class FinalAnswer(Check):
 
 
 def _answer(messages: tuple[Message, ...]) -> str | None:
-    """Return the text of the last message where the model wrote it and asks for nothing more."""
+    """Return the text of the last message if the model wrote it and requested no tools in it."""
     last = messages[-1] if messages else None
     if last is None or last.role != "assistant" or last.client_calls:
         return None

@@ -1,4 +1,4 @@
-"""A check of why models stopped: an answer that was cut off or filtered is not the model's own."""
+"""A check of why models stopped, to catch answers that were cut off or filtered."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _CUT = {
 
 @dataclass(frozen=True, kw_only=True)
 class FinishReason(Check):
-    """Fails where a model stopped for another reason than that it had finished.
+    """Fails if a model stopped for another reason than having finished.
 
-    Reasons are compared in the words of OpenTelemetry's conventions (``stop``, ``length``,
-    ``content_filter``, ``tool_call``, ``error``), in whatever spelling the trace has them.
+    Reasons are converted to OpenTelemetry's values (``stop``, ``length``, ``content_filter``,
+    ``tool_call``, ``error``) before they are compared.
 
     Attributes:
         allowed: The reasons that pass.
@@ -67,9 +67,9 @@ class FinishReason(Check):
 
 
 def cut_reason(context: EvaluationContext) -> str:
-    """Return why the last answer of a run is not whole, or ""."""
+    """Return why the last answer of a run is incomplete, or ""."""
     run = context.trajectory
-    # With a reason for each call, the last one is that of the last answer.
+    # The last reason belongs to the last answer only if every call has a reason.
     if run is None or not run.finish_reasons:
         return ""
     if len(run.finish_reasons) != run.usage.model_calls:
@@ -80,7 +80,7 @@ def cut_reason(context: EvaluationContext) -> str:
 
 @with_options_of(FinishReason)
 def create_finish_reason_evaluator(**options: Any) -> FinishReason:
-    """Create an evaluator that fails where a model's answer was cut off or filtered.
+    """Create an evaluator that fails if a model's answer was cut off or filtered.
 
     Args:
         **options: The options of `FinishReason`.

@@ -1,7 +1,7 @@
-"""A check of the time that a run and its tools took, by their spans.
+"""A check of the duration of a run and of its tools, measured by their spans.
 
-A run takes from the start to the end of its root span; of a conversation, the runs' times are added
-up, so that the user's do not count. A tool takes as long as its span.
+The duration of a run is that of its root span. The duration of a conversation is the sum of its
+runs, which excludes the time that the user takes. The duration of a tool is that of its span.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .base import (
 __all__ = ["Latency", "create_latency_evaluator"]
 
 _SECOND = 1e9
-# Gaps after which a root span's times may not be the run's.
+# Gaps that make the times of a root span unreliable.
 _TIME_GAPS = frozenset({"cyclic_parents", "missing_parent", "negative_duration"})
 
 
@@ -41,7 +41,7 @@ class _Part(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class Latency(Check):
-    """Fails where a run or a tool took too long.
+    """Fails if a run or a tool took too long.
 
     Attributes:
         max_seconds: How long the run may take, in seconds or as a text such as ``30s``.
@@ -64,7 +64,7 @@ class Latency(Check):
             )
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the column of the run's times, unless those of calls are limited as well."""
+        """Return the column of the run's times, unless the times of calls are limited as well."""
         return OutlineRequest(frozenset({"times"})) if self.max_tool_seconds is None else None
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
@@ -113,7 +113,7 @@ def _is_timed(run: Trajectory) -> bool:
 
 
 def _untimed(run: Trajectory) -> list[str]:
-    """Return why a run may have taken longer than its root span says."""
+    """Return why a run may have taken longer than its root span shows."""
     gaps = [
         gap for gap in run.gaps if gap.code in _TIME_GAPS and gap.span_id == run.root_span.span_id
     ]
@@ -127,7 +127,7 @@ def _seconds(call: ToolCall) -> float | None:
 
 @with_options_of(Latency)
 def create_latency_evaluator(**options: Any) -> Latency:
-    """Create an evaluator that fails where a run or a tool took too long.
+    """Create an evaluator that fails if a run or a tool took too long.
 
     Args:
         **options: The options of `Latency`.

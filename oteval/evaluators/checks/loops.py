@@ -1,9 +1,8 @@
-"""A check for agents that go in circles.
+"""A check for agents that repeat the same calls.
 
-A **cycle** of length n is n calls in a row that are made again right after: the same tools with
-equal arguments, in the same order. A call repeated at once is a cycle of length 1. **Repeats**
-counts how often the calls of a cycle occur one after the other; calls that are made once occur
-once.
+A **cycle** of length n is a sequence of n calls that repeats immediately: the same tools with equal
+arguments, in the same order. A call that repeats immediately is a cycle of length 1. **Repeats** is
+the number of consecutive occurrences of a cycle; a call made once has 1.
 """
 
 from __future__ import annotations
@@ -34,9 +33,9 @@ class Cycle(NamedTuple):
     """Calls that repeat.
 
     Attributes:
-        start: The index of the first call, among those looked at.
-        length: How many calls it has.
-        repeats: How often they occur one after the other.
+        start: The index of its first call, not counting ignored calls.
+        length: The number of its calls.
+        repeats: The number of consecutive occurrences.
     """
 
     start: int
@@ -45,15 +44,16 @@ class Cycle(NamedTuple):
 
 
 def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
-    """Return the cycle that repeats most often; of several the shortest, then the first.
+    """Return the cycle that repeats most often; ties go to the shortest, then the first.
+
+    The time is linear in the number of calls for each length.
 
     Args:
-        keys: The calls, equal where the calls are.
+        keys: A key of each call; equal calls have equal keys.
         max_length: The longest cycle to look for.
 
     Returns:
-        The cycle, or None without calls. Takes time linear in the calls for each
-        length.
+        The cycle, or None without calls.
     """
     best = Cycle(start=0, length=1, repeats=1) if keys else None
     for length in range(1, min(max_length, len(keys) // 2) + 1):
@@ -68,7 +68,7 @@ def longest_cycle(keys: Sequence[Hashable], max_length: int) -> Cycle | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Loops(Check):
-    """Fails where the same calls are made over and over.
+    """Fails if the same calls are made over and over.
 
     Attributes:
         max_repeats: How often the same calls may be made one after the other; 1 allows no
@@ -104,7 +104,7 @@ class Loops(Check):
 
         Args:
             context: The run.
-            arguments: A key of each call's arguments; None if they are unknown.
+            arguments: A key of each call's arguments; None if they were not captured.
         """
         calls = [call for call in context.calls if not self._ignores(call)]
         keys = [_key(call, arguments[call.index]) for call in calls]
@@ -137,7 +137,7 @@ class Loops(Check):
         return name_matches(call.call.name, self.ignore_tools or ())
 
     def _measure(self, keys: Sequence[Hashable]) -> tuple[Cycle | None, tuple[int, int]]:
-        """Return the longest cycle, and of the call that occurs most its place and number."""
+        """Return the longest cycle, and the index and count of the most frequent call."""
         counts = Counter(keys).most_common(1)
         most = (keys.index(counts[0][0]), counts[0][1]) if counts else (0, 0)
         return longest_cycle(keys, self.max_cycle), most
@@ -161,7 +161,7 @@ def _of(calls: Sequence[Call], cycle: Cycle) -> Sequence[Call]:
 
 
 def _arguments_key(call: Call) -> Hashable:
-    """Return a key that equal arguments share; None where they were not captured."""
+    """Return a key that equal arguments share; None if they were not captured."""
     arguments = call.call.arguments
     if arguments is None:
         return None
@@ -179,7 +179,7 @@ def _key(call: Call, arguments: Hashable) -> Hashable:
 
 @with_options_of(Loops)
 def create_loop_evaluator(**options: Any) -> Loops:
-    """Create an evaluator that fails where the same calls are made over and over.
+    """Create an evaluator that fails if the same calls are made over and over.
 
     Args:
         **options: The options of `Loops`.

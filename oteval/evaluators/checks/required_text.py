@@ -1,4 +1,4 @@
-"""A check of the messages' text: for texts that are required, or forbidden."""
+"""A check for required or forbidden texts in messages."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ __all__ = ["RequiredText", "create_required_text_evaluator"]
 
 @dataclass(frozen=True, kw_only=True)
 class RequiredText(Check):
-    """Fails where a required text is missing, or a forbidden one is there.
+    """Fails if a required text is missing or a forbidden text occurs.
 
     Attributes:
         texts: A text, or a list of them.
-        match: Whether ``all`` must be said, ``any`` of them, or ``none`` may be.
-        said_by: Whose messages are looked at: ``assistant``, ``user``, ``tool``, ``system`` (a
-            developer's count as the system's) or ``anyone``.
+        match: ``all`` requires every text, ``any`` requires one of them, ``none`` forbids all.
+        said_by: Whose messages to search: ``assistant``, ``user``, ``tool``, ``system`` (which
+            includes the developer's) or ``anyone``.
         regex: Whether the texts are regular expressions, searched in each message.
         ignore_case: Whether upper and lower case are the same.
-        last_only: Whether only the last of those messages that has text is looked at.
+        last_only: Whether to search only the last of these messages that has text.
     """
 
     type: ClassVar[str] = "required_text"
@@ -51,7 +51,7 @@ class RequiredText(Check):
         object.__setattr__(self, "texts", texts)
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Look for the texts."""
+        """Search the messages for the texts."""
         contents = self._contents(context)
         indexes = {text: self._where(text, contents) for text in self.texts}
         index_by_text = {text: at for text, at in indexes.items() if at is not None}
@@ -66,13 +66,14 @@ class RequiredText(Check):
         return self.result(problems, figures)
 
     def _lost_by(self, contents: Sequence[tuple[int, str]]) -> Sequence[str]:
-        """Return the codes of gaps by which texts may be missing although no content is."""
-        # An answer without its run is all that the assistant is known to say, but others spoke too.
+        """Return the codes of more gaps that may hide texts."""
+        # `calls_not_captured` marks an answer without its run, which hides no text of the assistant
+        # or the user.
         is_answer = bool(contents) and self.said_by in ("assistant", "user")
         return ("content_shortened", *(() if is_answer else ("calls_not_captured",)))
 
     def _contents(self, context: EvaluationContext) -> list[tuple[int, str]]:
-        """Return the texts to look at, each with its message's number."""
+        """Return the index and content of each message to search."""
         contents = [
             (at, message.content)
             for at, message in enumerate(context.messages)
@@ -103,7 +104,7 @@ def _speaker(role: str) -> str:
 
 @with_options_of(RequiredText)
 def create_required_text_evaluator(**options: Any) -> RequiredText:
-    """Create an evaluator that looks for texts in messages.
+    """Create an evaluator that searches messages for texts.
 
     Args:
         **options: The options of `RequiredText`.

@@ -1,4 +1,4 @@
-"""A check of tools' results: whether calls failed."""
+"""A check for failed tool calls."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _HINT = "error_pattern decides otherwise which results are errors"
 
 
 class _Outcomes(NamedTuple):
-    """The calls that failed, those of which one cannot say, and those that nearly failed."""
+    """The failed calls, the calls of unknown outcome, and the calls that look nearly failed."""
 
     failed: list[tuple[Call, CallOutcome]]
     unknown: list[Call]
@@ -45,21 +45,21 @@ class _Outcomes(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class ToolErrors(Check):
-    """Fails where too many calls failed.
+    """Fails if too many calls failed.
 
-    A call failed when its span or its message records that, when its result reports an error
-    (``isError``, an ``error`` key, ``status: "error"``, ``success: false``), or when its result
-    begins as an error does (``ValueError: ...``, ``error: ...``, ``HTTP 500``, a traceback). Of a
-    call whose result is not known, it is not known either. The comment shows the failed calls
-    with the reason, and results that nearly are errors.
+    A call failed if its span or its message records a failure, if its result reports an error
+    (``isError``, an ``error`` key, ``status: "error"``, ``success: false``), or if its result
+    begins like an error (``ValueError: ...``, ``error: ...``, ``HTTP 500``, a traceback). The
+    outcome of a call without a result is unknown. The comment shows the failed calls with the
+    reason, and results that look similar to errors.
 
     Attributes:
-        max_errors: How many calls may fail.
+        max_errors: The maximum number of failed calls.
         tools: The tools that count; ``*`` and ``?`` stand for any text or character.
-        error_pattern: A regular expression. A result whose text it matches is an error, and only
-            flags count besides; by default the result must report an error or begin as one does.
-        missing_ok: Whether a call without a result counts as one that did not fail; otherwise such
-            a run is not evaluated.
+        error_pattern: A regular expression. Only results whose text it matches, or that are
+            flagged, are errors; by default the result must report an error or begin like one.
+        missing_ok: Whether a call without a result counts as successful; otherwise such a run is
+            not evaluated.
     """
 
     type: ClassVar[str] = "tool_errors"
@@ -70,7 +70,7 @@ class ToolErrors(Check):
     missing_ok: bool = False
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:  # noqa: ARG002
-        """Return the column that shows runs without failed calls, by the default pattern."""
+        """Return the column that shows runs without failed calls, under the default pattern."""
         if self.error_pattern is not None:
             return None
         return OutlineRequest(frozenset({"sound_results"}))
@@ -108,14 +108,14 @@ class ToolErrors(Check):
         return EvaluationResult.of_verdict(True, comment=remark, metadata=figures)
 
     def describe(self) -> dict[str, Any]:
-        """Return the options, with the rule where no pattern is used."""
+        """Return the options; without a pattern, the version of the default rule."""
         return {**super().describe(), "error_pattern": self.error_pattern or [RULE_VERSION]}
 
     def _counted(self, context: EvaluationContext) -> list[Call]:
         return [call for call in context.calls if is_counted(call, self.tools)]
 
     def _failed_without_call(self, context: EvaluationContext) -> str:
-        """Return the text of the first failed result that no call has; "" if there is none."""
+        """Return the text of the first failed result without a call, or ""."""
         paired = {id(result) for result in results_of(context.messages).values()}
         results = [message for message in context.messages if message.role == "tool"]
         compiled = None if self.error_pattern is None else Pattern(self.error_pattern)
@@ -130,7 +130,7 @@ class ToolErrors(Check):
         for call in self._counted(context):
             result = results.get(call.index)
             if result is None:
-                # Providers report failures of the tools that they run, and often no results.
+                # Providers report failures of the tools that they run, but often omit results.
                 if not (self.missing_ok or call.call.executed_by):
                     outcomes.unknown.append(call)
                 continue
@@ -154,7 +154,7 @@ def _reason(outcome: CallOutcome) -> str:
 
 
 def _not_counted(near_misses: Sequence[tuple[Call, str]]) -> list[str]:
-    """Return one remark on the results that nearly are errors."""
+    """Return a remark on the results that look similar to errors, or an empty list."""
     if not near_misses:
         return []
     listing = listed([f"{call}: {words}" for call, words in near_misses])
@@ -175,7 +175,7 @@ def _figures(counted: Sequence[Call], outcomes: _Outcomes) -> dict[str, Any]:
 
 @with_options_of(ToolErrors)
 def create_tool_error_evaluator(**options: Any) -> ToolErrors:
-    """Create an evaluator that fails where too many tool calls failed.
+    """Create an evaluator that fails if too many tool calls failed.
 
     Args:
         **options: The options of `ToolErrors`.

@@ -62,24 +62,24 @@ class Condition:
         return any(_compare(item, self.operator, self.value) for item in actual)
 
 
-def _equal(actual: Any, wanted: str) -> bool:
+def _equal(actual: Any, expected: str) -> bool:
     if isinstance(actual, bool):
-        return str(actual).lower() == wanted.lower()
+        return str(actual).lower() == expected.lower()
     if isinstance(actual, (int, float)):
         try:
-            return actual == float(wanted)
+            return actual == float(expected)
         except ValueError:
             return False
-    return str(actual) == wanted
+    return str(actual) == expected
 
 
-def _compare(actual: Any, operator: str, wanted: str) -> bool:
+def _compare(actual: Any, operator: str, expected: str) -> bool:
     if operator == "=":
-        return _equal(actual, wanted)
+        return _equal(actual, expected)
     if operator == "~":
-        return compile_pattern(wanted).search(str(actual)) is not None
+        return compile_pattern(expected).search(str(actual)) is not None
     try:
-        left, right = float(actual), float(wanted)
+        left, right = float(actual), float(expected)
     except (TypeError, ValueError):
         return False
     if operator in (">", ">="):
@@ -101,8 +101,10 @@ def parse_condition(text: str) -> Condition:
     if name not in FIELDS and not name.startswith("attributes."):
         near = difflib.get_close_matches(name, FIELDS, 1)
         hint = f", perhaps {near[0]!r}" if near else ""
-        known = ", ".join([*FIELDS, "attributes.KEY"])
-        raise ConfigError(f"--where {text!r}: unknown field {name!r}{hint}; the fields are {known}")
+        field_names = ", ".join([*FIELDS, "attributes.KEY"])
+        raise ConfigError(
+            f"--where {text!r}: unknown field {name!r}{hint}; the fields are {field_names}"
+        )
     if operator == "~":
         try:
             compile_pattern(value)
@@ -183,9 +185,9 @@ class Selection:
         """Return whether the filter, without its `limit`, matches a run with these columns."""
         if not self._accepts_columns(values):
             return False
-        for key, wanted in self.attributes.items():
+        for key, accepted in self.attributes.items():
             actual = values(f"attributes.{key}")
-            if actual is None or not any(_equal(actual, value) for value in wanted):
+            if actual is None or not any(_equal(actual, value) for value in accepted):
                 return False
         if not all(condition.accepts(values) for condition in self.conditions):
             return False
@@ -200,18 +202,18 @@ class Selection:
             return False
         if self.until_ns is not None and values("started") >= self.until_ns:
             return False
-        return all(set(wanted) & set(items_of(name, values)) for name, wanted in self.texts())
+        return all(set(accepted) & set(items_of(name, values)) for name, accepted in self.texts())
 
     def texts(self) -> Iterator[tuple[str, tuple[str, ...]]]:
         """Yield the columns of which a text must be one of some, with these."""
-        for name, wanted in (
+        for name, accepted in (
             ("agent", self.agents),
             ("service", self.services),
             ("conversation", self.conversations),
             ("model", self.models),
         ):
-            if wanted:
-                yield name, wanted
+            if accepted:
+                yield name, accepted
 
     def columns(self) -> Iterator[str]:
         """Yield the names of the columns that it tests, as `RunValues` takes them."""
@@ -226,11 +228,11 @@ class Selection:
 EVERYTHING = Selection()
 
 
-def select(**given: Any) -> Selection:
+def select(**filters: Any) -> Selection:
     """Return the selection that filters describe.
 
     Args:
-        given: The filters by the names of the command line: ``since`` and ``until`` as texts (see
+        filters: The filters by the names of the command line: ``since`` and ``until`` as texts (see
             `time_of`); ``service``, ``agent``, ``conversation``, ``model`` and ``where`` as lists
             of texts; ``limit`` as a number. Other names are ignored.
 
@@ -238,14 +240,14 @@ def select(**given: Any) -> Selection:
         ConfigError: A filter cannot be parsed.
     """
     return Selection(
-        since_ns=time_of(given.get("since"), "--since"),
-        until_ns=time_of(given.get("until"), "--until"),
-        services=tuple(given.get("service") or ()),
-        agents=tuple(given.get("agent") or ()),
-        conversations=tuple(given.get("conversation") or ()),
-        models=tuple(given.get("model") or ()),
-        conditions=tuple(parse_condition(text) for text in given.get("where") or ()),
-        limit=given.get("limit"),
+        since_ns=time_of(filters.get("since"), "--since"),
+        until_ns=time_of(filters.get("until"), "--until"),
+        services=tuple(filters.get("service") or ()),
+        agents=tuple(filters.get("agent") or ()),
+        conversations=tuple(filters.get("conversation") or ()),
+        models=tuple(filters.get("model") or ()),
+        conditions=tuple(parse_condition(text) for text in filters.get("where") or ()),
+        limit=filters.get("limit"),
     )
 
 

@@ -5,7 +5,7 @@ A test compares the summaries with the help of the commands.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import click
 
@@ -18,142 +18,7 @@ _Commands = Sequence[click.Command]
 
 def commands() -> Sequence[LazyCommand]:
     """Return all commands, none of them imported, in the order of docs/cli.md."""
-    return (
-        LazyCommand(
-            "demo",
-            _demo,
-            "Load, reconstruct and score bundled traces, without a server or a key.",
-        ),
-        LazyCommand(
-            "ingest",
-            _ingest,
-            'Load files with traces and conversations, and folders of them; "-" is standard input.',
-        ),
-        LazyCommand(
-            "pull",
-            _pull,
-            "Load the traces of a backend that arrived there since the last pull.",
-        ),
-        LazyCommand("trajectories", _view, "List the trajectories, one for each agent run."),
-        LazyCommand(
-            "show",
-            _view,
-            "Show trajectories: messages, calls, results, errors, gaps and scores.",
-        ),
-        LazyCommand(
-            "explain",
-            _view,
-            "Explain how each span of a trace was read, and how to close gaps.",
-        ),
-        LazyCommand(
-            "score",
-            _score,
-            "Score trajectories with the evaluators of oteval.yaml, and check its gates.",
-        ),
-        LazyCommand(
-            "rescore",
-            _rescore,
-            "Run new evaluators over stored sessions, and compare with their earlier scores.",
-        ),
-        LazyCommand(
-            "scores",
-            _score,
-            "List the current scores: the newest by each evaluator on each trajectory as it is.",
-        ),
-        LazyCommand(
-            "diff",
-            _view,
-            "Compare trajectories with the first one and mark where they diverge.",
-        ),
-        LazyCommand("reference", _reference, "Add, list and check reference trajectories."),
-        LazyCommand(
-            "report",
-            _report,
-            "Write a report with figures, a matrix of runs and verdicts, and the details of "
-            "each run.",
-        ),
-        LazyCommand(
-            "variants",
-            _view,
-            "Group runs by their sequence of tool calls, most frequent first.",
-        ),
-        LazyCommand("view", _pages, "Look at runs, their scores and their spans in the browser."),
-        LazyCommand("config", _config, "Check oteval.yaml, or print its JSON schema."),
-        LazyCommand(
-            "export",
-            _export,
-            "Export the database; the filters apply to all but --parquet.",
-        ),
-        LazyCommand(
-            "push",
-            _push,
-            "Write scores as the backend's annotations on the judged spans.",
-        ),
-        LazyCommand(
-            "serve",
-            _serve,
-            "Receive traces over OTLP, store and score them, publish the scores, and check "
-            "monitors.",
-        ),
-        LazyCommand(
-            "eval",
-            _experiments,
-            "Run an experiment: evaluate a target on examples, or stored trajectories.",
-        ),
-        LazyCommand(
-            "compare",
-            _compare,
-            "Compare the scores of two experiments by statistics, without a judge.",
-        ),
-        LazyCommand(
-            "pairwise",
-            _compare,
-            "Ask which experiment has the better output for each example.",
-        ),
-        LazyCommand("experiments", _experiments, "List the stored experiments and comparisons."),
-        LazyCommand("dataset", _dataset, "Add, list and show datasets."),
-        LazyCommand("judge", _judge, "Measure agreement between judges and people."),
-        LazyCommand(
-            "replay",
-            _replay,
-            "Replay recorded sessions: the agent runs, and the recording answers it.",
-        ),
-        LazyCommand(
-            "status",
-            _status,
-            "Show how much the database contains, and how much space it takes.",
-        ),
-        LazyCommand("archive", _maintain, "Move old spans and log records into Parquet files."),
-        LazyCommand("compact", _maintain, "Reclaim disk space from deleted rows."),
-        LazyCommand(
-            "backup",
-            _maintain,
-            "Copy the current state of the database to FILE, even while a server runs.",
-        ),
-        LazyCommand("delete", _delete, "Delete traces with everything derived from them."),
-        LazyCommand(
-            "audit",
-            _delete,
-            "List deletions, and changes made on the pages, with their time and author.",
-        ),
-        LazyCommand(
-            "resend",
-            _resend,
-            "Send requests again that the endpoints of `oteval serve` refused permanently.",
-        ),
-        LazyCommand(
-            "monitor", _monitor, "Watch scores and runs, and alert when behaviour changes."
-        ),
-        LazyCommand(
-            "mcp", _mcp, "Serve runs, scores and alerts over MCP to agents that write code."
-        ),
-        LazyCommand("doctor", _doctor, "Check that agents in this environment would be recorded."),
-        LazyCommand(
-            "run",
-            _run,
-            "Run a program, and record its agents without a change of its code.",
-        ),
-    )
+    return tuple(LazyCommand(name, load, summary) for name, load, summary in _TABLE)
 
 
 def _demo() -> _Commands:
@@ -321,3 +186,84 @@ def _run() -> _Commands:
     from .run import run
 
     return (run,)
+
+
+_TABLE: Sequence[tuple[str, Callable[[], _Commands], str]] = (
+    ("demo", _demo, "Load, reconstruct and score bundled traces, without a server or a key."),
+    (
+        "ingest",
+        _ingest,
+        'Load files with traces and conversations, and folders of them; "-" is standard input.',
+    ),
+    ("pull", _pull, "Load the traces of a backend that arrived there since the last pull."),
+    ("trajectories", _view, "List the trajectories, one for each agent run."),
+    ("show", _view, "Show trajectories: messages, calls, results, errors, gaps and scores."),
+    ("explain", _view, "Explain how each span of a trace was read, and how to close gaps."),
+    (
+        "score",
+        _score,
+        "Score trajectories with the evaluators of oteval.yaml, and check its gates.",
+    ),
+    (
+        "rescore",
+        _rescore,
+        "Run new evaluators over stored sessions, and compare with their earlier scores.",
+    ),
+    (
+        "scores",
+        _score,
+        "List the current scores: the newest by each evaluator on each trajectory as it is.",
+    ),
+    ("diff", _view, "Compare trajectories with the first one and mark where they diverge."),
+    ("reference", _reference, "Add, list and check reference trajectories."),
+    (
+        "report",
+        _report,
+        "Write a report with figures, a matrix of runs and verdicts, and the details of each run.",
+    ),
+    ("variants", _view, "Group runs by their sequence of tool calls, most frequent first."),
+    ("view", _pages, "Look at runs, their scores and their spans in the browser."),
+    ("config", _config, "Check oteval.yaml, or print its JSON schema."),
+    ("export", _export, "Export the database; the filters apply to all but --parquet."),
+    ("push", _push, "Write scores as the backend's annotations on the judged spans."),
+    (
+        "serve",
+        _serve,
+        "Receive traces over OTLP, store and score them, publish the scores, and check monitors.",
+    ),
+    (
+        "eval",
+        _experiments,
+        "Run an experiment: evaluate a target on examples, or stored trajectories.",
+    ),
+    ("compare", _compare, "Compare the scores of two experiments by statistics, without a judge."),
+    ("pairwise", _compare, "Ask which experiment has the better output for each example."),
+    ("experiments", _experiments, "List the stored experiments and comparisons."),
+    ("dataset", _dataset, "Add, list and show datasets."),
+    ("judge", _judge, "Measure agreement between judges and people."),
+    ("replay", _replay, "Replay recorded sessions: the agent runs, and the recording answers it."),
+    ("status", _status, "Show how much the database contains, and how much space it takes."),
+    ("archive", _maintain, "Move old spans and log records into Parquet files."),
+    ("compact", _maintain, "Reclaim disk space from deleted rows."),
+    (
+        "backup",
+        _maintain,
+        "Copy the current state of the database to FILE, even while a server runs.",
+    ),
+    ("delete", _delete, "Delete traces with everything derived from them."),
+    (
+        "audit",
+        _delete,
+        "List deletions, and changes made on the pages, with their time and author.",
+    ),
+    (
+        "resend",
+        _resend,
+        "Send requests again that the endpoints of `oteval serve` refused permanently.",
+    ),
+    ("monitor", _monitor, "Watch scores and runs, and alert when behaviour changes."),
+    ("mcp", _mcp, "Serve runs, scores and alerts over MCP to agents that write code."),
+    ("doctor", _doctor, "Check that agents in this environment would be recorded."),
+    ("run", _run, "Run a program, and record its agents without a change of its code."),
+)
+"""The name, the loader and the summary of each command, in the order of docs/cli.md."""

@@ -89,20 +89,21 @@ def compare(
     ran.
     """
     with open_store(db) as store:
-        found = compare_experiments(
+        comparison = compare_experiments(
             a, b, alpha=alpha, margin=margin, lower_is_better=lower_is_better, store=store
         )
-    write_report(junit, lambda: comparison_junit(found))
-    write_report(md, lambda: comparison_markdown(found))
+    write_report(junit, lambda: comparison_junit(comparison))
+    write_report(md, lambda: comparison_markdown(comparison))
     if as_json:
-        for difference in found.differences:
-            print_json({"a": found.a.name, "b": found.b.name, **difference.as_dict()})
+        for difference in comparison.differences:
+            print_json({"a": comparison.a.name, "b": comparison.b.name, **difference.as_dict()})
     else:
-        out().print(comparison_view(found))
-    for name, keys in ((found.a.name, found.only_a), (found.b.name, found.only_b)):
+        out().print(comparison_view(comparison))
+    a_only, b_only = (comparison.a, comparison.only_a), (comparison.b, comparison.only_b)
+    for experiment, keys in (a_only, b_only):
         if keys:
-            warn(f"only {name} has {', '.join(keys)}")
-    return 1 if warn_regressed(found) else 0
+            warn(f"only {experiment.name} has {', '.join(keys)}")
+    return 1 if warn_regressed(comparison) else 0
 
 
 @click.command()

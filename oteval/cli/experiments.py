@@ -166,7 +166,7 @@ def eval_(
     junit: str | None,
     md: str | None,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Run an experiment: evaluate a target on examples, or stored trajectories.
 
@@ -178,7 +178,7 @@ def eval_(
     """
     import_from_cwd()
     function = load_function(target) if target else None
-    selection = select(**given)
+    selection = select(**filter_options)
     config = _config(config_path, bool(calls))
     with open_store(db, create=bool(target)) as store:
         evaluators = _evaluators(config, Path(config_path or DEFAULT_PATH).parent, calls, store)
@@ -276,8 +276,8 @@ def _tally(results: ExperimentResults) -> ScoreRun:
     for key, members in results.feedback().items():
         tally = run.tallies.setdefault(key, Tally(key))
         tally.errors += results.errors
-        for _, one in members:
-            tally.add(cast("Any", one))  # feedback has the fields of a score that it reads
+        for _, feedback in members:
+            tally.add(cast("Any", feedback))  # feedback has the fields of a score that it reads
     return run
 
 
@@ -285,8 +285,8 @@ def warn_regressed(comparison: Comparison | None) -> bool:
     """Print the scores that regressed or have no verdict now, and return whether there are any."""
     if comparison is None:
         return False
-    for one in comparison.regressed:
-        warn(f"{one.key} REGRESSED: {one.mean_a:.3f} to {one.mean_b:.3f}")
+    for difference in comparison.regressed:
+        warn(f"{difference.key} REGRESSED: {difference.mean_a:.3f} to {difference.mean_b:.3f}")
     for key in comparison.unverified:
         warn(f"{key} HAS NO VERDICT in {comparison.b.name}; --json gives the reasons")
     return bool(comparison.regressed or comparison.unverified)

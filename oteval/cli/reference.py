@@ -37,10 +37,14 @@ def add(source: str, name: str | None, db: str) -> int:
     """
     with open_store(db) as store:
         if Path(source).is_file():
-            found = read_messages(Path(source))
-            if found.alternatives:
+            file_reference = read_messages(Path(source))
+            if file_reference.alternatives:
                 raise ConfigError(f"{source} holds several references; add a file for each")
-            messages, label, origin = to_messages(list(found.messages)), found.name, source
+            messages, label, origin = (
+                to_messages(list(file_reference.messages)),
+                file_reference.name,
+                source,
+            )
         else:
             trajectory = store.trajectories.get(source)
             messages, label, origin = trajectory.own_messages, trajectory.id, trajectory.id
@@ -88,10 +92,12 @@ def check(files: tuple[str, ...], db: tuple[str, ...]) -> int:
 def _is_readable(name: str, read: Callable[[], Reference]) -> bool:
     try:
         reference = read()
-        accepted = {f"{name} {one.name}": one for one in reference.alternatives}
+        accepted = {
+            f"{name} {alternative.name}": alternative for alternative in reference.alternatives
+        }
         sizes = []
-        for label, one in (accepted or {name: reference}).items():
-            messages = to_messages(list(one.messages), "messages")
+        for label, accepted_reference in (accepted or {name: reference}).items():
+            messages = to_messages(list(accepted_reference.messages), "messages")
             calls = sum(len(message.tool_calls) for message in messages)
             sizes.append(f"{label}: {counted(len(messages), 'message')}, {counted(calls, 'call')}")
     except OtevalError as error:

@@ -103,7 +103,7 @@ def report(
     title: str,
     max_rows: int,
     max_size: int,
-    **given: Any,
+    **command_options: Any,
 ) -> int:
     """Write a report with figures, a matrix of runs and verdicts, and the details of each run.
 
@@ -123,10 +123,10 @@ def report(
         most_bytes=max_size * _MEGABYTE,
     )
     with open_store(db) as store:
-        if given["experiments"]:
-            source: _ReportSource = _from_experiments(store, options, given)
+        if command_options["experiments"]:
+            source: _ReportSource = _from_experiments(store, options, command_options)
         else:
-            source = _from_store(store, db, options, given)
+            source = _from_store(store, db, options, command_options)
         _write(source, html, md)
     return 0
 
@@ -168,11 +168,11 @@ class _ExperimentRuns:
             for verdict in item.verdicts:
                 if self._options.evaluators and verdict.evaluator not in self._options.evaluators:
                     continue
-                found = verdict.as_score(item.id)
-                tallies.setdefault(found.evaluator, Tally(found.evaluator)).add(found)
-                bad = found.status != "ok" or found.passed is False
+                score = verdict.as_score(item.id)
+                tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
+                bad = score.status != "ok" or score.passed is False
                 if bad and len(failures) < _FAILURES:
-                    failures.append(found)
+                    failures.append(score)
         return _markdown(tallies, failures, self._options)
 
 
@@ -194,8 +194,8 @@ class _StoredRuns:
         from ..show.html import build_stored, from_keys
 
         with self._store.reduced_memory(_MEMORY_LIMIT), small_arrow():
-            shown = self._runs.worst(self._options.most_rows)
-            items = from_keys(self._store, shown, self._groups)
+            worst_keys = self._runs.worst(self._options.most_rows)
+            items = from_keys(self._store, worst_keys, self._groups)
             return build_stored(self._runs, items, self._options)
 
     def markdown(self) -> str:
@@ -235,14 +235,15 @@ def _markdown(
 
 
 def _from_store(
-    store: Store, db: tuple[str, ...], options: ReportOptions, given: dict[str, Any]
+    store: Store, db: tuple[str, ...], options: ReportOptions, command_options: dict[str, Any]
 ) -> _ReportSource:
     """Return the selected trajectories, grouped by the options of the comparison."""
     from dataclasses import replace
 
     from ..show.html import grouping, run_groups
 
-    by, split, baseline, case = (given[name] for name in ("by", "split", "baseline", "case"))
+    names = ("by", "split", "baseline", "case")
+    by, split, baseline, case = (command_options[name] for name in names)
     if by and split:
         raise click.UsageError("--by and --split exclude each other; give one")
     group: RunFunction | RunExpression | None = None
@@ -258,13 +259,14 @@ def _from_store(
         group = split_by(parse_condition(baseline), baseline, "others")
     if case and not case.startswith("attributes."):
         raise ConfigError(f"--case {case!r}: write attributes.KEY")
-    chosen = [("database", ", ".join(Path(one).name for one in db)), *_selection_rows(given)]
+    databases = ", ".join(Path(path).name for path in db)
+    chosen = [("database", databases), *_selection_rows(command_options)]
     options = replace(
         options, selection=tuple(chosen), baseline=baseline or "", is_grouped=group is not None
     )
     attribute = case.removeprefix("attributes.") if case else ""
     groups = run_groups(group, attribute) if group else None
-    return _StoredRuns(store, select(**given), options, groups)
+    return _StoredRuns(store, select(**command_options), options, groups)
 
 
 _SHOWN = (
@@ -273,30 +275,32 @@ _SHOWN = (
 )
 
 
-def _selection_rows(given: dict[str, Any]) -> Iterator[tuple[str, str]]:
+def _selection_rows(command_options: dict[str, Any]) -> Iterator[tuple[str, str]]:
     """Yield the options of the selection as the page shows them."""
     for name in _SHOWN:
-        value = given.get(name)
+        value = command_options.get(name)
         if value:
             yield name, ", ".join(value) if isinstance(value, tuple) else str(value)
 
 
-def _from_experiments(store: Store, options: ReportOptions, given: dict[str, Any]) -> _ReportSource:
+def _from_experiments(
+    store: Store, options: ReportOptions, command_options: dict[str, Any]
+) -> _ReportSource:
     """Return the selected experiments, the baseline first."""
     from dataclasses import replace
 
     from ..show.html import from_experiments, pairwise_of
 
-    names = list(given["experiments"])
-    unfit = [name for name in _SHOWN if given.get(name)]
+    names = list(command_options["experiments"])
+    unfit = [name for name in _SHOWN if command_options.get(name)]
     if unfit:
         raise click.UsageError(
             f"--{unfit[0]} selects stored runs; it does not apply to --experiments"
         )
-    if given["baseline"] and given["baseline"] not in names:
-        names.insert(0, given["baseline"])
-    elif given["baseline"]:
-        names.sort(key=lambda name: name != given["baseline"])
+    if command_options["baseline"] and command_options["baseline"] not in names:
+        names.insert(0, command_options["baseline"])
+    elif command_options["baseline"]:
+        names.sort(key=lambda name: name != command_options["baseline"])
     experiments, items = from_experiments(store, names)
     first = experiments[0]
     chosen = [("experiments", ", ".join(experiment.name for experiment in experiments))]

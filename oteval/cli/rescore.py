@@ -66,7 +66,7 @@ def rescore(
     min_evaluated: int,
     again: bool,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Run new evaluators over stored sessions, and compare with their earlier scores.
 
@@ -77,7 +77,7 @@ def rescore(
     `previous` in those whose outcome changed. Exit status: as of oteval score.
     """
     config = require_evaluators(load_config(config_path), config_path)
-    selection = select(**given)
+    selection = select(**filter_options)
     run = ScoreRun()
     with open_store(db) as store:
         refresh(store)
@@ -86,8 +86,8 @@ def rescore(
         changed = _changes(store, run, {score.trajectory_id for score in scores})
         if as_json:
             previous = {(now.trajectory_id, now.evaluator): before for before, now in changed}
-            for one in scores:
-                print_json(_line(one, previous.get((one.trajectory_id, one.evaluator))))
+            for score in scores:
+                print_json(_line(score, previous.get((score.trajectory_id, score.evaluator))))
         else:
             _print(store, run, changed)
     gates = check_gates(config.gates, run.tallies)
@@ -98,10 +98,10 @@ def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Sel
     """Return a selection that is limited to the named sessions."""
     ids: list[str] = []
     for name in sessions:
-        found = store.trajectories.ids_with_prefix(name)
-        if not found:
+        matching_ids = store.trajectories.ids_with_prefix(name)
+        if not matching_ids:
             raise NotFound(f"{name}: no such session; oteval trajectories lists them")
-        ids += found
+        ids += matching_ids
     return replace(selection, ids=tuple(dict.fromkeys(ids))) if ids else selection
 
 
@@ -118,9 +118,9 @@ def _scored(
                 again=again,
                 reuse_all=True,
             )
-        ) as found,
+        ) as scores,
     ):
-        return list(found)
+        return list(scores)
 
 
 def _changes(store: Store, run: ScoreRun, ids: set[str]) -> list[tuple[Score, Score]]:
@@ -136,8 +136,8 @@ def _changes(store: Store, run: ScoreRun, ids: set[str]) -> list[tuple[Score, Sc
 def _line(score: Score, previous: Score | None) -> dict[str, Any]:
     line = score.as_dict()
     if previous is not None:
-        kept = ("version", "score", "label", "passed", "status", "comment")
-        line["previous"] = {name: getattr(previous, name) for name in kept}
+        compared_fields = ("version", "score", "label", "passed", "status", "comment")
+        line["previous"] = {name: getattr(previous, name) for name in compared_fields}
     return line
 
 
@@ -155,11 +155,11 @@ def _print(store: Store, run: ScoreRun, changed: list[tuple[Score, Score]]) -> N
     if table.row_count:
         out().print()
         out().print(table)
-    shown = [now for _, now in islice(changed, _SHOWN)]
-    if shown:
+    listed_scores = [now for _, now in islice(changed, _SHOWN)]
+    if listed_scores:
         out().print()
-        out().print(scores_table(shown, wraps=True))
-        if len(changed) > len(shown):
-            warn(f"{counted(len(changed) - len(shown), 'more change')}; --json lists all")
+        out().print(scores_table(listed_scores, wraps=True))
+        if len(changed) > len(listed_scores):
+            warn(f"{counted(len(changed) - len(listed_scores), 'more change')}; --json lists all")
     if run.reused:
         warn(f"{counted(run.reused, 'stored verdict')} used again (--again runs them anew)")

@@ -106,7 +106,7 @@ def score(
     overwrite: bool,
     max_judge_calls: int | None,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Score trajectories with the evaluators of oteval.yaml, and check its gates.
 
@@ -117,7 +117,7 @@ def score(
     """
     on_spark = SparkOptions(master, settings, out_path, overwrite, max_judge_calls)
     config = require_evaluators(load_config(config_path), config_path)
-    selection = select(**given)
+    selection = select(**filter_options)
     base = Path(config_path).parent
     run = ScoreRun()
     chosen = context.get_parameter_source("db") is ParameterSource.COMMANDLINE
@@ -126,13 +126,14 @@ def score(
     if engine == "spark":
         if chosen:
             raise click.UsageError("--engine spark uses no --db; give --out DIR")
-        kept, titles = scoring.on_spark(paths, on_spark)
+        report_scores, titles = scoring.on_spark(paths, on_spark)
     else:
         require_local(on_spark)
-        kept, titles = scoring.here(paths, db, stores=chosen)
+        report_scores, titles = scoring.here(paths, db, stores=chosen)
     gates = check_gates(config.gates, run.tallies)
-    write_report(junit, lambda: junit_report(kept, titles))
-    write_report(md, lambda: markdown_report(run.tallies, gates, [s for s in kept if _is_bad(s)]))
+    write_report(junit, lambda: junit_report(report_scores, titles))
+    failures = [s for s in report_scores if _is_bad(s)]
+    write_report(md, lambda: markdown_report(run.tallies, gates, failures))
     if not as_json:
         _print_tallies(run)
     return exit_status(run, gates, min_evaluated)
@@ -153,11 +154,9 @@ class _CommandScores(NamedTuple):
         self, paths: Sequence[str], db: str, *, stores: bool
     ) -> tuple[list[Score], dict[str, str]]:
         """Score a database, or files, which are stored if the database was named."""
-        config, base, selection, run, as_json, keep, again = self
         if not paths:
             with open_store(db) as store:
-                kept = _run(store, config, base, selection, run, as_json, keep, again)
-                return kept, _titles(store, kept)
+                return self._score(store)
         from ..pipeline import refresh
 
         with _store_for(paths, db if stores else None) as store:
@@ -165,8 +164,20 @@ class _CommandScores(NamedTuple):
             if any(file.error for file in report.files):
                 raise InputError("nothing was scored, because a file could not be read")
             refresh(store)
-            kept = _run(store, config, base, selection, run, as_json, keep, again)
-            return kept, _titles(store, kept)
+            return self._score(store)
+
+    def _score(self, store: Store) -> tuple[list[Score], dict[str, str]]:
+        report_scores = _run(
+            store,
+            self.config,
+            self.base,
+            self.selection,
+            self.run,
+            as_json=self.as_json,
+            keep=self.keep,
+            again=self.again,
+        )
+        return report_scores, _titles(store, report_scores)
 
     def on_spark(
         self, paths: Sequence[str], options: SparkOptions
@@ -178,11 +189,11 @@ class _CommandScores(NamedTuple):
             open_store([str(folder)]) as store,
         ):
             count_results(store, config, selection, run)
-            found = store.scores.read() if as_json or keep else iter(())
-            kept, _ = _print_scores(found, as_json, keep)
+            stored_scores = store.scores.read() if as_json or keep else iter(())
+            report_scores, _ = _print_scores(stored_scores, as_json=as_json, keep=keep)
             if not as_json:
                 _print_failures(first_failures(store, _SHOWN), run)
-            return kept, _titles(store, kept)
+            return report_scores, _titles(store, report_scores)
 
 
 def score_selection(store: Store, config_path: str, selection: Selection) -> int:
@@ -193,7 +204,8 @@ def score_selection(store: Store, config_path: str, selection: Selection) -> int
     """
     config = require_evaluators(load_config(config_path), config_path)
     run = ScoreRun()
-    _run(store, config, Path(config_path).parent, selection, run, False, False, False)
+    base = Path(config_path).parent
+    _run(store, config, base, selection, run, as_json=False, keep=False, again=False)
     _print_tallies(run)
     return exit_status(run, check_gates(config.gates, run.tallies), 1)
 
@@ -212,6 +224,7 @@ def _run(
     base: Path,
     selection: Selection,
     run: ScoreRun,
+    *,
     as_json: bool,
     keep: bool,
     again: bool,
@@ -230,11 +243,11 @@ def _run(
                 again=again,
                 yields_passes=as_json or keep,
             )
-        ) as scores_found,
+        ) as new_scores,
     ):
-        kept, failures = _print_scores(scores_found, as_json, keep)
+        report_scores, failures = _print_scores(new_scores, as_json=as_json, keep=keep)
     _print_failures(failures, run)
-    return kept
+    return report_scores
 
 
 @contextmanager
@@ -252,19 +265,19 @@ def _store_for(paths: Sequence[str], db: str | None) -> Iterator[Store]:
 
 
 def _print_scores(
-    found: Iterable[Score], as_json: bool, keep: bool
+    new_scores: Iterable[Score], *, as_json: bool, keep: bool
 ) -> tuple[list[Score], list[Score]]:
     """Print scores as JSON; return those that reports need, and the failures to print."""
-    kept: list[Score] = []
+    report_scores: list[Score] = []
     failures: list[Score] = []
-    for one in found:
+    for score in new_scores:
         if as_json:
-            print_json(one.as_dict())
-        elif _is_bad(one) and len(failures) < _SHOWN:
-            failures.append(one)
+            print_json(score.as_dict())
+        elif _is_bad(score) and len(failures) < _SHOWN:
+            failures.append(score)
         if keep:
-            kept.append(one)
-    return kept, failures
+            report_scores.append(score)
+    return report_scores, failures
 
 
 def _print_failures(failures: Sequence[Score], run: ScoreRun) -> None:
@@ -277,9 +290,9 @@ def _print_failures(failures: Sequence[Score], run: ScoreRun) -> None:
         out().print()
 
 
-def _titles(store: Store, kept: Iterable[Score]) -> dict[str, str]:
+def _titles(store: Store, report_scores: Iterable[Score]) -> dict[str, str]:
     """Return the titles of runs by trajectory id, for the JUnit report."""
-    ids = iter(dict.fromkeys(score.trajectory_id for score in kept))
+    ids = iter(dict.fromkeys(score.trajectory_id for score in report_scores))
     titles: dict[str, str] = {}
     while page := tuple(islice(ids, _PAGE)):
         runs = store.trajectories.read(Selection(ids=page))
@@ -328,7 +341,7 @@ def scores(
     evaluator: tuple[str, ...],
     status: Outcome | None,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """List the current scores: the newest by each evaluator on each trajectory as it is.
 
@@ -336,8 +349,8 @@ def scores(
     """
     from ..store import is_exact
 
-    selection = select(**given)
-    shown: list[Score] = []
+    selection = select(**filter_options)
+    listed_scores: list[Score] = []
     with open_store(db) as store:
         ids = None
         if selection.limit or not is_exact(selection):
@@ -346,14 +359,13 @@ def scores(
         numbers = store.scores.numbers(selection, evaluators=evaluator, outcome=status, ids=ids)
         count = len(numbers)
         if as_json:
-            for one in store.scores.at(numbers):
-                print_json(one.as_dict())
+            for score in store.scores.at(numbers):
+                print_json(score.as_dict())
         else:
-            shown = list(store.scores.at(numbers.slice(max(0, count - TABLE_ROWS))))
-    if shown:
-        out().print(scores_table(shown))
-    is_cut = not as_json and count > len(shown)
-    warn(
-        counted(count, "score") + (f", the latest {len(shown):,} of them listed" if is_cut else "")
-    )
+            listed_scores = list(store.scores.at(numbers.slice(max(0, count - TABLE_ROWS))))
+    if listed_scores:
+        out().print(scores_table(listed_scores))
+    is_cut = not as_json and count > len(listed_scores)
+    note = f", the latest {len(listed_scores):,} of them listed" if is_cut else ""
+    warn(counted(count, "score") + note)
     return 0

@@ -152,8 +152,8 @@ def score_on_spark(
             max_judge_calls=options.max_judge_calls,
         )
         folder = stack.enter_context(local_results(options.out, session))
-        kept = stack.pop_all()
-    with kept:
+        cleanup = stack.pop_all()
+    with cleanup:
         _print_problems(problems)
         yield folder
 
@@ -188,8 +188,8 @@ def count_results(store: Store, config: Config, selection: Selection, run: Score
 
 def first_failures(store: Store, count: int) -> list[Score]:
     """Return the first scores that did not pass: fails, then errors, then those not evaluated."""
-    found: list[Score] = []
+    failures: list[Score] = []
     for outcome in _OUTCOMES:
         numbers = store.scores.numbers(outcome=outcome)
-        found += store.scores.at(numbers.slice(0, count))
-    return found[:count]
+        failures += store.scores.at(numbers.slice(0, count))
+    return failures[:count]

@@ -50,18 +50,18 @@ _JSON_PAGE = 1000
     "all.",
 )
 @json_option
-def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any) -> int:
+def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **filter_options: Any) -> int:
     """List the trajectories, one for each agent run.
 
     With --json, each line has the messages in OpenAI's format and the gaps, or the --columns alone.
     Without --json, this lists the latest 1,000, or as many as --limit allows.
     """
-    selection = select(**given)
+    selection = select(**filter_options)
     names = [name.strip() for name in columns.split(",") if name.strip()]
     check_choices(names, "--columns", JSON_CHOICES if as_json else CHOICES)
     with open_store(db) as store, store.reduced_memory(_LIST_MEMORY):
         if as_json and names:
-            prices = make_prices(None)
+            prices = make_prices(own=None)
             for keys in store.trajectories.keys(selection, _JSON_PAGE):
                 for row in store.run_list.rows(_run_keys(keys), columns_of(names)):
                     print_json(json_row(row, names, prices))
@@ -72,14 +72,16 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **given: Any)
             return 0
         # One row more than the table shows tells whether there are more.
         limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
-        found = store.trajectories.key_table(limited)
-        keys = found if selection.limit else found.slice(max(0, len(found) - TABLE_ROWS))
+        key_table = store.trajectories.key_table(limited)
+        keys = (
+            key_table if selection.limit else key_table.slice(max(0, len(key_table) - TABLE_ROWS))
+        )
         rows = store.run_list.rows(_run_keys(keys))
         scores = store.scores.of([row.id for row in rows])
     if rows:
         out().print(trajectories_table(rows, scores, common.now_ns(), names))
     count = counted(len(rows), "trajectory")
-    if len(found) > len(keys):
+    if len(key_table) > len(keys):
         count = f"the latest {count}; --limit N or --json lists more"
     warn(count + ("; oteval show ID shows one" if rows else ""))
     return 0
@@ -103,8 +105,8 @@ def show(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, full: bool, as_
     of a conversation, for all of its turns.
     """
     with open_store(db) as store:
-        shown = [trajectory for name in ids for trajectory in store.trajectories.named(name)]
-        for trajectory in shown:
+        runs = [run for name in ids for run in store.trajectories.named(name)]
+        for trajectory in runs:
             scores = store.scores.of([trajectory.id])[trajectory.id]
             if as_json:
                 own = [score.as_dict() for score in scores]
@@ -128,11 +130,11 @@ def explain(names: tuple[str, ...], db: tuple[str, ...], as_json: bool) -> int:
     """
     with open_store(db) as store:
         for name in names:
-            found = explain_trace(store, name)
+            explanation = explain_trace(store, name)
             if as_json:
-                print_json(found.as_dict())
+                print_json(explanation.as_dict())
             else:
-                out().print(explanation_view(found))
+                out().print(explanation_view(explanation))
     return 0
 
 
@@ -184,7 +186,11 @@ def diff(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, as_json: bool) 
 @click.option("--top", type=click.IntRange(min=1), help="Only the N most frequent sequences.")
 @json_option
 def variants(
-    db: tuple[str, ...], evaluator: str | None, top: int | None, as_json: bool, **given: Any
+    db: tuple[str, ...],
+    evaluator: str | None,
+    top: int | None,
+    as_json: bool,
+    **filter_options: Any,
 ) -> int:
     """Group runs by their sequence of tool calls, most frequent first.
 
@@ -193,16 +199,18 @@ def variants(
     """
     most = top or (None if as_json else TABLE_ROWS)
     with open_store(db) as store, store.reduced_memory(_VARIANTS_MEMORY):
-        found = find_variants(store, select(**given), evaluator, most)
-        shown = 0
+        variant_counts = find_variants(store, select(**filter_options), evaluator, most)
+        listed_count = 0
         if as_json:
-            for shown, row in enumerate(found.rows, 1):  # noqa: B007
+            for listed_count, row in enumerate(variant_counts.rows, 1):  # noqa: B007
                 print_json(row)
-        elif rows := list(found.rows):
-            shown = len(rows)
-            out().print(variants_table(rows, common.now_ns(), found.period_ns))
-    count = f"{counted(found.variants, 'variant')} in {counted(found.runs, 'run')}"
-    if shown < found.variants:
-        count += f"; listed: the first {shown}; --top N lists more"
+        elif rows := list(variant_counts.rows):
+            listed_count = len(rows)
+            out().print(variants_table(rows, common.now_ns(), variant_counts.period_ns))
+    count = (
+        f"{counted(variant_counts.variants, 'variant')} in {counted(variant_counts.runs, 'run')}"
+    )
+    if listed_count < variant_counts.variants:
+        count += f"; listed: the first {listed_count}; --top N lists more"
     warn(count)
     return 0

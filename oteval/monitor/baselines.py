@@ -151,18 +151,18 @@ def learn(
         rules: When to stop.
         tried: The `Learning.size` of an earlier call with fewer observations, which saves time.
     """
-    found, times = checked(values, times_ns)
+    checked_values, times = checked(values, times_ns)
     rules = rules or LearningRules()
     latest = Learning(0, 0.0, 0, "no observations")
-    for size in takewhile(lambda size: size <= len(found), _sizes(rules.effective)):
-        if size <= tried and size * _GROWTH + 1 <= len(found):
+    for size in takewhile(lambda size: size <= len(checked_values), _sizes(rules.effective)):
+        if size <= tried and size * _GROWTH + 1 <= len(checked_values):
             continue
-        progress = _progress(found[:size], times[:size], rules)
+        progress = _progress(checked_values[:size], times[:size], rules)
         if isinstance(progress, Baseline):
             return progress
         latest = progress
-    if latest.size == 0 and len(found):
-        return _short(found, float(len(found)), _span(times), rules)
+    if latest.size == 0 and len(checked_values):
+        return _short(checked_values, float(len(checked_values)), _span(times), rules)
     return latest
 
 
@@ -186,19 +186,19 @@ def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -
         values: Observations since the baseline, all from the state ok.
         times_ns: Their times.
     """
-    found, times = checked(values, times_ns)
-    found = baseline.cycle.removed(found, times)
-    if not len(found) or float(found.mean()) < baseline.floor:
+    checked_values, times = checked(values, times_ns)
+    residuals = baseline.cycle.removed(checked_values, times)
+    if not len(residuals) or float(residuals.mean()) < baseline.floor:
         return baseline
-    time = autocorrelation_time(found)
-    if len(found) / time < LearningRules().effective or low_runs(found) < _FEWEST_RUNS:
+    time = autocorrelation_time(residuals)
+    if len(residuals) / time < LearningRules().effective or low_runs(residuals) < _FEWEST_RUNS:
         return baseline
-    block, reason = choose_block(found, time=time, floor=baseline.floor)
+    block, reason = choose_block(residuals, time=time, floor=baseline.floor)
     return replace(
         baseline,
         autocorrelation_time=time,
         block=min(block, 2 * baseline.block),
-        block_reason=f"{reason} (from {len(found):,} later observations)",
+        block_reason=f"{reason} (from {len(residuals):,} later observations)",
     )
 
 
@@ -213,14 +213,14 @@ def _span(times: Ints) -> int:
     return int(times.max() - times.min()) if len(times) else 0
 
 
-def _short(found: Floats, effective: float, span: int, rules: LearningRules) -> Learning:
+def _short(values: Floats, effective: float, span: int, rules: LearningRules) -> Learning:
     if effective < rules.effective:
         reason = f"{effective:.0f} of {rules.effective} effective observations"
     elif span < rules.span_ns:
         reason = f"{span / 3.6e12:.1f} of {rules.span_ns / 3.6e12:.0f} hours"
     else:
         reason = f"the mean is not yet known to within {rules.margin}"
-    return Learning(len(found), effective, span, reason)
+    return Learning(len(values), effective, span, reason)
 
 
 def _cautious_time(values: Floats, time: float) -> float:

@@ -110,18 +110,18 @@ def measured_changes(
     joined = settings.model_copy(update={"group_by": names})
     period = PastPeriod(before_ns - window_ns, after_ns + window_ns)
     changes = []
-    for group, found in sorted(histories(store, joined, period, now_ns).items()):
-        old = found.select(found.times < before_ns)
-        new = found.select(found.times >= after_ns)
+    for group, observations in sorted(histories(store, joined, period, now_ns).items()):
+        old = observations.select(observations.times < before_ns)
+        new = observations.select(observations.times >= after_ns)
         plain = MeasuredChange(settings.title, group_values(joined, group), settings.measure)
         changes.append(_change(store, joined, plain, old, new, by))
     return changes
 
 
-def adjusted(found: Sequence[MeasuredChange]) -> list[MeasuredChange]:
+def adjusted(changes: Sequence[MeasuredChange]) -> list[MeasuredChange]:
     """Return changes with their p-values adjusted together."""
-    values = iter(benjamini_hochberg([one.p for one in found if one.p is not None]))
-    return [one if one.p is None else replace(one, p=next(values)) for one in found]
+    values = iter(benjamini_hochberg([change.p for change in changes if change.p is not None]))
+    return [change if change.p is None else replace(change, p=next(values)) for change in changes]
 
 
 def _change(
@@ -138,14 +138,14 @@ def _change(
     before, after = scale.values(old), scale.values(new)
     times = autocorrelation_time(before), autocorrelation_time(after)
     sizes = len(before) / times[0], len(after) / times[1]
-    shown = replace(
+    with_estimates = replace(
         plain,
         figure=scale.figure,
         before=_estimate(scale, before, times[0]),
         after=_estimate(scale, after, times[1]),
     )
     if min(sizes) < _LEAST_EFFECTIVE:
-        return shown
+        return with_estimates
     names = store.observations.dimensions([*old.runs.to_pylist(), *new.runs.to_pylist()], by)
     dimensions = {
         name: (_texts(values, old), _texts(values, new)) for name, values in names.items()
@@ -155,12 +155,16 @@ def _change(
     if slices:
         inside = dimensions[slices[0].dimension][1] == slices[0].value
     return replace(
-        shown,
+        with_estimates,
         is_worse=bool(after.mean() < before.mean()),
         p=p_value(before, after, before_size=sizes[0], after_size=sizes[1]),
         slices=tuple(
-            replace(one, before=_shown(scale, one.before), after=_shown(scale, one.after))
-            for one in slices
+            replace(
+                worst_slice,
+                before=_shown(scale, worst_slice.before),
+                after=_shown(scale, worst_slice.after),
+            )
+            for worst_slice in slices
         ),
         runs_before=_examples(old, -before),
         runs_after=_examples(new.select(inside), after[inside]),
@@ -168,9 +172,9 @@ def _change(
 
 
 def _shown(scale: Scale, value: float) -> float:
-    found = scale.shown(value)
-    assert found is not None
-    return found
+    figure = scale.shown(value)
+    assert figure is not None
+    return figure
 
 
 def _estimate(scale: Scale, values: Floats, time: float) -> Estimate:
@@ -189,11 +193,11 @@ def _estimate(scale: Scale, values: Floats, time: float) -> Estimate:
     return Estimate(_shown(scale, mean), ends[0], ends[1], len(values))
 
 
-def _examples(found: Observations, order: Floats) -> tuple[str, ...]:
+def _examples(observations: Observations, order: Floats) -> tuple[str, ...]:
     """Return the ids of the runs with the lowest order, the latest first."""
-    places = np.lexsort((-found.times, order))[:_EXAMPLES]
-    return tuple(found.runs[int(place)].as_py() for place in places)
+    rows = np.lexsort((-observations.times, order))[:_EXAMPLES]
+    return tuple(observations.runs[int(row)].as_py() for row in rows)
 
 
-def _texts(values: dict[str, str], found: Observations) -> Any:
-    return np.array([values.get(name, "") for name in found.runs.to_pylist()], object)
+def _texts(values: dict[str, str], observations: Observations) -> Any:
+    return np.array([values.get(name, "") for name in observations.runs.to_pylist()], object)

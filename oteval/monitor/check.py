@@ -84,16 +84,16 @@ def check(
             monitors = store.monitors.monitors()
     if end_removed(store, config, monitors, now_ns, wait):
         monitors = store.monitors.monitors()
-    found: list[MonitorStatus] = []
+    all_statuses: list[MonitorStatus] = []
     for settings in config.monitors:
         stored = monitors.get(settings.title)
-        shown = _idle(store, config, settings, stored, now_ns) if stored else None
-        if shown is None:
+        monitor_statuses = _idle(store, config, settings, stored, now_ns) if stored else None
+        if monitor_statuses is None:
             while not repeated(partial(_advance, store, config, settings, now_ns), wait):
                 pass
-            shown = statuses(store, settings, now_ns)
-        found += shown
-    return found
+            monitor_statuses = statuses(store, settings, now_ns)
+        all_statuses += monitor_statuses
+    return all_statuses
 
 
 def check_backlog(
@@ -146,14 +146,14 @@ def _idle(
     return idle_statuses(store, config, settings, source_of(settings), stored, now_ns)
 
 
-def _noted(known: Mapping[str, StoredMonitor]) -> int:
+def _noted(monitors: Mapping[str, StoredMonitor]) -> int:
     """Return the number of the last run whose version is noted."""
-    return known[_VERSIONS].at.position if _VERSIONS in known else 0
+    return monitors[_VERSIONS].at.position if _VERSIONS in monitors else 0
 
 
-def _runs_to_note(store: Store, known: Mapping[str, StoredMonitor]) -> int:
+def _runs_to_note(store: Store, monitors: Mapping[str, StoredMonitor]) -> int:
     """Return the number of runs whose versions are not noted."""
-    return max(0, store.observations.newest_run() - _noted(known))
+    return max(0, store.observations.newest_run() - _noted(monitors))
 
 
 @contextmanager
@@ -183,13 +183,13 @@ def source_of(settings: MonitorSettings) -> ObservationSource:
 
 def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
     """Return the US dollars per token, by column of tokens, of the models with a known price."""
-    table = make_prices(None)
-    found = {}
+    table = make_prices(own=None)
+    prices = {}
     for model in models:
         price = table.of(model)
         if price is not None:
-            found[model] = price.surcharges
-    return found
+            prices[model] = price.surcharges
+    return prices
 
 
 def _definition(settings: MonitorSettings) -> str:
@@ -264,22 +264,22 @@ def _read_ahead(reader: RunReader, end: int, newest: int) -> Generator[list[Any]
     """
 
     def read(upto: int) -> list[Any]:
-        found = reader.read(upto, is_last=upto >= newest)
-        return [reader.at.reached_ns, found]
+        observations = reader.read(upto, is_last=upto >= newest)
+        return [reader.at.reached_ns, observations]
 
     ends = [*range(reader.at.position + _FIRST, end, _AT_ONCE), end]
     with ThreadPoolExecutor(1, "oteval-monitor-reader") as thread:
         following = thread.submit(read, ends[0])
         for upto in ends[1:]:
-            found = following.result()
+            part = following.result()
             following = thread.submit(read, upto)
-            yield found
+            yield part
         yield following.result()
 
 
-def exit_status(found: Sequence[MonitorStatus]) -> int:
+def exit_status(group_statuses: Sequence[MonitorStatus]) -> int:
     """Return the exit status of a check: 1 if a group alerts, 3 if none could be judged, else 0."""
-    states = {one.state for one in found}
+    states = {status.state for status in group_statuses}
     if "alert" in states:
         return 1
     return 0 if states & {"ok", "warn", "recovered"} else 3

@@ -35,13 +35,13 @@ def check_values(
         trajectories: Reads runs that their outlines do not decide.
     """
     keys = runs.select(["trajectory_id", "start_ns"]).sort_by("start_ns")
-    found: dict[str, float] = {}
+    values_by_run: dict[str, float] = {}
     for first in range(0, len(keys), _AT_ONCE):
         page = keys.slice(first, _AT_ONCE)
         for name, result in _results(measure, page, outlines, trajectories):
             if result.status == "ok":
-                found[name] = measure.value(result)
-    return found
+                values_by_run[name] = measure.value(result)
+    return values_by_run
 
 
 def _results(
@@ -59,7 +59,7 @@ def _results(
                 yield from ((name, result) for name in names)
     left = pa.array([name not in decided for name in keys["trajectory_id"].to_pylist()], pa.bool_())
     for run in trajectories.at(keys.filter(left)):
-        yield run.id, scorer.score(run, None, "", 0)
+        yield run.id, scorer.score(run, reference=None, problem="", time_ns=0)
 
 
 def _outlined(scorer: Scorer, outline: Outline) -> EvaluationResult | None:
@@ -68,4 +68,4 @@ def _outlined(scorer: Scorer, outline: Outline) -> EvaluationResult | None:
         run = run_of(outline, CallArguments())
     except Unread:
         return None
-    return scorer.outlined_result(run, outline, None, "")
+    return scorer.outlined_result(run, outline, reference=None, problem="")

@@ -77,8 +77,8 @@ class _Period:
         """Return the ids of the rows with the lowest order, the latest first."""
         times = self.runs["time_ns"].to_numpy()[rows]
         chosen = rows[np.lexsort((-times, order))[:_EXAMPLES]]
-        found: list[str] = self.runs["trajectory_id"].take(pa.array(chosen)).to_pylist()
-        return found
+        run_ids: list[str] = self.runs["trajectory_id"].take(pa.array(chosen)).to_pylist()
+        return run_ids
 
     def texts(self, dimension: str) -> Any:
         """Return a dimension of the worst run of each."""
@@ -108,19 +108,21 @@ def add_evidence(
     if not new:
         return
     rows = {(row.group, row.version): row for row in store.monitors.groups(settings.title)}
-    found = []
+    learned_episodes = []
     for episode in new:
         row = rows.get((episode.group, episode.version))
         learned = _learned(settings, episode, row) if row else None
         if row is not None and learned is not None:
-            found.append((episode, row, learned))
+            learned_episodes.append((episode, row, learned))
     # The newest ones; if everything fails at once, the first few show why.
-    found.sort(key=lambda one: one[0].alarm_ns, reverse=True)
+    learned_episodes.sort(key=lambda entry: entry[0].alarm_ns, reverse=True)
     windows = [
-        window for episode, row, _ in found[:_MOST_EPISODES] for window in _windows(episode, row)
+        window
+        for episode, row, _ in learned_episodes[:_MOST_EPISODES]
+        for window in _windows(episode, row)
     ]
     runs = store.run_windows.latest(source, windows, most=_MOST)
-    runs += [_NO_RUNS] * 2 * len(found[_MOST_EPISODES:])
+    runs += [_NO_RUNS] * 2 * len(learned_episodes[_MOST_EPISODES:])
     store.monitors.put_episodes(
         [
             _with_evidence(
@@ -130,7 +132,7 @@ def add_evidence(
                 _period(runs[2 * index], learned.scale),
                 _period(runs[2 * index + 1], learned.scale),
             )
-            for index, (episode, _, learned) in enumerate(found)
+            for index, (episode, _, learned) in enumerate(learned_episodes)
         ]
     )
 
@@ -167,7 +169,7 @@ def _with_evidence(
         "after": scale.shown(episode.after),
         "before_interval": _interval(learned, usual, _size_before(learned, before)),
         "after_interval": _interval(learned, episode.after, episode.observations),
-        "slices": [_slice(scale, one) for one in slices],
+        "slices": [_slice(scale, worst_slice) for worst_slice in slices],
     }
     return replace(
         episode,
@@ -185,7 +187,13 @@ def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindo
     until = max(episode.alarm_ns, episode.change_to_ns)
     # A new version has no runs before the change, so those of the others count.
     return (
-        RunWindow(episode.group, since, episode.change_from_ns - 1, episode.version, True),
+        RunWindow(
+            episode.group,
+            since,
+            episode.change_from_ns - 1,
+            episode.version,
+            is_of_all_versions=True,
+        ),
         RunWindow(episode.group, episode.change_ns, until, episode.version),
     )
 
@@ -230,21 +238,21 @@ def _slices(
     if min(len(before.values), len(after.values)) < _FEWEST:
         return ()
     names = [name for name in DIMENSIONS if name not in group_by]
-    times = [autocorrelation_time(one.values) for one in (before, after)]
+    times = [autocorrelation_time(period.values) for period in (before, after)]
     if learned.baseline is not None:
         times.append(learned.baseline.autocorrelation_time)
     dimensions = {name: (before.texts(name), after.texts(name)) for name in names}
     return worst_slices(before.values, after.values, dimensions, time=max(times))
 
 
-def _slice(scale: Scale, one: Slice) -> dict[str, Any]:
+def _slice(scale: Scale, worst_slice: Slice) -> dict[str, Any]:
     return {
-        "dimension": one.dimension,
-        "value": shortened(one.value),
-        "before": scale.shown(one.before),
-        "after": scale.shown(one.after),
-        "observations": one.observations,
-        "p": one.p,
+        "dimension": worst_slice.dimension,
+        "value": shortened(worst_slice.value),
+        "before": scale.shown(worst_slice.before),
+        "after": scale.shown(worst_slice.after),
+        "observations": worst_slice.observations,
+        "p": worst_slice.p,
     }
 
 
@@ -258,8 +266,8 @@ def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | Non
         return None
     dispersion = learned.baseline.dispersion if learned.baseline is not None else 1.0
     effective = size / dispersion
-    found = clopper_pearson(min(mean * effective, effective), effective)
-    ends = (learned.scale.shown(found.low), learned.scale.shown(found.high))
+    bounds = clopper_pearson(min(mean * effective, effective), effective)
+    ends = (learned.scale.shown(bounds.low), learned.scale.shown(bounds.high))
     return sorted(end for end in ends if end is not None)
 
 

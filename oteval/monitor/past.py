@@ -68,10 +68,10 @@ def past_parts(
         before = reader.at.reached_ns
         upto = min(newest, reader.at.position + size)
         is_last = upto >= newest
-        found = reader.read(upto, is_last=is_last)
+        observations = reader.read(upto, is_last=is_last)
         if report is not None:
             report(upto, newest)
-        yield found, before, reader.at.reached_ns
+        yield observations, before, reader.at.reached_ns
 
 
 def histories(
@@ -94,16 +94,16 @@ def histories(
         parts = past_parts(store, settings, period, now_ns, report)
         tables = [table for table, _, _ in parts]
     return {
-        group: found.of_version(found.last_version)
-        for group, found in by_group(pa.concat_tables(tables))
+        group: observations.of_version(observations.last_version)
+        for group, observations in by_group(pa.concat_tables(tables))
     }
 
 
 def _within(source: ObservationSource, period: PastPeriod) -> ObservationSource:
     """Return the observations of a period, within that of the monitor."""
     chosen = source.selection
-    since = [one for one in (chosen.since_ns, period.since_ns) if one is not None]
-    until = [one for one in (chosen.until_ns, period.until_ns) if one is not None]
+    since = [bound for bound in (chosen.since_ns, period.since_ns) if bound is not None]
+    until = [bound for bound in (chosen.until_ns, period.until_ns) if bound is not None]
     return replace(
         source,
         selection=replace(

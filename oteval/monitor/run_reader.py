@@ -75,7 +75,7 @@ class RunReader:
         over = _Marked(np.concatenate([part.hashes for part in parts]))
         with self._lock:
             over.mark(self._reader.observed(monitor, pa.array(over.hashes)).to_numpy())
-        found = []
+        observations = []
         while parts:
             # Nothing keeps a part longer than it is used.
             closed = self._closed(parts.pop(0), over, is_last=is_last and not parts)
@@ -84,27 +84,27 @@ class RunReader:
                 self._reader.note_observed(monitor, closed.conversations)
             self._open = closed.open
             self.at = replace(self.at, reached_ns=closed.reached_ns)
-            found.append(closed.observations)
+            observations.append(closed.observations)
         if (day := first_remembered_day(self.at.reached_ns)) > self._forgotten:
             with self._lock:
                 self._reader.forget_observed(monitor, day)
             self._forgotten = day
-        return pa.concat_tables(found)
+        return pa.concat_tables(observations)
 
     def _parts(self, upto: int) -> Iterator[_RunPart]:
         """Yield the next runs, and note how far they reach."""
         while True:
             end = min(upto, self.at.position + _PART)
             with self._lock:
-                found, run_seq = self._reader.new_runs(self._source, self.at, end)
+                runs, run_seq = self._reader.new_runs(self._source, self.at, end)
             self.at = replace(self.at, position=end, run_seq=run_seq)
-            order = np.argsort(found["seq"].to_numpy(), kind="stable")
+            order = np.argsort(runs["seq"].to_numpy(), kind="stable")
             # Texts that are numbers are moved in less time.
-            found = _encoded(found).take(pa.array(order))
-            hashes = conversation_hashes(found)
-            for first in range(0, max(1, len(found)), _CLOSED_AT_ONCE):
+            runs = _encoded(runs).take(pa.array(order))
+            hashes = conversation_hashes(runs)
+            for first in range(0, max(1, len(runs)), _CLOSED_AT_ONCE):
                 yield _RunPart(
-                    found.slice(first, _CLOSED_AT_ONCE), hashes[first : first + _CLOSED_AT_ONCE]
+                    runs.slice(first, _CLOSED_AT_ONCE), hashes[first : first + _CLOSED_AT_ONCE]
                 )
             if end >= upto:
                 return

@@ -64,12 +64,12 @@ class Scale:
         raw = observations.values
         if self.known is not None:
             is_new = self.measure == "new_variants"
-            found = self.known.seen(observations) if is_new else self.known.common(observations)
-            return found if self.side == "worse" else 1.0 - found
+            scaled = self.known.seen(observations) if is_new else self.known.common(observations)
+            return scaled if self.side == "worse" else 1.0 - scaled
         if self.limit is not None:
             return (raw >= self.limit if self.is_least else raw <= self.limit).astype(np.float64)
-        found = np.clip(raw / (self.most or 1.0), 0.0, 1.0)
-        return found if self.is_good_high else 1.0 - found
+        scaled = np.clip(raw / (self.most or 1.0), 0.0, 1.0)
+        return scaled if self.is_good_high else 1.0 - scaled
 
     @property
     def is_fixed(self) -> bool:
@@ -121,8 +121,9 @@ class Scale:
     @classmethod
     def from_dict(cls, values: dict[str, Any]) -> Scale:
         """Return the scale that `to_dict` described."""
-        known = values["known"]
-        return cls(**{**values, "known": KnownVariants.from_dict(known) if known else None})
+        stored = values["known"]
+        known_variants = KnownVariants.from_dict(stored) if stored else None
+        return cls(**{**values, "known": known_variants})
 
 
 def threshold_scale(

@@ -149,23 +149,23 @@ class AgentFigures:
         Args:
             now_ns: The last run that began before this time, if there is one; None for the last.
         """
-        found = first_row(
+        bounds = first_row(
             self._connection,
             "SELECT min(start_ns), coalesce(max(start_ns) FILTER (start_ns <= ?), max(start_ns)) "
             "FROM trajectories WHERE start_ns <> 0",
             [now_ns],
         )
-        return (found[0], found[1]) if found and found[0] is not None else None
+        return (bounds[0], bounds[1]) if bounds and bounds[0] is not None else None
 
     def outside(self, now_ns: int) -> tuple[int, int]:
         """Return how many runs have no start, and how many begin after a time (ns)."""
-        found = first_row(
+        counts = first_row(
             self._connection,
             "SELECT count(*) FILTER (start_ns = 0), count(*) FILTER (start_ns > ?) "
             "FROM current_trajectories WHERE start_ns = 0 OR start_ns > ?",
             [now_ns, now_ns],
         )
-        return (int(found[0]), int(found[1])) if found else (0, 0)
+        return (int(counts[0]), int(counts[1])) if counts else (0, 0)
 
     def services(self, first_ns: int, last_ns: int) -> dict[str, set[str]]:
         """Return the services of each agent's runs; "" has those of runs without an agent.
@@ -179,10 +179,10 @@ class AgentFigures:
             "WHERE start_ns BETWEEN ? AND ?",
             [first_ns, last_ns],
         ).fetchall()
-        found: dict[str, set[str]] = {}
+        services_by_agent: dict[str, set[str]] = {}
         for agent, service in rows:
-            found.setdefault(agent, set()).add(service)
-        return found
+            services_by_agent.setdefault(agent, set()).add(service)
+        return services_by_agent
 
     def of(self, first_ns: int, last_ns: int, places: int, most: int) -> tuple[AgentRuns, ...]:
         """Return the figures of agents, those with the most runs first.
@@ -204,12 +204,12 @@ class AgentFigures:
         for row in self._rows(_VERDICTS, values):
             of_agent = verdicts.setdefault((row["agent"], row["service"]), {})
             of_agent.setdefault(row["evaluator"], []).append(row)
-        found = []
+        agents = []
         for row in self._rows(_AGENTS.format(most=int(most)), values):
             key = (row["agent"], row["service"])
             counts = {entry["key"]: entry["value"] for entry in row["places"] or ()}
             seconds = row["seconds"]
-            found.append(
+            agents.append(
                 AgentRuns(
                     agent=row["agent"],
                     service=row["service"],
@@ -218,7 +218,7 @@ class AgentFigures:
                     failing=row["failing"],
                     with_gaps=row["with_gaps"],
                     seconds=(seconds[0], seconds[1]) if seconds else None,
-                    places=tuple(counts.get(place, 0) for place in range(places)),
+                    places=tuple(counts.get(index, 0) for index in range(places)),
                     tokens=tuple(tokens.get(key, ())),
                     verdicts=tuple(
                         _verdicts(name, rows, places)
@@ -226,7 +226,7 @@ class AgentFigures:
                     ),
                 )
             )
-        return tuple(found)
+        return tuple(agents)
 
     def _rows(self, query: str, values: Mapping[str, int]) -> list[dict[str, Any]]:
         table = with_memory(
@@ -248,9 +248,9 @@ def _verdicts(evaluator: str, rows: Sequence[Mapping[str, Any]], places: int) ->
     by_place = {row["place"]: row for row in rows}
     counted = tuple(
         (row["passed"], row["passed"] + row["failed"] + row["errors"])
-        if (row := by_place.get(place))
+        if (row := by_place.get(index))
         else (0, 0)
-        for place in range(places)
+        for index in range(places)
     )
     scored = sums.pop("scored")
     return AgentVerdicts(evaluator, **sums, mean=total / scored if scored else None, places=counted)

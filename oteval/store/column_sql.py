@@ -221,10 +221,10 @@ def transport_of(name: str) -> tuple[str, tuple[str, ...]]:
         text = "coalesce(json_extract(attributes, ?)::VARCHAR, 'null')"
         return text, (attribute_pointer(key),)
     column = COLUMN_SQL[name]
-    known, value = column.is_known, column.sql
+    known_condition, value = column.is_known, column.sql
     if COLUMNS[name].kind != "text":
         value = f"coalesce(to_json({value})::VARCHAR, 'null')"
-    return (f"CASE WHEN {known} THEN {value} END" if known else value), ()
+    return (f"CASE WHEN {known_condition} THEN {value} END" if known_condition else value), ()
 
 
 def decoder_of(name: str) -> Callable[[str], Any]:

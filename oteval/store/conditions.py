@@ -64,11 +64,11 @@ def _attribute(condition: Condition) -> SqlCondition | None:
     """Return the equality of an attribute; Python tests lists, objects and large numbers."""
     if condition.operator != "=":
         return None
-    wanted = _float_of(condition.value)
-    if wanted is not None and not math.isfinite(wanted):
+    number = _float_of(condition.value)
+    if number is not None and not math.isfinite(number):
         return None
     pointer = attribute_pointer(condition.name.removeprefix("attributes."))
-    values = (pointer, *(pointer, condition.value) * 2, pointer, wanted)
+    values = (pointer, *(pointer, condition.value) * 2, pointer, number)
     return SqlCondition(f"coalesce({_ATTRIBUTE}, FALSE)", values, is_exact=False)
 
 
@@ -90,12 +90,12 @@ def _texts(condition: Condition, column: str) -> SqlCondition | None:
 
 def _number(condition: Condition, column: str) -> SqlCondition | None:
     """Return the comparison of a numeric column, as DOUBLE."""
-    wanted = _float_of(condition.value)
-    if wanted is None or not math.isfinite(wanted) or abs(wanted) >= _INEXACT:
+    number = _float_of(condition.value)
+    if number is None or not math.isfinite(number) or abs(number) >= _INEXACT:
         return None
     operator = "<>" if condition.operator == "!=" else condition.operator
     missing = "TRUE" if operator == "<>" else "FALSE"
-    return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, {missing})", (wanted,))
+    return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, {missing})", (number,))
 
 
 def _float_of(text: str) -> float | None:

@@ -174,15 +174,15 @@ class ExperimentFigures:
 
     def state(self) -> ExperimentState:
         """Return how far the experiments have grown."""
-        found = first_row(
+        row = first_row(
             self._connection,
             "SELECT (SELECT count(*) FROM experiments), "
             "(SELECT coalesce(max(seq), 0) FROM runs), "
             "(SELECT coalesce(max(seq), 0) FROM feedback), "
             "(SELECT coalesce(max(seq), 0) FROM pair_votes)",
         )
-        assert found is not None
-        return ExperimentState(*map(int, found))
+        assert row is not None
+        return ExperimentState(*map(int, row))
 
     def names(self, most: int) -> list[tuple[str, str]]:
         """Return the names and datasets of the newest experiments that are not comparisons."""
@@ -199,11 +199,12 @@ class ExperimentFigures:
             most: The number of experiments to return at most.
         """
         rows = self._connection.execute(_LISTED, [most]).fetchall()
-        found = [dict(zip(_LISTED_FIELDS, row, strict=True)) for row in rows]
+        experiment_fields = [dict(zip(_LISTED_FIELDS, row, strict=True)) for row in rows]
         listed = [
-            ListedExperiment(**{**one, "compared": tuple(one["compared"] or ())}) for one in found
+            ListedExperiment(**{**fields, "compared": tuple(fields["compared"] or ())})
+            for fields in experiment_fields
         ]
-        with wanted(self._connection, "experiment_id", [one.id for one in listed]):
+        with wanted(self._connection, "experiment_id", [experiment.id for experiment in listed]):
             runs = {row[0]: row[1:] for row in self._connection.execute(_RUNS).fetchall()}
             votes = dict(self._connection.execute(_VOTES).fetchall())
             keys: dict[str, list[KeyCounts]] = {}
@@ -211,35 +212,33 @@ class ExperimentFigures:
                 keys.setdefault(name, []).append(KeyCounts(*counts))
         return [
             replace(
-                one,
-                runs=runs.get(one.id, (0, 0))[0],
-                errors=runs.get(one.id, (0, 0))[1],
-                votes=votes.get(one.id, 0),
-                keys=_with_errors(keys.get(one.id, ())),
+                experiment,
+                runs=runs.get(experiment.id, (0, 0))[0],
+                errors=runs.get(experiment.id, (0, 0))[1],
+                votes=votes.get(experiment.id, 0),
+                keys=_with_errors(keys.get(experiment.id, ())),
             )
-            for one in listed
+            for experiment in listed
         ]
 
 
-def _with_errors(found: Sequence[KeyCounts]) -> tuple[KeyCounts, ...]:
+def _with_errors(all_counts: Sequence[KeyCounts]) -> tuple[KeyCounts, ...]:
     """Return keys with the errors of their evaluator.
 
     An evaluator that fails gives no key but its name; the failure belongs to the keys that it gave
     to other runs.
     """
-    known: dict[str, list[KeyCounts]] = {}
-    for one in found:
-        if one.evaluated or one.not_evaluated:
-            known.setdefault(one.evaluator, []).append(one)
-    shown = []
-    for one in found:
-        given = known.get(one.evaluator)
-        if given and one not in given:
-            continue  # its errors are added to the others
-        lost = sum(
-            each.errors
-            for each in found
-            if given and each.evaluator == one.evaluator and each not in given
-        )
-        shown.append(replace(one, errors=one.errors + lost))
-    return tuple(shown)
+    with_verdicts: dict[str, list[KeyCounts]] = {}
+    only_errors: dict[str, list[KeyCounts]] = {}
+    for counts in all_counts:
+        by_evaluator = with_verdicts if counts.evaluated or counts.not_evaluated else only_errors
+        by_evaluator.setdefault(counts.evaluator, []).append(counts)
+    listed = []
+    for counts in all_counts:
+        if counts.evaluator not in with_verdicts:
+            listed.append(counts)
+        elif counts.evaluated or counts.not_evaluated:
+            failures = only_errors.get(counts.evaluator, ())
+            errors = counts.errors + sum(failure.errors for failure in failures)
+            listed.append(replace(counts, errors=errors))
+    return tuple(listed)

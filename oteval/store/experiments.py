@@ -71,13 +71,13 @@ class Experiments:
 
     def find(self, name: str) -> Experiment | None:
         """Return the experiment with a name, or None."""
-        found = self._read("WHERE name = ?", [name])
-        return found[0] if found else None
+        experiments = self._read("WHERE name = ?", [name])
+        return experiments[0] if experiments else None
 
     def newest(self, prefix: str) -> Experiment | None:
         """Return the newest experiment that was named after a prefix, or None."""
-        found = self._read("WHERE prefix = ?", [prefix])
-        return found[0] if found else None
+        experiments = self._read("WHERE prefix = ?", [prefix])
+        return experiments[0] if experiments else None
 
     def get(self, name: str) -> Experiment:
         """Return the experiment with a name or id, or the newest one of a prefix.
@@ -85,20 +85,20 @@ class Experiments:
         Raises:
             NotFound: No experiment has this name, id or prefix.
         """
-        found = self.find(name) or self.newest(name)
-        if found is None:
+        experiment = self.find(name) or self.newest(name)
+        if experiment is None:
             by_id = self._read("WHERE experiment_id = ?", [name])
             if not by_id:
                 raise NotFound(f"no experiment {name!r}; oteval experiments lists them")
-            found = by_id[0]
-        return found
+            experiment = by_id[0]
+        return experiment
 
     def _read(self, clause: str, values: Sequence[Any]) -> list[Experiment]:
         table = self._connection.sql(
             f"SELECT * FROM experiments {clause} ORDER BY created_ns DESC, rowid DESC",  # noqa: S608
             params=list(values),
         ).to_arrow_table()
-        return [_experiment(found) for found in rows_of(table)]
+        return [_experiment(row) for row in rows_of(table)]
 
     def write(
         self,
@@ -112,8 +112,8 @@ class Experiments:
             return
         with transaction(self._connection):
             self._append("runs", _RUNS, [_run_row(run) for run in runs])
-            found = [_feedback_row(experiment_id, one) for one in feedback]
-            self._append("feedback", _FEEDBACK, found)
+            feedback_rows = [_feedback_row(experiment_id, verdict) for verdict in feedback]
+            self._append("feedback", _FEEDBACK, feedback_rows)
             self._append("pair_votes", _VOTES, [_vote_row(vote) for vote in votes])
 
     def _append(self, name: str, schema: pa.Schema, rows: Sequence[list[Any]]) -> None:
@@ -135,7 +135,7 @@ class Experiments:
             """,
             params=[experiment_id],
         ).to_arrow_table()
-        return [_run(found) for found in rows_of(table)]
+        return [_run(row) for row in rows_of(table)]
 
     def feedback(self, experiment_id: str) -> list[Feedback]:
         """Return the feedback from the newest call of each evaluator on each run."""
@@ -143,7 +143,7 @@ class Experiments:
             "SELECT * FROM current_feedback WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
         ).to_arrow_table()
-        return [_feedback(found) for found in rows_of(table)]
+        return [_feedback(row) for row in rows_of(table)]
 
     def votes(self, experiment_id: str) -> list[Vote]:
         """Return the newest vote on each question of a comparison."""
@@ -151,7 +151,7 @@ class Experiments:
             "SELECT * FROM current_pair_votes WHERE experiment_id = ? ORDER BY seq",
             params=[experiment_id],
         ).to_arrow_table()
-        return [_vote(found) for found in rows_of(table)]
+        return [_vote(row) for row in rows_of(table)]
 
     def list(self) -> list[dict[str, Any]]:
         """Return all experiments, oldest first, with their numbers of runs, errors and votes."""
@@ -178,56 +178,56 @@ class Experiments:
         return [dict(zip(names, row, strict=True)) for row in rows]
 
 
-def _experiment(found: Mapping[str, Any]) -> Experiment:
-    fields = {name: found[name] for name in found if name not in ("experiment_id", "metadata")}
-    fields["compared"] = tuple(found["compared"] or ())
-    return Experiment(found["experiment_id"], metadata=restore(found["metadata"]), **fields)
+def _experiment(row: Mapping[str, Any]) -> Experiment:
+    fields = {name: row[name] for name in row if name not in ("experiment_id", "metadata")}
+    fields["compared"] = tuple(row["compared"] or ())
+    return Experiment(row["experiment_id"], metadata=restore(row["metadata"]), **fields)
 
 
 def _run_row(run: Run) -> list[Any]:
     facts = dumps(dict(run.facts)) if run.facts else None
-    known = {"run_id": run.id, "outputs": dumps_exact(run.outputs), "facts": facts}
+    columns = {"run_id": run.id, "outputs": dumps_exact(run.outputs), "facts": facts}
     names = [name for name in _RUNS.names if name != "seq"]
-    return [known.get(name, getattr(run, name, None)) for name in names]
+    return [columns.get(name, getattr(run, name, None)) for name in names]
 
 
-def _run(found: Mapping[str, Any]) -> Run:
+def _run(row: Mapping[str, Any]) -> Run:
     names = ("experiment_id", "example_id", "repetition", "error", "trajectory_id")
-    inputs = found["inputs"]
+    inputs = row["inputs"]
     return Run(
-        found["run_id"],
-        **{name: found[name] for name in names},
+        row["run_id"],
+        **{name: row[name] for name in names},
         inputs=None if inputs is None else restore(inputs),
-        outputs=restore(found["outputs"]),
-        start_ns=found["start_ns"],
-        end_ns=found["end_ns"],
-        facts=restore(found["facts"]) if found["facts"] else {},
+        outputs=restore(row["outputs"]),
+        start_ns=row["start_ns"],
+        end_ns=row["end_ns"],
+        facts=restore(row["facts"]) if row["facts"] else {},
     )
 
 
-def _feedback_row(experiment_id: str, one: Feedback) -> list[Any]:
-    known = {"experiment_id": experiment_id, "metadata": dumps(dict(one.metadata))}
+def _feedback_row(experiment_id: str, feedback: Feedback) -> list[Any]:
+    columns = {"experiment_id": experiment_id, "metadata": dumps(dict(feedback.metadata))}
     names = [name for name in _FEEDBACK.names if name != "seq"]
-    return [known.get(name, getattr(one, name, None)) for name in names]
+    return [columns.get(name, getattr(feedback, name, None)) for name in names]
 
 
-def _feedback(found: Mapping[str, Any]) -> Feedback:
+def _feedback(row: Mapping[str, Any]) -> Feedback:
     names = [n for n in _FEEDBACK.names if n not in ("experiment_id", "metadata", "seq")]
-    fields = {name: found[name] for name in names}
-    return Feedback(**fields, metadata=restore(found["metadata"]))
+    fields = {name: row[name] for name in names}
+    return Feedback(**fields, metadata=restore(row["metadata"]))
 
 
 def _vote_row(vote: Vote) -> list[Any]:
-    known = {
+    columns = {
         "shown": list(vote.shown),
         "scores": list(vote.scores),
         "metadata": dumps(dict(vote.metadata)),
     }
     names = [name for name in _VOTES.names if name != "seq"]
-    return [known.get(name, getattr(vote, name, None)) for name in names]
+    return [columns.get(name, getattr(vote, name, None)) for name in names]
 
 
-def _vote(found: Mapping[str, Any]) -> Vote:
+def _vote(row: Mapping[str, Any]) -> Vote:
     names = [n for n in _VOTES.names if n not in ("shown", "scores", "metadata", "seq")]
-    vote = Vote(shown=tuple(found["shown"]), **{name: found[name] for name in names})
-    return replace(vote, scores=tuple(found["scores"]), metadata=restore(found["metadata"]))
+    vote = Vote(shown=tuple(row["shown"]), **{name: row[name] for name in names})
+    return replace(vote, scores=tuple(row["scores"]), metadata=restore(row["metadata"]))

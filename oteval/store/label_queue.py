@@ -158,8 +158,8 @@ class LabelQueue:
                 "SELECT start_ns, trajectory_id FROM trajectories SEMI JOIN wanted "
                 "USING (trajectory_id) ANTI JOIN superseded USING (trajectory_id, rev)"
             ).fetchall()
-        found = {name: RunKey(start, name) for start, name in rows}
-        return [found[name] for name in names if name in found]
+        keys_by_id = {name: RunKey(start, name) for start, name in rows}
+        return [keys_by_id[name] for name in names if name in keys_by_id]
 
     def runs(self, queue: Queue, evaluator: str, person: str, most: int) -> list[RunKey]:
         """Return runs that are worth labelling, the most useful first.
@@ -178,7 +178,7 @@ class LabelQueue:
         values: dict[str, str | int] = {"evaluator": evaluator, "most": most, "wide": 4 * most}
         if queue == "disagreements":
             values["person"] = person
-        found: Iterable[tuple[int, str]] = with_memory(
+        rows: Iterable[tuple[int, str]] = with_memory(
             self._connection, lambda: self._connection.execute(query, values).fetchall()
         )
-        return [RunKey(*row) for row in found]
+        return [RunKey(*row) for row in rows]

@@ -236,9 +236,9 @@ class LiveState:
             """,
             {"after": after, "trace": trace_id, "most": most},
         ).fetchall()
-        found = [JustEnded(*row) for row in rows]
-        stored = self._with_trajectories(found)
-        return [one for one in found if one.trace_id not in stored]
+        traces = [JustEnded(*row) for row in rows]
+        stored = self._with_trajectories(traces)
+        return [trace for trace in traces if trace.trace_id not in stored]
 
     def _with_trajectories(self, traces: Sequence[JustEnded]) -> frozenset[str]:
         """Return those of some traces that have trajectories: a late span reopened them."""
@@ -264,11 +264,11 @@ class LiveState:
 
     def trace_keys(self) -> pa.Array:
         """Return ``md5_number_lower`` of all traces that were complete once or are archived."""
-        found = self._connection.sql(
+        table = self._connection.sql(
             'SELECT md5_number_lower(trace_id) AS "key" FROM completions '
             'UNION SELECT "key" FROM archived_traces ORDER BY "key"'
         ).to_arrow_table()
-        return found["key"].combine_chunks()
+        return table["key"].combine_chunks()
 
     def row_ranges(self, traces: Sequence[str]) -> list[Range] | None:
         """Return the ranges of `seq` that hold the rows of some traces up to their last completion.
@@ -404,19 +404,19 @@ class LiveState:
                 GROUP BY ALL
                 """  # noqa: S608
             ).fetchall()
-        found: dict[tuple[str, int], list[Any]] = {}
+        scores_by_revision: dict[tuple[str, int], list[Any]] = {}
         for name, rev, *fields in rows:
-            found.setdefault((name, rev), []).append(fields)
-        return found
+            scores_by_revision.setdefault((name, rev), []).append(fields)
+        return scores_by_revision
 
     def progress_of(self, evaluator: str, version: str) -> EvaluatorProgress | None:
         """Return the progress of an evaluator's version, or None if live scoring never ran it."""
-        found = first_row(
+        row = first_row(
             self._connection,
             "SELECT since_ns, settled FROM live_rules WHERE evaluator = ? AND version = ?",
             [evaluator, version],
         )
-        return EvaluatorProgress(*found) if found else None
+        return EvaluatorProgress(*row) if row else None
 
     def set_progress(self, states: Mapping[tuple[str, str], EvaluatorProgress]) -> None:
         """Note the progress of evaluators, by name and version."""
@@ -432,13 +432,13 @@ class LiveState:
 
     def cost_on(self, evaluator: str, day: str) -> tuple[float, float]:
         """Return the cost of an evaluator on a day, in total and per call (US dollars)."""
-        found = first_row(
+        row = first_row(
             self._connection,
             "SELECT coalesce(sum(cost), 0), coalesce(sum(cost) / sum(calls), 0) "
             "FROM evaluator_spend WHERE evaluator = ? AND day = ?",
             [evaluator, day],
         )
-        return (float(found[0]), float(found[1])) if found else (0.0, 0.0)
+        return (float(row[0]), float(row[1])) if row else (0.0, 0.0)
 
     def add_costs(self, costs: Iterable[tuple[str, str, int, float]]) -> None:
         """Note costs of evaluators: name, day, number of calls, US dollars."""

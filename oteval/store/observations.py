@@ -183,12 +183,12 @@ class ObservationReader:
                 "WHERE trajectory_id IN (SELECT trajectory_id FROM wanted)",
                 values,
             ).fetchall()
-        found: dict[str, dict[str, str]] = {}
+        values_by_dimension: dict[str, dict[str, str]] = {}
         for name, tools, texts in rows:
             parts = zip(("model", "version", *attributes), json.loads(texts), strict=True)
             for dimension, value in (("tools", tools), *parts):
-                found.setdefault(dimension, {})[name] = value
-        return found
+                values_by_dimension.setdefault(dimension, {})[name] = value
+        return values_by_dimension
 
     def new_runs(
         self,
@@ -210,14 +210,14 @@ class ObservationReader:
             ``version``, ``value``, ``variant``, ``start_ns``, ``end_ns`` and ``seq``, and the new
             `ReadPosition.run_seq`.
         """
-        found, run_seq = (
+        runs, run_seq = (
             (self._runs(source, at, upto), upto)
             if source.evaluator is None
             else self._scored_runs(source, at, upto)
         )
-        found = accepted_runs(found, source.selection, self._trajectories)
-        found = checked_runs(found, source, Outlines(self._connection), self._trajectories)
-        return found.select(_NEW.names).cast(_NEW), run_seq
+        runs = accepted_runs(runs, source.selection, self._trajectories)
+        runs = checked_runs(runs, source, Outlines(self._connection), self._trajectories)
+        return runs.select(_NEW.names).cast(_NEW), run_seq
 
     def _runs(self, source: ObservationSource, at: ReadPosition, upto: int) -> pa.Table:
         first = at.reread_after
@@ -252,17 +252,17 @@ class ObservationReader:
             f"({current_numbers('WHERE evaluator = ? AND seq > ? AND seq <= ?')}) USING (seq) "
             "WHERE isfinite(value)"
         )
-        found = self._joined(
+        joined = self._joined(
             source, scores, [source.evaluator, at.reread_after, upto], *_near(at, upto)
         )
-        parts = [found]
+        parts = [joined]
         for low, high in (_wider(at, upto), (-1, _UNLIMITED)):
-            missing = found.filter(compute.is_null(found["run_seq"]))
+            missing = joined.filter(compute.is_null(joined["run_seq"]))
             if not missing.num_rows or compute.max(missing["seq"]).as_py() <= at.position:
                 break
             with registered(self._connection, "missing_scores", missing.select(_SCORE)):
-                found = self._joined(source, "FROM missing_scores", [], low, high)
-            parts.append(found)
+                joined = self._joined(source, "FROM missing_scores", [], low, high)
+            parts.append(joined)
         whole = pa.concat_tables(parts)
         run_seq = compute.max(whole["run_seq"]).as_py() or 0
         return whole.filter(whole["matches"]), max(at.run_seq, run_seq)
@@ -290,12 +290,12 @@ class ObservationReader:
         """Return those of some conversations, by their hashes, that are observations already."""
         keys = pa.table({"conversation": conversations})
         with registered(self._connection, "wanted_conversations", keys):
-            found = self._connection.sql(
+            table = self._connection.sql(
                 "SELECT conversation FROM monitor_conversations "
                 "SEMI JOIN wanted_conversations USING (conversation) WHERE monitor = ?",
                 params=[monitor],
             ).to_arrow_table()
-        return found["conversation"].combine_chunks()
+        return table["conversation"].combine_chunks()
 
     def note_observed(self, monitor: str, conversations: pa.Table) -> None:
         """Note conversations as observed: the columns ``conversation``, a hash, and ``day``."""
@@ -313,11 +313,11 @@ class ObservationReader:
 
     def open_runs(self, monitor: str) -> pa.Table:
         """Return the runs of conversations that are not observations yet, in their order."""
-        found = self._connection.sql(
+        table = self._connection.sql(
             f"SELECT {_OPEN_COLUMNS} FROM monitor_open_runs WHERE monitor = ? ORDER BY seq",  # noqa: S608
             params=[monitor],
         ).to_arrow_table()
-        return found.cast(_OPEN)
+        return table.cast(_OPEN)
 
     def first_close_ns(self, monitor: str, idle_ns: int, oldest_ns: int) -> int | None:
         """Return when (ns) the first open conversation of a monitor is over; None without any.
@@ -327,14 +327,14 @@ class ObservationReader:
             idle_ns: The time without runs after which a conversation is over.
             oldest_ns: The age at which it is over.
         """
-        ((found,),) = self._connection.execute(
+        ((close_ns,),) = self._connection.execute(
             # Times far in the future must not overflow.
             "SELECT min(least(max_end::HUGEINT + ?, min_start::HUGEINT + ?)) FROM ("
             "SELECT max(end_ns) AS max_end, min(start_ns) AS min_start FROM monitor_open_runs "
             "WHERE monitor = ? GROUP BY conversation)",
             [idle_ns, oldest_ns, monitor],
         ).fetchall()
-        return None if found is None else int(found)
+        return None if close_ns is None else int(close_ns)
 
     def put_open_runs(self, monitor: str, runs: pa.Table) -> None:
         """Replace the runs of conversations that are not observations yet."""
@@ -417,10 +417,12 @@ def checked_runs(
     """Return rows of runs with the values of the check that defines the measure, if one does."""
     if source.values is None or not runs.num_rows:
         return runs
-    found = source.values(runs, outlines, trajectories)
-    values = pa.array([found.get(name) for name in runs["trajectory_id"].to_pylist()], pa.float64())
-    place = runs.schema.get_field_index("value")
-    return runs.set_column(place, "value", values).filter(values.is_valid())
+    values_by_run = source.values(runs, outlines, trajectories)
+    values = pa.array(
+        [values_by_run.get(name) for name in runs["trajectory_id"].to_pylist()], pa.float64()
+    )
+    column_index = runs.schema.get_field_index("value")
+    return runs.set_column(column_index, "value", values).filter(values.is_valid())
 
 
 def value_of(source: ObservationSource) -> str:

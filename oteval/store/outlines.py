@@ -78,13 +78,13 @@ class Outlines:
         """
         starts = keys["start_ns"]
         places = pa.array(range(len(keys)), pa.int32())
-        wanted = pa.table({"id": keys["trajectory_id"], "place": places})
-        found = (
+        indexed_keys = pa.table({"id": keys["trajectory_id"], "place": places})
+        query = (
             "SELECT t.*, w.place FROM current_trajectories t "
             "JOIN wanted w ON t.trajectory_id = w.id WHERE t.start_ns BETWEEN ? AND ?"
         )
-        with registered(self._connection, "wanted", wanted):
-            return self._grouped(found, [starts[0].as_py(), starts[-1].as_py()], request, where)
+        with registered(self._connection, "wanted", indexed_keys):
+            return self._grouped(query, [starts[0].as_py(), starts[-1].as_py()], request, where)
 
     def of_rows(self, rows: pa.Table, request: OutlineRequest, where: Selection) -> pa.Table:
         """Return the outlines of rows that were written just now, without reading the store.
@@ -115,17 +115,17 @@ class Outlines:
             start += pages.size
             first, last = page["start_ns"][0].as_py(), page["start_ns"][-1].as_py()
             with registered(self._connection, "wanted", page):
-                found = fetch(
+                table = fetch(
                     self._connection,
                     "SELECT w.place, t.messages FROM trajectories t JOIN wanted w "  # noqa: S608
                     "ON t.trajectory_id = w.trajectory_id AND t.rev = w.rev "
                     f"WHERE t.start_ns BETWEEN {int(first)} AND {int(last)}",
                 )
-            pages.fit(found["messages"].nbytes // max(1, len(found)))
-            yield from zip(*(column.to_pylist() for column in found.columns), strict=True)
+            pages.fit(table["messages"].nbytes // max(1, len(table)))
+            yield from zip(*(column.to_pylist() for column in table.columns), strict=True)
 
     def _grouped(
-        self, found: str, found_values: list[Any], request: OutlineRequest, where: Selection
+        self, runs_query: str, runs_values: list[Any], request: OutlineRequest, where: Selection
     ) -> pa.Table:
         """Group the rows of a query with parameters by their outlines."""
         clause, values = condition_of(where)
@@ -141,10 +141,10 @@ class Outlines:
             params += [_pointer(request.attribute)] * 2
         query = f"""
             SELECT {", ".join(columns)}, {clause} AS is_wanted, list({_RUN}) AS runs
-            FROM ({found})
+            FROM ({runs_query})
             GROUP BY ALL
         """  # noqa: S608
-        params += [*values, *found_values]
+        params += [*values, *runs_values]
         return with_memory(
             self._connection,
             lambda: self._connection.sql(query, params=params).to_arrow_table(),
@@ -155,10 +155,10 @@ def _hashes(calls: tuple[int, ...] | None) -> str:
     """Return the expression for the hashes of a run's calls, with -1 for other calls than these."""
     if calls is None:
         return "call_hashes"
-    known = ", ".join(map(str, calls))
+    hashes = ", ".join(map(str, calls))
     return (
         "list_transform(call_hashes, lambda h: CASE WHEN h IS NULL "
-        f"OR list_contains([{known}]::BIGINT[], h) THEN h ELSE -1 END)"
+        f"OR list_contains([{hashes}]::BIGINT[], h) THEN h ELSE -1 END)"
     )
 
 

@@ -140,8 +140,8 @@ def first_row(
 
 def number(connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()) -> int:
     """Return the one number that a query gives, or 0 if its result is empty."""
-    found = first_row(connection, query, values)
-    return int(found[0]) if found else 0
+    row = first_row(connection, query, values)
+    return int(row[0]) if row else 0
 
 
 def next_number(connection: duckdb.DuckDBPyConnection, table: str, column: str = "seq") -> int:
@@ -196,10 +196,12 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
         add(f"list_has_any({texts}, ?::VARCHAR[])", list(accepted))
     for alternatives in _alternatives(selection):
         translated = [sql_condition(condition) for condition in alternatives]
-        known = [condition for condition in translated if condition is not None]
-        if len(known) == len(alternatives):
-            parts.append(f"({' OR '.join(condition.text for condition in known) or 'FALSE'})")
-            values.extend(value for condition in known for value in condition.values)
+        translatable = [condition for condition in translated if condition is not None]
+        if len(translatable) == len(alternatives):
+            parts.append(
+                f"({' OR '.join(condition.text for condition in translatable) or 'FALSE'})"
+            )
+            values.extend(value for condition in translatable for value in condition.values)
     if selection.excluded is not None and is_exact(selection.excluded):
         clause, more = condition_of(selection.excluded)
         parts.append(f"NOT coalesce({clause}, FALSE)")

@@ -94,7 +94,7 @@ class RunFields:
         runs: str,
         values: Sequence[Any],
         functions: Mapping[str, RunFunction | RunExpression],
-        wanted: RunFunction | None = None,
+        run_filter: RunFunction | None = None,
     ) -> pa.Table:
         """Return the results of functions on runs.
 
@@ -102,12 +102,12 @@ class RunFields:
             runs: A query of rows of ``trajectories``.
             values: Its parameters.
             functions: The functions by the names of their results.
-            wanted: Only runs for which this returns True are in the table; by default all are.
+            run_filter: Only runs for which this returns True are in the table; by default all are.
 
         Returns:
             A table with ``trajectory_id``, ``start_ns`` and the results, in any order.
         """
-        called = functions if wanted is None else {**functions, _WANTED: wanted}
+        called = functions if run_filter is None else {**functions, _WANTED: run_filter}
         return with_memory(self._connection, lambda: self._results(runs, values, called))
 
     def _results(

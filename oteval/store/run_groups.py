@@ -47,8 +47,8 @@ def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunE
     def named(values: RunValues) -> str:
         return name if condition.accepts(values) else others
 
-    found = sql_condition(condition)
-    if found is None or not found.is_exact:
+    translated = sql_condition(condition)
+    if translated is None or not translated.is_exact:
         return RunFunction((condition.name,), named, pa.string())
-    sql = f"CASE WHEN {found.text} THEN ?::VARCHAR ELSE ?::VARCHAR END"
-    return RunExpression(sql, (*found.values, name, others), group, pa.string())
+    sql = f"CASE WHEN {translated.text} THEN ?::VARCHAR ELSE ?::VARCHAR END"
+    return RunExpression(sql, (*translated.values, name, others), group, pa.string())

@@ -135,24 +135,24 @@ class RunList:
     def state(self) -> StoreState:
         """Return how far the store has changed."""
         # Every page asks this: a union takes half as long as a row of four subqueries.
-        found = self._connection.execute(
+        table_states = self._connection.execute(
             "SELECT 'runs', coalesce(max(seq), 0), count(*) FROM trajectories "
             "UNION ALL SELECT 'scores', coalesce(max(seq), 0), 0 FROM scores "
             "UNION ALL SELECT 'marks', 0, count(*) FROM monitor_marks"
         ).fetchall()
-        last = {name: int(seq) for name, seq, _ in found}
-        rows = {name: int(count) for name, _, count in found}
+        last = {name: int(seq) for name, seq, _ in table_states}
+        rows = {name: int(count) for name, _, count in table_states}
         return StoreState(last["runs"], last["scores"], rows["runs"], rows["marks"])
 
     def find(self, name: str) -> RunKey | None:
         """Return the key of the current trajectory with an id, or None."""
-        found = first_row(
+        row = first_row(
             self._connection,
             "SELECT start_ns, trajectory_id FROM trajectories "
             "ANTI JOIN superseded USING (trajectory_id, rev) WHERE trajectory_id = ?",
             [name],
         )
-        return RunKey(*found) if found else None
+        return RunKey(*row) if row else None
 
     def of_conversations(self, names: Sequence[str], most: int) -> dict[str, ConversationRuns]:
         """Return the runs of some conversations, those that have none left out.
@@ -217,13 +217,13 @@ class RunList:
         with self._scored(verdict) as scored:
             if scored.is_rare:
                 stretches = iter([EVERYWHERE])
-            found: list[RunKey] = []
+            keys: list[RunKey] = []
             for stretch in stretches:
                 query = (
                     "SELECT start_ns, trajectory_id FROM (SELECT * FROM trajectories "  # noqa: S608
                     "ANTI JOIN superseded USING (trajectory_id, rev) WHERE start_ns "
                     f"BETWEEN {stretch.first} AND {stretch.last} AND {clause}) {scored.join} "
-                    f"{ordered} LIMIT {int(most) - len(found)}"
+                    f"{ordered} LIMIT {int(most) - len(keys)}"
                 )
                 rows = with_memory(
                     self._connection,
@@ -231,10 +231,10 @@ class RunList:
                         query, [*values, *scored.values]
                     ).fetchall(),
                 )
-                found += [RunKey(*row) for row in rows]
-                if len(found) == most:
+                keys += [RunKey(*row) for row in rows]
+                if len(keys) == most:
                     break
-        return found
+        return keys
 
     @contextmanager
     def _scored(self, verdict: VerdictFilter | None) -> Iterator[_Scored]:
@@ -292,16 +292,16 @@ class RunList:
         """Yield the ends (ns) of stretches: of one with so many runs, and of larger ones."""
         if first <= _MOST_SORTED:
             order, end = ("ASC", "max") if is_forward else ("DESC", "min")
-            found = first_row(
+            row = first_row(
                 self._connection,
                 f"SELECT {end}(start_ns), count(*) FROM (SELECT start_ns FROM trajectories "  # noqa: S608
                 f"WHERE start_ns BETWEEN {times.first} AND {times.last} "
                 f"ORDER BY start_ns {order} LIMIT {int(first)})",
             )
-            if found is None or found[1] < first:
+            if row is None or row[1] < first:
                 return
-            yield found[0]
-            near = found[0]
+            yield row[0]
+            near = row[0]
             times = Range(near + 1, times.last) if is_forward else Range(times.first, near - 1)
         rows = self._connection.execute(
             "SELECT start_ns FROM (SELECT start_ns FROM trajectories "  # noqa: S608
@@ -320,8 +320,8 @@ class RunList:
         """
         if not keys or not words:
             return list(keys)
-        said = (word.replace("'", "''") for word in words)
-        condition = " AND ".join(f"contains(lower(messages), '{word}')" for word in said)
+        quoted_words = (word.replace("'", "''") for word in words)
+        condition = " AND ".join(f"contains(lower(messages), '{word}')" for word in quoted_words)
         extent = _extent(keys)
         with registered(self._connection, "wanted", _table_of(keys)):
             table = fetch(

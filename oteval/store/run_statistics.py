@@ -201,15 +201,15 @@ class RunStatistics:
         query = f"SELECT * FROM current_trajectories WHERE {clause}"  # noqa: S608
         if exact and selection.limit is not None:
             query += f" ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
-        wanted = None if exact else selected(selection)
-        found = self._fields.results(query, values, functions, wanted)
+        run_filter = None if exact else selected(selection)
+        runs = self._fields.results(query, values, functions, run_filter)
         if not exact:
             latest = [("start_ns", "descending"), ("trajectory_id", "descending")]
-            found = found.sort_by(latest).slice(0, selection.limit)
-        encoded = found["group"].combine_chunks().dictionary_encode()
-        found = found.drop_columns(["group"]).append_column("group_number", encoded.indices)
+            runs = runs.sort_by(latest).slice(0, selection.limit)
+        encoded = runs["group"].combine_chunks().dictionary_encode()
+        runs = runs.drop_columns(["group"]).append_column("group_number", encoded.indices)
         names = encoded.dictionary.to_pylist()
-        return SelectedRuns(self._connection, _MARKED, [], evaluators, found, names)
+        return SelectedRuns(self._connection, _MARKED, [], evaluators, runs, names)
 
 
 _ONE_GROUP = {

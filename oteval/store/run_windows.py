@@ -98,16 +98,16 @@ class RunWindows:
             value, status = SCORE_VALUES[source.measure]
             query = _SCORED.format(value=value, status=status)
             values = [source.evaluator, first - _SLACK_NS, most]
-        found = self._connection.sql(
+        runs = self._connection.sql(
             f'SELECT "window", {", ".join(_COLUMNS)}, rev, start_ns, end_ns AS time_ns '  # noqa: S608
             f'FROM ({query}) ORDER BY "window", end_ns, trajectory_id',
             params=values,
         ).to_arrow_table()
         self._connection.execute("DROP TABLE temp.window_runs")
-        found = accepted_runs(found, source.selection, self._trajectories)
-        found = checked_runs(found, source, Outlines(self._connection), self._trajectories)
-        numbers = found["window"].to_numpy()
-        return [found.filter(pa.array(numbers == number)) for number in range(len(windows))]
+        runs = accepted_runs(runs, source.selection, self._trajectories)
+        runs = checked_runs(runs, source, Outlines(self._connection), self._trajectories)
+        numbers = runs["window"].to_numpy()
+        return [runs.filter(pa.array(numbers == number)) for number in range(len(windows))]
 
     def _collect(self, source: ObservationSource, windows: Sequence[RunWindow], most: int) -> None:
         """Fill ``temp.window_runs`` with the latest runs of each period."""
@@ -147,12 +147,12 @@ def _runs(source: ObservationSource, window: RunWindow) -> tuple[str, list[Any]]
     version, keys = group_sql("version")
     values: list[Any] = [*keys, window.since_ns, window.until_ns]
     parts = []
-    for name, wanted in zip(source.group_by, json.loads(window.group), strict=True):
+    for name, group_value in zip(source.group_by, json.loads(window.group), strict=True):
         if name == "version" and window.is_of_all_versions:
             continue
         text, more = group_sql(name)
         parts.append(f"{text} = ?")
-        values += [*more, wanted]
+        values += [*more, group_value]
     clause, more = condition_of(source.selection)
     values += more
     value = "NULL::DOUBLE"

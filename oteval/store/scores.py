@@ -123,8 +123,8 @@ def outcome_condition(outcome: Outcome) -> str:
 
 def score_of(row: Mapping[str, Any]) -> Score:
     """Return the score of a row of ``scores``."""
-    found = {name: row[name] for name in _COLUMNS}
-    return Score(**found, metadata=restore(row["metadata"]))
+    fields = {name: row[name] for name in _COLUMNS}
+    return Score(**fields, metadata=restore(row["metadata"]))
 
 
 def score_rows(scores: Sequence[Score]) -> pa.Table:
@@ -289,15 +289,14 @@ class Scores:
         Returns:
             The scores, and the number of the last one that was looked at; `number` without any.
         """
-        found = first_row(
-            self._connection,
+        ((last,),) = self._connection.execute(
             "SELECT max(seq) FROM (SELECT seq FROM scores WHERE seq > ? ORDER BY seq LIMIT ?)",
             [number, limit],
-        )
-        if found is None or found[0] is None:
+        ).fetchall()
+        if last is None:
             return [], number
-        rows = self._current(_SINCE, [number, found[0], number, found[0]], scored="max(seq) <= ?")
-        return [score_of(row) for row in rows], found[0]
+        rows = self._current(_SINCE, [number, last, number, last], scored="max(seq) <= ?")
+        return [score_of(row) for row in rows], last
 
     def versions(self, evaluator: str) -> list[str]:
         """Return the versions of an evaluator that gave scores, newest first."""
@@ -344,10 +343,10 @@ class Scores:
             """  # noqa: S608
         )
         for evaluator, status, passed, score, metadata, *counts, cost in table.fetchall():
-            known = restore(metadata) if metadata else {}
-            runs, asked, cached = counts
+            shown_metadata = restore(metadata) if metadata else {}
+            runs, judged, cached = counts
             yield TalliedScores(
-                evaluator, status, passed, score, known, runs, asked, cached, float(cost)
+                evaluator, status, passed, score, shown_metadata, runs, judged, cached, float(cost)
             )
 
     def export(self) -> pa.RecordBatchReader:
@@ -380,15 +379,15 @@ class Scores:
     def _newest(
         self, column: str, ids: Sequence[str], longest: int | None = None
     ) -> dict[str, list[Score]]:
-        found: dict[str, list[Score]] = {one: [] for one in ids}
+        scores_by_id: dict[str, list[Score]] = {name: [] for name in ids}
         columns = "*"
         if longest is not None:
             columns = f"* REPLACE (left(comment, {int(longest)}) AS comment, '{{}}' AS metadata)"
-        with wanted(self._connection, column, found):
+        with wanted(self._connection, column, scores_by_id):
             rows = self._current(f"SEMI JOIN wanted USING ({column})", [], columns=columns)
         for row in sorted(rows, key=itemgetter("evaluator")):
-            found[row[column]].append(score_of(row))
-        return found
+            scores_by_id[row[column]].append(score_of(row))
+        return scores_by_id
 
     def of_versions(
         self, trajectory_ids: Sequence[str], versions: Sequence[str]
@@ -406,8 +405,8 @@ class Scores:
                 [list(versions)],
                 f"list_contains(?::VARCHAR[], {latest('version')})",
             )
-        found = map(score_of, rows)
-        return {(one.trajectory_id, one.evaluator, one.version): one for one in found}
+        scores = map(score_of, rows)
+        return {(score.trajectory_id, score.evaluator, score.version): score for score in scores}
 
     def changes(self, evaluator: str, version: str) -> Iterator[tuple[Score, Score]]:
         """Yield the runs on which a version of an evaluator has another outcome than before.

@@ -59,7 +59,7 @@ def signature_of(messages: Sequence[Message]) -> Signature:
     names = tuple(escaped(call.name) for _, call in calls)
     positions = tuple(at for at, _ in calls)
     roles = tuple(message.role for message in messages)
-    known = all(value is not None for value in hashes)
+    all_hashed = all(value is not None for value in hashes)
     return Signature(
         roles=roles,
         names=names,
@@ -67,7 +67,7 @@ def signature_of(messages: Sequence[Message]) -> Signature:
         positions=positions,
         errors=call_errors(messages),
         strict_names=_strict(roles, positions, names),
-        strict_calls=_strict(roles, positions, [str(value) for value in hashes]) if known else None,
+        strict_calls=_strict(roles, positions, list(map(str, hashes))) if all_hashed else None,
         overlapping=_overlapping(calls),
     )
 

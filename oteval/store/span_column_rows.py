@@ -94,21 +94,21 @@ def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
     whole: Mapping[int, Span] = spans.whole
     events: list[str | None] = [None] * len(spans)
     links, rest = events.copy(), events.copy()
-    known: dict[tuple[int, int], str | None] = {}
+    texts: dict[tuple[int, int], str | None] = {}
     with_attributes = [index for index, origin in enumerate(spans.origins) if origin.attributes]
     filled = np.flatnonzero((spans.flags != 0) | np.isin(spans.origin, with_attributes))
     for index in filled.tolist():
         key = int(spans.origin[index]), int(spans.flags[index])
-        if key not in known:
+        if key not in texts:
             attributes = spans.origins[key[0]].attributes
-            known[key] = rest_text(Span("", "", scope_attributes=attributes, flags=key[1]))
-        rest[index] = known[key]
+            texts[key] = rest_text(Span("", "", scope_attributes=attributes, flags=key[1]))
+        rest[index] = texts[key]
     for index, span in whole.items():
         events[index] = events_text(span.events) if span.events else None
         links[index] = links_text(span.links) if span.links else None
         rest[index] = rest_text(span)
-    made = (encodable_array(column, pa.string()) for column in (events, links, rest))
-    return next(made), next(made), next(made)
+    arrays = (encodable_array(column, pa.string()) for column in (events, links, rest))
+    return next(arrays), next(arrays), next(arrays)
 
 
 def _ids(ids: bytes, size: int) -> pa.Array:
@@ -142,12 +142,12 @@ class _Attributes:
 
     def _preferred(self, names: Sequence[str], is_valid: npt.NDArray[np.bool_]) -> _Integers:
         """Return each span's attribute with the first of some names that has a valid value."""
-        found = np.full(len(self._spans), _MISSING)
+        preferred = np.full(len(self._spans), _MISSING)
         for name in reversed(names):
             if (indexes := self._of_key.get(name)) is not None:
                 indexes = indexes[is_valid[indexes]]
-                found[self._all.span[indexes]] = indexes
-        return found
+                preferred[self._all.span[indexes]] = indexes
+        return preferred
 
     def first_text(self, names: Sequence[str]) -> _Integers:
         """Return each span's attribute of some names that is a text."""
@@ -160,34 +160,34 @@ class _Attributes:
         is_valid[every.is_text] = (every.text.end > every.text.start)[every.is_text]
         for index, value in every.others.items():
             is_valid[index] = value is not None
-        found = self._preferred(names, is_valid)
-        odd = np.flatnonzero((found != _MISSING) & ~self._is_text[found])
+        preferred = self._preferred(names, is_valid)
+        odd = np.flatnonzero((preferred != _MISSING) & ~self._is_text[preferred])
         if not odd.size:
-            return self.texts(found)
-        values = self.texts(np.where(self._is_text[found], found, _MISSING)).to_pylist()
+            return self.texts(preferred)
+        values = self.texts(np.where(self._is_text[preferred], preferred, _MISSING)).to_pylist()
         for span in odd.tolist():
-            values[span] = dumps(self._value(int(found[span])))
+            values[span] = dumps(self._value(int(preferred[span])))
         return encodable_array(values, pa.string())
 
     def number(self, names: Sequence[str]) -> pa.Array:
         """Return the first integer of some names."""
-        found = self._preferred(names, self._all.is_integer)
-        is_missing = found == _MISSING
+        preferred = self._preferred(names, self._all.is_integer)
+        is_missing = preferred == _MISSING
         if is_missing.all():
-            return pa.nulls(len(found), pa.int64())
-        return pa.array(self._number[found], pa.int64(), mask=is_missing)
+            return pa.nulls(len(preferred), pa.int64())
+        return pa.array(self._number[preferred], pa.int64(), mask=is_missing)
 
-    def texts(self, found: _Integers) -> pa.Array:
+    def texts(self, indexes: _Integers) -> pa.Array:
         """Return the texts of some attributes, null for a span without one."""
-        is_there = found != _MISSING
+        is_there = indexes != _MISSING
         if not is_there.any():
-            return pa.nulls(len(found), pa.string())
-        return self.source.array(Slices(self._start[found], self._end[found]), is_there)
+            return pa.nulls(len(indexes), pa.string())
+        return self.source.array(Slices(self._start[indexes], self._end[indexes]), is_there)
 
-    def key_names(self, found: _Integers) -> pa.Array:
+    def key_names(self, indexes: _Integers) -> pa.Array:
         """Return the keys of some attributes, null for a span without one."""
         keys = encodable_array([*self._all.keys, None], pa.string())
-        return keys.take(pa.array(self._key[found]))
+        return keys.take(pa.array(self._key[indexes]))
 
     def _value(self, index: int) -> Any:
         every = self._all
@@ -198,6 +198,6 @@ class _Attributes:
     def remaining(self, *stored: _Integers) -> pa.Array:
         """Return the attributes of each span but those that have columns, as JSON text."""
         is_kept = np.ones(len(self._all.key), np.bool_)
-        for found in stored:
-            is_kept[found[found != _MISSING]] = False
+        for indexes in stored:
+            is_kept[indexes[indexes != _MISSING]] = False
         return json_objects(self.source, self._all, np.flatnonzero(is_kept), len(self._spans))

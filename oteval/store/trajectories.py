@@ -356,8 +356,8 @@ class Trajectories:
 
     def of(self, names: Sequence[str]) -> dict[str, Trajectory]:
         """Return the current trajectories with some ids, by id."""
-        found = self._with_history(names)
-        return {name: found[name] for name in names if name in found}
+        by_id = self._with_history(names)
+        return {name: by_id[name] for name in names if name in by_id}
 
     def starting_at(
         self, starts: Mapping[str, int], known: Mapping[str, Trajectory] | None = None
@@ -377,14 +377,14 @@ class Trajectories:
     def _rows_since(
         self,
         starts: Mapping[str, int],
-        known: Mapping[str, Trajectory],
+        cached: Mapping[str, Trajectory],
         max_ranges: int = MAX_WIDE_RANGES,
     ) -> tuple[dict[str, Mapping[str, Any]], dict[str, Trajectory]]:
         """Return the rows of some trajectories and of their histories, by id.
 
         Args:
             starts: As for `starting_at`.
-            known: As for `starting_at`.
+            cached: As for `starting_at`.
             max_ranges: The most ranges of times to read.
 
         Returns:
@@ -400,24 +400,24 @@ class Trajectories:
             if depth >= _SHALLOW:
                 # One query per history would take longer than reading the rows.
                 lineage = self._lineage(timed, rows.keys())
-                built |= _unchanged(lineage, known)
+                built |= _unchanged(lineage, cached)
                 timed |= {name: link.start_ns for name, link in lineage.items()}
             unknown = {name: ns for name, ns in timed.items() if name not in built}
-            found = self._rows_at(unknown, max_ranges)
+            new_rows = self._rows_at(unknown, max_ranges)
             # A history may begin at another time by now, or be deleted.
-            moved = [n for n in to_read if n not in found and n not in starts and n not in built]
-            found.update(self._rows_anywhere(moved) if moved else {})
-            rows.update(found)
+            moved = [n for n in to_read if n not in new_rows and n not in starts and n not in built]
+            new_rows.update(self._rows_anywhere(moved) if moved else {})
+            rows.update(new_rows)
             to_read = {
                 row["history_id"]: row["history_ns"]
-                for row in found.values()
+                for row in new_rows.values()
                 if row["history_id"] is not None
                 and row["history_id"] not in rows
                 and row["history_id"] not in built
             }
         return rows, built
 
-    def _lineage(self, starts: Mapping[str, int], known: Container[str]) -> dict[str, _Link]:
+    def _lineage(self, starts: Mapping[str, int], skipped: Container[str]) -> dict[str, _Link]:
         """Return the links of some trajectories and of all their histories.
 
         Histories are looked up in stretches of time before the trajectories, each longer than the
@@ -425,7 +425,7 @@ class Trajectories:
 
         Args:
             starts: When the trajectories begin (ns), by id.
-            known: The ids of trajectories that need not be looked up.
+            skipped: The ids of trajectories that need not be looked up.
         """
         lineage: dict[str, _Link] = {}
         ends, stretch = dict(starts), _STRETCH
@@ -440,7 +440,7 @@ class Trajectories:
             links = {name: _Link(*link) for name, *link in rows}
             names, ends = list(ends), {}
             for at in names:
-                while (link := links.get(at)) and at not in lineage and at not in known:
+                while (link := links.get(at)) and at not in lineage and at not in skipped:
                     lineage[at] = link
                     if link.history_id is None or link.history_ns is None:
                         break
@@ -484,11 +484,11 @@ class Trajectories:
             NotFound: No id begins with the name, or the ids of several trajectories do.
         """
         for condition in _NAMED_BY:
-            found = self._ids_where(condition, name)
-            if len(found) == 1:
-                return self._with_history(found)[found[0]]
-            if found:
-                raise NotFound(f"{name!r} means several trajectories: {listed(found)}")
+            ids = self._ids_where(condition, name)
+            if len(ids) == 1:
+                return self._with_history(ids)[ids[0]]
+            if ids:
+                raise NotFound(f"{name!r} means several trajectories: {listed(ids)}")
         raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
 
     def named(self, name: str) -> list[Trajectory]:
@@ -500,24 +500,24 @@ class Trajectories:
         Raises:
             NotFound: Nothing has the name, or several trajectories or conversations do.
         """
-        found = self._ids_where("conversation_id = $name AND conversation_id <> ''", name)
-        if not found:
+        ids = self._ids_where("conversation_id = $name AND conversation_id <> ''", name)
+        if not ids:
             try:
                 return [self.get(name)]
             except NotFound:
                 # The beginning of several trajectories' ids is not that of a conversation's.
                 if self.ids_with_prefix(name):
                     raise
-                found = self._ids_where(
+                ids = self._ids_where(
                     "starts_with(conversation_id, $name) AND conversation_id <> ''", name
                 )
-                if not found:
+                if not ids:
                     raise
-        turns = self._with_history(found)
-        conversations = sorted({turns[one].conversation_id for one in found})
+        turns = self._with_history(ids)
+        conversations = sorted({turns[trajectory_id].conversation_id for trajectory_id in ids})
         if len(conversations) > 1:
             raise NotFound(f"{name!r} means several conversations: {listed(conversations)}")
-        return [turns[one] for one in found]
+        return [turns[trajectory_id] for trajectory_id in ids]
 
     def ids_with_prefix(self, name: str) -> list[str]:
         """Return the ids of current trajectories that begin with a text, by start."""
@@ -529,17 +529,17 @@ class Trajectories:
             "ORDER BY start_ns, trajectory_id",
             {"name": name},
         ).fetchall()
-        return [found for (found,) in rows]
+        return [trajectory_id for (trajectory_id,) in rows]
 
     def count(self, selection: Selection = EVERYTHING) -> int:
         """Return the number of current trajectories of a selection for which `is_exact` holds."""
         clause, values = condition_of(selection)
-        found = number(
+        total = number(
             self._connection,
             f"SELECT count(*) FROM current_trajectories WHERE {clause}",  # noqa: S608
             values,
         )
-        return found if selection.limit is None else min(found, selection.limit)
+        return total if selection.limit is None else min(total, selection.limit)
 
     def export(self) -> pa.RecordBatchReader:
         """Return the current trajectories batch by batch."""
@@ -547,17 +547,17 @@ class Trajectories:
 
 
 def _unchanged(
-    lineage: Mapping[str, _Link], known: Mapping[str, Trajectory]
+    lineage: Mapping[str, _Link], cached: Mapping[str, Trajectory]
 ) -> dict[str, Trajectory]:
     """Return the trajectories, read before, that have not changed, nor has any history of them."""
-    found: dict[str, Trajectory] = {}
+    unchanged: dict[str, Trajectory] = {}
     for name, link in sorted(lineage.items(), key=lambda item: item[1].start_ns):
-        trajectory = known.get(name)
+        trajectory = cached.get(name)
         if trajectory is None or trajectory.rev != link.rev:
             continue
-        if trajectory.history is (found.get(link.history_id) if link.history_id else None):
-            found[name] = trajectory
-    return found
+        if trajectory.history is (unchanged.get(link.history_id) if link.history_id else None):
+            unchanged[name] = trajectory
+    return unchanged
 
 
 def _width(rows: Collection[Mapping[str, Any]]) -> int:

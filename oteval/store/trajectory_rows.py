@@ -217,7 +217,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
         id=row["trajectory_id"],
         root_span=SpanRef(row["trace_id"], row["span_id"]),
         trace_ids=tuple(row["trace_ids"]),
-        tail=tuple(message_of(found) for found in restore(row["messages"])),
+        tail=tuple(message_of(message) for message in restore(row["messages"])),
         new_from=row["new_from"],
         history=history,
         conversation_id=row["conversation_id"],
@@ -259,37 +259,37 @@ def _identity(row: Mapping[str, Any], kind: str, stored: str | None) -> str:
 
 def _items(text: str) -> Sequence[Any]:
     """Return the items of a JSON list; most are empty."""
-    found: list[Any] = [] if text == "[]" else restore(text)
-    return found
+    items: list[Any] = [] if text == "[]" else restore(text)
+    return items
 
 
 def build_trajectories(table: pa.Table) -> dict[str, Trajectory]:
     """Return the trajectories of some rows by id; their histories are among the rows."""
     rows = {row["trajectory_id"]: row for row in rows_of(table)}
-    found: dict[str, Trajectory] = {}
+    built: dict[str, Trajectory] = {}
     for name in rows:
-        build_trajectory(name, rows, found)
-    return found
+        build_trajectory(name, rows, built)
+    return built
 
 
 def build_trajectory(
-    name: str, rows: Mapping[str, Mapping[str, Any]], found: dict[str, Trajectory]
+    name: str, rows: Mapping[str, Mapping[str, Any]], built: dict[str, Trajectory]
 ) -> None:
-    """Build a trajectory after its histories, without recursion, and add them to `found`.
+    """Build a trajectory after its histories, without recursion, and add them to `built`.
 
     Args:
         name: Its id.
         rows: Rows by trajectory id.
-        found: The trajectories built so far, by id.
+        built: The trajectories built so far, by id.
     """
     lineage = []
     at: str | None = name
-    while at is not None and at in rows and at not in found:
+    while at is not None and at in rows and at not in built:
         lineage.append(at)
         at = rows[at]["history_id"]
     for member in reversed(lineage):
         row = rows[member]
-        found[member] = _trajectory(row, found.get(row["history_id"] or ""))
+        built[member] = _trajectory(row, built.get(row["history_id"] or ""))
 
 
 _MESSAGE_FIELDS = (
@@ -302,17 +302,17 @@ def message_fields(message: Message) -> dict[str, Any]:
 
     Unlike OpenAI's form this is lossless; `message_of` reads it.
     """
-    found: dict[str, Any] = {"role": message.role}
+    json_fields: dict[str, Any] = {"role": message.role}
     if message.content is not None:
-        found["content"] = message.content
+        json_fields["content"] = message.content
     for name in _MESSAGE_FIELDS:
         if value := getattr(message, name):
-            found[name] = value
+            json_fields[name] = value
     if message.parts:
-        found["parts"] = list(message.parts)
+        json_fields["parts"] = list(message.parts)
     if message.tool_calls:
-        found["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
-    return found
+        json_fields["tool_calls"] = [_call_fields(call) for call in message.tool_calls]
+    return json_fields
 
 
 def _call_fields(call: ToolCall) -> dict[str, Any]:
@@ -339,17 +339,17 @@ def call_arguments(messages: str, count: int) -> list[Any] | None:
     Returns:
         The arguments in order, or None if the row has fewer messages.
     """
-    found = restore(messages)
-    if count > len(found):
+    all_messages = restore(messages)
+    if count > len(all_messages):
         return None
-    last = found[len(found) - count :]
-    return [call["arguments"] for one in last for call in one.get("tool_calls", ())]
+    last = all_messages[len(all_messages) - count :]
+    return [call["arguments"] for message in last for call in message.get("tool_calls", ())]
 
 
-def message_of(found: Mapping[str, Any]) -> Message:
+def message_of(json_fields: Mapping[str, Any]) -> Message:
     """Return the message that `message_fields` gave these fields for."""
-    if "tool_calls" not in found and "parts" not in found:
-        return Message(**found)
-    calls = tuple([ToolCall(**call) for call in found.get("tool_calls", ())])
-    parts = tuple(found.get("parts", ()))
-    return Message(**{**found, "tool_calls": calls, "parts": parts})
+    if "tool_calls" not in json_fields and "parts" not in json_fields:
+        return Message(**json_fields)
+    calls = tuple([ToolCall(**call) for call in json_fields.get("tool_calls", ())])
+    parts = tuple(json_fields.get("parts", ()))
+    return Message(**{**json_fields, "tool_calls": calls, "parts": parts})

@@ -184,8 +184,8 @@ class Variants:
             if evaluator is not None:
                 values = [*values, evaluator]
             batches = with_memory(cursor, lambda: _started(cursor, query, values))
-            held = stack.pop_all()
-        rows = _rows(batches, len(periods), held)
+            cleanup = stack.pop_all()
+        rows = _rows(batches, len(periods), cleanup)
         first = next(rows, None)
         if first is None:
             return VariantCounts(0, 0, (), iter(()))
@@ -201,8 +201,8 @@ class Variants:
             if selection.limit is not None:
                 last = f"ORDER BY start_ns DESC, trajectory_id DESC LIMIT {int(selection.limit)}"
             return {"semi_join": "", "clause": clause, "last": last}, values
-        found = Trajectories(self._connection).key_table(selection)
-        stack.enter_context(registered(cursor, "wanted", found))
+        keys = Trajectories(self._connection).key_table(selection)
+        stack.enter_context(registered(cursor, "wanted", keys))
         semi_join = "SEMI JOIN wanted USING (trajectory_id)"
         return {"semi_join": semi_join, "clause": "TRUE", "last": ""}, []
 
@@ -234,9 +234,9 @@ def _started(
 
 
 def _rows(
-    batches: Iterable[pa.RecordBatch], periods: int, held: ExitStack
+    batches: Iterable[pa.RecordBatch], periods: int, cleanup: ExitStack
 ) -> Iterator[dict[str, Any]]:
-    with held:
+    with cleanup:
         for batch in batches:
             for row in batch.to_pylist():
                 by_period = {entry["key"]: entry["value"] for entry in row["periods"] or ()}

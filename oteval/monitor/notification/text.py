@@ -75,24 +75,24 @@ def message(payload: Payload) -> NotificationText:
     """
     group = group_text(payload)
     # Cut before the verdict is appended, which is to be seen in any case.
-    place = _line(f"{payload['monitor']}" + (f" [{group}]" if group else ""), _LONGEST_PLACE)
+    subject = _line(f"{payload['monitor']}" + (f" [{group}]" if group else ""), _LONGEST_PLACE)
     if summary := payload.get("summary"):
-        title = _summary_title(payload, place, summary["count"])
+        title = _summary_title(payload, subject, summary["count"])
     elif payload["event"] == "resolved":
         is_back = payload.get("end_reason") in (None, "recovered")
-        title = f"Resolved: {place} {'recovered' if is_back else 'is no longer watched'}"
+        title = f"Resolved: {subject} {'recovered' if is_back else 'is no longer watched'}"
     elif payload.get("side") == "silent":
-        title = f"Alert: {place} has no data"
+        title = f"Alert: {subject} has no data"
     else:
-        title = f"Alert: {place} got {payload['side']}"
+        title = f"Alert: {subject} got {payload['side']}"
     return NotificationText(_line(title), [(label, _line(text)) for label, text in _lines(payload)])
 
 
-def _summary_title(payload: Payload, place: str, count: int) -> str:
+def _summary_title(payload: Payload, subject: str, count: int) -> str:
     if payload["event"] == "resolved":
-        return f"Resolved: {place}: an alert about {counted(count, 'group')} ended"
+        return f"Resolved: {subject}: an alert about {counted(count, 'group')} ended"
     change = "have no data" if payload.get("side") == "silent" else f"got {payload['side']}"
-    return f"Alert: {place}: {counted(count, 'group')} {change}"
+    return f"Alert: {subject}: {counted(count, 'group')} {change}"
 
 
 def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
@@ -110,9 +110,9 @@ def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     if payload["event"] == "resolved":
         yield "Ended", _end(payload)
     if slices := payload.get("slices"):
-        yield "Where", "; ".join(slice_text(payload, one) for one in slices[:_SHOWN_SLICES])
+        yield "Where", "; ".join(slice_text(payload, row) for row in slices[:_SHOWN_SLICES])
     if marks := payload.get("marks"):
-        named = [f"{shown_name(one['name'])} ({time_text(one['time_ns'])})" for one in marks]
+        named = [f"{shown_name(mark['name'])} ({time_text(mark['time_ns'])})" for mark in marks]
         yield "Deployed around then", listed(named, 3)
     if runs := payload.get("runs"):
         yield "Runs since", listed(runs, _SHOWN_RUNS)
@@ -137,10 +137,10 @@ def _change(payload: Payload) -> str:
 
 
 def _with_interval(payload: Payload, value: float, interval: Sequence[float] | None) -> str:
-    shown = _figure(payload, value)
+    figure = _figure(payload, value)
     if not interval:
-        return shown
-    return f"{shown} ({_figure(payload, interval[0])} to {_figure(payload, interval[1])})"
+        return figure
+    return f"{figure} ({_figure(payload, interval[0])} to {_figure(payload, interval[1])})"
 
 
 def _figure(payload: Payload, value: float) -> str:
@@ -157,11 +157,11 @@ def _figure(payload: Payload, value: float) -> str:
     return f"{value:,.0f}" if abs(value) >= 1000 else f"{value:.3g}"
 
 
-def slice_text(payload: Payload, one: Payload) -> str:
+def slice_text(payload: Payload, worst_slice: Payload) -> str:
     """Return a slice: ``tools=look > refund: 95.0% to 41.0% (52 conversations)``."""
-    name = f"{one['dimension']}={shown_name(str(one['value']), _LONGEST_SLICE)}"
-    figures = " to ".join(_figure(payload, one[moment]) for moment in ("before", "after"))
-    return f"{name}: {figures} ({counted(one['observations'], 'conversation')})"
+    name = f"{worst_slice['dimension']}={shown_name(str(worst_slice['value']), _LONGEST_SLICE)}"
+    figures = " to ".join(_figure(payload, worst_slice[moment]) for moment in ("before", "after"))
+    return f"{name}: {figures} ({counted(worst_slice['observations'], 'conversation')})"
 
 
 def _since(payload: Payload) -> str:

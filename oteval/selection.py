@@ -149,17 +149,17 @@ class Selection:
     """A filter for trajectories. All its fields must match; an empty field matches everything.
 
     Attributes:
-        ids: Trajectory ids or prefixes of them, of which one must match.
+        ids: Trajectory ids or prefixes; one must match.
         since_ns: The earliest start of a run, in nanoseconds since the Unix epoch.
         until_ns: The time before which a run must start, in the same unit.
-        agents: Agent names, of which one must match.
-        services: Service names, of which one must match.
-        conversations: Conversation ids, of which one must match.
-        models: Models, of which a run must have used one.
+        agents: Agent names; one must match.
+        services: Service names; one must match.
+        conversations: Conversation ids; one must match.
+        models: Models; a run must have used one.
         attributes: Attributes of the root span or its resource, each with the allowed values.
         conditions: Further comparisons, which must all be true.
-        asked: Conditions on the question, of which one must be true. A run whose question was not
-            captured does not match.
+        asked: Conditions on the question; one must be true. A run whose question was not captured
+            does not match.
         excluded: A filter that must not match.
         limit: The most trajectories to select, the latest first; None for all.
     """
@@ -205,7 +205,7 @@ class Selection:
         return all(set(accepted) & set(items_of(name, values)) for name, accepted in self.texts())
 
     def texts(self) -> Iterator[tuple[str, tuple[str, ...]]]:
-        """Yield the columns of which a text must be one of some, with these."""
+        """Yield each filtered text column with its accepted texts."""
         for name, accepted in (
             ("agent", self.agents),
             ("service", self.services),
@@ -216,7 +216,7 @@ class Selection:
                 yield name, accepted
 
     def columns(self) -> Iterator[str]:
-        """Yield the names of the columns that it tests, as `RunValues` takes them."""
+        """Yield the names of the tested columns, as `RunValues` takes them."""
         yield from (condition.name for condition in (*self.conditions, *self.asked))
         yield from (f"attributes.{key}" for key in self.attributes)
         yield from (name for name, _ in self.texts())

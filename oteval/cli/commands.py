@@ -17,7 +17,7 @@ _Commands = Sequence[click.Command]
 
 
 def commands() -> Sequence[LazyCommand]:
-    """Return all commands, none of them imported, in the order of docs/cli.md."""
+    """Return all commands, not imported yet, in the order of docs/cli.md."""
     return tuple(LazyCommand(name, load, summary) for name, load, summary in _TABLE)
 
 

@@ -282,7 +282,7 @@ def _tally(results: ExperimentResults) -> ScoreRun:
 
 
 def warn_regressed(comparison: Comparison | None) -> bool:
-    """Print the scores that regressed or have no verdict now, and return whether there are any."""
+    """Print the scores that regressed or lost their verdict; return whether any did."""
     if comparison is None:
         return False
     for difference in comparison.regressed:
@@ -331,7 +331,7 @@ def experiment_progress(text: str) -> Iterator[Callable[[ExperimentProgress], No
 
 
 def _progress_note(state: ExperimentProgress) -> str:
-    """Return the figures behind the progress bar, without those that are 0."""
+    """Return the nonzero figures behind the progress bar."""
     parts = [
         f"{state.resumed} resumed" if state.resumed else "",
         f"[red]{counted(state.errors, 'error')}[/red]" if state.errors else "0 errors",

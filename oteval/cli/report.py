@@ -177,7 +177,7 @@ class _ExperimentRuns:
 
 
 class _StoredRuns:
-    """Stored runs: counted in SQL, and only those shown are read."""
+    """Stored runs: counted in SQL; only the listed runs are read."""
 
     def __init__(
         self,

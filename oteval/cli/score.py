@@ -60,7 +60,7 @@ __all__ = ["exit_status", "score", "score_selection", "scores"]
 
 _SHOWN = 20
 _PAGE = 500
-# Bytes of files from which on their runs are not all kept in memory.
+# Files of at least this many bytes are loaded into a temporary database, not into memory.
 _LARGE = 32 << 20
 
 
@@ -140,7 +140,7 @@ def score(
 
 
 class _CommandScores(NamedTuple):
-    """A scoring with its options; both ways return the kept scores and the titles of their runs."""
+    """A scoring with its options; `here` and `on_spark` return scores and the titles of runs."""
 
     config: Config
     base: Path
@@ -200,7 +200,7 @@ def score_selection(store: Store, config_path: str, selection: Selection) -> int
     """Score some trajectories, print the result, and return the exit status.
 
     Raises:
-        NothingEvaluated: None of them has a verdict.
+        NothingEvaluated: No trajectory has a verdict.
     """
     config = require_evaluators(load_config(config_path), config_path)
     run = ScoreRun()
@@ -267,7 +267,7 @@ def _store_for(paths: Sequence[str], db: str | None) -> Iterator[Store]:
 def _print_scores(
     new_scores: Iterable[Score], *, as_json: bool, keep: bool
 ) -> tuple[list[Score], list[Score]]:
-    """Print scores as JSON; return those that reports need, and the failures to print."""
+    """Print scores as JSON; return the scores for reports, and the failures to print."""
     report_scores: list[Score] = []
     failures: list[Score] = []
     for score in new_scores:
@@ -281,7 +281,7 @@ def _print_scores(
 
 
 def _print_failures(failures: Sequence[Score], run: ScoreRun) -> None:
-    """Print failures, and how many more there are."""
+    """Print failures, and the number of further failures."""
     if failures:
         out().print(scores_table(failures, wraps=True))
         hidden = sum(t.failed + t.errors + t.not_evaluated for t in run.tallies.values())

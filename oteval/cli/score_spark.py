@@ -136,7 +136,7 @@ def score_on_spark(
     from ..spark.output import local_results, require_free
     from ..spark.session import parse_settings, spark_session
 
-    # Before Spark starts, and takes its time.
+    # Check before Spark starts, which takes seconds.
     settings = parse_settings(options.settings)
     require_free(options.out, overwrite=options.overwrite)
     with spark_session(options.master, settings) as session, ExitStack() as stack:
@@ -187,7 +187,7 @@ def count_results(store: Store, config: Config, selection: Selection, run: Score
 
 
 def first_failures(store: Store, count: int) -> list[Score]:
-    """Return the first scores that did not pass: fails, then errors, then those not evaluated."""
+    """Return the first scores that did not pass: fails, then errors, then not evaluated."""
     failures: list[Score] = []
     for outcome in _OUTCOMES:
         numbers = store.scores.numbers(outcome=outcome)

@@ -31,11 +31,11 @@ from .common import (
 
 __all__ = ["diff", "explain", "show", "trajectories", "variants"]
 
-# DuckDB's memory while variants are counted; less would be raised again, and take twice the time.
+# DuckDB's memory while variants are counted; with less, queries are repeated and take longer.
 _VARIANTS_MEMORY = "200MB"
-# DuckDB's memory while trajectories are listed; more would be filled with rows that are read once.
+# DuckDB's memory while trajectories are listed; more only caches rows that are read once.
 _LIST_MEMORY = "192MB"
-# Runs that are read at once.
+# Runs read at a time.
 _JSON_PAGE = 1000
 
 
@@ -70,7 +70,7 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **filter_opti
             for trajectory in store.trajectories.read(selection):
                 print_json(trajectory.as_dict())
             return 0
-        # One row more than the table shows tells whether there are more.
+        # One extra row shows whether the table is complete.
         limited = replace(selection, limit=selection.limit or TABLE_ROWS + 1)
         key_table = store.trajectories.key_table(limited)
         keys = (

@@ -3,7 +3,7 @@
 Learning takes the first observations that suffice:
 
 - they cover at least one day, so that the variation from hour to hour is in the mean, and two days
-  where that variation stands out of the noise, so that a daily cycle is seen twice;
+  where that variation exceeds the noise, so that a daily cycle is seen twice;
 - their effective number (their number divided by the autocorrelation time) is at least 300;
 - they show at least ten separate runs of low values, or else the autocorrelation time is assumed to
   be at least 10, since without failures it cannot be seen;
@@ -20,7 +20,7 @@ cycle (`daily_cycle.py`) is subtracted first, so that the floor follows it. The 
 the slow variation that is left: a steady group gets half the margin, an unsteady one up to 1.2 of
 it.
 
-`review` chooses the length of blocks anew from later observations. Mean and floor stay frozen, so
+`review` recomputes the length of blocks from later observations. Mean and floor stay frozen, so
 that a slow decline is not learned away.
 
 Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
@@ -66,7 +66,7 @@ class LearningRules:
         effective: The least effective number of observations.
         span_ns: The least time they cover.
         unsteady: The factor to that time where they vary from hour to hour.
-        longest_ns: The time after which learning ends with the precision that was reached.
+        longest_ns: The time limit; learning then ends with the precision reached.
         margin: The usual distance of the floor below the mean.
     """
 
@@ -99,7 +99,7 @@ class Baseline:
         floor: The mean that detectors defend.
         autocorrelation_time: In observations, at least 1.
         block: The number of consecutive observations whose mean a detector takes at a time.
-        block_reason: Why it is this number.
+        block_reason: The reason for this number.
         dispersion: The long-run variance of the values, relative to independent 0/1 values.
         start_ns: The time of the first observation.
         end_ns: The time of the last.
@@ -175,7 +175,7 @@ def lower_bound(mean: float, size: float, *, deviations: float = 1.96) -> float:
 
 
 def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> Baseline:
-    """Choose the length of blocks anew, from later observations of the state ok.
+    """Recompute the length of blocks from later observations of the state ok.
 
     The baseline is returned unchanged if there are fewer than 300 effective observations, or if
     their mean is below the floor: dependence in a decline must not slow its detection down. Blocks

@@ -104,7 +104,7 @@ def measured_changes(
         after_ns: The start of the time after (ns).
         window_ns: The length of both times.
         now_ns: The time (ns).
-        by: Attributes whose values are slices, besides tools, model and version.
+        by: Attributes to slice by, in addition to tools, model and version.
     """
     names = [name for name in settings.group_by if name != "version"]
     joined = settings.model_copy(update={"group_by": names})

@@ -44,19 +44,19 @@ from .watcher import Watcher
 
 __all__ = ["check", "check_backlog", "little_memory", "source_of"]
 
-# Rows that are read in one transaction, and runs whose versions are noted in one.
+# Rows read in one transaction, and runs whose versions are noted in one.
 _TRANSACTION = 1_200_000
 _NOTED_AT_ONCE = 5_000_000
 # The most rows that `check` reads after `check_backlog`.
 _REST = 50_000
-# Rows whose observations go to the groups at once: each group costs time, however few it gets.
+# Rows handed to the groups at a time: each hand-over costs time per group.
 _AT_ONCE = 400_000
-# Rows of a transaction that are read first: nothing else goes on meanwhile.
+# Rows in the first part of a transaction, during which no other part is processed.
 _FIRST = 150_000
 # DuckDB's memory limit for checks. Beside it, DuckDB keeps the metadata of all rows that it has
 # read, 240 MB of 10 million scores, until the database is closed.
 _MEMORY_LIMIT = "100MB"
-# The name under which the position in runs is kept, up to which versions are noted.
+# The name that stores the position of the last run whose version is noted.
 _VERSIONS = ""
 
 
@@ -71,7 +71,7 @@ def check(
     Args:
         store: The store.
         config: The configuration.
-        now_ns: The time (ns), which decides when conversations are closed and groups are silent.
+        now_ns: The time (ns), used to close conversations and to detect silent groups.
         wait: Waits for some seconds while another process checks.
 
     Returns:
@@ -104,8 +104,8 @@ def check_backlog(
 ) -> bool:
     """Check a part of a long backlog, in one transaction.
 
-    Called until it returns False, with a database that is opened anew each time, it keeps the
-    memory of a first check low. `check` does the rest.
+    Call it until it returns False, and reopen the database each time: this keeps the memory of a
+    first check low. Then call `check` for the rest.
 
     Args:
         store: The store.
@@ -126,7 +126,7 @@ def check_backlog(
         if stored is not None and stored.definition == _definition(settings):
             rest -= stored.at.position
         if rest > _REST:
-            # The end of a check needs memory too, so the last row is left to `check`.
+            # `check` reads the last row, because the end of a check needs memory too.
             most = min(_TRANSACTION, rest - 1)
             repeated(partial(_advance, store, config, settings, now_ns, most), wait)
             return True
@@ -158,7 +158,7 @@ def _runs_to_note(store: Store, monitors: Mapping[str, StoredMonitor]) -> int:
 
 @contextmanager
 def little_memory(store: Store) -> Iterator[None]:
-    """Let the checks in a block take little memory; a check may raise DuckDB's share.
+    """Limit the memory of the checks in a block; a check may raise DuckDB's share.
 
     The process returns freed memory to the system from then on.
     """
@@ -193,7 +193,7 @@ def _prices(models: Collection[str]) -> Mapping[str, Mapping[str, float]]:
 
 
 def _definition(settings: MonitorSettings) -> str:
-    """Return everything on which the state of a monitor depends, as text."""
+    """Return the settings that determine the state of a monitor, as text."""
     names = ("evaluator", "measure", "where", "group_by", "detector", "baseline", "direction")
     values = settings.model_dump(mode="json", include=set(names), by_alias=True)
     if measured := CHECK_MEASURES.get(settings.measure):

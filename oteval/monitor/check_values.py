@@ -1,6 +1,6 @@
-"""The values of runs for a measure that a check defines: the check is asked about every run.
+"""The values of runs for a measure that a check defines.
 
-Most runs are decided by their outlines, as in scoring; the others are read.
+As in scoring, outlines decide most runs; the others are read.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..store.trajectories import Trajectories
 
 __all__ = ["check_values"]
 
-# Runs whose outlines are grouped together, which takes memory.
+# Runs whose outlines are grouped at a time, to limit memory.
 _AT_ONCE = 20_000
 
 

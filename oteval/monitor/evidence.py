@@ -3,8 +3,8 @@
 It is gathered once, when the episode begins, in the transaction of the check, and kept with the
 episode. So a notification has the same content however often it is sent.
 
-Runs from before the earliest time of the change are compared with those since its most likely time.
-At most so many of each are read, so that the work does not grow with the store. Intervals are
+Runs before the earliest time of the change are compared with runs since its most likely time. At
+most 2,000 of each are read, so that the work does not grow with the store. Intervals are
 exact for the effective number of observations: their number divided by the dispersion.
 """
 
@@ -41,12 +41,12 @@ __all__ = ["add_evidence", "shortened"]
 _HOUR_NS = 3600 * 10**9
 # Runs that are compared before and since a change.
 _MOST = 2000
-# The time before a change from which runs are read, in intervals between observations.
+# How long before a change runs are read, in mean intervals between observations.
 _REACH = 1000
 _EXAMPLES = 5
 _LONGEST = 120
 _FEWEST = 10
-# Episodes of one check whose runs are looked at; further ones have figures and runs since only.
+# Episodes of one check whose runs are compared; further episodes have figures and runs since only.
 _MOST_EPISODES = 20
 _NO_RUNS = pa.table(
     {
@@ -93,7 +93,7 @@ def add_evidence(
 ) -> None:
     """Gather the evidence of the episodes of a monitor that last and have none yet.
 
-    The caller has begun a transaction.
+    Call this in a transaction.
 
     Args:
         store: The store.
@@ -158,7 +158,7 @@ def _with_evidence(
     assert usual is not None
     assert episode.after is not None
     slices = _slices(learned, before, after, settings.group_by)
-    # A run that is not worse than usual shows nothing. Those of the worst slice come first.
+    # Only runs that are worse than usual are examples, runs of the worst slice first.
     shows, is_usual = after.values < usual - 1e-9, before.values >= usual - 1e-9
     order = after.values.copy()
     if slices:
@@ -185,7 +185,7 @@ def _windows(episode: StoredEpisode, row: GroupRow) -> tuple[RunWindow, RunWindo
     since = episode.change_from_ns - max(length, _HOUR_NS)
     # Runs that came late may be later than the one that raised the alarm.
     until = max(episode.alarm_ns, episode.change_to_ns)
-    # A new version has no runs before the change, so those of the others count.
+    # A new version has no runs before the change, so runs of other versions count.
     return (
         RunWindow(
             episode.group,

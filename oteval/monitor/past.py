@@ -1,7 +1,7 @@
 """The stored past of a monitor, read from its beginning without a change of the store.
 
-The observations are those that checks would have seen, in the order of storage and in parts.
-Positions and states are those of a `MonitorStore.rehearsal`, which are forgotten.
+Checks would have read the same observations, in the order of storage and in parts. A
+`MonitorStore.rehearsal` discards positions and states at its end.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ def past_parts(
 ) -> Iterator[tuple[pa.Table, int, int]]:
     """Yield the observations of a monitor in parts, as its first checks would have read them.
 
-    The caller has begun a `MonitorStore.rehearsal`.
+    Call this in a `MonitorStore.rehearsal`.
 
     Args:
         store: The store.
         settings: The monitor.
         period: The runs to read.
-        now_ns: The time (ns), at which the last conversations are closed.
-        report: Receives how many rows were read, of how many.
+        now_ns: The time (ns) that closes the last conversations.
+        report: Receives the number of rows read, and of all rows.
 
     Yields:
         A table of observations, and the latest time of an observation before and after the part.
@@ -88,7 +88,7 @@ def histories(
         settings: The monitor.
         period: The runs to read.
         now_ns: The time (ns).
-        report: Receives how many rows were read, of how many.
+        report: Receives the number of rows read, and of all rows.
     """
     with store.monitors.rehearsal():
         parts = past_parts(store, settings, period, now_ns, report)

@@ -1,7 +1,7 @@
 """The observations of a monitor, read from the store part by part.
 
-The store returns new runs with their values, and `conversations` makes observations of them. The
-caller has begun a transaction, in which it also calls `RunReader.write` and notes the position.
+The store returns new runs with their values, and `conversations` turns them into observations. Use
+a reader in a transaction, which also calls `RunReader.write` and stores the position.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .hashes import Hashes
 __all__ = ["RunReader"]
 
 _ERROR_MEASURES = ("error_rate", "not_evaluated_rate")
-# Rows that a query reads, and runs whose conversations are closed together: both take memory.
+# Rows per query, and runs whose conversations are closed together, to limit memory.
 _PART = 150_000
 _CLOSED_AT_ONCE = 50_000
 
@@ -37,12 +37,12 @@ class RunReader:
     Args:
         store: The store.
         source: The observations to read.
-        at: How far it was read.
+        at: The position to read from.
         now_ns: The time (ns).
         lock: Held while the store is used, because others use it while a thread reads ahead.
 
     Attributes:
-        at: How far it is read.
+        at: The position after the last read.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class RunReader:
         self._forgotten = first_remembered_day(at.reached_ns)
 
     def read(self, upto: int, *, is_last: bool) -> pa.Table:
-        """Return the observations that the next rows bring, in the order in which they are decided.
+        """Return the observations of the next rows, in the order of their decisions.
 
         Args:
             upto: The number of the last row to read.
@@ -71,13 +71,13 @@ class RunReader:
         """
         monitor = self._source.monitor
         parts = list(self._parts(upto))
-        # All remembered conversations are looked through once.
+        # Search the remembered conversations once.
         over = _Marked(np.concatenate([part.hashes for part in parts]))
         with self._lock:
             over.mark(self._reader.observed(monitor, pa.array(over.hashes)).to_numpy())
         observations = []
         while parts:
-            # Nothing keeps a part longer than it is used.
+            # Pop each part, so that its memory is freed after use.
             closed = self._closed(parts.pop(0), over, is_last=is_last and not parts)
             over.mark(closed.conversations["conversation"].to_numpy())
             with self._lock:
@@ -99,7 +99,7 @@ class RunReader:
                 runs, run_seq = self._reader.new_runs(self._source, self.at, end)
             self.at = replace(self.at, position=end, run_seq=run_seq)
             order = np.argsort(runs["seq"].to_numpy(), kind="stable")
-            # Texts that are numbers are moved in less time.
+            # Dictionary codes are faster to reorder than texts.
             runs = _encoded(runs).take(pa.array(order))
             hashes = conversation_hashes(runs)
             for first in range(0, max(1, len(runs)), _CLOSED_AT_ONCE):
@@ -136,7 +136,7 @@ class _RunPart:
 
 
 class _Marked:
-    """Which conversations of runs are marked; each hash is looked for once, not for each part.
+    """Marks of the conversations of runs; each hash is looked up once, not for each part.
 
     Args:
         of_runs: The hash of the conversation of each run.
@@ -151,10 +151,10 @@ class _Marked:
         self._seen = 0
 
     def mark(self, hashes: Hashes) -> None:
-        """Mark some conversations, of which some may not be those of the runs."""
+        """Mark conversations; hashes of other conversations are ignored."""
         if not len(self.hashes):
             return
-        # In order, neighbours are found near to each other.
+        # Sorted lookups hit nearby memory.
         hashes = np.sort(hashes)
         places = np.minimum(np.searchsorted(self.hashes, hashes), len(self.hashes) - 1)
         self._marks[places[self.hashes[places] == hashes]] = True

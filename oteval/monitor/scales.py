@@ -1,12 +1,12 @@
-"""Scales: raw values of a measure become values in [0, 1] of which lower ones alert.
+"""Scales: raw values of a measure become values in [0, 1], where low values alert.
 
 - Shares stay as they are, or are subtracted from 1 where more is worse.
 - Unbounded values, such as seconds, become 1 up to a limit and 0 beyond. The limit is the
-  baseline's 90% quantile, so that a tenth of its values are beyond. Thus one slow run counts as
-  one, however slow.
-- Variants of runs are compared with those of the baseline (`shapes`).
+  baseline's 90% quantile, so that a tenth of its values are beyond. A very slow run then counts
+  like any other slow run.
+- Variants of runs are compared with the baseline's (`shapes`).
 
-A monitor has a scale for each side, ``worse`` and ``better``, that it alerts on.
+A monitor has a scale for each side that it alerts on, ``worse`` or ``better``.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class Scale:
 
     @property
     def is_good_high(self) -> bool:
-        """Whether lower raw values are those that alert."""
+        """Whether low raw values alert."""
         return (self.measure in _MORE_IS_BETTER) == (self.side == "worse")
 
     def shown(self, value: float | None) -> float | None:

@@ -18,10 +18,10 @@ A `Store` opens a database; each of its attributes is an object with the queries
   monitors, and ``notifications``, which `outbox` delivers from.
 - `audit`: ``audit_log``. `deletion` deletes from most tables.
 
-Except by `deletion`, rows are only appended: the newest counts, and views named ``current_...``
-show it.
+Rows are only appended, except by `deletion`: the newest row counts, and the views named
+``current_...`` show it.
 
-**Transactions** hold writes that are only right together: new revisions with the old ones that they
+**Transactions** hold writes that belong together: new revisions with the old ones that they
 supersede; rows from the spool with the position after them; archived files with the deletion of
 their rows; an experiment's runs with their feedback. `query` shows how a Python call becomes SQL.
 
@@ -30,8 +30,8 @@ another thread, `Store.serve` for other processes. `Store(path)` in another proc
 serving one, with the same methods. `ShardedStore` reads
 several databases as one.
 
-**Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies those
-that it lacks.
+**Schema.** The statements are in ``migrations/NNNN_name.sql``. Opening a database applies the
+missing ones.
 
 **To add a column**, for instance to ``trajectories``:
 
@@ -43,7 +43,7 @@ that it lacks.
    trajectories, ``telemetry_rows`` for spans and log records, else the module of the table. Rows
    are inserted by name, in any order. In ``telemetry_rows`` the column must come last, as in the
    table, because repeated spans are compared by position.
-4. Decide about old rows, in which the column is NULL. Either read NULL as a default, or let the
+4. Decide about old rows, where the column is NULL. Either read NULL as a default, or let the
    migration fill the column; ``DELETE FROM progress WHERE stage = 'reconstruct'`` reconstructs all
    traces. A reconstructed trajectory gets a new revision only if its fingerprint changes. A new
    column is not part of it, unless you add it to ``_FINGERPRINT_COLUMNS`` in ``trajectory_rows``.

@@ -88,9 +88,9 @@ class AgentVerdicts:
         evaluator: The evaluator.
         passed: The number of passes.
         failed: The number of fails.
-        errors: The number of runs on which the evaluator failed.
+        errors: The number of runs that made the evaluator fail.
         not_evaluated: The number of runs that it could not judge.
-        mean: The mean of the scores that neither pass nor fail; None without any.
+        mean: The mean of the scores without a pass or fail; None without such scores.
         places: Passes and judged runs (errors included) by the place in time.
     """
 
@@ -158,7 +158,7 @@ class AgentFigures:
         return (bounds[0], bounds[1]) if bounds and bounds[0] is not None else None
 
     def outside(self, now_ns: int) -> tuple[int, int]:
-        """Return how many runs have no start, and how many begin after a time (ns)."""
+        """Return the number of runs without a start, and of runs that begin after a time (ns)."""
         counts = first_row(
             self._connection,
             "SELECT count(*) FILTER (start_ns = 0), count(*) FILTER (start_ns > ?) "
@@ -168,7 +168,7 @@ class AgentFigures:
         return (int(counts[0]), int(counts[1])) if counts else (0, 0)
 
     def services(self, first_ns: int, last_ns: int) -> dict[str, set[str]]:
-        """Return the services of each agent's runs; "" has those of runs without an agent.
+        """Return the services of each agent's runs, under "" for runs without an agent.
 
         Args:
             first_ns: The earliest start of a run (ns since the epoch).
@@ -185,7 +185,7 @@ class AgentFigures:
         return services_by_agent
 
     def of(self, first_ns: int, last_ns: int, places: int, most: int) -> tuple[AgentRuns, ...]:
-        """Return the figures of agents, those with the most runs first.
+        """Return the figures of agents, most runs first.
 
         Args:
             first_ns: The earliest start of a run (ns since the epoch).

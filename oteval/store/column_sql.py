@@ -112,11 +112,11 @@ class ColumnSql:
 
 
 COLUMN_SQL: Mapping[str, ColumnSql] = {
-    # A run that was handed over is each of its agents'.
+    # A run with a handover belongs to each of its agents.
     "agent": ColumnSql("list_transform(coalesce(agents, [agent]), lambda a: coalesce(a, ''))"),
     "service": ColumnSql("coalesce(service, '')"),
     "conversation": ColumnSql("coalesce(conversation_id, '')"),
-    # NULL in older rows, whose attributes tell.
+    # NULL in older rows; their attributes have the value.
     "user": ColumnSql("user_id", "user_id IS NOT NULL"),
     "version": ColumnSql("agent_version", "agent_version IS NOT NULL"),
     "model": ColumnSql("models"),
@@ -128,8 +128,8 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
     "parent": ColumnSql("coalesce(parent_id, '')"),
     "tool": ColumnSql("call_names", is_escaped=True),
     "calls": ColumnSql("len(call_names)"),
-    # Only if each tool message is the result of a call: others may report failures as well, and
-    # only the messages tell.
+    # Only if each tool message is the result of a call: other tool messages may report failures,
+    # which only the messages show.
     "errors": ColumnSql(
         _FAILED_CALLS, "len(list_filter(roles, lambda r: r = 'tool')) = list_count(call_errors)"
     ),
@@ -163,7 +163,7 @@ def attribute_pointer(key: str) -> str:
 def group_sql(name: str) -> tuple[str, list[str]]:
     """Return the name of a run's group, as `oteval.model.columns.group_text`, with parameters.
 
-    Rows without a user or version have those of their attributes.
+    Rows without a user or version use their attributes.
 
     Args:
         name: One of `oteval.model.columns.GROUPS`, or ``attributes.KEY``.

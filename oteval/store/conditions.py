@@ -1,4 +1,4 @@
-"""Conditions of ``--where`` as SQL, for the columns whose values a row has (`column_sql`).
+"""Conditions of ``--where`` as SQL, for columns with a value in the row (`column_sql`).
 
 The SQL of a condition has the same result as `Condition.holds`, or selects more runs, which Python
 then tests; see `SqlCondition.is_exact`. Regular expressions are left to Python.
@@ -17,7 +17,7 @@ from .column_sql import COLUMN_SQL, attribute_pointer
 
 __all__ = ["SqlCondition", "sql_condition"]
 
-# From here on, a double does not hold every integer, and Python compares more exactly than SQL.
+# From this number on, doubles cannot represent every integer, and Python compares more exactly.
 _INEXACT = 2.0**53
 
 
@@ -27,8 +27,8 @@ class SqlCondition(NamedTuple):
     Attributes:
         text: The SQL, which is never NULL.
         values: Its parameters.
-        is_exact: Whether it selects exactly the runs for which the condition holds. Otherwise it
-            selects these and others.
+        is_exact: Whether it selects exactly the runs that meet the condition. Otherwise it may
+            select further runs.
     """
 
     text: str
@@ -99,7 +99,7 @@ def _number(condition: Condition, column: str) -> SqlCondition | None:
 
 
 def _float_of(text: str) -> float | None:
-    """Return the number that a text is for Python, which reads more digits and forms than SQL."""
+    """Return a text as a number in Python, which accepts more digits and forms than SQL."""
     try:
         return float(text)
     except ValueError:

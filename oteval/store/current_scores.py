@@ -1,18 +1,18 @@
 """The current scores: which score is an evaluator's verdict on a run, defined here alone.
 
 Scores are rows that are only appended. Of an evaluator's scores of a run, the **current** one is
-the last that was stored of the run's current revision. Therefore
+the last stored score of the run's current revision. Consequences:
 
-- a score of a superseded revision is none, whenever it was stored: the spans that came late may
-  change the verdict. Until the run is scored again, it has no score, and no surface shows one;
+- a score of a superseded revision does not count, whenever it was stored: late spans may
+  change the verdict. The run has no score until it is scored again;
 - the **version in force** on a run is that of its current score. A new version replaces the scores
   of the runs that it has scored; the others keep theirs;
 - an error or a ``not_evaluated``, also one that live scoring postponed, replaces a pass: the last
   attempt counts;
-- a deleted score never was, and the one before it counts again.
+- after a deletion, the score before the deleted one counts again.
 
-Every query of verdicts reads from `current_scores`, or from the view of this name, which is for
-people's own queries. `tests/test_current_verdict.py` holds all surfaces to it.
+Every query of verdicts reads from `current_scores`, or from the view of this name, meant for
+queries by people. `tests/test_current_verdict.py` tests all surfaces.
 """
 
 from __future__ import annotations
@@ -51,8 +51,9 @@ def current_scores(
     """Return a query of the current scores among some rows.
 
     Args:
-        rows: A table or a query in parentheses, with columns of ``scores``. It has all rows of a
-            run by an evaluator, or by chosen versions of it, or none: never those of an outcome.
+        rows: A table or a query in parentheses, with columns of ``scores``. For each
+            run and evaluator (or chosen versions of it), it has all rows or none; never filter by
+            outcome.
         replaced: The name of a table with the rows of `replaced_scores`, to find them once.
         of_versions: Whether every version has its current scores, whichever is in force.
 
@@ -74,7 +75,7 @@ def current_numbers(chosen: str) -> str:
         chosen: The joins and conditions that choose rows of ``scores``, as `current_scores` allows.
 
     Returns:
-        The query, with the column ``seq``, to which a condition on aggregates may be added.
+        The query, with the column ``seq``; callers may append a condition on aggregates.
     """
     return f"""
         SELECT max(seq) AS seq FROM (

@@ -63,7 +63,7 @@ class Store:
         related: Traces that have to be reconstructed together.
         trajectories: Trajectories.
         sessions: Finds the trajectories of a trace, of a conversation, or below another one.
-        outlines: Reads the columns by which evaluators decide runs.
+        outlines: Reads the columns that evaluators need to decide runs.
         variants: Counts the sequences of tools that runs called, in SQL.
         run_list: Lists runs page by page, newest first.
         agent_figures: Counts the runs and verdicts of each agent.
@@ -72,7 +72,7 @@ class Store:
         statistics: Counts runs and their scores, in SQL.
         scores: Scores.
         labels: Labels that people gave trajectories.
-        label_queue: Finds the runs whose labels would tell most.
+        label_queue: Finds the most informative runs to label.
         references: References by name.
         datasets: Datasets by name and version.
         experiments: Experiments with their runs, feedback and votes.
@@ -100,8 +100,8 @@ class Store:
             path: The database's file, or ":memory:".
             create: Create the file if it is missing.
             served: Use the database through the server that has it open, if there is one.
-            checkpoints: Let a commit that makes the write-ahead log large write the log into the
-                file. Otherwise call `checkpoint`.
+            checkpoints: Write the write-ahead log into the file at commits that make it large.
+                Otherwise call `checkpoint`.
 
         Raises:
             StoreError: It cannot be opened; the subclass says why.
@@ -118,7 +118,7 @@ class Store:
     def of_server(cls, path: str | Path) -> Store:
         """Return a store that uses a database through the server that has it open.
 
-        Without a server, the file is not opened, so that a server that starts finds it free.
+        Without a server, the file is not opened, so that a starting server can open it.
 
         Raises:
             StoreError: No server has it open.
@@ -172,17 +172,17 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[None]:
-        """Commit all writes of a block together, or none of them."""
+        """Commit all writes of a block, or none."""
         with transaction(self._connection):
             yield
 
     def interrupt(self) -> None:
-        """Make the query fail that another thread is running with this store, if there is one."""
+        """Interrupt the query that another thread is running with this store, if any."""
         if not self.is_served:
             self._connection.interrupt()
 
     def checkpoint(self) -> bool:
-        """Write the write-ahead log into the file if it is large. Others may write meanwhile.
+        """Write the write-ahead log into the file if it is large; others may write concurrently.
 
         Returns:
             False if the log is still large, because DuckDB 1.5 refuses a checkpoint while a
@@ -222,13 +222,13 @@ class Store:
     def is_filled(self) -> bool:
         """Whether another process receives the traces, stores them and reconstructs trajectories.
 
-        This one must not do so then.
+        This process must not do so then.
         """
         return self.server is not None and self.server.takes_traces
 
     @contextmanager
     def loading(self) -> Iterator[None]:
-        """Store traces and reconstruct trajectories in a block, as the only process that does.
+        """Store traces and reconstruct trajectories in a block, while no other process does.
 
         Raises:
             StoreLocked: A server does so, or another process has done so for minutes.
@@ -262,7 +262,7 @@ class Store:
             yield
 
     def serve(self, handler: QuestionHandler, notice: Mapping[str, Any]) -> DatabaseServer:
-        """Let other processes on this machine use the database through this one.
+        """Serve the database to other processes on this machine.
 
         Args:
             handler: Answers the questions of `ask`.
@@ -280,7 +280,7 @@ class Store:
         return read_contents(self._connection, self.path)
 
     def backup(self, target: str | Path) -> CopyReport:
-        """Copy the database as it is now to a new file. Others may write meanwhile.
+        """Copy the current state of the database to a new file; others may write concurrently.
 
         Raises:
             StoreError: The file exists or cannot be written, or the copy is not complete.
@@ -289,7 +289,7 @@ class Store:
 
     @contextmanager
     def copied(self) -> Iterator[Path]:
-        """Copy the database as it is now to a file that is removed at the end of the block.
+        """Copy the current state of the database to a file that is removed after the block.
 
         Raises:
             StoreError: It cannot be copied.
@@ -317,7 +317,7 @@ class Store:
         """Lower DuckDB's memory limit for a block that reads most rows once.
 
         Args:
-            limit: The limit; by default that of a block that writes much and reads little of it.
+            limit: The limit; the default suits a block that writes much and reads little.
         """
         if self.path == MEMORY or self.is_served:
             yield
@@ -330,7 +330,7 @@ class Store:
 
     @contextmanager
     def one_thread(self) -> Iterator[None]:
-        """Let DuckDB use one thread in a block that reads wide rows.
+        """Limit DuckDB to one thread in a block that reads wide rows.
 
         Each thread packs or unpacks 2,048 rows at once.
         """
@@ -380,7 +380,7 @@ class Store:
         """Close the database.
 
         Raises:
-            StoreError: The block ended with an error of DuckDB's that is the database's fault.
+            StoreError: The block ended with a DuckDB error that the database caused.
         """
         problem = store_problem(error, self.path) if error is not None else None
         with suppress(duckdb.Error) if error else nullcontext():

@@ -74,7 +74,7 @@ _ONE = f"""
             AS name, '' AS service, {_COUNTS}
     FROM newest WHERE status = 'ok' AND score IS NOT NULL GROUP BY ALL
 """  # noqa: S608
-# Fails first, then scores that neither pass nor fail, the lowest first.
+# Fails first, then scores without a pass or fail, the lowest first.
 _WORST = f"""
     WITH {_RUNS}
     SELECT trajectory_id FROM scores s SEMI JOIN runs USING (trajectory_id)
@@ -90,8 +90,8 @@ class VerdictCounts:
     Attributes:
         passed: The number of passes.
         failed: The number of fails.
-        unjudged: The number of scores or labels that neither pass nor fail.
-        errors: The number of runs on which the evaluator failed.
+        unjudged: The number of scores or labels without a pass or fail.
+        errors: The number of runs that made the evaluator fail.
         not_evaluated: The number of runs that it could not judge.
         scored: The number of verdicts with a number.
         total: The sum of these numbers.
@@ -131,7 +131,7 @@ class VerdictCounts:
 
     @property
     def runs(self) -> int:
-        """The number of runs with any outcome, errors and those not evaluated included."""
+        """The number of runs with any outcome, including errors and `not_evaluated`."""
         return self.passed + self.failed + self.unjudged + self.errors + self.not_evaluated
 
     @property
@@ -167,10 +167,10 @@ class EvaluatorVerdicts:
     Attributes:
         evaluator: Its name.
         counts: All of them.
-        places: Those of each stretch of time, by when the runs began.
-        versions: Those of each version, the one with the newest score first.
-        agents: Those of each agent, or of a service for runs without one (agent, service, counts),
-            the most runs first; only for a single evaluator.
+        places: The verdicts of each stretch of time, by when the runs began.
+        versions: The verdicts of each version, the version with the newest score first.
+        agents: The verdicts of each agent, or of a service for runs without one (agent, service,
+            counts), the most runs first; only for a single evaluator.
         bins: Its scores by range; only for a single evaluator.
     """
 
@@ -254,7 +254,7 @@ class EvaluatorFigures:
         most: int,
         selection: Selection = EVERYTHING,
     ) -> list[str]:
-        """Return the ids of runs that have, or had before they were scored again, the worst scores.
+        """Return the ids of the runs with the worst scores, replaced scores included.
 
         Args:
             evaluator: The evaluator.

@@ -83,7 +83,7 @@ _KEYS = f"""
 
 
 class ExperimentState(NamedTuple):
-    """How far the experiments of a store have grown; another value means something new.
+    """The size of a store's experiments; it changes when rows are added.
 
     Attributes:
         experiments: The number of experiments.
@@ -108,9 +108,9 @@ class KeyCounts:
         evaluated: How many runs have a verdict.
         passed: How many of them passed.
         failed: How many of them failed.
-        errors: On how many runs the evaluator failed.
+        errors: How many runs made the evaluator fail.
         not_evaluated: How many runs could not be evaluated.
-        passed_share: The sum of the examples' shares of passes, over those with a verdict.
+        passed_share: The sum of the examples' shares of passes, over examples with a verdict.
         failed_share: The sum of their shares of fails.
         mean: The mean of the examples' mean scores; None without scores.
         cost: The reported cost in US dollars; None if no feedback reports any.
@@ -173,7 +173,7 @@ class ExperimentFigures:
         self._connection = connection
 
     def state(self) -> ExperimentState:
-        """Return how far the experiments have grown."""
+        """Return the size of the experiments."""
         row = first_row(
             self._connection,
             "SELECT (SELECT count(*) FROM experiments), "
@@ -225,8 +225,8 @@ class ExperimentFigures:
 def _with_errors(all_counts: Sequence[KeyCounts]) -> tuple[KeyCounts, ...]:
     """Return keys with the errors of their evaluator.
 
-    An evaluator that fails gives no key but its name; the failure belongs to the keys that it gave
-    to other runs.
+    A failed evaluator has only its name as key; its failure counts for the keys that it gave to
+    other runs.
     """
     with_verdicts: dict[str, list[KeyCounts]] = {}
     only_errors: dict[str, list[KeyCounts]] = {}

@@ -1,7 +1,7 @@
-"""The runs whose labels would tell most about an evaluator, found in columns.
+"""The most informative runs to label for an evaluator, selected by columns.
 
-Every query but that of disagreements takes all scores of the evaluator. The caller leaves out runs
-whose current score says something else; few runs are scored again.
+Except for disagreements, queries use all scores of the evaluator, replaced ones included. The
+caller leaves out runs whose current score differs; few runs are scored again.
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class LabelledEvaluator(NamedTuple):
 
     Attributes:
         name: Its name.
-        verdicts: How many passes and fails it gave, those of earlier versions included.
+        verdicts: The number of its passes and fails, earlier versions included.
         version: The version of its newest score.
     """
 
@@ -145,7 +145,7 @@ class LabelQueue:
         return [LabelledEvaluator(*row) for row in rows]
 
     def counts(self) -> dict[str, int]:
-        """Return how many runs have a label for each evaluator; "" are those for all."""
+        """Return the number of runs with a label by evaluator, under "" for all evaluators."""
         rows = self._connection.execute(
             "SELECT evaluator, count(DISTINCT trajectory_id) FROM current_labels GROUP BY evaluator"
         ).fetchall()
@@ -165,7 +165,7 @@ class LabelQueue:
         """Return runs that are worth labelling, the most useful first.
 
         Args:
-            queue: Which runs: a random ``sample`` of those with a verdict; ``disagreements`` of
+            queue: Which runs: a random ``sample`` of runs with a verdict; ``disagreements`` of
                 labels with each other, with the evaluator, or of the evaluator's versions; scores
                 near the ``threshold`` between pass and fail; a run of each of the newest
                 ``variants`` without a label; or the newest ``failing`` ones.

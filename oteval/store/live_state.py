@@ -1,14 +1,13 @@
 """The state of live scoring: complete traces, conversations, and the progress of evaluators.
 
-The database has no queue of evaluations. An evaluator still has to score the current trajectories
-of complete traces that have no score of its version, so a restarted server finds them, however it
-ended.
+The database has no queue of evaluations. An evaluator's open work is the current trajectories of
+complete traces without a score of its version, so a restarted server finds it after any exit.
 
 Tables:
 
 - ``completions``: when traces were complete, appended; the newest of a trace counts.
 - ``trace_conversations``: the conversations of traces, noted when their spans arrive.
-- ``live_rules``: since when an evaluator's version runs, and up to which completion it is done.
+- ``live_rules``: when an evaluator's version first ran, and the last completion that it has done.
 - ``evaluator_spend``: the cost of evaluators by day, appended; the sum counts.
 - ``progress``: the stage ``live``; see `progress`.
 """
@@ -97,7 +96,7 @@ class CompletedTrace(NamedTuple):
     Attributes:
         trace_id: The trace.
         seq: The number of its last span or log record.
-        reason: The reason for which it counts as complete.
+        reason: Why it counts as complete.
         first: The number of the first row since its previous completion, or None if that is not
             known; above `seq` if there was none.
     """
@@ -109,7 +108,7 @@ class CompletedTrace(NamedTuple):
 
 
 class JustEnded(NamedTuple):
-    """A trace whose root span has arrived, and that has no completion yet.
+    """A trace with a root span and without a completion.
 
     Attributes:
         trace_id: The trace.
@@ -181,7 +180,7 @@ class LiveState:
         self._connection = connection
 
     def floor(self) -> int:
-        """Return the floor: the number up to which all rows belong to complete traces."""
+        """Return the floor: all rows up to this number belong to complete traces."""
         return done_by_stage(self._connection, "live")
 
     def arrivals(self, after: int) -> list[TraceArrival]:
@@ -205,13 +204,13 @@ class LiveState:
         return [TraceArrival(*row) for row in rows]
 
     def just_ended(self, most: int, trace_id: str = "") -> list[JustEnded]:
-        """Return traces that have a root span, but neither a completion nor a trajectory.
+        """Return traces that have a root span, but no completion and no trajectory.
 
         Only the newest spans above the floor are read, so that the cost does not depend on the
         size of the store. A root here is a span without a parent.
 
         Args:
-            most: The most traces, those with the newest root first.
+            most: The most traces, the newest root first.
             trace_id: Only this trace; "" for all.
         """
         newest = number(self._connection, "SELECT coalesce(max(seq), 0) FROM spans")
@@ -241,7 +240,7 @@ class LiveState:
         return [trace for trace in traces if trace.trace_id not in stored]
 
     def _with_trajectories(self, traces: Sequence[JustEnded]) -> frozenset[str]:
-        """Return those of some traces that have trajectories: a late span reopened them."""
+        """Return the traces with trajectories, which a late span reopened."""
         if not traces:
             return frozenset()
         with wanted(self._connection, "trace_id", [trace.trace_id for trace in traces]):
@@ -300,7 +299,7 @@ class LiveState:
         return number(self._connection, "SELECT coalesce(max(time_ns), 0) FROM completions")
 
     def completed_among(self, traces: Sequence[str]) -> frozenset[str]:
-        """Return those of some traces that were complete once or are archived."""
+        """Return the traces that were complete once or are archived."""
         with wanted(self._connection, "trace_id", traces):
             rows = self._connection.execute(
                 "SELECT trace_id FROM completions SEMI JOIN wanted USING (trace_id) "
@@ -325,7 +324,7 @@ class LiveState:
     def advance(self, floor: int) -> None:
         """Note that all rows up to a number belong to complete traces and are reconstructed.
 
-        The caller has begun a transaction.
+        Call this in a transaction.
         """
         replace_done(self._connection, "live", floor)
         replace_done(self._connection, "reconstruct", floor)
@@ -346,9 +345,9 @@ class LiveState:
             after: Only completions with higher numbers. By default all, and archived traces.
             since_ns: Only completions at this time or later.
             traces: Only these traces.
-            times: The times (ns) in which their spans begin. Every trajectory overlaps one.
-            unscored: Trajectories that are new, and so have no scores to look up.
-            limit: At most this many traces, those that were complete first.
+            times: The times (ns) when their spans begin. Every trajectory overlaps one.
+            unscored: New trajectories, without scores to look up.
+            limit: At most this many traces, by the order of completion.
         """
         completions = "SELECT trace_id, number, time_ns FROM completions"
         if traces is not None:

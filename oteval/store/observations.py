@@ -1,10 +1,9 @@
 """New scores and runs for monitors, in parts of their storage order.
 
 A monitor reads the rows of a range of `seq`, joined with their runs; `oteval.monitor.conversations`
-makes observations of them, one for each conversation. Kept here is which conversations are
-observations already, so that later runs, scores and revisions of them are ignored, and which runs
-belong to conversations that are still open. The caller has begun a transaction, in which it also
-notes the new position.
+turns them into observations, one for each conversation. This module stores the observed
+conversations, so that later runs, scores and revisions of them are ignored, and the runs of
+conversations that are still open. Use it in a transaction, which also stores the new position.
 
 Tables: ``monitor_open_runs``, ``monitor_conversations``; ``scores`` and ``trajectories`` are read.
 """
@@ -43,8 +42,8 @@ __all__ = [
 
 # Rows before the position are read again, because concurrent writers may commit out of order.
 _OVERLAP = 1000
-# The runs of new scores are looked for this near to those of the scores before; then in a range so
-# many times as long; then everywhere.
+# The runs of new scores are searched this near to the previous scores' runs; then in a range longer
+# by a factor; then everywhere.
 _NEAR = 20_000
 _WIDER = 8
 _DEFERRED = """coalesce(contains(metadata, '"oteval.deferred"'), FALSE)"""
@@ -86,7 +85,7 @@ _NEW = pa.schema(
         ("seq", pa.int64()),
     ]
 )
-# The columns of scores whose runs are looked for again.
+# The columns of scores whose runs are searched again.
 _SCORE = ["trajectory_id", "rev", "version", "value", "seq"]
 # The columns of runs of open conversations.
 _OPEN = pa.schema(
@@ -105,7 +104,7 @@ class ObservationSource:
     Attributes:
         monitor: Its name.
         measure: One of the measures of scores or of runs.
-        evaluator: The evaluator whose scores are read; None for a measure of runs.
+        evaluator: The evaluator to read scores of; None for a measure of runs.
         group_by: ``agent``, ``service``, ``version``, ``model`` or ``attributes.KEY``.
         selection: Which runs are observed.
         prices: US dollars per token by model and column of tokens, for the measure ``cost``.
@@ -128,7 +127,7 @@ class ObservationSource:
 
 @dataclass(frozen=True, slots=True)
 class ReadPosition:
-    """How far a monitor has read.
+    """The position of a monitor in the stored rows.
 
     Attributes:
         position: The number of the last score or run.
@@ -144,7 +143,7 @@ class ReadPosition:
 
     @property
     def reread_after(self) -> int:
-        """The number after which is read, before the position, for late commits."""
+        """The number to read after: before the position, to include late commits."""
         return max(self.first_seq, self.position - _OVERLAP)
 
 
@@ -155,7 +154,7 @@ class ObservationReader:
         self._connection, self._trajectories = connection, trajectories
 
     def newest(self, source: ObservationSource) -> int:
-        """Return the number of the newest score or run, up to which a check reads."""
+        """Return the number of the newest score or run, the end of a check."""
         if source.evaluator is None:
             return self.newest_run()
         return number(self._connection, "SELECT coalesce(max(seq), 0) FROM scores")
@@ -287,7 +286,7 @@ class ObservationReader:
         ).to_arrow_table()
 
     def observed(self, monitor: str, conversations: pa.Array) -> pa.Array:
-        """Return those of some conversations, by their hashes, that are observations already."""
+        """Return the hashes of conversations that are observations already."""
         keys = pa.table({"conversation": conversations})
         with registered(self._connection, "wanted_conversations", keys):
             table = self._connection.sql(
@@ -324,8 +323,8 @@ class ObservationReader:
 
         Args:
             monitor: The monitor.
-            idle_ns: The time without runs after which a conversation is over.
-            oldest_ns: The age at which it is over.
+            idle_ns: A conversation is over after this time without runs.
+            oldest_ns: A conversation of this age is over.
         """
         ((close_ns,),) = self._connection.execute(
             # Times far in the future must not overflow.
@@ -349,13 +348,13 @@ class ObservationReader:
 
 
 def _near(at: ReadPosition, upto: int) -> tuple[int, int]:
-    """Return the range of numbers in which the runs of most new scores are."""
+    """Return the range of numbers that has the runs of most new scores."""
     size = upto - at.position
     return at.run_seq - _OVERLAP - min(size, _NEAR), at.run_seq + size + _OVERLAP
 
 
 def _wider(at: ReadPosition, upto: int) -> tuple[int, int]:
-    """Return the range in which the others are looked for, before all runs are."""
+    """Return the range to search for the other runs, before all numbers are searched."""
     (low, high), size = _near(at, upto), upto - at.position
     return low - size, high + (_WIDER - 1) * size
 
@@ -390,7 +389,7 @@ def prices_of(
 
 
 def accepted_runs(runs: pa.Table, selection: Selection, trajectories: Trajectories) -> pa.Table:
-    """Return those of some rows of runs that meet the conditions that SQL cannot test exactly."""
+    """Return the rows of runs that meet the conditions that SQL cannot test exactly."""
     if is_exact(selection) or not runs.num_rows:
         return runs
     from pyarrow import compute  # takes a while, and only monitors need it

@@ -29,8 +29,8 @@ _OWN = (
     "CASE WHEN history_id IS NULL THEN TRUE WHEN json_valid(messages) "
     "THEN json_array_length(messages) >= len(roles) ELSE FALSE END"
 )
-# JSON text of a message that `oteval.call_outcome.near_miss_of` may name: a pass that has one is
-# shown with a comment.
+# JSON text of a message that `oteval.call_outcome.near_miss_of` may name; such a pass gets a
+# comment.
 _NEAR_MISS = (
     r'"content":"(?:\\u[0-9a-fA-F]{4}|\\.|[^A-Za-z"\\]){0,16}'
     r"(?i:errors?|exceptions?|traceback)[^A-Za-z ]"
@@ -102,7 +102,7 @@ class Outlines:
             return self._grouped("SELECT * FROM written", [], request, where)
 
     def messages(self, runs: pa.Table, pages: ReadPages) -> Iterator[tuple[int, str]]:
-        """Yield the messages of some revisions, without those of their histories, as JSON text.
+        """Yield the own messages of revisions, without their histories, as JSON text.
 
         Args:
             runs: Their ``trajectory_id``, ``rev`` and ``start_ns``, by start, and the ``place``

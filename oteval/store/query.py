@@ -77,7 +77,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def repeated(action: Callable[[], T], wait: Callable[[float], object] = time.sleep) -> T:
-    """Call a function, and again as long as its transaction conflicts with another one.
+    """Call a function, and retry it while its transaction conflicts with another one.
 
     Args:
         action: The function. It is one statement, or begins and ends its own transaction.
@@ -159,7 +159,7 @@ def new_cursor(connection: duckdb.DuckDBPyConnection) -> duckdb.DuckDBPyConnecti
 def reader(
     connection: duckdb.DuckDBPyConnection, query: str, values: Sequence[Any] = ()
 ) -> pa.RecordBatchReader:
-    """Return a query's result batch by batch; the connection may do other work meanwhile."""
+    """Return a query's result batch by batch; the connection stays free for other work."""
     return new_cursor(connection).sql(query, params=list(values)).to_arrow_reader(_BATCH)
 
 
@@ -172,7 +172,7 @@ def rows_of(table: pa.Table) -> Iterable[dict[str, Any]]:
 def condition_of(selection: Selection) -> tuple[str, list[Any]]:
     """Return a selection as a condition on the columns of ``trajectories``, with its parameters.
 
-    It may select more runs: `is_exact` tells whether it does, and `run_fields.selected` tests them.
+    It may select more runs (see `is_exact`); `run_fields.selected` tests them.
     """
     parts: list[str] = []
     values: list[Any] = []
@@ -210,7 +210,7 @@ def condition_of(selection: Selection) -> tuple[str, list[Any]]:
 
 
 def _alternatives(selection: Selection) -> Iterator[Sequence[Condition]]:
-    """Yield the conditions of a selection, of each several of which one must hold."""
+    """Yield lists of conditions; one condition of each list must hold."""
     yield from ([condition] for condition in selection.conditions)
     for key, accepted in selection.attributes.items():
         yield [Condition(f"attributes.{key}", "=", text) for text in accepted]

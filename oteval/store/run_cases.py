@@ -65,8 +65,8 @@ def case_column(attributes: Sequence[str]) -> RunExpression:
     names = ", ".join([_NAME] * len(attributes))
     values = [part for key in attributes for part in (dumps(key), attribute_pointer(key))]
     name = f"list_filter([{names}], lambda name: name NOT IN ('null', '\"\"'))[1]"
-    # Columns that a lambda uses are copied, so that this one gets only narrow ones. Python writes
-    # values other than texts and integers in another way than JSON.
+    # Columns that a lambda uses are copied, so that this one gets only narrow ones. Python and
+    # JSON write values other than texts and integers differently.
     sql = f"""
         list_transform([{{id: trajectory_id, name: {name}, asked: {ASKED}, parts: {_PARTS}}}],
             lambda run: CASE

@@ -1,8 +1,8 @@
 """Functions of runs that look at a few columns, called once for equal ones.
 
 A condition that only Python can test and the group of a run in a report depend on few columns. They
-are read in SQL, and the function is called with their values alone. Runs whose rows do not have
-such a value are read as usual.
+are read in SQL, and the function is called with their values alone. Runs without these values in
+their rows are read as usual.
 
 Tables: ``trajectories`` and ``superseded`` are read.
 """
@@ -31,7 +31,7 @@ __all__ = [
     "selected",
 ]
 
-# The most values of fields whose results are remembered.
+# The most results to cache.
 _MOST_KNOWN = 20_000
 _WANTED = "wanted"
 _KEYS = [("trajectory_id", pa.string()), ("start_ns", pa.int64())]
@@ -102,7 +102,7 @@ class RunFields:
             runs: A query of rows of ``trajectories``.
             values: Its parameters.
             functions: The functions by the names of their results.
-            run_filter: Only runs for which this returns True are in the table; by default all are.
+            run_filter: Returns True for the runs to include; by default all runs are.
 
         Returns:
             A table with ``trajectory_id``, ``start_ns`` and the results, in any order.
@@ -197,7 +197,7 @@ class _ExpressionCaller:
 
 
 def _kept(table: pa.Table) -> pa.Table:
-    """Return the rows that are wanted, if a function tells which."""
+    """Return the rows that the filter accepts, if there is a filter."""
     return table.filter(table[_WANTED]) if _WANTED in table.column_names else table
 
 
@@ -213,7 +213,7 @@ def _caller(function: RunFunction | RunExpression) -> _FunctionCaller | _Express
 
 
 def selected(selection: Selection) -> RunFunction:
-    """Return the function that tests conditions which `condition_of` leaves out."""
+    """Return the function that tests the conditions that `condition_of` leaves out."""
     excluded = selection.excluded
     if excluded is not None and is_exact(excluded):
         excluded = None

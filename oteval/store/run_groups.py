@@ -29,7 +29,7 @@ class RunGroups:
 
 
 def split_at(time_ns: int, before: str, since: str) -> RunExpression:
-    """Return the grouping of runs that began before a time (ns) and of those that began later."""
+    """Return the grouping of runs by whether they began before a time (ns)."""
 
     def group(run: Trajectory) -> str:
         return before if run.start_ns < time_ns else since
@@ -39,7 +39,7 @@ def split_at(time_ns: int, before: str, since: str) -> RunExpression:
 
 
 def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunExpression:
-    """Return the grouping of runs that meet a condition and of the others."""
+    """Return the grouping of runs by whether they meet a condition."""
 
     def group(run: Trajectory) -> str:
         return named(column_values(run))

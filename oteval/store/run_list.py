@@ -28,9 +28,8 @@ from .usage_sums import TOKEN_COLUMNS, usage_of
 __all__ = ["ConversationRuns", "RunKey", "RunList", "StoreState", "VerdictFilter"]
 
 _KEYS = pa.schema([("id", pa.string()), ("ns", pa.int64())])
-# Where runs are looked for: first among so many times as many as are wanted, then in these shares
-# of the others, then in the rest. The shares are those of a sample, which is faster than sorting
-# more runs than so many.
+# Search windows: first 10x the page size, then 1%, 3%, 10% and 30% of the remaining runs, then the
+# rest. The shares come from a sample, which is faster than sorting more than 2,000 runs.
 _FIRST_STRETCH, _SHARES, _SAMPLE, _MOST_SORTED = 10, (0.01, 0.03, 0.1, 0.3), 1000, 2000
 _USAGE = f"{', '.join(TOKEN_COLUMNS)}, model_calls"
 
@@ -89,7 +88,7 @@ class VerdictFilter:
 
     Attributes:
         outcome: The outcome of the score; None for any.
-        evaluators: The evaluators, one of which gave the score; empty for any.
+        evaluators: The score is by one of these evaluators; empty for any.
     """
 
     outcome: Outcome | None = None
@@ -97,7 +96,7 @@ class VerdictFilter:
 
 
 class StoreState(NamedTuple):
-    """How far a store has changed; a different value means that something else is shown.
+    """The version of a store's content; pages are stale when it differs.
 
     Attributes:
         runs: The number of the newest row of a run.
@@ -133,8 +132,8 @@ class RunList:
         self._connection, self._trajectories = connection, trajectories
 
     def state(self) -> StoreState:
-        """Return how far the store has changed."""
-        # Every page asks this: a union takes half as long as a row of four subqueries.
+        """Return the version of the store's content."""
+        # Every page runs this query: a union takes half as long as a row of four subqueries.
         table_states = self._connection.execute(
             "SELECT 'runs', coalesce(max(seq), 0), count(*) FROM trajectories "
             "UNION ALL SELECT 'scores', coalesce(max(seq), 0), 0 FROM scores "
@@ -155,7 +154,7 @@ class RunList:
         return RunKey(*row) if row else None
 
     def of_conversations(self, names: Sequence[str], most: int) -> dict[str, ConversationRuns]:
-        """Return the runs of some conversations, those that have none left out.
+        """Return the runs of conversations; conversations without runs are left out.
 
         Args:
             names: The conversations.
@@ -178,7 +177,7 @@ class RunList:
 
         Args:
             selection: The runs.
-            most: The number at which counting ends, unless every run matches.
+            most: The maximum count, unless every run matches.
         """
         clause, values = condition_of(selection)
         query = (
@@ -204,7 +203,7 @@ class RunList:
             selection: The runs, by the filters that have a column.
             most: The most keys.
             after: Only runs after this one.
-            verdict: Only runs that have, or had before they were scored again, such a score.
+            verdict: Only runs with such a score, replaced scores included.
             is_forward: List the oldest first instead.
         """
         clause, values = condition_of(selection)
@@ -289,7 +288,7 @@ class RunList:
         yield rest
 
     def _ends(self, times: Range, first: int, *, is_forward: bool) -> Iterator[int]:
-        """Yield the ends (ns) of stretches: of one with so many runs, and of larger ones."""
+        """Yield the ends (ns) of stretches: one with `first` runs, then larger ones."""
         if first <= _MOST_SORTED:
             order, end = ("ASC", "max") if is_forward else ("DESC", "min")
             row = first_row(
@@ -312,7 +311,7 @@ class RunList:
         yield from (starts[at] for share in _SHARES if (at := int(share * len(starts))))
 
     def containing(self, keys: Sequence[RunKey], words: Sequence[str]) -> list[RunKey]:
-        """Return those of some runs that may say some words, read without parsing their messages.
+        """Return the runs that may contain some words, without parsing their messages.
 
         Args:
             keys: The runs.
@@ -334,7 +333,7 @@ class RunList:
         return [key for key in keys if key.id in rows]
 
     def rows(self, keys: Sequence[RunKey], names: Sequence[str] = LISTED) -> list[RunRow]:
-        """Return the runs of some keys in their order, without those that have changed since.
+        """Return the runs of some keys in their order, without runs that have changed since.
 
         Args:
             keys: The keys.

@@ -1,6 +1,6 @@
 """Statistics of stored runs and their current scores, counted in SQL without reading the runs.
 
-Runs may be compared in groups, with those of the same case paired.
+Runs may be compared in groups, paired by case.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ _SHARES = f"""
         FROM newest WHERE {_JUDGED} GROUP BY ALL
     ) GROUP BY ALL
 """  # noqa: S608
-# The values by which cases are compared: the share of passes, else the mean score.
+# The compared values of cases: the share of passes, else the mean score.
 _DIFFERENCES = """
 , cases AS (
         SELECT evaluator, group_number, case_number, count(passed) > 0 AS is_share,
@@ -158,7 +158,7 @@ class CaseComparison:
         group: The group that is compared with the baseline.
         is_share: Whether the values are shares of passes, else mean scores.
         base_values: The different values of cases in the baseline.
-        values: Those of the same cases in the group.
+        values: The values of the same cases in the group.
         cases: The numbers of cases with these values.
     """
 
@@ -323,10 +323,10 @@ class SelectedRuns:
         return table.drop_columns(["group_number"]).append_column("group", [pa.array(names, "str")])
 
     def worst(self, most: int) -> pa.Table:
-        """Return the runs that failed, then those not evaluated, then others; the latest of each.
+        """Return failed runs, then runs not evaluated, then others; the latest of each.
 
         Returns:
-            At most so many, as a table of `Trajectories.keys`, by start.
+            At most `most` runs, as a table of `Trajectories.keys`, by start.
         """
         return self._scored(_WORST.format(most=int(most)))
 

@@ -1,8 +1,8 @@
 """The runs of a monitor's group in a period, with their values: the evidence of a change.
 
 Unlike `observations`, this reads by time instead of by the order of storage, and returns single
-runs with their tools, model and version. At most so many runs of a period are read, the latest, and
-the scores are looked through once for all periods.
+runs with their tools, model and version. Only the latest runs of a period are read, and the scores
+are scanned once for all periods.
 
 Tables: ``trajectories`` and ``scores`` are read.
 """
@@ -35,9 +35,9 @@ from .trajectories import Trajectories
 __all__ = ["DIMENSIONS", "RunWindow", "RunWindows"]
 
 DIMENSIONS = ("tools", "model", "version", "agent", "service")
-"""The values by which runs are divided into slices: columns of the result."""
+"""The columns of the result that divide runs into slices."""
 
-# Scores are looked for of at most so many runs of a period.
+# The most runs of a period whose scores are looked up.
 _CANDIDATES = 20_000
 # A score may be older than its run by this time, because clocks differ.
 _SLACK_NS = 86_400 * 10**9

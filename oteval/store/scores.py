@@ -145,12 +145,12 @@ class TalliedScores(NamedTuple):
     Attributes:
         evaluator: The evaluator's name.
         status: ``ok``, ``error`` or ``not_evaluated``.
-        passed: Whether they are passes; None if they neither pass nor fail.
+        passed: Whether they are passes; None without a pass or fail.
         score: The number.
         metadata: The metadata, where it names lists in another order; else empty.
-        runs: How many there are.
-        asked: How many language models gave.
-        cached: How many are cached answers of these.
+        runs: The number of scores.
+        asked: The number that language models gave.
+        cached: The number of cached answers among these.
         cost: Their cost in US dollars, as far as it is known.
     """
 
@@ -187,7 +187,7 @@ class Scores:
     def read(self, selection: Selection = EVERYTHING) -> Iterator[Score]:
         """Yield the current scores of the selected trajectories in the order of storage.
 
-        Of the selection, `condition_of` is applied, which may select more: see `is_exact`.
+        Only `condition_of` of the selection is applied, which may select more: see `is_exact`.
         """
         yield from self.at(self.numbers(selection))
 
@@ -233,7 +233,7 @@ class Scores:
             )
 
     def at(self, numbers: pa.Table) -> Iterator[Score]:
-        """Yield scores by a table of `numbers`, page by page, without those deleted since."""
+        """Yield scores by a table of `numbers`, page by page, except scores deleted since."""
         start, size = 0, _FIRST_PAGE
         while start < len(numbers):
             page = numbers.slice(start, size)
@@ -258,7 +258,7 @@ class Scores:
     def _current(
         self, chosen: str, values: Sequence[Any], scored: str = "TRUE", columns: str = "*"
     ) -> Iterable[dict[str, Any]]:
-        """Return the rows of current scores, of which no others' texts are read.
+        """Return the rows of current scores, without reading the texts of other scores.
 
         Args:
             chosen: The joins and conditions that choose scores, as `current_scores` allows.
@@ -280,14 +280,14 @@ class Scores:
         return next_number(self._connection, "scores") - 1
 
     def after(self, number: int, limit: int) -> tuple[list[Score], int]:
-        """Return the current ones of the scores that were stored after one, in this order.
+        """Return the current scores among the scores stored after a number, in this order.
 
         Args:
             number: The number of that score.
-            limit: The largest count of scores to look at.
+            limit: The most scores to examine.
 
         Returns:
-            The scores, and the number of the last one that was looked at; `number` without any.
+            The scores, and the number of the last score examined; `number` without any.
         """
         ((last,),) = self._connection.execute(
             "SELECT max(seq) FROM (SELECT seq FROM scores WHERE seq > ? ORDER BY seq LIMIT ?)",
@@ -331,7 +331,7 @@ class Scores:
         return int(passes), int(fails)
 
     def tallied(self) -> Iterator[TalliedScores]:
-        """Yield the current scores, those counted together that count alike."""
+        """Yield the current scores, counted by equal evaluator, status, pass and score."""
         table = self._connection.sql(
             f"""
             SELECT evaluator, status, passed, score,
@@ -364,7 +364,7 @@ class Scores:
                 metadata; both may be large. None reads scores as they are.
 
         Returns:
-            The scores by trajectory id, with every id that was asked for.
+            The scores by trajectory id, with every id of `trajectory_ids`.
         """
         return self._newest("trajectory_id", trajectory_ids, longest)
 
@@ -372,7 +372,7 @@ class Scores:
         """Return the current score of each evaluator on each trajectory, by trace.
 
         Returns:
-            The scores by the trace id of the span that they are about, with every id asked for.
+            The scores by the trace id of their span, with every id of `trace_ids`.
         """
         return self._newest("trace_id", trace_ids)
 
@@ -394,7 +394,7 @@ class Scores:
     ) -> dict[tuple[str, str, str], Score]:
         """Return the current scores of some trajectories that some versions of evaluators gave.
 
-        A score that another version has replaced is none: to use it again, it must be given again.
+        A score that another version has replaced is left out.
 
         Returns:
             The scores by trajectory id, evaluator and version.
@@ -409,11 +409,11 @@ class Scores:
         return {(score.trajectory_id, score.evaluator, score.version): score for score in scores}
 
     def changes(self, evaluator: str, version: str) -> Iterator[tuple[Score, Score]]:
-        """Yield the runs on which a version of an evaluator has another outcome than before.
+        """Yield the runs whose outcome by a version of an evaluator differs from the earlier one.
 
         A run's earlier score is its newest one by any other version of the evaluator. An outcome is
-        the status and whether the run passed; for verdicts that neither pass nor fail, the score
-        and the label.
+        the status and whether the run passed; for verdicts without a pass or fail, the score and
+        the label.
 
         Args:
             evaluator: The evaluator's name.
@@ -461,7 +461,7 @@ class HumanLabels:
         )
 
     def of(self, evaluator: str) -> list[Label]:
-        """Return the current labels for one evaluator and those for all evaluators, by time."""
+        """Return the current labels for one evaluator or for all evaluators, by time."""
         rows = self._connection.execute(
             f"SELECT {_LABEL} FROM current_labels WHERE evaluator IN (?, '') "  # noqa: S608
             "ORDER BY created_ns, trajectory_id",

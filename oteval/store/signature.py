@@ -1,7 +1,7 @@
-"""The signature of a run: the columns of a trajectory's row that stand for its messages.
+"""The signature of a run: columns of a trajectory's row that summarize its messages.
 
 Runs with equal signatures match. A call becomes a 63-bit hash of its name and canonical arguments.
-A call without recorded arguments has no hash, and matches no other call.
+A call without recorded arguments has no hash, and does not match any other call.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Spans that are columns already as rows of the table ``spans``.
 
-The rows are those that `telemetry_rows.span_table` makes of the same spans.
+`telemetry_rows.span_table` makes the same rows from `Span` objects.
 """
 
 from __future__ import annotations
@@ -125,8 +125,8 @@ def _ids(ids: bytes, size: int) -> pa.Array:
 class _Attributes:
     """The columns that attributes fill.
 
-    `_MISSING` stands for the attribute of a span without one. As an index it is the last, so each
-    array below has one value more, for it.
+    `_MISSING` is the index of a missing attribute. As an index it is the last, so each array below
+    has one more value for it.
     """
 
     def __init__(self, spans: SpanColumns) -> None:
@@ -196,7 +196,7 @@ class _Attributes:
         return int(every.number[index]) if every.is_integer[index] else every.others[index]
 
     def remaining(self, *stored: _Integers) -> pa.Array:
-        """Return the attributes of each span but those that have columns, as JSON text."""
+        """Return the attributes of each span without a column of their own, as JSON text."""
         is_kept = np.ones(len(self._all.key), np.bool_)
         for indexes in stored:
             is_kept[indexes[indexes != _MISSING]] = False

@@ -121,7 +121,7 @@ def span_table(spans: Sequence[Span], seq: int) -> pa.Table:
 
 
 def with_identities(table: pa.Table) -> pa.Table:
-    """Return rows of ``spans`` whose conversation is an id, and not a placeholder for one.
+    """Return rows of ``spans`` with placeholders for a conversation id removed.
 
     The attributes that the user named for `identities` are copied to some that are always read, so
     that all programs that open the store agree on them.
@@ -166,7 +166,7 @@ def with_identities(table: pa.Table) -> pa.Table:
 def _copy_identities(
     kinds: Iterable[str], attributes: dict[str, Any], resource: Mapping[str, Any]
 ) -> None:
-    """Copy the attributes that the user named to those that are always read."""
+    """Copy the attributes that the user named to the attributes that are always read."""
     for kind in kinds:
         about = IDENTITIES[kind]
         if value := own_value(kind, attributes, resource if about.in_resource else None):

@@ -1,10 +1,10 @@
 """Trajectories: written as revisions, and read with the histories that they follow.
 
-Tables: ``trajectories``, to which rows are only appended, and ``superseded``, the revisions that do
-not count any more. The view ``current_trajectories`` has the revisions that count.
+Tables: ``trajectories``, an append-only table, and ``superseded``, the revisions that do not count
+any more. The view ``current_trajectories`` has the revisions that count.
 
-A trajectory's row holds only the messages after those of its history. Reading therefore reads the
-row, its history's row, and so on, until the beginning of the conversation.
+A trajectory's row holds only the messages after its history. A read therefore reads the row, its
+history's row, and so on, back to the beginning of the conversation.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ _WIDE = ("messages", "steps", "tools", "rewrites", "attributes")
 # From this depth of histories on, the histories of a trajectory are looked up together, in a
 # stretch of time (ns) before it and then in earlier stretches that are longer by a factor each.
 _SHALLOW, _STRETCH, _STRETCH_FACTOR = 3, 600_000_000_000, 8
-# Conditions for a trajectory that a name stands for, tried in this order, so that the short id of a
-# trajectory, as tables show it, is never ambiguous because of a trace with a similar id.
+# Conditions that resolve a name to a trajectory, in this order, so that a short trajectory id in a
+# table is never ambiguous because of a trace with a similar id.
 _NAMED_BY = (
     "starts_with(trajectory_id, $name)",
     "list_contains(trace_ids, $name) OR span_id = $name",
@@ -93,7 +93,7 @@ def _length(row: Mapping[str, Any]) -> int:
     return len(row["roles"]) + len(row["call_names"])
 
 
-# No trajectory is longer than this one, so that one that is not stored has not grown.
+# Longer than any trajectory, so that a trajectory that is not stored has not grown.
 _NOT_STORED = _StoredRun(0, 1 << 62)
 
 
@@ -102,7 +102,7 @@ class ReadPages:
     """How trajectories are read page by page.
 
     Attributes:
-        size: The number of trajectories on the next page, by the width of those before.
+        size: The number of trajectories on the next page, by the width of the last page.
         max_ranges: The most ranges of times that a page is read in: 1 for trajectories that are
             spread evenly, where each range would only cost one more query.
     """
@@ -133,7 +133,7 @@ class Trajectories:
         Args:
             trajectories: All trajectories of the traces. Others that are stored are superseded.
             trace_ids: The traces.
-            times: The times (ns) in which their spans begin. Every trajectory overlaps one.
+            times: The times (ns) when their spans begin. Every trajectory overlaps one.
 
         Returns:
             The ids of the trajectories that are new or changed.
@@ -163,13 +163,13 @@ class Trajectories:
         return self._insert(new, superseded)
 
     def add(self, trajectories: Sequence[Trajectory]) -> list[str]:
-        """Store trajectories that were reconstructed elsewhere, except those that are stored.
+        """Store trajectories that were reconstructed elsewhere, unless they are stored already.
 
-        One that is longer than the stored one becomes a new revision, as of a session that
-        went on; unless the store has its spans, which know more.
+        A trajectory longer than the stored one becomes a new revision, as when a session goes on;
+        unless the store has its spans, which are more complete.
 
         Returns:
-            The ids of those that are new or have grown.
+            The ids of the trajectories that are new or have grown.
         """
         stored = self._stored_lengths([each.id for each in trajectories])
         rows = [trajectory_row(each) for each in trajectories]
@@ -388,7 +388,7 @@ class Trajectories:
             max_ranges: The most ranges of times to read.
 
         Returns:
-            The rows, and those known trajectories that have not changed, without rows.
+            The rows, and the unchanged trajectories of `cached`, which have no rows.
         """
         rows: dict[str, Mapping[str, Any]] = {}
         built: dict[str, Trajectory] = {}
@@ -452,7 +452,7 @@ class Trajectories:
         return lineage
 
     def _rows_at(self, starts: Mapping[str, int], max_ranges: int) -> dict[str, Mapping[str, Any]]:
-        """Return the current rows of those trajectories that begin at the given times."""
+        """Return the current rows of the trajectories that begin at these times (ns)."""
         columns = {"id": pa.array(starts, _TEXT), "ns": pa.array(starts.values(), _BIG)}
         with registered(self._connection, "wanted", pa.table(columns)):
             table = rows_in(
@@ -492,7 +492,7 @@ class Trajectories:
         raise NotFound(f"no trajectory {name!r}; oteval trajectories lists them")
 
     def named(self, name: str) -> list[Trajectory]:
-        """Return the current trajectories that a name stands for: one, or a conversation's turns.
+        """Return the current trajectories that a name identifies: one, or a conversation's turns.
 
         Args:
             name: As for `get`, or the id of a conversation or the beginning of one.
@@ -505,7 +505,7 @@ class Trajectories:
             try:
                 return [self.get(name)]
             except NotFound:
-                # The beginning of several trajectories' ids is not that of a conversation's.
+                # A prefix of several trajectories' ids is ambiguous.
                 if self.ids_with_prefix(name):
                     raise
                 ids = self._ids_where(
@@ -532,7 +532,7 @@ class Trajectories:
         return [trajectory_id for (trajectory_id,) in rows]
 
     def count(self, selection: Selection = EVERYTHING) -> int:
-        """Return the number of current trajectories of a selection for which `is_exact` holds."""
+        """Return the number of current trajectories of a selection that `is_exact` accepts."""
         clause, values = condition_of(selection)
         total = number(
             self._connection,
@@ -549,7 +549,7 @@ class Trajectories:
 def _unchanged(
     lineage: Mapping[str, _Link], cached: Mapping[str, Trajectory]
 ) -> dict[str, Trajectory]:
-    """Return the trajectories, read before, that have not changed, nor has any history of them."""
+    """Return the cached trajectories that are unchanged, with unchanged histories."""
     unchanged: dict[str, Trajectory] = {}
     for name, link in sorted(lineage.items(), key=lambda item: item[1].start_ns):
         trajectory = cached.get(name)

@@ -1,7 +1,7 @@
 """Trajectories and messages as rows of the table ``trajectories``, and back, without loss.
 
-A row holds the messages after those of its history, the run that it follows; a trajectory is built
-from its row and its history. The columns from `roles` on are the signature; see `signature`.
+A row holds the messages after its history, the run that it follows; a trajectory is built from its
+row and its history. The columns from `roles` on are the signature; see `signature`.
 """
 
 from __future__ import annotations
@@ -253,7 +253,7 @@ def _trajectory(row: Mapping[str, Any], history: Trajectory | None) -> Trajector
 
 
 def _identity(row: Mapping[str, Any], kind: str, stored: str | None) -> str:
-    """Return the user or version of a row; of an older one, as its attributes tell."""
+    """Return the user or version of a row, from its attributes if the row is old."""
     return identity_in(kind, restore(row["attributes"])) if stored is None else stored
 
 
@@ -275,7 +275,7 @@ def build_trajectories(table: pa.Table) -> dict[str, Trajectory]:
 def build_trajectory(
     name: str, rows: Mapping[str, Mapping[str, Any]], built: dict[str, Trajectory]
 ) -> None:
-    """Build a trajectory after its histories, without recursion, and add them to `built`.
+    """Build the histories of a trajectory and then itself, and add them to `built`.
 
     Args:
         name: Its id.

@@ -1,7 +1,8 @@
 """Variants: the sequences of tools that runs called, counted in SQL.
 
-The order of calls in one message means nothing, so they are sorted by name: ``g, f`` in one message
-is the variant ``f, g``, as is ``f`` followed by ``g``. Calls of different messages stay in order.
+The order of calls in one message does not matter, so they are sorted by name: ``g, f`` in one
+message is the variant ``f, g``, as is ``f`` followed by ``g``. Calls of different messages stay in
+order.
 
 Runs with equal `strict_names` have the same variant. SQL therefore groups by that number, and sorts
 the calls of one run for each number.
@@ -31,7 +32,7 @@ __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
 _BATCH = 1000
 _HOUR = 3600 * 10**9
 _DAY = 24 * _HOUR
-# The lengths of periods (ns); the first that gives at most so many periods is used.
+# The lengths of periods (ns); the first that gives at most 48 periods is used.
 _LENGTHS = (_HOUR, _DAY, 7 * _DAY, 28 * _DAY, 364 * _DAY)
 _MOST_PERIODS = 48
 
@@ -162,11 +163,11 @@ class Variants:
     ) -> VariantCounts:
         """Count the variants of the selected runs.
 
-        A selection with conditions that have no column reads its trajectories one by one.
+        For conditions without a column, the trajectories are read one by one.
 
         Args:
             selection: The runs.
-            evaluator: The evaluator whose scores count; None for all.
+            evaluator: Count only its scores; None for all.
             top: The number of variants to return; None for all.
         """
         cursor = new_cursor(self._connection)
@@ -227,7 +228,7 @@ def _periods(
 def _started(
     cursor: duckdb.DuckDBPyConnection, query: str, values: list[Any]
 ) -> Iterable[pa.RecordBatch]:
-    """Run a query to its first batch, by which its large intermediate results are done."""
+    """Run a query to its first batch, when its large intermediate results are complete."""
     batches = iter(cursor.sql(query, params=values).to_arrow_reader(_BATCH))
     first = next(batches, None)
     return () if first is None else chain([first], batches)

@@ -154,8 +154,8 @@ def test_a_model_is_asked_which_is_better(shop: Run, monkeypatch: pytest.MonkeyP
     """A judge on a real socket prefers by content, and its answers are cached."""
 
     def prefers(body: dict[str, Any]) -> Reply:
-        told = shown(body)
-        return verdict(1 if told.index('"good":true') < told.index('"good":false') else 3)
+        prompt = shown(body)
+        return verdict(1 if prompt.index('"good":true') < prompt.index('"good":false') else 3)
 
     monkeypatch.setenv("GOOD", "0")
     shop(*EVAL, "--name", "a")
@@ -166,10 +166,10 @@ def test_a_model_is_asked_which_is_better(shop: Run, monkeypatch: pytest.MonkeyP
     with serving(lambda body, _: prefers(body)) as server:
         monkeypatch.setenv("OPENAI_BASE_URL", server.url)
         done = shop("pairwise", "a", "b", "--judge", "openai:m")
-        asked = len(server.requests)
+        first_requests = len(server.requests)
         again = shop("pairwise", "a", "b", "--judge", "openai:m", "--json")
 
-        assert len(server.requests) == asked == 18  # nine different inputs, in two orders
+        assert len(server.requests) == first_requests == 18  # nine different inputs, in two orders
 
     assert (done.status, again.status) == (0, 0), done.err
     assert "b is better" in done.out
@@ -317,8 +317,8 @@ def test_datasets_are_kept_and_shown(shop: Run, tmp_path: Path):
     """A file becomes a dataset with versions; the output of show can be added again."""
     first = shop("dataset", "add", "sums", "data.jsonl")
     again = shop("dataset", "add", "sums", "data.jsonl")
-    shown = shop("dataset", "show", "sums")
-    (tmp_path / "copy.jsonl").write_text(shown.out)
+    printed = shop("dataset", "show", "sums")
+    (tmp_path / "copy.jsonl").write_text(printed.out)
     copied = shop("dataset", "add", "copy", "copy.jsonl")
 
     assert "40 examples, added" in first.out

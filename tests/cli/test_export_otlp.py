@@ -34,8 +34,8 @@ def stored(endpoint: Downstream, path: Path) -> Store:
     """Return a store of the accepted requests."""
     store = Store(path)
     for _, _, body in endpoint.requests:
-        found = decode_protobuf(body)
-        store.spans.write(found.spans, found.logs)
+        records = decode_protobuf(body)
+        store.spans.write(records.spans, records.logs)
     refresh(store)
     return store
 
@@ -118,12 +118,12 @@ def test_a_second_store_has_the_same_trajectories(
         spans, logs = capture(name)
         store.spans.write(spans, logs)
         refresh(store)
-        wanted = [run.as_dict() for run in store.trajectories.read()]
+        expected = [run.as_dict() for run in store.trajectories.read()]
 
     assert oteval("export", "--otlp", endpoint.url).status == 0
 
     with stored(endpoint, tmp_path / "other.duckdb") as other:
-        assert [run.as_dict() for run in other.trajectories.read()] == wanted
+        assert [run.as_dict() for run in other.trajectories.read()] == expected
         assert other.spans.count()[0] == len({(s.trace_id, s.span_id) for s in spans})
 
 
@@ -169,7 +169,7 @@ def test_partial_success_is_no_success(filled: Run, endpoint: Downstream):
 
 
 def test_an_endpoint_that_is_away_is_given_up(filled: Run):
-    """Nobody listening: after --patience all counts as failed, and the status is 2."""
+    """Without an endpoint, all requests fail after --patience, and the status is 2."""
     done = filled("export", "--otlp", "http://127.0.0.1:9", "--patience", "0", "--json")
 
     assert done.status == 2
@@ -178,7 +178,7 @@ def test_an_endpoint_that_is_away_is_given_up(filled: Run):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "remedy"),
     [
         (["--otlp", "localhost:4318"], "write http://HOST:PORT"),
         (["--otlp", "http://h", "--header", "novalue"], "KEY=VALUE"),
@@ -187,9 +187,9 @@ def test_an_endpoint_that_is_away_is_given_up(filled: Run):
         ([], "--otlp"),
     ],
 )
-def test_wrong_arguments_say_what_to_write(filled: Run, arguments: list[str], said: str):
+def test_wrong_arguments_say_what_to_write(filled: Run, arguments: list[str], remedy: str):
     """Exit status 2, and one line with the remedy."""
     done = filled("export", *arguments)
 
     assert done.status == 2
-    assert said in done.err
+    assert remedy in done.err

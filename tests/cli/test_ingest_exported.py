@@ -110,7 +110,7 @@ def test_earlier_turns_of_a_run_are_shown(oteval: Run):
 def test_a_broken_line_is_named_and_the_rest_is_loaded(
     oteval: Run, tmp_path: Path, changes: dict[str, Any], problem: str
 ):
-    """The line's number and its field are told; no run is loaded in part."""
+    """The error names the line and its field; runs are loaded whole or not at all."""
     with Store("oteval.duckdb") as store:
         keep(store, run(1, Message("user", "q")), run(2, Message("user", "q")))
     oteval("export", "--jsonl", "runs.jsonl")

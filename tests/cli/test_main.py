@@ -28,7 +28,7 @@ def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
 
 
 def program(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
-    """Run a line of the shell in which `oteval` is the command."""
+    """Run a shell line with `oteval` as the command."""
     script = f'oteval() {{ "{sys.executable}" -m oteval "$@"; }}\nset -o pipefail\n{line}'
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     environment.pop("OTEVAL_DB", None)
@@ -79,7 +79,7 @@ def test_the_list_of_commands_has_the_summaries_of_their_helps():
     ["--version", "--help", "run --help", "run --quiet -- true", "doctor --no-send"],
 )
 def test_a_command_without_a_database_starts_without_its_libraries(tmp_path: Path, arguments: str):
-    """What takes a second to import is imported by the commands that need it."""
+    """Slow modules are imported only by the commands that need them."""
     script = """
 import sys
 import oteval.cli

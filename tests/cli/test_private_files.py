@@ -58,7 +58,7 @@ def archived(oteval: Run) -> int:
 
 
 def recorded(_: Run) -> int:
-    """Record a program into a new database and into a file, and check what its own files get."""
+    """Record a program into a new database and into a file, and check the mode of its own files."""
     Path("agent.py").write_text(
         "import oteval\n"
         "@oteval.agent\n"
@@ -76,7 +76,7 @@ def recorded(_: Run) -> int:
     return status
 
 
-# Each command that writes files, and what runs it.
+# Each command that writes files, and the function that runs it.
 WRITERS: dict[str, Callable[[Run], int]] = {
     "demo": lambda _: 0,  # runs before each of the others
     "ingest": lambda oteval: oteval("ingest", TRACES / "genai_openai_chat.json").status,
@@ -158,7 +158,7 @@ def test_each_command_that_writes_is_in_the_table():
 @pytest.mark.parametrize("command", WRITERS)
 @pytest.mark.slow
 def test_files_of_a_command_are_private(oteval: Run, tmp_path: Path, demo: Path, command: str):
-    """Under the umask 000, no file or folder has a bit for others, but those to hand on."""
+    """Under the umask 000, only files to hand on have a bit for others."""
     shutil.copytree(demo, tmp_path, dirs_exist_ok=True)
     before = os.umask(0)
     try:
@@ -182,7 +182,7 @@ def test_reports_have_the_modes_of_the_umask(oteval: Run, tmp_path: Path, demo: 
 
 
 def test_files_of_a_library_are_private(tmp_path: Path, umask: int):
-    """In a process of somebody else, whose umask stays, the database and its log are private."""
+    """The database and its log are private in a process that keeps its own umask."""
     path = tmp_path / "new" / "x.duckdb"
     package.InProcess  # noqa: B018  the SDK is installed
     (tmp_path / "new").mkdir(mode=0o700)
@@ -279,10 +279,10 @@ def writes(node: ast.AST) -> bool:
 def test_all_writing_goes_through_one_module():
     """A module that creates files itself is listed with its reason, and each reason is needed."""
     root = Path(package.__file__).parent
-    found = {
+    writers = {
         str(path.relative_to(root))
         for path in root.rglob("*.py")
         if any(map(writes, ast.walk(ast.parse(path.read_text("utf-8")))))
     }
 
-    assert found == {*ALLOWED}
+    assert writers == {*ALLOWED}

@@ -49,17 +49,17 @@ def test_what_cannot_be_kept_is_named(filled: Run, tmp_path: Path):
 
 
 def test_references_are_checked(filled: Run, tmp_path: Path):
-    """Files, or those of the database, are read; exit status 1 when one cannot be."""
+    """Files, or the database's references, are read; the exit status is 1 if one cannot be."""
     (tmp_path / "good.json").write_text(json.dumps(MESSAGES))
     (tmp_path / "bad.json").write_text('[{"role": "nobody"}]')
     filled("reference", "add", "good.json", "--name", "kept")
 
-    kept = filled("reference", "check")
+    stored = filled("reference", "check")
     good = filled("reference", "check", "good.json")
     bad = filled("reference", "check", "good.json", "bad.json", "none.json")
 
-    assert (kept.status, good.status, bad.status) == (0, 0, 1)
-    assert kept.out == "kept: 2 messages, 0 calls\n"
+    assert (stored.status, good.status, bad.status) == (0, 0, 1)
+    assert stored.out == "kept: 2 messages, 0 calls\n"
     assert "bad.json: messages[0]: unknown role 'nobody'" in bad.err
     assert "none.json: no such file" in bad.err
 

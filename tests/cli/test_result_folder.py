@@ -1,4 +1,4 @@
-"""Reading commands on a folder of results of Spark, and what each other command says of it."""
+"""Reading commands on a folder of Spark results, and the errors of the other commands."""
 
 from __future__ import annotations
 
@@ -84,41 +84,39 @@ def test_a_folder_and_a_database_are_read_as_one(results: Run):
         store.spans.write([chat(1, 1, [("user", "one more")], "yes")])
 
     rows = results("trajectories", "--json", "--db", "out", "--db", "more.duckdb").rows
-    shown = results("status", "--json", "--db", "out", "--db", "more.duckdb").rows
+    status_rows = results("status", "--json", "--db", "out", "--db", "more.duckdb").rows
 
     whole = results("trajectories", "--json", "--db", "all.duckdb").rows
     assert len(rows) == len(whole) + 1
-    assert [row["database"] for row in shown] == ["out", "more.duckdb"]
-    assert shown[0]["trajectories"] == len(whole)
-    assert shown[0]["bytes"] > 0
+    assert [row["database"] for row in status_rows] == ["out", "more.duckdb"]
+    assert status_rows[0]["trajectories"] == len(whole)
+    assert status_rows[0]["bytes"] > 0
 
 
 def test_commands_that_write_refuse_a_folder_of_results(results: Run):
     """Status 2, and one line that says why."""
-    found = results("score", "--db", "out")
+    done = results("score", "--db", "out")
 
-    assert found.status == 2
-    assert "score writes to its database, and out has results of Spark" in found.err
+    assert done.status == 2
+    assert "score writes to its database, and out has results of Spark" in done.err
 
 
 def test_the_state_of_monitors_is_refused_with_another_command(results: Run):
     """A folder of results has no state: status 2, and the command for the past."""
-    found = results("monitor", "status", "--db", "out")
+    done = results("monitor", "status", "--db", "out")
 
-    assert found.status == 2
-    assert (
-        "out: results of Spark, which no monitor checks; run oteval monitor backtest" in found.err
-    )
+    assert done.status == 2
+    assert "out: results of Spark, which no monitor checks; run oteval monitor backtest" in done.err
 
 
 def test_an_unfinished_folder_is_not_read(results: Run):
     """Status 2 while the job runs or after it failed, though files are there."""
     Path("out", RESULTS).rename(Path("out", UNFINISHED))
 
-    found = results("trajectories", "--db", "out")
+    done = results("trajectories", "--db", "out")
 
-    assert found.status == 2
-    assert "out: its Spark job has not finished" in found.err
+    assert done.status == 2
+    assert "out: its Spark job has not finished" in done.err
 
 
 def test_a_missing_or_damaged_file_of_results_is_named(results: Run):

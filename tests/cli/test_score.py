@@ -284,7 +284,10 @@ def test_runs_that_fail_over_the_order_of_a_list_are_counted(
     """The summary counts failed runs whose calls differ only in a list's order, and says how."""
     ids = {"ids": ["1", "2"]}, {"ids": ["2", "1"]}, {"ids": ["3"]}, {"ids": ["2", "1"]}
     with Store(tmp_path / "oteval.duckdb") as store:
-        keep(store, *(run(at, asks(call("refund", one))) for at, one in enumerate(ids, 1)))
+        keep(
+            store,
+            *(run(at, asks(call("refund", arguments))) for at, arguments in enumerate(ids, 1)),
+        )
     calls = [{"name": "refund", "args": {"ids": ["1", "2"]}}]
     Path("r.json").write_text(json.dumps([{"role": "assistant", "tool_calls": calls}]))
 
@@ -316,7 +319,7 @@ def test_an_argument_mode_in_the_configuration_is_checked(oteval: Run, rules: An
 def test_large_files_are_scored_from_a_database_that_is_deleted(
     oteval: Run, chat: Path, rules: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Scores are those of a database in memory, and the temporary folder is empty afterwards."""
+    """The scores match a database in memory, and the temporary folder is empty afterwards."""
     rules()
     expected = oteval("score", chat, "--json")
     temporary = tmp_path / "temporary"

@@ -33,7 +33,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def prepare(folder: Path, server: Server, count: int) -> None:
-    """Write a database of so many runs, and a configuration."""
+    """Write a database with a number of runs, and a configuration."""
     with Store(folder / "oteval.duckdb") as store:
         keep(store, *(run(n, Message("user", f"question {n}")) for n in range(1, count + 1)))
     rule = {"name": "quality", "type": "judge", "model": "openai:m", "base_url": server.url}
@@ -94,7 +94,7 @@ def test_ctrl_c_ends_the_command_and_the_next_one_goes_on(tmp_path: Path, server
     assert time.monotonic() - start < 15
     assert process.returncode not in (0, None)
     assert "Traceback" not in err
-    asked = len(server.requests)
+    first_requests = len(server.requests)
     assert len(out.splitlines()) < 60
 
     server.script = lambda _body, _number: verdict()
@@ -104,4 +104,4 @@ def test_ctrl_c_ends_the_command_and_the_next_one_goes_on(tmp_path: Path, server
 
     assert [json.loads(line)["status"] for line in done.stdout.splitlines()] == ["ok"] * 60
     assert len(server.requests) <= 60 + 4 + 4
-    assert len(server.requests) - asked < 60 - 10
+    assert len(server.requests) - first_requests < 60 - 10

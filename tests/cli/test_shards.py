@@ -1,4 +1,4 @@
-"""Reading commands on several databases, and what each other command says of them."""
+"""Reading commands on several databases, and the errors of the other commands."""
 
 from __future__ import annotations
 
@@ -153,8 +153,10 @@ def test_monitors_of_each_database_are_shown(shards: Run):
     for command in ("backtest", "simulate"):
         past = shards("monitor", command, *config, "--db", "shards")
         alone = [shards("monitor", command, *config, "--db", database) for database in databases]
-        named = [f"oteval: {name}:\n{one.err}" for name, one in zip(databases, alone, strict=True)]
-        assert (past.status, past.err) == (min(one.status for one in alone), "".join(named))
+        named = [
+            f"oteval: {name}:\n{output.err}" for name, output in zip(databases, alone, strict=True)
+        ]
+        assert (past.status, past.err) == (min(output.status for output in alone), "".join(named))
     times = ("--before", "2100-01-01", "--json")
     changes = shards("monitor", "compare", *config, *times, "--db", "shards").rows
     assert {row["database"] for row in changes} <= set(databases)
@@ -207,11 +209,11 @@ def test_labels_experiments_and_the_audit_log_are_those_of_all_databases(shards:
 
 def test_writing_commands_ask_for_one_database(shards: Run):
     """Two databases or a folder: status 2, one line that names the option, and nothing written."""
-    two = shards("score", "--db", "shards/0.duckdb", "--db", "shards/1.duckdb")
+    databases = shards("score", "--db", "shards/0.duckdb", "--db", "shards/1.duckdb")
     folder = shards("ingest", TRACES / "genai_openai_chat.json", "--db", "shards")
 
-    assert two.status == folder.status == 2
-    assert "score uses one database, and 2 are given; give one --db FILE" in two.err
+    assert databases.status == folder.status == 2
+    assert "score uses one database, and 2 are given; give one --db FILE" in databases.err
     assert "ingest uses one database, and shards is a folder; give --db FILE" in folder.err
 
 
@@ -244,7 +246,7 @@ def test_a_database_given_twice_is_read_once(shards: Run):
 
 
 def test_a_trace_in_two_shards_is_named_and_its_run_counted_once(oteval: Run):
-    """The run is read from the shard in which it ends last, and a line names both shards."""
+    """The run is read from the shard with its latest end, and a line names both shards."""
     early, late = chat(1, 1, [("user", "hi")], "one"), chat(2, 1, [("user", "hi")], "two")
     for name, spans in (("a.duckdb", [early]), ("b.duckdb", [early, late])):
         with Store(name) as store:

@@ -20,7 +20,7 @@ HOSTILE = "[/bold][red]x[/red]\x1b[2J"
 
 
 @pytest.fixture
-def made(oteval: Run) -> Run:
+def with_runs(oteval: Run) -> Run:
     """Return the command with a database of made-up runs."""
     first = run(1, Message("user", "one"), asks(call("f", {"a": 1}, "c1")), conversation_id="c")
     second = run(
@@ -53,8 +53,8 @@ def test_json_lines_have_the_documented_keys(oteval: Run):
         assert row.keys() - {"agents"} == KEYS
         assert row["root_span"].keys() == {"trace_id", "span_id"}
         assert row["trace_ids"][0] == row["root_span"]["trace_id"]
-        for found in row["gaps"]:
-            assert found.keys() == {"code", "detail", "span_id"}
+        for row_gap in row["gaps"]:
+            assert row_gap.keys() == {"code", "detail", "span_id"}
         for message in row["messages"]:
             check_message(message)
 
@@ -64,10 +64,10 @@ def check_message(message: dict[str, Any]) -> None:
     extra = {"tool_calls", "tool_call_id", "name", "is_error"}
     assert {"role", "content"} <= message.keys() <= {"role", "content"} | extra
     assert (message["role"] == "tool") == ("tool_call_id" in message)
-    for one in message.get("tool_calls", ()):
-        assert (one.keys(), one["type"]) == ({"id", "type", "function"}, "function")
-        assert one["function"].keys() == {"name", "arguments"}
-        assert isinstance(one["function"]["arguments"], str)
+    for tool_call in message.get("tool_calls", ()):
+        assert (tool_call.keys(), tool_call["type"]) == ({"id", "type", "function"}, "function")
+        assert tool_call["function"].keys() == {"name", "arguments"}
+        assert isinstance(tool_call["function"]["arguments"], str)
 
 
 def test_an_empty_database_lists_nothing(oteval: Run):
@@ -101,9 +101,9 @@ def test_an_empty_database_lists_nothing(oteval: Run):
         (["--until", "5m"], [1, 2, 3]),
     ],
 )
-def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list[int]):
+def test_filters_choose_trajectories(with_runs: Run, filters: list[str], starts: list[int]):
     """Each filter restricts the list; several filters restrict it further."""
-    done = made("trajectories", "--json", *filters)
+    done = with_runs("trajectories", "--json", *filters)
 
     assert done.status == 0
     assert [row["start_ns"] for row in done.rows] == starts
@@ -124,30 +124,30 @@ def test_filters_choose_trajectories(made: Run, filters: list[str], starts: list
         (["--where", "x"], "--where 'x': write FIELD OPERATOR VALUE"),
     ],
 )
-def test_a_filter_that_says_nothing_is_an_error(made: Run, filters: list[str], reason: str):
+def test_a_filter_that_says_nothing_is_an_error(with_runs: Run, filters: list[str], reason: str):
     """One line names the option and the remedy; the exit status is 2."""
-    done = made("trajectories", *filters)
+    done = with_runs("trajectories", *filters)
 
     assert (done.status, done.out) == (2, "")
     assert done.err.startswith(f"oteval: {reason}")
     assert done.err.count("\n") == 1
 
 
-def test_the_table_is_plain_text(made: Run):
+def test_the_table_is_plain_text(with_runs: Run):
     """Agents and questions out of traces are shown as they are, control characters visible."""
-    done = made("trajectories")
+    done = with_runs("trajectories")
 
     assert "[/bold][red]x[/red]\\x1b[2J" in done.out
     assert "\x1b" not in done.out
     assert "3 trajectories; oteval show ID shows one" in done.err
 
 
-def test_the_columns_of_the_table_can_be_chosen(made: Run):
-    """Any column by which runs are filtered is shown, and an unknown name lists all."""
-    lines = made(
+def test_the_columns_of_the_table_can_be_chosen(with_runs: Run):
+    """Any filter column can be shown, and an unknown name lists all."""
+    lines = with_runs(
         "trajectories", "--columns", "conversation,tool,parent,tool_errors"
     ).out.splitlines()
-    refused = made("trajectories", "--columns", "colour")
+    refused = with_runs("trajectories", "--columns", "colour")
 
     assert lines[0].split() == [
         "id",
@@ -167,9 +167,11 @@ def test_the_columns_of_the_table_can_be_chosen(made: Run):
     assert refused.err.startswith("oteval: --columns=colour: there are service, conversation, ")
 
 
-def test_columns_as_json_have_the_values(made: Run):
+def test_columns_as_json_have_the_values(with_runs: Run):
     """With --json, a line has the id and the values of the columns, without the messages."""
-    rows = made("trajectories", "--json", "--columns", "agent,turn,asked,errors,tokens,cost").rows
+    rows = with_runs(
+        "trajectories", "--json", "--columns", "agent,turn,asked,errors,tokens,cost"
+    ).rows
 
     assert [row.pop("trajectory_id") for row in rows] == [run(number).id for number in (1, 2, 3)]
     values = {"agent": ["b"], "turn": 2, "asked": "two", "errors": 1}
@@ -183,13 +185,13 @@ def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
         keep(store, *runs)
         store.scores.write([score(number) for number in range(1, 1004)])
 
-    shown, more = oteval("trajectories"), oteval("trajectories", "--limit", "1002")
+    default, more = oteval("trajectories"), oteval("trajectories", "--limit", "1002")
     lines, scores = oteval("trajectories", "--json"), oteval("scores")
 
-    assert shown.out.count("question") == 1000
-    assert "question 3\n" not in shown.out
-    assert "question 1003" in shown.out
-    assert "the latest 1,000 trajectories; --limit N or --json lists more" in shown.err
+    assert default.out.count("question") == 1000
+    assert "question 3\n" not in default.out
+    assert "question 1003" in default.out
+    assert "the latest 1,000 trajectories; --limit N or --json lists more" in default.err
     assert more.out.count("question") == 1002
     assert "oteval: 1,002 trajectories; oteval show" in more.err
     assert len(lines.rows) == 1003
@@ -199,55 +201,55 @@ def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):
 
 
 @pytest.mark.parametrize("name", ["id", "beginning", "trace", "span"])
-def test_show_takes_every_kind_of_id(made: Run, name: str):
+def test_show_takes_every_kind_of_id(with_runs: Run, name: str):
     """A trajectory is found by its id, the beginning of it, its trace and its root span."""
-    one = run(2)
+    trajectory = run(2)
     ids = {
-        "id": one.id,
-        "beginning": one.id[:10],
-        "trace": one.root_span.trace_id,
-        "span": one.root_span.span_id,
+        "id": trajectory.id,
+        "beginning": trajectory.id[:10],
+        "trace": trajectory.root_span.trace_id,
+        "span": trajectory.root_span.span_id,
     }
 
-    done = made("show", ids[name])
+    done = with_runs("show", ids[name])
 
     assert done.status == 0
-    assert f"trajectory {one.id}" in done.out
+    assert f"trajectory {trajectory.id}" in done.out
     assert "→ g()" in done.out
     assert "failed" in done.out
     assert "content_not_captured" in done.out
     assert "2 earlier messages" in done.out
 
 
-def test_show_has_a_longer_form(made: Run):
+def test_show_has_a_longer_form(with_runs: Run):
     """--all shows the turns before, --json the whole object with its scores."""
-    assert "→ f(a=1)" in made("show", run(2).id, "--all").out
+    assert "→ f(a=1)" in with_runs("show", run(2).id, "--all").out
 
-    (row,) = made("show", run(2).id, "--json").rows
+    (row,) = with_runs("show", run(2).id, "--json").rows
 
     assert row.keys() == KEYS | {"scores"}
     assert len(row["messages"]) == 5
 
 
-def test_show_shows_several(made: Run):
+def test_show_shows_several(with_runs: Run):
     """Ids are shown in the order given."""
-    ids = [row["trajectory_id"] for row in made("show", run(2).id, run(1).id, "--json").rows]
+    ids = [row["trajectory_id"] for row in with_runs("show", run(2).id, run(1).id, "--json").rows]
 
     assert ids == [run(2).id, run(1).id]
 
 
-def test_show_names_what_it_cannot_find(made: Run):
+def test_show_names_what_it_cannot_find(with_runs: Run):
     """An id that nothing has, and one that means several, are one line each."""
-    missing, several = made("show", "nothing"), made("show", "")
+    missing, several = with_runs("show", "nothing"), with_runs("show", "")
 
     assert missing.status == several.status == 2
     assert missing.err == "oteval: no trajectory 'nothing'; oteval trajectories lists them\n"
     assert several.err.startswith("oteval: '' means several trajectories: ")
 
 
-def test_show_makes_hostile_content_visible(made: Run):
+def test_show_makes_hostile_content_visible(with_runs: Run):
     """Markup is shown literally, escape sequences as text."""
-    done = made("show", run(3).id)
+    done = with_runs("show", run(3).id)
 
     assert done.out.count("[/bold][red]x[/red]\\x1b[2J") >= 3
     assert "\x1b" not in done.out
@@ -262,10 +264,10 @@ def test_full_shows_messages_whole(oteval: Run):
     assert "more characters" not in oteval("show", run(1).id, "--full").out
 
 
-def test_diff_says_whether_runs_differ(made: Run):
+def test_diff_says_whether_runs_differ(with_runs: Run):
     """Exit status 1 and a mark where they part, 0 where they do not."""
-    differs = made("diff", run(1).id, run(2).id)
-    same = made("diff", run(1).id, run(1).id)
+    differs = with_runs("diff", run(1).id, run(2).id)
+    same = with_runs("diff", run(1).id, run(1).id)
 
     assert (differs.status, same.status) == (1, 0)
     assert "First divergence at message 0" in differs.out
@@ -273,10 +275,10 @@ def test_diff_says_whether_runs_differ(made: Run):
     assert "No difference in 2 messages." in same.out
 
 
-def test_diff_compares_whole_conversations_on_demand(made: Run):
+def test_diff_compares_whole_conversations_on_demand(with_runs: Run):
     """With --all the turns before are rows too, the equal ones among them."""
     alone, whole = (
-        made("diff", run(1).id, run(2).id, "--json", *more).rows[0] for more in ([], ["--all"])
+        with_runs("diff", run(1).id, run(2).id, "--json", *more).rows[0] for more in ([], ["--all"])
     )
 
     assert (alone["left"], alone["right"]) == (run(1).id, run(2).id)
@@ -285,26 +287,26 @@ def test_diff_compares_whole_conversations_on_demand(made: Run):
     assert whole["rows"][2]["left"] is None
 
 
-def test_diff_holds_several_against_the_first(made: Run):
+def test_diff_holds_several_against_the_first(with_runs: Run):
     """Each further run is lined up with the first; any difference counts."""
-    done = made("diff", run(1).id, run(1).id, run(2).id, "--json")
+    done = with_runs("diff", run(1).id, run(1).id, run(2).id, "--json")
 
     assert done.status == 1
     assert [row["first_divergence"] for row in done.rows] == [None, 0]
 
 
-def test_diff_shows_markup_literally(made: Run):
-    """An agent's name that looks like markup neither fails nor acts."""
-    done = made("diff", run(3).id, run(1).id)
+def test_diff_shows_markup_literally(with_runs: Run):
+    """An agent's name that looks like markup is printed literally."""
+    done = with_runs("diff", run(3).id, run(1).id)
 
     assert done.status == 1
     assert "[/bold]" in done.out
     assert "\x1b" not in done.out
 
 
-def test_diff_needs_two(made: Run):
+def test_diff_needs_two(with_runs: Run):
     """One id is a usage error."""
-    done = made("diff", run(1).id)
+    done = with_runs("diff", run(1).id)
 
     assert done.status == 2
     assert "give at least two trajectory ids" in done.err
@@ -327,7 +329,7 @@ def test_variants_count_sequences(filled: Run):
 
 
 def test_variants_are_limited_to_the_top(filled: Run):
-    """The counts are those of all variants, and the rest is announced."""
+    """The counts cover all variants, and a line announces the rest."""
     done = filled("variants", "--top", "1")
 
     assert len(done.out.splitlines()) == 2

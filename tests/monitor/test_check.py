@@ -1,4 +1,4 @@
-"""Checks of monitors over real stores: what alerts, what does not, and what is notified."""
+"""Checks of monitors over real stores: alerts and notifications."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from .histories import DAY, HOUR, MINUTE, SECOND, START, History, config
 QUALITY = "{evaluator: e, group_by: agent, notify: [ops]}"
 
 
-def only(found: list[MonitorStatus]) -> MonitorStatus:
+def only(statuses: list[MonitorStatus]) -> MonitorStatus:
     """Return the one state of a check."""
-    (status,) = found
+    (status,) = statuses
     return status
 
 
@@ -72,7 +72,7 @@ def test_each_group_is_judged_alone():
         good.scored(60, 0.95)
         bad.scored(60, 0.3)
 
-        states = {one.group["agent"]: one.state for one in check(store, watched, good.now)}
+        states = {status.group["agent"]: status.state for status in check(store, watched, good.now)}
 
         assert states == {"good": "ok", "bad": "alert"}
         assert [json.loads(n.payload)["group"] for n in store.monitors.notifications()] == [
@@ -124,10 +124,10 @@ def test_late_scores_and_revisions_raise_no_alarm():
     """Bad scores of runs that were observed before are not observed again."""
     with Store() as store:
         history, watched = History(store), config(QUALITY)
-        made = history.scored(400, 0.95)
+        runs = history.scored(400, 0.95)
         before = only(check(store, watched, history.now))
 
-        again = [history.verdict(one, 0.0, rev=1) for one in made[-200:]]
+        again = [history.verdict(observed, 0.0, rev=1) for observed in runs[-200:]]
         store.scores.write(again)
         after = only(check(store, watched, history.now))
 
@@ -168,9 +168,9 @@ def test_a_new_version_of_the_agent_is_compared_with_the_one_before():
         deployed = history.now
         history.scored(40, 0.3, attributes={"service.version": "2"})
 
-        found = check(store, watched, history.now)
+        statuses = check(store, watched, history.now)
 
-        assert {one.group["version"]: one.state for one in found}["2"] == "alert"
+        assert {status.group["version"]: status.state for status in statuses}["2"] == "alert"
         (mark,) = store.monitors.marks()
         assert (mark.kind, mark.service, mark.version) == ("version", "s", "2")
         assert mark.time_ns == deployed
@@ -218,7 +218,7 @@ def test_a_failing_judge_is_an_alert_of_errors_and_not_of_quality():
 
 
 def test_a_clock_that_steps_back_changes_nothing():
-    """Checks at earlier times neither forget nor repeat anything."""
+    """Checks at earlier times do not forget or repeat anything."""
     with Store() as store:
         history, watched = History(store), config(QUALITY)
         history.scored(400, 0.95)
@@ -227,8 +227,8 @@ def test_a_clock_that_steps_back_changes_nothing():
         expected = store.monitors.episodes()
 
         for step in (DAY, HOUR, 0, START):
-            found = check(store, watched, history.now - step)
-            assert only(found).state == "alert"
+            statuses = check(store, watched, history.now - step)
+            assert only(statuses).state == "alert"
 
         assert store.monitors.episodes() == expected
         assert len(store.monitors.notifications()) == 1
@@ -275,10 +275,10 @@ def test_a_threshold_needs_no_baseline():
             "{measure: latency, detector: {type: threshold, above: 5, window: 60m}}",
         )
         history.scored(60, 1.0)
-        assert [one.state for one in check(store, watched, history.now)] == ["ok", "ok"]
+        assert [status.state for status in check(store, watched, history.now)] == ["ok", "ok"]
 
         history.scored(30, 0.5)
-        assert [one.state for one in check(store, watched, history.now)] == ["alert", "ok"]
+        assert [status.state for status in check(store, watched, history.now)] == ["alert", "ok"]
 
 
 @pytest.mark.slow
@@ -312,9 +312,9 @@ def test_conditions_are_checked_in_sql_and_in_python():
             "{name: seven, evaluator: e, where: {not: {conditions: [asked~.]}}}",
         )
 
-        found = check(store, watched, history.now)
+        statuses = check(store, watched, history.now)
 
-        assert [one.observations for one in found] == [10, 5, 5, 0, 0, 5, 15]
+        assert [status.observations for status in statuses] == [10, 5, 5, 0, 0, 5, 15]
 
 
 def test_runs_of_several_models_are_a_group():
@@ -324,9 +324,12 @@ def test_runs_of_several_models_are_a_group():
         history.runs(2, models=("m", "n"))
         history.runs(3, models=("m",))
 
-        found = check(store, config("{measure: latency, group_by: model}"), history.now)
+        statuses = check(store, config("{measure: latency, group_by: model}"), history.now)
 
-        assert {one.group["model"]: one.observations for one in found} == {"m, n": 2, "m": 3}
+        assert {status.group["model"]: status.observations for status in statuses} == {
+            "m, n": 2,
+            "m": 3,
+        }
 
 
 @pytest.mark.slow
@@ -356,7 +359,8 @@ def test_snoozed_and_acknowledged_episodes_are_not_notified():
         history, watched = History(store), config(QUALITY)
         history.scored(400, 0.95)
         check(store, watched, history.now)
-        store.monitors.snooze("e", None, history.now + 5 * DAY, "ann", 1)
+        until_ns = history.now + 5 * DAY
+        store.monitors.snooze("e", group=None, until_ns=until_ns, actor="ann", now_ns=1)
         history.scored(60, 0.3)
         check(store, watched, history.now)
         assert store.monitors.notifications() == []
@@ -379,11 +383,11 @@ def test_a_changed_monitor_starts_over():
         history.scored(60, 0.3)
         check(store, config(QUALITY), history.now)
 
-        found = check(
+        statuses = check(
             store, config("{evaluator: e, group_by: service, notify: [ops]}"), history.now
         )
 
-        assert only(found).group == {"service": "s"}
+        assert only(statuses).group == {"service": "s"}
         first, second = store.monitors.episodes()
         assert {first.end_reason, second.end_reason} == {"the monitor was changed", None}
 
@@ -400,8 +404,11 @@ def test_parts_of_a_history_give_the_same_as_the_whole():
                 for _ in range(size):
                     history.scored(10, rates.pop(0))
                 check(store, watched, history.now)
-            found = store.monitors.episodes()
-            return [(one.episode_id, one.change_ns, one.ended_ns, one.after) for one in found]
+            stored = store.monitors.episodes()
+            return [
+                (episode.episode_id, episode.change_ns, episode.ended_ns, episode.after)
+                for episode in stored
+            ]
 
     whole = episodes([60])
 

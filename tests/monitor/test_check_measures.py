@@ -79,16 +79,16 @@ def observed(store: Store, measure: str) -> dict[str, float]:
     rows, _ = store.observations.new_runs(source, ReadPosition(), newest)
     window = RunWindow("[]", 0, 1 << 62)
     (evidence,) = store.run_windows.latest(source, [window], most=_MOST)
-    found = dict(zip(rows["trajectory_id"].to_pylist(), rows["value"].to_pylist(), strict=True))
+    values = dict(zip(rows["trajectory_id"].to_pylist(), rows["value"].to_pylist(), strict=True))
     later = zip(evidence["trajectory_id"].to_pylist(), evidence["value"].to_pylist(), strict=True)
-    assert dict(later) == pytest.approx(found)
-    return found
+    assert dict(later) == pytest.approx(values)
+    return values
 
 
 def results(measure: str, runs: list[Trajectory]) -> dict[str, EvaluationResult]:
     """Return the results of the check of a measure, by run."""
     scorer = Scorer(name="", version="", evaluator=CHECKS[measure][0])
-    return {run.id: scorer.score(run, None, "", 0) for run in runs}
+    return {run.id: scorer.score(run, reference=None, problem="", time_ns=0) for run in runs}
 
 
 def test_every_measure_of_runs_is_known_here() -> None:
@@ -100,7 +100,7 @@ def test_every_measure_of_runs_is_known_here() -> None:
 @pytest.mark.parametrize("seed", SOME_SEEDS)
 @pytest.mark.parametrize("measure", CHECKS)
 def test_a_measure_agrees_with_its_check(measure: str, seed: int) -> None:
-    """On random runs the values are those of the check, and runs that it cannot tell have none."""
+    """The values of random runs are the check's; runs that it cannot evaluate have none."""
     chance = random.Random(seed)
     runs = [made(number, chance) for number in range(1, 121)]
     with Store() as store:
@@ -132,7 +132,7 @@ def test_a_cycle_of_two_calls_is_a_loop() -> None:
 
 
 def test_a_late_result_is_that_of_its_call() -> None:
-    """A failure after the next call counts, and calls without results are no successes."""
+    """A failure after the next call counts, and calls without results do not count as successes."""
     failed = Message("tool", "ValueError: no", (), "1", is_error=True)
     fine = Message("tool", "fine", (), "2")
     late = run(1, asks(call("a", {}, "1")), asks(call("b", {}, "2")), failed, fine, end_ns=START)

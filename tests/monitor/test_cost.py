@@ -16,7 +16,7 @@ PRICED, DEARER = "gpt-4o-mini", "gpt-4o"
 
 def cost_of(model: str, tokens_in: int, tokens_out: int) -> float:
     """Return US dollars by the table of prices that comes with oteval."""
-    price = make_prices(None).of(model)
+    price = make_prices(own=None).of(model)
     assert price is not None
     return (tokens_in * price.input + tokens_out * price.output) / 1e6
 
@@ -49,8 +49,8 @@ def test_the_dearest_model_counts_and_models_without_a_price_do_not():
         history.runs(2, models=("nobody-knows-it",), usage=usage)
         history.runs(2, models=(PRICED,))
 
-        (found,) = check(store, config("{measure: cost}"), history.now)
+        (status,) = check(store, config("{measure: cost}"), history.now)
 
-        assert found.observations == 3
-        assert found.recent is not None
-        assert found.recent > 0.0
+        assert status.observations == 3
+        assert status.recent is not None
+        assert status.recent > 0.0

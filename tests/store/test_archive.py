@@ -51,11 +51,11 @@ def spans_of(trace: int, day: int, count: int = 3, conversation: str = "") -> li
     ]
 
 
-def _at(one: Span, start: int, root: Span) -> Span:
-    parent = "" if one is root else root.span_id
+def _at(template: Span, start: int, root: Span) -> Span:
+    parent = "" if template is root else root.span_id
     return Span(
-        one.trace_id, one.span_id, parent, "chat", 3, start, start + 5,
-        attributes=one.attributes, resource=one.resource,
+        template.trace_id, template.span_id, parent, "chat", 3, start, start + 5,
+        attributes=template.attributes, resource=template.resource,
     )  # fmt: skip
 
 
@@ -66,12 +66,12 @@ def log_of(trace: int, day: int, text: str) -> LogRecord:
 
 def fill(store: Store, days: range, traces: int = 20) -> None:
     """Fill a store with some traces per day, and reconstruct them."""
-    known = [(day, day * 1000 + number) for day in days for number in range(1, traces + 1)]
+    traces_by_day = [(day, day * 1000 + number) for day in days for number in range(1, traces + 1)]
     store.spans.write(
-        [span for day, trace in known for span in spans_of(trace, day)],
+        [span for day, trace in traces_by_day for span in spans_of(trace, day)],
         [
             record
-            for day, trace in known
+            for day, trace in traces_by_day
             for record in (log_of(trace, day, f"of {trace}"), log_of(0, day, f"loose {trace}"))
         ],
     )
@@ -361,7 +361,7 @@ def test_retention_archives_once_a_day(path: Path):
 
 @pytest.mark.slow
 def test_spans_arrive_while_rows_are_archived(path: Path):
-    """Spans written by another connection meanwhile are there, once each."""
+    """Spans that another connection writes concurrently are stored once each."""
     with Store(path) as store:
         before = whole(store)[0]
         other = store.sibling()

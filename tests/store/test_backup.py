@@ -66,7 +66,7 @@ def test_a_backup_is_a_complete_store(path: Path, tmp_path: Path):
 
 @pytest.mark.slow
 def test_monitors_go_on_in_a_backup_and_after_compaction(tmp_path: Path):
-    """Neither a copy nor a compacted database alerts again, and both see the recovery."""
+    """A copy and a compacted database do not alert again, and see the recovery."""
     path, copy = tmp_path / "m.duckdb", tmp_path / "copy.duckdb"
     watched = config("{evaluator: e, group_by: agent, notify: [ops]}")
     with Store(path) as store:

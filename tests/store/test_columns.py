@@ -25,7 +25,7 @@ from ..make import asks, call, gap, keep, run
 
 _SECOND = 10**9
 _ATTRIBUTES = ("attributes.env", "attributes.n", "attributes.tags", "attributes.none")
-# Numbers for Python, of which some are none for SQL.
+# Numbers in Python; SQL does not accept some of them.
 _SPELLINGS = ("\uff13", "+3", "0_3", "3e0", "1e23", "inf", "nan", "\u0663", "3 ")
 # Columns whose value some rows do not have.
 _SOMETIMES_READ = ("user", "version", "tool", "errors", "asked")
@@ -79,11 +79,11 @@ def _run(number: int, chance: random.Random, history: Trajectory | None) -> Traj
 @pytest.fixture(scope="module")
 def runs() -> list[Trajectory]:
     """Return runs with all kinds of values, some of which continue others."""
-    chance, made = random.Random(11), list[Trajectory]()
+    chance, trajectories = random.Random(11), list[Trajectory]()
     for number in range(1, 100):
-        history = chance.choice(made) if made and chance.random() < 0.2 else None
-        made.append(_run(number, chance, history))
-    return made
+        history = chance.choice(trajectories) if trajectories and chance.random() < 0.2 else None
+        trajectories.append(_run(number, chance, history))
+    return trajectories
 
 
 @pytest.fixture(scope="module")
@@ -155,7 +155,7 @@ def test_monitors_measure_the_value_of_a_column(
 
 @pytest.mark.parametrize("name", [*FIELDS, *_ATTRIBUTES])
 def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajectory]) -> None:
-    """With each operator, the store selects the runs for which the condition holds."""
+    """With each operator, the store selects the runs that meet the condition."""
     is_number = name in COLUMNS and COLUMNS[name].kind == "number"
     values = sorted({str(item) for run in runs[:60] for item in _items(run, name)})
     chosen = random.Random(name).sample(values, min(2, len(values)))
@@ -171,6 +171,6 @@ def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajec
         assert set(keys["trajectory_id"].to_pylist()) == expected, condition
 
 
-def _items(one: Trajectory, name: str) -> tuple[object, ...]:
-    value = column_values(one)(name)
+def _items(trajectory: Trajectory, name: str) -> tuple[object, ...]:
+    value = column_values(trajectory)(name)
     return value if isinstance(value, tuple) else (value,)

@@ -32,14 +32,14 @@ LONG = {
 
 
 def conversation() -> list[Span]:
-    """Return model calls that each repeat the messages and tool definitions of those before."""
+    """Return model calls that each repeat the messages and tool definitions before them."""
     chance = random.Random(1)
     definitions = chance.randbytes(20_000).hex()
-    said: list[tuple[str, str]] = []
+    prompt: list[tuple[str, str]] = []
     spans = []
     for number in range(1, 101):
-        said.append(("user", chance.randbytes(500).hex()))
-        spans.append(chat(1, number, said, "yes", **{"gen_ai.tool.definitions": definitions}))
+        prompt.append(("user", chance.randbytes(500).hex()))
+        spans.append(chat(1, number, prompt, "yes", **{"gen_ai.tool.definitions": definitions}))
     return spans
 
 
@@ -56,7 +56,7 @@ def columns(path: Path) -> dict[tuple[str, str], Any]:
             "SELECT table_name, column_name, column_index, data_type, is_nullable, column_default "
             "FROM duckdb_columns() WHERE NOT internal"
         ).fetchall()
-    return {(table, column): found for table, column, *found in rows}
+    return {(table, column): definition for table, column, *definition in rows}
 
 
 def compressed(path: Path) -> dict[str, set[str]]:
@@ -117,7 +117,7 @@ def test_texts_that_are_repeated_take_little_space(path: Path):
 
 
 def test_compaction_compresses_a_database_of_an_older_version(path: Path):
-    """Rows are unchanged, the file is smaller, and what is loaded later is compressed too."""
+    """Rows are unchanged, the file is smaller, and rows loaded later are compressed too."""
     old_database(path)
     spans = conversation()
     with Store(path) as store:

@@ -57,13 +57,13 @@ def test_readers_at_once_all_read_everything(databases: list[str], is_served: bo
     server = store.serve(lambda _: b"", {}) if store else None
     try:
         readers = [started(READER, *databases) for _ in range(3)]
-        found = [reader.communicate() for reader in readers]
+        outputs = [reader.communicate() for reader in readers]
     finally:
         if store and server:
             server.close()
             store.close()
 
-    assert [out for out, _ in found] == ["20\n"] * 3, found
+    assert [out for out, _ in outputs] == ["20\n"] * 3, outputs
 
 
 def test_a_reader_waits_for_another_one_that_copies(databases: list[str]):

@@ -64,18 +64,20 @@ def test_duplicates_with_other_content_are_named(
     store: Store, change: dict[str, object], together: bool
 ):
     """A difference in any field is a conflict, within a batch and across batches."""
-    one = span(1, 1, attributes={"a": 1}, name="n")
-    other = replace(one, **change)
+    original = span(1, 1, attributes={"a": 1}, name="n")
+    other = replace(original, **change)
 
     if together:
-        written = store.spans.write([one, one, other])
+        written = store.spans.write([original, original, other])
     else:
-        store.spans.write([one, span(1, 2)])
+        store.spans.write([original, span(1, 2)])
         written = store.spans.write([other, span(1, 2)])
 
-    assert written.conflicts == [f"{one.trace_id}/{one.span_id}"]
-    spans, _ = store.spans.of_traces([one.trace_id])
-    assert [replace(item, seq=0) for item in spans if item.span_id == one.span_id] == [one]
+    assert written.conflicts == [f"{original.trace_id}/{original.span_id}"]
+    spans, _ = store.spans.of_traces([original.trace_id])
+    assert [replace(item, seq=0) for item in spans if item.span_id == original.span_id] == [
+        original
+    ]
 
 
 @pytest.mark.parametrize(
@@ -93,7 +95,7 @@ def test_duplicates_with_other_content_are_named(
 def test_of_a_span_exported_twice_the_complete_one_counts(
     store: Store, change: dict[str, object], is_unfinished: bool, loads: int, as_table: bool
 ):
-    """What was known later counts, whichever version came first, in one batch and in two."""
+    """The more complete version counts, whichever came first, in one batch and in two."""
     whole = replace(span(1, 1, attributes={"a": 1}, name="n"), **change)
     early = span(1, 1, attributes={"a": 1}, name="n")
     if is_unfinished:

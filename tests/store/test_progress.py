@@ -129,9 +129,9 @@ def test_a_failed_request_is_a_retry_of_a_stored_one():
         for at in (1, 2, 3)
     ]
 
-    found = all_told([([replace(one, resource=process)], []) for one in tries])
+    trajectories = all_told([([replace(attempt, resource=process)], []) for attempt in tries])
 
-    assert [len(plain.trace_ids) for plain, _ in found] == [3]
+    assert [len(plain.trace_ids) for plain, _ in trajectories] == [3]
 
 
 def in_small_pages(spans: Sequence[Span]) -> list[Any]:
@@ -145,9 +145,9 @@ def in_small_pages(spans: Sequence[Span]) -> list[Any]:
 
 def test_the_last_of_equal_runs_is_followed(store: Store):
     """A run is related to the last equal run before it, and not to the others."""
-    said = [("user", "hello")]
-    again = [*said, ("assistant", "hi"), ("user", "well")]
-    first = [chat(number, number, said, "hi") for number in (1, 2, 3)]
+    prompt = [("user", "hello")]
+    again = [*prompt, ("assistant", "hi"), ("user", "well")]
+    first = [chat(number, number, prompt, "hi") for number in (1, 2, 3)]
     store.spans.write([*first, chat(9, 9, again, "so")])
     refresh(store)
     (turn,) = [trajectory for trajectory in store.trajectories.read() if trajectory.follows]
@@ -161,7 +161,7 @@ def test_the_last_of_equal_runs_is_followed(store: Store):
 
 
 def test_traces_of_one_run_are_related(store: Store):
-    """A late span of a run's second trace includes the trace in which the run is rooted."""
+    """A late span of a run's second trace includes the trace of the run's root."""
     spans, logs = capture("dup_openinference_langchain_and_openai")
     store.spans.write(spans, logs)
     refresh(store)
@@ -292,7 +292,7 @@ def test_a_new_turn_makes_its_conversations_pending(store: Store):
 def test_a_trace_of_two_conversations_keeps_both_histories():
     """A late turn of one conversation keeps the history of another in the same trace."""
     first = chat(1, 1, [("user", "q1")], "a1", **{"gen_ai.conversation.id": "x"})
-    both = [
+    late_turns = [
         chat(
             2,
             2,
@@ -310,9 +310,9 @@ def test_a_trace_of_two_conversations_keeps_both_histories():
         **{"gen_ai.conversation.id": "y"},
     )
 
-    parts = [([first, *both], []), ([late], [])]
+    parts = [([first, *late_turns], []), ([late], [])]
 
-    assert all_told(parts) == all_told([([first, *both, late], [])])
+    assert all_told(parts) == all_told([([first, *late_turns, late], [])])
 
 
 def test_turns_without_a_conversation_id_are_related():
@@ -358,13 +358,13 @@ def test_tools_in_separate_traces_find_their_call():
     """One trace at a time, in any order, gives the same trajectories as all at once."""
     second = 10**9
     requested = builders.asks(("look", {"x": 1}, "k1"), ("look", {"x": 2}, "k2"))
-    given = [builders.gives("r1", "k1"), builders.gives("r2", "k2")]
+    results = [builders.gives("r1", "k1"), builders.gives("r2", "k2")]
     question, answer = builders.user("q"), builders.said("a")
     parts = [
         builders.chat("c", second, [question], requested, trace="a" * 32),
         builders.tool("s", 2 * second, id="k1", args='{"x": 1}', trace="b" * 32),
         builders.tool("t", 3 * second, args='{"x": 2}', trace="c" * 32),
-        builders.chat("d", 4 * second, [question, requested, *given], answer, trace="d" * 32),
+        builders.chat("d", 4 * second, [question, requested, *results], answer, trace="d" * 32),
     ]
     whole = all_told([(parts, [])])
 

@@ -16,7 +16,7 @@ from ..make import asks, call, keep, run, score
 def test_a_score_survives_the_store(store: Store):
     """Every field of a score survives, with metadata and odd text."""
     keep(store, run(1))
-    made = score(
+    original = score(
         1,
         score=0.25,
         passed=None,
@@ -28,11 +28,11 @@ def test_a_score_survives_the_store(store: Store):
         time_ns=7,
     )
 
-    store.scores.write([made])
+    store.scores.write([original])
 
-    assert list(store.scores.read()) == [made]
-    assert store.scores.of([made.trajectory_id, "other"]) == {
-        made.trajectory_id: [made],
+    assert list(store.scores.read()) == [original]
+    assert store.scores.of([original.trajectory_id, "other"]) == {
+        original.trajectory_id: [original],
         "other": [],
     }
 
@@ -40,12 +40,12 @@ def test_a_score_survives_the_store(store: Store):
 def test_lists_read_the_beginning_of_comments(store: Store):
     """A limit cuts comments and leaves metadata out; the other fields are as they were."""
     keep(store, run(1))
-    made = score(1, comment="because " * 1000, metadata={"large": "x" * 1000}, label="so so")
-    store.scores.write([made])
+    original = score(1, comment="because " * 1000, metadata={"large": "x" * 1000}, label="so so")
+    store.scores.write([original])
 
-    [found] = store.scores.of([made.trajectory_id], longest=7)[made.trajectory_id]
+    [stored] = store.scores.of([original.trajectory_id], longest=7)[original.trajectory_id]
 
-    assert found == replace(made, comment="because", metadata={})
+    assert stored == replace(original, comment="because", metadata={})
 
 
 def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
@@ -54,8 +54,8 @@ def test_text_that_cannot_be_encoded_does_not_lose_the_scores(store: Store):
 
     store.scores.write([score(1, comment="a\ud800", metadata={"\ud800": "\ud800"})])
 
-    (found,) = store.scores.read()
-    assert (found.comment, found.metadata) == ("a\ufffd", {"\ufffd": "\ufffd"})
+    (stored,) = store.scores.read()
+    assert (stored.comment, stored.metadata) == ("a\ufffd", {"\ufffd": "\ufffd"})
 
 
 def test_the_newest_of_an_evaluator_counts(store: Store):
@@ -103,7 +103,7 @@ def test_repeated_scores_of_many_runs(store: Store):
     keep(store, *map(run, range(40)))
     keep(store, *(run(at, agent="b") for at in range(20)))
     chance = random.Random(1)
-    made = [
+    scores = [
         score(
             number := chance.randrange(50),
             rev=chance.randrange(1, 3) if number < 20 else 1, version=chance.choice("vw"),
@@ -112,22 +112,22 @@ def test_repeated_scores_of_many_runs(store: Store):
         )
         for at in range(700)
     ]  # fmt: skip
-    store.scores.write(made)
+    store.scores.write(scores)
     revisions = {run(at).id: 2 if at < 20 else 1 for at in range(40)}
     newest = {
-        (one.trajectory_id, one.evaluator): at
-        for at, one in enumerate(made)
-        if one.rev == revisions.get(one.trajectory_id)
+        (s.trajectory_id, s.evaluator): at
+        for at, s in enumerate(scores)
+        if s.rev == revisions.get(s.trajectory_id)
     }
-    wanted = [made[at] for at in sorted(newest.values())]
+    current_scores = [scores[at] for at in sorted(newest.values())]
 
-    assert list(store.scores.read()) == wanted
+    assert list(store.scores.read()) == current_scores
     some = [run(at).id for at in range(7)]
     numbers = store.scores.numbers(evaluators=["f"], outcome="fail", ids=some)
     assert list(store.scores.at(numbers)) == [
-        one
-        for one in wanted
-        if one.evaluator == "f" and one.passed is False and one.trajectory_id in some
+        s
+        for s in current_scores
+        if s.evaluator == "f" and s.passed is False and s.trajectory_id in some
     ]
     exported = store.scores.export().read_all().sort_by("seq")
     current = store._connection.sql("SELECT * FROM current_scores ORDER BY seq").to_arrow_table()
@@ -146,13 +146,13 @@ def test_a_reference_survives_the_store(store: Store):
     messages = (
         Message("user", "x"),
         asks(call("f", {"a": 1.0}, "1", start_ns=1, end_ns=2), call("g")),
-        Message("tool", "no", (), "1", "f", True),
+        Message("tool", "no", (), tool_call_id="1", name="f", is_error=True),
     )
 
     store.references.add("name", messages, "source", 1)
 
-    found = store.references.get("name")
-    assert (found.name, found.messages, found.source) == ("name", messages, "source")
+    stored = store.references.get("name")
+    assert (stored.name, stored.messages, stored.source) == ("name", messages, "source")
 
 
 @pytest.mark.parametrize("times", [(1, 2), (2, 2)])
@@ -181,10 +181,10 @@ def test_a_fingerprint_changes_with_the_content(store: Store):
     store.references.add("a", [asks(call("f"))], "", 1)
     store.references.add("b", [asks(call("f", {}))], "", 1)
 
-    one, other = store.references.get("a"), store.references.get("b")
+    first, second = store.references.get("a"), store.references.get("b")
 
-    assert one.fingerprint != other.fingerprint
-    assert replace(one, name="x").fingerprint == one.fingerprint
+    assert first.fingerprint != second.fingerprint
+    assert replace(first, name="x").fingerprint == first.fingerprint
 
 
 def test_readings_of_current_scores_agree(store: Store):
@@ -201,16 +201,16 @@ def test_readings_of_current_scores_agree(store: Store):
     ])  # fmt: skip
     current, ids = list(store.scores.read()), [run(at).id for at in range(8)]
 
-    found, number = [], 0
+    paged, number = [], 0
     while number < store.scores.last_number():
         page, number = store.scores.after(number, 7)
-        found += page
+        paged += page
 
-    assert found == current
+    assert paged == current
     assert store.scores.of_versions(ids, ["w"]) == {
-        (one.trajectory_id, one.evaluator, "w"): one for one in current if one.version == "w"
+        (s.trajectory_id, s.evaluator, "w"): s for s in current if s.version == "w"
     }
-    by_name = sorted(current, key=lambda one: one.evaluator)
+    by_name = sorted(current, key=lambda s: s.evaluator)
     assert store.scores.of(ids) == {
-        name: [one for one in by_name if one.trajectory_id == name] for name in ids
+        name: [s for s in by_name if s.trajectory_id == name] for name in ids
     }

@@ -144,9 +144,9 @@ def test_everything_is_selected_by_default(filled: Store):
 
 def test_an_empty_service_is_a_filter():
     """A filter on the empty text selects runs without a service."""
-    found: list[Trajectory] = [t for t in RUNS if Selection(services=("",)).matches(t)]
+    selected_runs: list[Trajectory] = [t for t in RUNS if Selection(services=("",)).matches(t)]
 
-    assert {t.service for t in found} == {""}
+    assert {t.service for t in selected_runs} == {""}
 
 
 @pytest.mark.parametrize("attributes", [{"env": ()}, {"env": (), "n": ("3",)}])

@@ -74,7 +74,7 @@ def message(payload: Payload) -> NotificationText:
         payload: The payload.
     """
     group = group_text(payload)
-    # Cut before the verdict is appended, which is to be seen in any case.
+    # Cut before appending the verdict, so that the verdict is always visible.
     subject = _line(f"{payload['monitor']}" + (f" [{group}]" if group else ""), _LONGEST_PLACE)
     if summary := payload.get("summary"):
         title = _summary_title(payload, subject, summary["count"])

@@ -93,29 +93,31 @@ class McpTool(Generic[_A]):
     answer: Callable[[Workspace, _A], str]
     writes: bool = False
 
-    def call(self, workspace: Workspace, given: Any) -> str:
+    def call(self, workspace: Workspace, arguments: Any) -> str:
         """Return the result for arguments as a client sent them.
 
         Raises:
             OtevalError: An argument is wrong, or a file or the database cannot be used.
         """
-        return self.answer(workspace, parse_arguments(self.arguments, given))
+        return self.answer(workspace, parse_arguments(self.arguments, arguments))
 
 
-def parse_arguments(kind: type[_A], given: Any) -> _A:
+def parse_arguments(kind: type[_A], arguments: Any) -> _A:
     """Return arguments that a client sent.
 
     Raises:
         ConfigError: One is wrong.
     """
     try:
-        return kind.model_validate(given or {})
+        return kind.model_validate(arguments or {})
     except ValidationError as error:
-        found = [
-            f"{'.'.join(map(str, one['loc'])) or 'arguments'}: {one['msg']}"
-            for one in error.errors(include_url=False, include_input=False)
+        messages = [
+            f"{'.'.join(map(str, detail['loc'])) or 'arguments'}: {detail['msg']}"
+            for detail in error.errors(include_url=False, include_input=False)
         ]
-        more = f"; and {len(found) - _MAX_PROBLEMS} more" if len(found) > _MAX_PROBLEMS else ""
-        known = ", ".join(kind.model_fields)
-        problems = "; ".join(found[:_MAX_PROBLEMS])
-        raise ConfigError(f"{problems}{more} (the arguments are {known})") from None
+        more = (
+            f"; and {len(messages) - _MAX_PROBLEMS} more" if len(messages) > _MAX_PROBLEMS else ""
+        )
+        names = ", ".join(kind.model_fields)
+        problems = "; ".join(messages[:_MAX_PROBLEMS])
+        raise ConfigError(f"{problems}{more} (the arguments are {names})") from None

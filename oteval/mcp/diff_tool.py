@@ -63,10 +63,10 @@ class _ComparedSide(NamedTuple):
     is_run: bool = False
 
 
-def _diff_runs(workspace: Workspace, asked: _DiffRuns) -> str:
+def _diff_runs(workspace: Workspace, arguments: _DiffRuns) -> str:
     with workspace.store() as store:
-        right = _run_side(store, asked.run, asked.earlier)
-        left = _other_side(workspace, store, asked)
+        right = _run_side(store, arguments.run, arguments.earlier)
+        left = _other_side(workspace, store, arguments)
     pairs = align(left.messages, right.messages)
     first = first_divergence(pairs)
     block = DataBlock("diff")
@@ -75,7 +75,7 @@ def _diff_runs(workspace: Workspace, asked: _DiffRuns) -> str:
         block.add(_different_calls(left, right, same), _CALLS)
         lines.append(f"Tool call {same + 1} is the first that differs: see the first line of data.")
     lines.append(_summary(pairs, first))
-    start = asked.start
+    start = arguments.start
     if start is None:
         # Many references have neither results nor answers, so that all their messages differ.
         call_at = None if left.is_run or same is None else _row_of_call(pairs, right, same)
@@ -93,29 +93,29 @@ def _run_side(store: Store, name: str, earlier: bool) -> _ComparedSide:
     return _ComparedSide(f"run {run.id}", run.own_messages, run.new_from, is_run=True)
 
 
-def _other_side(workspace: Workspace, store: Store, asked: _DiffRuns) -> _ComparedSide:
+def _other_side(workspace: Workspace, store: Store, arguments: _DiffRuns) -> _ComparedSide:
     """Return the side that the run is compared with.
 
     Raises:
         ConfigError: More than one was given, or no configuration names a reference.
         NotFound: It does not exist.
     """
-    if sum(map(bool, (asked.other, asked.reference, asked.evaluator))) > 1:
+    if sum(map(bool, (arguments.other, arguments.reference, arguments.evaluator))) > 1:
         raise ConfigError("give one of other, reference and evaluator, or none of them")
-    if asked.other:
-        return _run_side(store, asked.other, asked.earlier)
-    if asked.reference:
-        found = store.references.get(asked.reference)
-        return _ComparedSide("the reference", to_messages(list(found.messages)))
-    run = store.trajectories.get(asked.run)
+    if arguments.other:
+        return _run_side(store, arguments.other, arguments.earlier)
+    if arguments.reference:
+        reference = store.references.get(arguments.reference)
+        return _ComparedSide("the reference", to_messages(list(reference.messages)))
+    run = store.trajectories.get(arguments.run)
     try:
-        _, found = reference_of_run(
-            run, workspace.config(), store, workspace.folder, asked.evaluator
+        _, reference = reference_of_run(
+            run, workspace.config(), store, workspace.folder, arguments.evaluator
         )
     except (ConfigError, NotFound) as error:
         raise NotFound(f"{error}; give other (a run) or reference (a name)") from error
-    name = f"the reference {found.name} of an evaluator"
-    return _ComparedSide(name, to_messages(list(found.messages)))
+    name = f"the reference {reference.name} of an evaluator"
+    return _ComparedSide(name, to_messages(list(reference.messages)))
 
 
 def _summary(pairs: Sequence[AlignedPair], first: int | None) -> str:
@@ -135,7 +135,11 @@ def _same_calls(left: _ComparedSide, right: _ComparedSide) -> int | None:
     """Return how many calls are the same at the beginning, or None if all calls are."""
     ours, theirs = _calls(left), _calls(right)
     pairs = zip(ours, theirs, strict=False)
-    differing = (at for at, (one, other) in enumerate(pairs) if _key(one) != _key(other))
+    differing = (
+        at
+        for at, (left_call, right_call) in enumerate(pairs)
+        if _key(left_call) != _key(right_call)
+    )
     same = next(differing, min(len(ours), len(theirs)))
     return None if same == len(ours) == len(theirs) else same
 
@@ -160,10 +164,15 @@ def _row_of_call(pairs: Sequence[AlignedPair], side: _ComparedSide, number: int)
     calls = _calls(side)
     if number >= len(calls):
         return None
-    wanted = calls[number]
+    target_call = calls[number]
     rows = enumerate(pair.right for pair in pairs)
     return next(
-        (at for at, one in rows if one and any(call is wanted for call in one.tool_calls)), None
+        (
+            at
+            for at, message in rows
+            if message and any(call is target_call for call in message.tool_calls)
+        ),
+        None,
     )
 
 
@@ -179,8 +188,8 @@ def _call_row(calls: Sequence[ToolCall], at: int) -> Any:
     if at >= len(calls):
         return "(no further call)"
     arguments = calls[at].arguments
-    shown = "(not captured)" if arguments is None else arguments
-    return {"tool": calls[at].name, "arguments": shown}
+    row_arguments = "(not captured)" if arguments is None else arguments
+    return {"tool": calls[at].name, "arguments": row_arguments}
 
 
 def _rows(
@@ -221,13 +230,13 @@ def _shared(pair: AlignedPair) -> int:
     """Return where to begin two texts so that their first difference is near."""
     if pair.left is None or pair.right is None:
         return 0
-    one, other = pair.left.content or "", pair.right.content or ""
-    if one == other:
+    left_text, right_text = pair.left.content or "", pair.right.content or ""
+    if left_text == right_text:
         return 0
-    least, most = 0, min(len(one), len(other))
+    least, most = 0, min(len(left_text), len(right_text))
     while least < most:
         middle = (least + most + 1) // 2
-        if one[:middle] == other[:middle]:
+        if left_text[:middle] == right_text[:middle]:
             least = middle
         else:
             most = middle - 1

@@ -31,56 +31,62 @@ class _ListExperiments(ToolArguments):
     start: int = Field(0, ge=0, le=_MOST - 1, description="How many experiments to skip.")
 
 
-def _list_experiments(workspace: Workspace, asked: _ListExperiments) -> str:
-    end = asked.start + asked.count
+def _list_experiments(workspace: Workspace, arguments: _ListExperiments) -> str:
+    end = arguments.start + arguments.count
     with workspace.store() as store:
         # One more than is shown says whether there are more.
-        found = store.experiment_figures.newest(end + 1)
-    block, shown = DataBlock("experiments"), asked.start
-    for one in found[asked.start : end]:
-        if not block.add(_experiment_row(one), _EXPERIMENT):
+        experiments = store.experiment_figures.newest(end + 1)
+    block, next_start = DataBlock("experiments"), arguments.start
+    for experiment in experiments[arguments.start : end]:
+        if not block.add(_experiment_row(experiment), _EXPERIMENT):
             break
-        shown += 1
-    if not found:
+        next_start += 1
+    if not experiments:
         return "The database has no experiments: oteval eval makes one."
-    lines = [f"{counted(shown - asked.start, 'experiment')}, the newest first."]
-    if shown < len(found):
-        more = f"call again with start={shown}" if shown < _MOST else "oteval experiments has all"
+    lines = [f"{counted(next_start - arguments.start, 'experiment')}, the newest first."]
+    if next_start < len(experiments):
+        more = (
+            f"call again with start={next_start}"
+            if next_start < _MOST
+            else "oteval experiments has all"
+        )
         lines.append(f"There are more: {more}.")
     return block.text(*lines)
 
 
-def _experiment_row(one: ListedExperiment) -> dict[str, Any]:
+def _experiment_row(experiment: ListedExperiment) -> dict[str, Any]:
     return given(
         {
-            "experiment": one.name,
-            "kind": one.kind if one.kind != "experiment" else None,
-            "made": clock(one.created_ns),
-            "description": one.description,
-            "compared": list(one.compared),
-            "dataset": one.dataset,
-            "dataset_version": one.dataset_version[:8],
-            "runs": one.runs,
-            "runs_expected": one.expected if one.expected != one.runs else None,
-            "failed_runs": one.errors,
-            "votes": one.votes or None,
-            "scores": [_key_row(key) for key in one.keys],
+            "experiment": experiment.name,
+            "kind": experiment.kind if experiment.kind != "experiment" else None,
+            "made": clock(experiment.created_ns),
+            "description": experiment.description,
+            "compared": list(experiment.compared),
+            "dataset": experiment.dataset,
+            "dataset_version": experiment.dataset_version[:8],
+            "runs": experiment.runs,
+            "runs_expected": None
+            if experiment.expected == experiment.runs
+            else experiment.expected,
+            "failed_runs": experiment.errors,
+            "votes": experiment.votes or None,
+            "scores": [_key_row(key) for key in experiment.keys],
         }
     )
 
 
-def _key_row(one: KeyCounts) -> dict[str, Any]:
-    rate = pass_rate(one.passed_share, one.failed_share)
+def _key_row(counts: KeyCounts) -> dict[str, Any]:
+    rate = pass_rate(counts.passed_share, counts.failed_share)
     return given(
         {
-            "score": one.key,
+            "score": counts.key,
             "pass_rate": None if rate.value is None else round(rate.value, 4),
             "interval_95": _ends(rate.interval),
-            "mean": None if one.mean is None else round(one.mean, 4),
-            "evaluated": one.evaluated,
-            "errors": one.errors,
-            "not_evaluated": one.not_evaluated,
-            "cost_usd": None if one.cost is None else round(one.cost, 6),
+            "mean": None if counts.mean is None else round(counts.mean, 4),
+            "evaluated": counts.evaluated,
+            "errors": counts.errors,
+            "not_evaluated": counts.not_evaluated,
+            "cost_usd": None if counts.cost is None else round(counts.cost, 6),
         }
     )
 
@@ -103,26 +109,33 @@ class _CompareExperiments(ToolArguments):
     start: int = Field(0, ge=0, description="How many changed examples to skip.")
 
 
-def _compare_experiments(workspace: Workspace, asked: _CompareExperiments) -> str:
+def _compare_experiments(workspace: Workspace, arguments: _CompareExperiments) -> str:
     with workspace.store() as store:
         comparison = compare(
-            asked.baseline, asked.experiment, lower_is_better=asked.lower_is_better, store=store
+            arguments.baseline,
+            arguments.experiment,
+            lower_is_better=arguments.lower_is_better,
+            store=store,
         )
     if comparison.a.experiment.id == comparison.b.experiment.id:
         raise ConfigError("baseline and experiment are the same: name two, or longer prefixes")
-    differences = sorted(comparison.differences, key=lambda one: _ORDER.index(one.verdict))
-    if asked.score:
-        differences = [difference for difference in differences if difference.key == asked.score]
+    differences = sorted(
+        comparison.differences, key=lambda difference: _ORDER.index(difference.verdict)
+    )
+    if arguments.score:
+        differences = [
+            difference for difference in differences if difference.key == arguments.score
+        ]
         if not differences:
             names = ", ".join(difference.key for difference in comparison.differences)
-            raise ConfigError(f"score {asked.score!r}: both experiments have {names}")
+            raise ConfigError(f"score {arguments.score!r}: both experiments have {names}")
     block = DataBlock("comparison")
-    if not asked.start:
-        for one in differences:
-            block.add(_difference_row(one), _DIFFERENCE)
+    if not arguments.start:
+        for difference in differences:
+            block.add(_difference_row(difference), _DIFFERENCE)
     changes = list(_changes(comparison, differences))
-    start = asked.start
-    for row in changes[asked.start :]:
+    start = arguments.start
+    for row in changes[arguments.start :]:
         if not block.add(row, _EXAMPLE):
             break
         start += 1
@@ -130,48 +143,52 @@ def _compare_experiments(workspace: Workspace, asked: _CompareExperiments) -> st
 
 
 def _lines(
-    found: Comparison, differences: list[Difference], changes: int, shown: int
+    comparison: Comparison, differences: list[Difference], changes: int, next_start: int
 ) -> Iterator[str]:
     """Yield the lines about a comparison that hold no text of an experiment."""
     counts = [
         (sum(difference.verdict == word for difference in differences), word) for word in _ORDER
     ]
-    said = ", ".join(f"{count} {word}" for count, word in counts if count)
+    verdict_counts = ", ".join(f"{count} {word}" for count, word in counts if count)
     yield (
-        f"{counted(len(differences), 'score')}: {said} (false discovery rate {found.alpha:g}); "
+        f"{counted(len(differences), 'score')}: {verdict_counts} "
+        f"(false discovery rate {comparison.alpha:g}); "
         f"{counted(changes, 'changed example')}, the worst of each score first."
     )
-    if found.only_a or found.only_b:
+    if comparison.only_a or comparison.only_b:
         yield (
-            f"{counted(len(found.only_a), 'score')} of the baseline alone, "
-            f"{counted(len(found.only_b), 'score')} of the experiment alone."
+            f"{counted(len(comparison.only_a), 'score')} of the baseline alone, "
+            f"{counted(len(comparison.only_b), 'score')} of the experiment alone."
         )
-    if shown < changes:
-        yield f"There are more examples: call again with start={shown}."
+    if next_start < changes:
+        yield f"There are more examples: call again with start={next_start}."
 
 
-def _difference_row(one: Difference) -> dict[str, Any]:
+def _difference_row(difference: Difference) -> dict[str, Any]:
     return given(
         {
-            "score": one.key,
-            "verdict": one.verdict,
-            "baseline": round(one.mean_a, 4),
-            "now": round(one.mean_b, 4),
-            "delta": round(one.delta, 4),
-            "interval_95": _ends(one.interval),
-            "p_adjusted": round(one.p_adjusted, 6),
-            "examples": one.pairs,
-            "more_examples_needed": one.needed or None,
-            "lost_runs": [one.lost_a, one.lost_b] if one.lost_a or one.lost_b else None,
-            "lower_is_better": one.lower_is_better or None,
+            "score": difference.key,
+            "verdict": difference.verdict,
+            "baseline": round(difference.mean_a, 4),
+            "now": round(difference.mean_b, 4),
+            "delta": round(difference.delta, 4),
+            "interval_95": _ends(difference.interval),
+            "p_adjusted": round(difference.p_adjusted, 6),
+            "examples": difference.pairs,
+            "more_examples_needed": difference.needed or None,
+            "lost_runs": [difference.lost_a, difference.lost_b]
+            if difference.lost_a or difference.lost_b
+            else None,
+            "lower_is_better": difference.lower_is_better or None,
         }
     )
 
 
-def _changes(found: Comparison, differences: list[Difference]) -> Iterator[dict[str, Any]]:
+def _changes(comparison: Comparison, differences: list[Difference]) -> Iterator[dict[str, Any]]:
     """Yield the examples that changed, with the reason and the run of the experiment."""
     before, now = (
-        {row.example.id: row for row in reversed(side.rows)} for side in (found.a, found.b)
+        {row.example.id: row for row in reversed(side.rows)}
+        for side in (comparison.a, comparison.b)
     )
     for difference in differences:
         for example, first, second in difference.changed:
@@ -195,7 +212,10 @@ def _reason(rows: Mapping[str, ResultRow], example: str, key: str) -> str:
     row = rows.get(example)
     if row is None:
         return ""
-    return next((one.comment for one in row.feedback if one.key == key), "") or row.run.error
+    return (
+        next((feedback.comment for feedback in row.feedback if feedback.key == key), "")
+        or row.run.error
+    )
 
 
 EXPERIMENT_TOOLS = (

@@ -37,22 +37,24 @@ class _ListVariants(RunFilters):
     start: int = Field(0, ge=0, le=_MAX_VARIANTS - 1, description="How many variants to skip.")
 
 
-def _list_variants(workspace: Workspace, asked: _ListVariants) -> str:
-    most = min(_MAX_VARIANTS, asked.start + asked.count)
+def _list_variants(workspace: Workspace, arguments: _ListVariants) -> str:
+    most = min(_MAX_VARIANTS, arguments.start + arguments.count)
     with workspace.store() as store, store.reduced_memory(_VARIANTS_MEMORY):
-        found = variants(store, asked.selection(), asked.evaluator or None, most)
-        rows = list(found.rows)
-    block, shown = DataBlock("variants"), asked.start
-    for row in rows[asked.start :]:
+        variant_list = variants(
+            store, arguments.selection(), evaluator=arguments.evaluator or None, top=most
+        )
+        rows = list(variant_list.rows)
+    block, next_start = DataBlock("variants"), arguments.start
+    for row in rows[arguments.start :]:
         if not block.add(_variant_row(row), _VARIANT):
             break
-        shown += 1
+        next_start += 1
     lines = [
-        f"{counted(found.variants, 'variant')} (sequences of tools called) in "
-        f"{counted(found.runs, 'run')}, the most frequent first."
+        f"{counted(variant_list.variants, 'variant')} (sequences of tools called) in "
+        f"{counted(variant_list.runs, 'run')}, the most frequent first."
     ]
-    if shown < min(found.variants, _MAX_VARIANTS):
-        lines.append(f"There are more: call again with start={shown}.")
+    if next_start < min(variant_list.variants, _MAX_VARIANTS):
+        lines.append(f"There are more: call again with start={next_start}.")
     return block.text(*lines)
 
 
@@ -86,7 +88,7 @@ class _ListAlerts(ToolArguments):
     start: int = Field(0, ge=0, description="How many groups to skip.")
 
 
-def _list_alerts(workspace: Workspace, asked: _ListAlerts) -> str:
+def _list_alerts(workspace: Workspace, arguments: _ListAlerts) -> str:
     config = workspace.config()
     if not config.monitors:
         raise ConfigError(
@@ -102,17 +104,17 @@ def _list_alerts(workspace: Workspace, asked: _ListAlerts) -> str:
     ]
     rows.sort(key=_urgency)
     alerts = sum(row["state"] == "alert" for row in rows)
-    chosen = rows if asked.all else rows[:alerts]
-    block, shown = DataBlock("alerts"), asked.start
-    for row in chosen[asked.start :]:
+    chosen = rows if arguments.all else rows[:alerts]
+    block, next_start = DataBlock("alerts"), arguments.start
+    for row in chosen[arguments.start :]:
         if not block.add(row, _ALERT):
             break
-        shown += 1
+        next_start += 1
     lines = [f"{counted(alerts, 'alert')} in {counted(len(rows), 'group')}, as of the last check."]
-    if not asked.all and alerts < len(rows):
+    if not arguments.all and alerts < len(rows):
         lines.append("all=true lists the other groups.")
-    if shown < len(chosen):
-        lines.append(f"There are more: call again with start={shown}.")
+    if next_start < len(chosen):
+        lines.append(f"There are more: call again with start={next_start}.")
     return block.text(*lines)
 
 
@@ -138,9 +140,9 @@ def _readable(row: Mapping[str, Any]) -> dict[str, Any]:
     episodes = [
         {
             (name.removesuffix("_ns")): clock(value) if name.endswith("_ns") and value else value
-            for name, value in one.items()
+            for name, value in episode.items()
         }
-        for one in row["episodes"]
+        for episode in row["episodes"]
     ]
     return {**numbers, **times, "episodes": episodes}
 

@@ -52,30 +52,32 @@ class _ListRuns(RunFilters):
     after: str = Field("", max_length=100, description="Where the last page ended.")
 
 
-def _list_runs(workspace: Workspace, asked: _ListRuns) -> str:
-    if unknown := sorted(set(asked.columns) - {*FIELDS}):
+def _list_runs(workspace: Workspace, arguments: _ListRuns) -> str:
+    if unknown := sorted(set(arguments.columns) - {*FIELDS}):
         raise ConfigError(f"columns: {unknown[0][:40]!r} is unknown; there are {', '.join(FIELDS)}")
     verdict = None
-    if asked.outcome is not None or asked.evaluator:
-        verdict = VerdictFilter(asked.outcome, tuple(asked.evaluator))
-    search = RunSearch(selection=asked.selection(), verdict=verdict)
+    if arguments.outcome is not None or arguments.evaluator:
+        verdict = VerdictFilter(arguments.outcome, tuple(arguments.evaluator))
+    search = RunSearch(selection=arguments.selection(), verdict=verdict)
     with workspace.store() as store:
-        found = find_runs(
-            store, search, asked.count, after=_key_of(asked.after), patience=_PATIENCE
+        matches = find_runs(
+            store, search, arguments.count, after=_key_of(arguments.after), patience=_PATIENCE
         )
-        rows = store.run_list.rows(found.keys, [*LISTED_COLUMNS, *asked.columns])
+        rows = store.run_list.rows(matches.keys, [*LISTED_COLUMNS, *arguments.columns])
         scores = store.scores.of([row.id for row in rows])
-    block, after, shown = DataBlock("runs"), found.after, 0
+    block, after, row_count = DataBlock("runs"), matches.after, 0
     for row in rows:
-        if not block.add(run_row(row, scores[row.id], asked.columns), _LISTED):
-            after = RunKey.of(rows[shown - 1])
+        if not block.add(run_row(row, scores[row.id], arguments.columns), _LISTED):
+            after = RunKey.of(rows[row_count - 1])
             break
-        shown += 1
-    lines = [f"{counted(shown, 'run')}, the newest first."]
-    if not shown and after is None:
-        lines = [_nothing_found(asked)]
+        row_count += 1
+    lines = [f"{counted(row_count, 'run')}, the newest first."]
+    if not row_count and after is None:
+        lines = [_nothing_found(arguments)]
     if after is not None:
-        none = f" None of {counted(found.looked_at, 'run')} matched so far." if not shown else ""
+        none = (
+            f" None of {counted(matches.looked_at, 'run')} matched so far." if not row_count else ""
+        )
         ended = f"{after.start_ns}-{after.id}"
         lines.append(f'There may be more:{none} call again with after="{ended}".')
     return block.text(*lines)
@@ -95,8 +97,8 @@ def _key_of(text: str) -> RunKey | None:
     return RunKey(int(match[1]), match[2])
 
 
-def _nothing_found(asked: _ListRuns) -> str:
-    if asked.outcome is None and not asked.evaluator:
+def _nothing_found(arguments: _ListRuns) -> str:
+    if arguments.outcome is None and not arguments.evaluator:
         return "No run matches."
     return "No run matches. Only runs with stored scores have an outcome; score_runs scores runs."
 
@@ -109,25 +111,25 @@ class _ShowRun(ToolArguments):
     offset: int = Field(0, ge=0, description="With full: begin at this character of the message.")
 
 
-def _show_run(workspace: Workspace, asked: _ShowRun) -> str:
+def _show_run(workspace: Workspace, arguments: _ShowRun) -> str:
     with workspace.store() as store:
-        run = store.trajectories.get(asked.run)
+        run = store.trajectories.get(arguments.run)
         scores = store.scores.of([run.id])[run.id]
-    start = asked.start
+    start = arguments.start
     block = DataBlock("run")
     if start is None:
-        start = 0 if asked.earlier else run.new_from
+        start = 0 if arguments.earlier else run.new_from
         block.add(run_head(run, scores, _unscored(workspace, run, scores)), _HEAD)
     elif start >= len(run.messages):
         raise ConfigError(f"start: the run has messages 0 to {len(run.messages) - 1}")
-    following = (_whole if asked.full else _short)(block, run, start, asked.offset)
+    following = (_whole if arguments.full else _short)(block, run, start, arguments.offset)
     count = counted(len(run.messages), "message")
     lines = [f"Run {run.id}: {count}, of which the run's own begin at n={run.new_from}."]
     if start == run.new_from > 0:
         lines.append("earlier=true begins with the turns before.")
     if following:
         lines.append(f"There is more: call again with {following}.")
-    elif not asked.full:
+    elif not arguments.full:
         lines.append("Long texts are shortened; full=true with start=N shows all of message N.")
     return block.text(*lines)
 
@@ -150,9 +152,9 @@ def _short(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
     del offset
     messages, tools = run.messages, tool_names(run.messages)
     for number in range(start, len(messages)):
-        one = messages[number]
-        row = message_row(number, one, tools, one.content)
-        if not block.add(row, _FAILED if one.is_error else _MESSAGE):
+        message = messages[number]
+        row = message_row(number, message, tools, message.content)
+        if not block.add(row, _FAILED if message.is_error else _MESSAGE):
             return f"start={number}"
     return ""
 
@@ -161,18 +163,20 @@ def _whole(block: DataBlock, run: Trajectory, start: int, offset: int) -> str:
     """Add whole messages to a block, and return the arguments that continue."""
     messages, tools = run.messages, tool_names(run.messages)
     for number in range(start, len(messages)):
-        one, room = messages[number], block.left
+        message, room = messages[number], block.left
         if room < _LEAST_ROOM:
             return f"full=true, start={number}"
-        row = message_row(number, one, tools, one.content)
+        row = message_row(number, message, tools, message.content)
         if not offset and _size_at_most(row, room):
             block.add(row, room)
             continue
         if number > start:
             return f"full=true, start={number}"
-        body = _body(one)
+        body = _body(message)
         part = fitting(body[offset:], room - _LEAST_ROOM // 2)
-        block.add({"n": number, "role": one.role, "from": offset, "of": len(body), "body": part})
+        block.add(
+            {"n": number, "role": message.role, "from": offset, "of": len(body), "body": part}
+        )
         offset += len(part)
         if offset < len(body):
             return f"full=true, start={number}, offset={offset}"
@@ -191,9 +195,9 @@ def _body(message: Message) -> str:
 
     The base64 of files is left out, as in all blocks.
     """
-    shown = restore(encode_data(message.as_dict()))
+    fields = restore(encode_data(message.as_dict()))
     is_text = not message.tool_calls and not message.parts
-    return str(shown["content"] or "") if is_text else dumps(shown)
+    return str(fields["content"] or "") if is_text else dumps(fields)
 
 
 class _ExplainRun(ToolArguments):
@@ -201,33 +205,33 @@ class _ExplainRun(ToolArguments):
     start: int = Field(0, ge=0, description="The number n of the span to begin with.")
 
 
-def _explain_run(workspace: Workspace, asked: _ExplainRun) -> str:
+def _explain_run(workspace: Workspace, arguments: _ExplainRun) -> str:
     with workspace.store() as store:
-        found = explain_trace(store, asked.run)
+        explanation = explain_trace(store, arguments.run)
     block = DataBlock("spans")
-    if not asked.start:
-        for (code, detail), spans in found.gaps.items():
+    if not arguments.start:
+        for (code, detail), spans in explanation.gaps.items():
             row = {"gap": code, "detail": detail, "spans": len(spans), "first": spans[0]}
             if not block.add(row, _GAP) or block.left < _LEAST_ROOM:
                 break
-    following = _spans(block, found, asked.start)
+    following = _spans(block, explanation, arguments.start)
     counts = (
-        counted(len(found.accounts), "span"),
-        counted(found.log_records, "log record"),
-        counted(len(found.trajectories), "run"),
-        counted(len(found.gaps), "gap"),
+        counted(len(explanation.accounts), "span"),
+        counted(explanation.log_records, "log record"),
+        counted(len(explanation.trajectories), "run"),
+        counted(len(explanation.gaps), "gap"),
     )
-    lines = [f"Trace {found.trace_id}: {', '.join(counts)}."]
-    if not found.accounts:
+    lines = [f"Trace {explanation.trace_id}: {', '.join(counts)}."]
+    if not explanation.accounts:
         lines.append("Its spans are not stored.")
     if following:
         lines.append(f"There are more spans: call again with start={following}.")
     return block.text(*lines)
 
 
-def _spans(block: DataBlock, found: Explanation, start: int) -> int:
+def _spans(block: DataBlock, explanation: Explanation, start: int) -> int:
     """Add spans to a block, and return the number of the next one; 0 if there is none."""
-    for number, account in enumerate(found.accounts[start:], start):
+    for number, account in enumerate(explanation.accounts[start:], start):
         row = given(
             {
                 "n": number,

@@ -26,7 +26,7 @@ _MAX_CALLS = 20
 
 def given(row: Mapping[str, Any]) -> dict[str, Any]:
     """Return a row without its empty entries; zeros and False stay."""
-    return {name: one for name, one in row.items() if one not in (None, "", [], {}, ())}
+    return {name: cell for name, cell in row.items() if cell not in (None, "", [], {}, ())}
 
 
 def run_row(row: RunRow, scores: Sequence[Score], columns: Sequence[str] = ()) -> dict[str, Any]:

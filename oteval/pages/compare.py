@@ -162,8 +162,8 @@ def compare_routes(site: Site) -> list[Route]:
         if not a or not (b or reference):
             raise ConfigError("compare two runs: /compare?a=ID&b=ID, or a=ID&reference=EVALUATOR")
         if b == "pass":
-            found = await site.read(lambda store: last_pass(store, a))
-            return RedirectResponse(with_query("/compare", a=a, b=found), 303)
+            passing_id = await site.read(lambda store: last_pass(store, a))
+            return RedirectResponse(with_query("/compare", a=a, b=passing_id), 303)
 
         def read(store: Store) -> ComparePage:
             left = _named(store, a)
@@ -176,17 +176,22 @@ def compare_routes(site: Site) -> list[Route]:
                 raise ConfigError(problem or "the pages know no configuration: oteval view -c FILE")
             expected = reference_of(config, store, site.base, reference, left)
             note = f"the reference of {one_line(reference)}"
-            return compare_page(left, expected, first, ComparedSide(expected.agent, "", None, note))
+            return compare_page(
+                left,
+                expected,
+                first,
+                ComparedSide(title=expected.agent, link="", item=None, note=note),
+            )
 
-        shown = await site.read(read)
-        return page("compare.html.j2", section="runs", now_ns=site.clock(), compared=shown)
+        comparison = await site.read(read)
+        return page("compare.html.j2", section="runs", now_ns=site.clock(), compared=comparison)
 
     return [Route("/compare", compare)]
 
 
 def _named(store: Store, name: str) -> Trajectory:
-    if found := run_with_id(store, name):
-        return found
+    if run := run_with_id(store, name):
+        return run
     try:
         return store.trajectories.get(name)
     except NotFound as error:
@@ -226,18 +231,20 @@ def last_pass(store: Store, name: str) -> str:
     passing = RunSearch("", Selection(conditions=(agent,)), verdict)
     key = RunKey(run.start_ns, run.id)
     listedscores = ListedScores(store)
-    found = find_runs(store, passing, _PASSES, after=key, scores=listedscores)
-    is_cut = found.is_cut
-    if not found.keys:
-        found = find_runs(store, passing, _PASSES, after=key, is_forward=True, scores=listedscores)
-        is_cut = is_cut or found.is_cut
-    asked = question_line(run)[:200]
-    rows = store.run_list.rows(list(found.keys), ["asked"])
+    matches = find_runs(store, passing, _PASSES, after=key, scores=listedscores)
+    is_cut = matches.is_cut
+    if not matches.keys:
+        matches = find_runs(
+            store, passing, _PASSES, after=key, is_forward=True, scores=listedscores
+        )
+        is_cut = is_cut or matches.is_cut
+    question = question_line(run)[:200]
+    rows = store.run_list.rows(list(matches.keys), ["asked"])
     verdicts = listedscores.of([row.id for row in rows])
 
     def likeness(row: RunRow) -> tuple[bool, bool]:
         passed = {score.evaluator for score in verdicts[row.id] if score.passed}
-        is_same = bool(asked) and one_line(row["asked"] or "").startswith(asked)
+        is_same = bool(question) and one_line(row["asked"] or "").startswith(question)
         return passed.issuperset(failing), is_same
 
     if not rows:
@@ -260,7 +267,7 @@ def reference_of(
     Raises:
         NotFound: The configuration has no such evaluator, or the run has no reference.
     """
-    settings = next((one for one in config.evaluators if one.name == evaluator), None)
+    settings = next((entry for entry in config.evaluators if entry.name == evaluator), None)
     if settings is None:
         raise NotFound(f"the configuration has no evaluator {evaluator!r}")
     reference, problem = references_of(settings, store, base).of(run)
@@ -297,12 +304,12 @@ def compare_page(
     their_steps = [None if pair.right_at is None else theirs[pair.right_at] for pair in here]
     our_texts, their_texts = _shown(left, our_steps), _shown(right, their_steps)
     rows = []
-    shown = zip(here, our_texts, their_texts, strict=True)
-    for index, (pair, one, other) in enumerate(shown, begin):
+    row_texts = zip(here, our_texts, their_texts, strict=True)
+    for index, (pair, our_text, their_text) in enumerate(row_texts, begin):
         rows.append(
             ComparedRow(
-                left=_message(one, None if pair.same else other),
-                right=_message(other, None if pair.same else one),
+                left=_message(our_text, None if pair.same else their_text),
+                right=_message(their_text, None if pair.same else our_text),
                 is_same=pair.same,
                 is_first=index == first,
                 is_system=pair.is_system,
@@ -346,10 +353,10 @@ def _shown_step(
         calls = message.tool_calls[step.call_at : step.call_at + 1]
     is_call = step.message.content is None and bool(step.message.tool_calls)
     message = replace(message, tool_calls=calls, content="" if is_call else message.content)
-    found = dict(_spaced(compact(message_details(number, message, longest))))
+    texts = dict(_spaced(compact(message_details(number, message, longest))))
     if is_call:
-        found.pop("text", None)
-    return found
+        texts.pop("text", None)
+    return texts
 
 
 def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -366,8 +373,8 @@ def _spaced(message: Mapping[str, Any]) -> Mapping[str, Any]:
 def _place(row: ComparedRow) -> str:
     if row.left and row.right and row.left.at != row.right.at:
         return f"{row.left.at} of the first and {row.right.at} of the second"
-    shown = row.left or row.right
-    return f"{shown.at}" if shown else ""
+    message = row.left or row.right
+    return f"{message.at}" if message else ""
 
 
 def _parts(rows: Sequence[ComparedRow]) -> tuple[tuple[bool, tuple[ComparedRow, ...]], ...]:
@@ -381,30 +388,32 @@ def _parts(rows: Sequence[ComparedRow]) -> tuple[tuple[bool, tuple[ComparedRow, 
             parts.append((is_folded, []))
         parts[-1][1].append(row)
     # One equal message takes as much space as the line that it would be folded into.
-    return tuple((is_folded and len(found) > 1, tuple(found)) for is_folded, found in parts)
+    return tuple(
+        (is_folded and len(part_rows) > 1, tuple(part_rows)) for is_folded, part_rows in parts
+    )
 
 
 def _message(
-    one: Mapping[str, Any] | None, other: Mapping[str, Any] | None
+    message: Mapping[str, Any] | None, other: Mapping[str, Any] | None
 ) -> ComparedMessage | None:
-    if one is None:
+    if message is None:
         return None
     theirs = other or {}
     calls = []
-    for at, call in enumerate(one.get("calls", ())[:_MOST_CALLS]):
+    for at, call in enumerate(message.get("calls", ())[:_MOST_CALLS]):
         beside = theirs.get("calls", ())
         twin = beside[at] if at < len(beside) and beside[at]["name"] == call["name"] else None
         text = call.get("arguments", "arguments not captured")
         calls.append((call["name"], _different(text, twin and twin.get("arguments"))))
-    text = one.get("text")
+    text = message.get("text")
     return ComparedMessage(
-        at=one["at"],
-        role=one["role"],
-        name=one.get("name", ""),
+        at=message["at"],
+        role=message["role"],
+        name=message.get("name", ""),
         text=None if text is None else _different(text, theirs.get("text") if other else None),
         calls=tuple(calls),
-        is_failed=bool(one.get("failed")),
-        is_missing=bool(one.get("missing")),
+        is_failed=bool(message.get("failed")),
+        is_missing=bool(message.get("missing")),
     )
 
 

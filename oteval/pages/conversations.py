@@ -85,12 +85,14 @@ def conversations_routes(site: Site) -> list[Route]:
     async def conversations(request: Request) -> Response:
         after = key_of(request.query_params.get("after", ""))
         search = parse_search(request.query_params.get("q", ""))
-        found = await site.read(lambda store: conversations_page(store, search, after, site.prices))
+        conversation_list = await site.read(
+            lambda store: conversations_page(store, search, after, site.prices)
+        )
         return page(
             "conversations.html.j2",
             section="conversations",
             now_ns=site.clock(),
-            conversations=found,
+            conversations=conversation_list,
             suggestions=suggestions(),
         )
 
@@ -138,7 +140,7 @@ def conversations_page(
     rows: list[RunRow] = []
     next_after = after
     while True:
-        found = find_runs(
+        matches = find_runs(
             store,
             _in_other_conversations(search, members),
             _LOOKED_AT,
@@ -147,29 +149,29 @@ def conversations_page(
             patience=_PATIENCE,
         )
         latest: dict[str, RunRow] = {}
-        for row in store.run_list.rows(found.keys, row_columns()):
+        for row in store.run_list.rows(matches.keys, row_columns()):
             if row["conversation"] not in members:
                 latest.setdefault(row["conversation"], row)
         runs = store.run_list.of_conversations(list(latest), _SCORED)
         listed = _on_earlier_pages(store, search, runs, after)
         rows += [row for name, row in latest.items() if name in runs and name not in listed]
         members |= runs
-        next_after = found.after
-        is_over = found.is_cut or time.monotonic() > until
+        next_after = matches.after
+        is_over = matches.is_cut or time.monotonic() > until
         if len(rows) > _PAGE or next_after is None or is_over:
             break
-    shown = rows[:_PAGE]
+    page_rows = rows[:_PAGE]
     if len(rows) > _PAGE:
-        next_after = RunKey.of(shown[-1])
+        next_after = RunKey.of(page_rows[-1])
     older = ""
     if next_after:
         older = with_query("/conversations", q=search.text, after=key_text(next_after))
     return ConversationsPage(
         search=search,
-        items=_items(shown, members, prices, scores),
+        items=_items(page_rows, members, prices, scores),
         older=older,
         newest=with_query("/conversations", q=search.text) if after else "",
-        note=note_of(found) if len(rows) <= _PAGE else "",
+        note=note_of(matches) if len(rows) <= _PAGE else "",
     )
 
 
@@ -198,7 +200,7 @@ def _on_earlier_pages(
     listed = set[str]()
     while newer:
         # From the run `after` itself on: without an id, a key is before all runs of its time.
-        found = find_runs(
+        matches = find_runs(
             store,
             replace(search, selection=replace(search.selection, conversations=tuple(newer))),
             _LOOKED_AT,
@@ -206,11 +208,11 @@ def _on_earlier_pages(
             is_forward=True,
             patience=_PATIENCE,
         )
-        rows = store.run_list.rows([key for key in found.keys if key >= after], ["conversation"])
+        rows = store.run_list.rows([key for key in matches.keys if key >= after], ["conversation"])
         names = {row["conversation"] for row in rows}
         listed |= names
         # A long conversation may be all that was found: then the others are looked for.
-        newer = newer - names if names and found.after else set()
+        newer = newer - names if names and matches.after else set()
     return listed
 
 
@@ -222,11 +224,17 @@ def _items(
 ) -> tuple[ConversationItem, ...]:
     """Return the lines of the conversations of some runs."""
     every = [key for row in rows for key in members[row["conversation"]].latest]
-    given = scores.of([key.id for key in every])
-    failing = {name for name, found in given.items() if any(s.passed is False for s in found)}
-    shown = scores.of([row.id for row in rows])
+    scores_by_run = scores.of([key.id for key in every])
+    failing = {
+        name
+        for name, run_scores in scores_by_run.items()
+        if any(s.passed is False for s in run_scores)
+    }
+    row_scores = scores.of([row.id for row in rows])
     return tuple(
-        _item(row, listed_item(row, shown[row.id], prices), members[row["conversation"]], failing)
+        _item(
+            row, listed_item(row, row_scores[row.id], prices), members[row["conversation"]], failing
+        )
         for row in rows
     )
 

@@ -202,10 +202,12 @@ def evaluators_routes(site: Site) -> list[Route]:
 
     async def evaluators(request: Request) -> Response:
         search, period = _filters(request)
-        extent, names, found = await site.cached(*_all(site, search, period))
-        shown = evaluators_page(extent, names, found, _kinds(site), search=search, period=period)
+        extent, names, verdicts = await site.cached(*_all(site, search, period))
+        listing = evaluators_page(
+            extent, names, verdicts, _kinds(site), search=search, period=period
+        )
         return page(
-            "evaluators.html.j2", section="evaluators", now_ns=site.clock(), evaluators=shown
+            "evaluators.html.j2", section="evaluators", now_ns=site.clock(), evaluators=listing
         )
 
     async def evaluator(request: Request) -> Response:
@@ -217,12 +219,12 @@ def evaluators_routes(site: Site) -> list[Route]:
                 f"no evaluator {name[:200]!r}: it has no scores and is not in the configuration; "
                 "/evaluators lists all"
             )
-        found = await site.cached(*_one(site, name, search, period))
+        details = await site.cached(*_one(site, name, search, period))
         return page(
             "evaluator.html.j2",
             section="evaluators",
             now_ns=site.clock(),
-            evaluator=found,
+            evaluator=details,
             kind=(kinds or {}).get(name, ""),
             is_configured=kinds is not None,
             search=search,
@@ -244,10 +246,10 @@ def evaluators_figures(
         names: The evaluators.
     """
     periods, every = periods_in_order(), parse_search("")
-    found: list[tuple[Hashable, Callable[[Store], object]]] = [
+    figures: list[tuple[Hashable, Callable[[Store], object]]] = [
         _all(site, every, period) for period in periods
     ]
-    return found + [_one(site, name, every, period) for name in names for period in periods]
+    return figures + [_one(site, name, every, period) for name in names for period in periods]
 
 
 def _one(
@@ -317,7 +319,7 @@ def _read_all(store: Store, selection: Selection, period: str, now_ns: int) -> _
 def evaluators_page(
     extent: tuple[int, int] | None,
     names: Mapping[str, int],
-    found: Sequence[EvaluatorVerdicts],
+    verdicts: Sequence[EvaluatorVerdicts],
     kinds: Mapping[str, str] | None,
     *,
     search: RunSearch,
@@ -328,12 +330,12 @@ def evaluators_page(
     Args:
         extent: The period (ns since the epoch), None without runs.
         names: When each evaluator with scores gave its newest one.
-        found: The verdicts of evaluators in the period.
+        verdicts: The verdicts of evaluators in the period.
         kinds: The types of the configured evaluators, or None without a configuration.
         search: The filter for runs.
         period: The name of the period.
     """
-    by_name = {one.evaluator: one for one in found}
+    by_name = {v.evaluator: v for v in verdicts}
     rows = [
         EvaluatorRow(
             name=shorten(one_line(name), _NAME),
@@ -399,17 +401,17 @@ def evaluator_page(
     )
 
 
-def _charts(found: EvaluatorVerdicts, first: int, last: int) -> list[Bars | Histogram]:
+def _charts(verdicts: EvaluatorVerdicts, first: int, last: int) -> list[Bars | Histogram]:
     """Return the charts worth drawing: rates of at least two times, scores other than 0 and 1."""
     charts: list[Bars | Histogram] = []
-    rates = [_rate(one) for one in found.places]
+    rates = [_rate(counts) for counts in verdicts.places]
     if sum(rate is not None for rate in rates) > 1:
         step = (last - first) / _PLACES
         labels = time_labels([first + step * at for at in range(_PLACES)])
         charts.append(Bars("Pass rate over time", labels, (("pass rate", tuple(rates)),)))
-    filled = [at for at, one in enumerate(found.bins) if one.counts.scored]
-    if set(filled) - {0, len(found.bins) - 1}:
-        charts.append(_histogram(found))
+    filled = [at for at, score_bin in enumerate(verdicts.bins) if score_bin.counts.scored]
+    if set(filled) - {0, len(verdicts.bins) - 1}:
+        charts.append(_histogram(verdicts))
     return charts
 
 
@@ -422,18 +424,20 @@ def _rate(counts: VerdictCounts) -> tuple[float, float, float, int] | None:
     )
 
 
-def _histogram(found: EvaluatorVerdicts) -> Histogram:
+def _histogram(verdicts: EvaluatorVerdicts) -> Histogram:
     kinds = {
-        "pass": tuple(one.counts.passed for one in found.bins),
-        "fail": tuple(one.counts.failed for one in found.bins),
-        "neither": tuple(one.counts.unjudged for one in found.bins),
+        "pass": tuple(score_bin.counts.passed for score_bin in verdicts.bins),
+        "fail": tuple(score_bin.counts.failed for score_bin in verdicts.bins),
+        "neither": tuple(score_bin.counts.unjudged for score_bin in verdicts.bins),
     }
     series = tuple((name, counts) for name, counts in kinds.items() if any(counts))
-    labels = tuple(f"{plain(one.low)} – {plain(one.high)}" for one in found.bins)
+    labels = tuple(
+        f"{plain(score_bin.low)} – {plain(score_bin.high)}" for score_bin in verdicts.bins
+    )
     return Histogram("Distribution of scores", labels, series)
 
 
-def _versions(found: EvaluatorVerdicts) -> list[VersionRow]:
+def _versions(verdicts: EvaluatorVerdicts) -> list[VersionRow]:
     return [
         VersionRow(
             name=shorten(one_line(version), 24) or "(none)",
@@ -442,7 +446,7 @@ def _versions(found: EvaluatorVerdicts) -> list[VersionRow]:
             until=clock(counts.last_ns)[:16],
             figures=VerdictFigures.of(counts),
         )
-        for at, (version, counts) in enumerate(found.versions[:_MOST_VERSIONS])
+        for at, (version, counts) in enumerate(verdicts.versions[:_MOST_VERSIONS])
     ]
 
 
@@ -452,10 +456,10 @@ def _since(text: str, since: str) -> str:
 
 
 def _agents(
-    found: EvaluatorVerdicts, name: str, search: RunSearch, period: str, since: str
+    verdicts: EvaluatorVerdicts, name: str, search: RunSearch, period: str, since: str
 ) -> list[AgentRow]:
     rows = []
-    for agent, service, counts in found.agents[:_MOST_AGENTS]:
+    for agent, service, counts in verdicts.agents[:_MOST_AGENTS]:
         word = agent_words(agent, service)
         text = search.text if word in search.text else f"{search.text} {word}".strip()
         words = f"{_since(text, since)} {search_word('evaluator', name)} passed=false"
@@ -473,19 +477,19 @@ def _agents(
 def _worst(store: Store, name: str, ids: Sequence[str], prices: Prices) -> tuple[RunItem, ...]:
     """Return the first of some runs that do not pass now, with the comments of the evaluator."""
     scores = {
-        one: score
-        for one, given in store.scores.of(ids, longest=_READ_COMMENT).items()
-        for score in given
+        run_id: score
+        for run_id, run_scores in store.scores.of(ids, longest=_READ_COMMENT).items()
+        for score in run_scores
         if score.evaluator == name and score.status == "ok" and not score.passed
     }
     # A run that was scored again may pass now.
-    shown = [one for one in ids if one in scores][:_WORST]
-    items = items_of(store, store.label_queue.keys(shown), prices)
-    found = []
+    worst_ids = [run_id for run_id in ids if run_id in scores][:_WORST]
+    items = items_of(store, store.label_queue.keys(worst_ids), prices)
+    worst_items = []
     for item in items:
         score = scores[item.id]
         value = f"score {score.score:.3g}" if score.score is not None else one_line(score.label)
         comment = shorten(one_line(score.comment), _COMMENT)
         reason = ": ".join(text for text in (value, comment) if text)
-        found.append(replace(item, reason=reason))
-    return tuple(found)
+        worst_items.append(replace(item, reason=reason))
+    return tuple(worst_items)

@@ -105,25 +105,27 @@ def experiments_routes(site: Site) -> list[Route]:
     async def experiments(_: Request) -> Response:
         # Another process may add experiments without a run of the store.
         state = await site.read(lambda store: store.experiment_figures.state())
-        found = await site.cached(
+        items = await site.cached(
             ("experiments", state),
-            lambda store: [experiment_item(one) for one in store.experiment_figures.newest(_MOST)],
+            lambda store: [
+                experiment_item(listed) for listed in store.experiment_figures.newest(_MOST)
+            ],
         )
         return page(
             "experiments.html.j2",
             section="experiments",
             now_ns=site.clock(),
-            experiments=found,
-            left_out=max(0, state.experiments - len(found)),
+            experiments=items,
+            left_out=max(0, state.experiments - len(items)),
         )
 
     async def experiment(request: Request) -> Response:
         name, baseline = request.path_params["name"], request.query_params.get("baseline", "")
-        shown, first = _shown(request)
+        view, first = _shown(request)
         state = await site.read(lambda store: store.experiment_figures.state())
-        found = await site.cached(
-            ("experiment", name, state, shown, first),
-            lambda store: experiment_page(store, name, shown == "failing", first),
+        matrix = await site.cached(
+            ("experiment", name, state, view, first),
+            lambda store: experiment_page(store, name, is_failing=view == "failing", first=first),
         )
         compared = None
         if baseline:
@@ -133,25 +135,25 @@ def experiments_routes(site: Site) -> list[Route]:
             )
         names = await site.read(lambda store: store.experiment_figures.names(_MOST))
         chosen = compared.baseline if compared else ""
-        link = experiment_link(found.name, found.id)
+        link = experiment_link(matrix.name, matrix.id)
         return page(
             "experiment.html.j2",
             section="experiments",
             now_ns=site.clock(),
-            experiment=found,
-            title=shorten(one_line(found.name), _NAME),
-            cost=cost_text(found.cost) if found.cost is not None else "",
+            experiment=matrix,
+            title=shorten(one_line(matrix.name), _NAME),
+            cost=cost_text(matrix.cost) if matrix.cost is not None else "",
             compared=compared,
             baseline=shorten(one_line(chosen), _NAME),
             baseline_link=experiment_link(chosen, compared.baseline_id) if compared else "",
-            choices=_choices(names, found.name, found.dataset, chosen),
+            choices=_choices(names, matrix.name, matrix.dataset, chosen),
             action=link,
-            shown=shown,
+            shown=view,
             views=[
-                (one, with_query(link, baseline=chosen, show="" if one == "all" else one))
-                for one in _SHOWN
+                (choice, with_query(link, baseline=chosen, show="" if choice == "all" else choice))
+                for choice in _SHOWN
             ],
-            steps=_steps(link, chosen, shown, found.first, found.rows_in_all, found.per_part),
+            steps=_steps(link, chosen, view, matrix.first, matrix.rows_in_all, matrix.per_part),
         )
 
     return [Route("/experiments", experiments), Route("/experiments/{name:path}", experiment)]
@@ -159,9 +161,9 @@ def experiments_routes(site: Site) -> list[Route]:
 
 def experiment_link(name: str, experiment_id: str) -> str:
     """Return the path of an experiment's page: by its name, else by its id."""
-    found = named_link("/experiments", name)
-    is_path = found != "/experiments" and name.strip("./") != ""
-    return found if is_path else named_link("/experiments", experiment_id)
+    path = named_link("/experiments", name)
+    is_path = path != "/experiments" and name.strip("./") != ""
+    return path if is_path else named_link("/experiments", experiment_id)
 
 
 def _shown(request: Request) -> tuple[str, int]:
@@ -170,13 +172,13 @@ def _shown(request: Request) -> tuple[str, int]:
     Raises:
         ConfigError: A parameter is wrong.
     """
-    shown = request.query_params.get("show", "all")
-    if shown not in _SHOWN:
-        raise ConfigError(f"show={shown[:40]}: write one of {', '.join(_SHOWN)}")
+    view = request.query_params.get("show", "all")
+    if view not in _SHOWN:
+        raise ConfigError(f"show={view[:40]}: write one of {', '.join(_SHOWN)}")
     first = request.query_params.get("from", "0")
     if not (first.isascii() and first.isdecimal() and len(first) < 10):
         raise ConfigError(f"from={first[:40]}: write the number of a row")
-    return shown, int(first)
+    return view, int(first)
 
 
 def _choices(
@@ -199,41 +201,47 @@ def _choices(
 
 
 def _steps(
-    link: str, baseline: str, shown: str, first: int, count: int, step: int
+    link: str, baseline: str, chosen_view: str, first: int, count: int, step: int
 ) -> list[tuple[str, str]]:
     """Return the links to the rows before and after those that are shown."""
-    view = "" if shown == "all" else shown
+    view = "" if chosen_view == "all" else chosen_view
 
     def part(start: int) -> str:
         values = {"baseline": baseline, "show": view, "from": str(start) if start else ""}
         return with_query(link, **values)
 
-    found = []
+    steps = []
     if first:
-        found.append(("earlier rows", part(max(0, first - step))))
+        steps.append(("earlier rows", part(max(0, first - step))))
     if first + step < count:
-        found.append(("further rows", part(first + step)))
-    return found
+        steps.append(("further rows", part(first + step)))
+    return steps
 
 
-def experiment_item(one: ListedExperiment) -> ExperimentItem:
+def experiment_item(experiment: ListedExperiment) -> ExperimentItem:
     """Return an experiment as the list shows it."""
-    is_comparison = one.kind == "comparison"
-    done = f"{one.runs:,} of {one.expected:,}" if one.runs < one.expected else f"{one.runs:,}"
-    votes = f"{one.votes:,} {'vote' if one.votes == 1 else 'votes'}"
+    is_comparison = experiment.kind == "comparison"
+    done = (
+        f"{experiment.runs:,} of {experiment.expected:,}"
+        if experiment.runs < experiment.expected
+        else f"{experiment.runs:,}"
+    )
+    votes = f"{experiment.votes:,} {'vote' if experiment.votes == 1 else 'votes'}"
     return ExperimentItem(
-        name=shorten(one_line(one.name), _NAME) or "(no name)",
-        link=experiment_link(one.name, one.id),
-        about=shorten(one_line(one.description or " vs ".join(one.compared)), _ABOUT),
+        name=shorten(one_line(experiment.name), _NAME) or "(no name)",
+        link=experiment_link(experiment.name, experiment.id),
+        about=shorten(one_line(experiment.description or " vs ".join(experiment.compared)), _ABOUT),
         dataset=" ".join(
-            part for part in (shorten(one_line(one.dataset), 40), one.dataset_version[:8]) if part
+            part
+            for part in (shorten(one_line(experiment.dataset), 40), experiment.dataset_version[:8])
+            if part
         ),
-        created_ns=one.created_ns,
+        created_ns=experiment.created_ns,
         done=votes if is_comparison else done,
-        errors=one.errors,
-        keys=tuple(_key(counts) for counts in one.keys[:_MOST_KEYS]),
-        more_keys=max(0, len(one.keys) - _MOST_KEYS),
-        cost=_cost(one.keys),
+        errors=experiment.errors,
+        keys=tuple(_key(counts) for counts in experiment.keys[:_MOST_KEYS]),
+        more_keys=max(0, len(experiment.keys) - _MOST_KEYS),
+        cost=_cost(experiment.keys),
     )
 
 

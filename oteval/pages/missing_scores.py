@@ -65,19 +65,20 @@ def unmet_filter(where: Selection, run: Trajectory) -> str:
 
 def _unmet(where: Selection, run: Trajectory) -> Iterator[str]:
     columns = column_values(run)
-    for name, wanted in where.texts():
+    for name, accepted in where.texts():
         actual = items_of(name, columns)
-        if set(wanted).isdisjoint(actual):
-            found = listed([_shown(one) for one in actual if one]) or "unknown"
-            yield f"It scores {name} {listed([*map(_shown, wanted)])}; this run's is {found}."
+        if set(accepted).isdisjoint(actual):
+            run_values = listed([_shown(value) for value in actual if value]) or "unknown"
+            accepted_values = listed([*map(_shown, accepted)])
+            yield f"It scores {name} {accepted_values}; this run's is {run_values}."
     if where.since_ns is not None and run.start_ns < where.since_ns:
         yield f"It scores runs from {clock(where.since_ns)} on."
     for key, values in where.attributes.items():
         if run.attributes.get(key) is None:
             yield f"It needs the attribute {_shown(key)}, which the run does not have."
         elif not Selection(attributes={key: values}).matches(run):
-            known, allowed = _shown(str(run.attributes[key])), listed([*map(_shown, values)])
-            yield f"It needs {_shown(key)} to be {allowed}; here it is {known}."
+            run_value, allowed = _shown(str(run.attributes[key])), listed([*map(_shown, values)])
+            yield f"It needs {_shown(key)} to be {allowed}; here it is {run_value}."
     for condition in where.conditions:
         if not condition.holds(run):
             text = f"{condition.name}{condition.operator}{condition.value}"

@@ -145,11 +145,11 @@ def overview_routes(site: Site) -> list[Route]:
 
     async def show(request: Request) -> Response:
         period = chosen_period(request)
-        found = await site.cached(*_read(site, period))
+        figures = await site.cached(*_read(site, period))
         # Alerts come and go while the store is the same.
         alerts = await site.read(lambda store: open_alerts(store)[:_MOST_ALERTS])
-        found = replace(found, alerts=alerts)
-        return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=found)
+        figures = replace(figures, alerts=alerts)
+        return page("overview.html.j2", section="overview", now_ns=site.clock(), overview=figures)
 
     return [Route("/", show)]
 
@@ -197,7 +197,7 @@ def overview(store: Store, period: str, prices: Prices, now_ns: int) -> Overview
 
 def search_word(name: str, value: str, operator: str = "=") -> str:
     """Return a word of the search field, in quotes if its value needs them."""
-    if not value or '"' in value or any(one.isspace() for one in value):
+    if not value or '"' in value or any(character.isspace() for character in value):
         doubled = value.replace('"', '""')
         value = f'"{doubled}"'
     return f"{name}{operator}{value}"
@@ -210,51 +210,57 @@ def agent_words(agent: str, service: str) -> str:
     return f"{search_word('service', service)} {search_word('agent', '')}"
 
 
-def _agent(found: AgentRuns, prices: Prices, since: str, deployments: Deployments) -> AgentItem:
-    deployed = deployments.of(found.agent, found.service)
-    kind, name = ("agent", found.agent) if found.agent else ("service", found.service)
-    words = [agent_words(found.agent, found.service)]
+def _agent(
+    agent_runs: AgentRuns, prices: Prices, since: str, deployments: Deployments
+) -> AgentItem:
+    deployed = deployments.of(agent_runs.agent, agent_runs.service)
+    kind, name = (
+        ("agent", agent_runs.agent) if agent_runs.agent else ("service", agent_runs.service)
+    )
+    words = [agent_words(agent_runs.agent, agent_runs.service)]
     words += [f"since={since.replace(' ', 'T')}"] if since else []
     cost, priced = 0.0, 0
-    for one in found.tokens:
-        if price := prices.of(one.model):
-            cost += price.cost(one.usage)
-            priced += one.runs
-    seconds = [duration(round(value * 1e9)) for value in found.seconds or ()]
+    for model_tokens in agent_runs.tokens:
+        if price := prices.of(model_tokens.model):
+            cost += price.cost(model_tokens.usage)
+            priced += model_tokens.runs
+    seconds = [duration(round(value * 1e9)) for value in agent_runs.seconds or ()]
     return AgentItem(
         name=shorten(one_line(name), _NAME) or "(no name)",
         kind=kind,
         link=_runs(words),
-        last_ns=found.last_ns,
-        runs=found.runs,
-        volume=_bars(found.places),
+        last_ns=agent_runs.last_ns,
+        runs=agent_runs.runs,
+        volume=_bars(agent_runs.places),
         seconds=seconds[0] if seconds else "",
         slow=seconds[1] if seconds else "",
         cost=cost_text(cost / priced) if priced else "",
         total=cost_text(cost) if priced else "",
-        failing=found.failing / found.runs,
+        failing=agent_runs.failing / agent_runs.runs,
         failed_calls=_runs([*words, "errors>0"]),
-        with_gaps=found.with_gaps / found.runs,
-        evaluators=tuple(_evaluator(verdict, words) for verdict in found.verdicts),
+        with_gaps=agent_runs.with_gaps / agent_runs.runs,
+        evaluators=tuple(_evaluator(verdict, words) for verdict in agent_runs.verdicts),
         deployments=deployed,
-        marks="".join(f"M{one.share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for one in deployed),
+        marks="".join(
+            f"M{deployment.share * _PLACES * _STEP:.1f} 0V{_HEIGHT}" for deployment in deployed
+        ),
     )
 
 
-def _evaluator(found: AgentVerdicts, words: Sequence[str]) -> EvaluatorItem:
-    rate = pass_rate(found.passed, found.failed, found.errors)
-    failures = [*words, search_word("evaluator", found.evaluator), "passed=false"]
+def _evaluator(verdicts: AgentVerdicts, words: Sequence[str]) -> EvaluatorItem:
+    rate = pass_rate(verdicts.passed, verdicts.failed, verdicts.errors)
+    failures = [*words, search_word("evaluator", verdicts.evaluator), "passed=false"]
     return EvaluatorItem(
-        name=shorten(one_line(found.evaluator), _NAME),
+        name=shorten(one_line(verdicts.evaluator), _NAME),
         rate=rate.value,
         low=rate.low,
         high=rate.high,
-        passed=found.passed,
-        failed=found.failed,
-        errors=found.errors,
-        not_evaluated=found.not_evaluated,
-        mean="" if found.mean is None else f"{found.mean:.3g}",
-        trend=_line(found.places),
+        passed=verdicts.passed,
+        failed=verdicts.failed,
+        errors=verdicts.errors,
+        not_evaluated=verdicts.not_evaluated,
+        mean="" if verdicts.mean is None else f"{verdicts.mean:.3g}",
+        trend=_line(verdicts.places),
         failures=_runs(failures),
     )
 
@@ -278,8 +284,8 @@ def _bars(counts: Sequence[int]) -> str:
 def _line(places: Sequence[tuple[int, int]]) -> str:
     """Return pass rates over time as the points of a line, 100% at the top."""
     points = [
-        f"{place * _STEP + _STEP / 2:g},{round(1.5 + (1 - passed / judged) * (_HEIGHT - 3), 1)}"
-        for place, (passed, judged) in enumerate(places)
+        f"{index * _STEP + _STEP / 2:g},{round(1.5 + (1 - passed / judged) * (_HEIGHT - 3), 1)}"
+        for index, (passed, judged) in enumerate(places)
         if judged
     ]
     return " ".join(points) if len(points) > 1 else ""

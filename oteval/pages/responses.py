@@ -83,14 +83,14 @@ class Asset:
 def assets() -> Mapping[str, Asset]:
     """Return the files that pages load, by name. The style begins with that of reports."""
     folder = resources.files(__package__ or "").joinpath("static")
-    found = {}
+    files = {}
     for name, kind in _NAMES.items():
         body = folder.joinpath(name).read_bytes()
         if name == "pages.css":
             body = resources.files("oteval.show.html").joinpath("style.css").read_bytes() + body
         digest = hashlib.sha256(body).hexdigest()[:16]
-        found[name] = Asset(f"/static/{digest}/{name}", kind, body)
-    return found
+        files[name] = Asset(f"/static/{digest}/{name}", kind, body)
+    return files
 
 
 def page(template: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -140,9 +140,9 @@ def text_page(text: str) -> Response:
     return Response(encodable(clean(text)), media_type="text/plain; charset=utf-8")
 
 
-def near_parts(parts: Sequence[int], shown: int) -> Sequence[int]:
+def near_parts(parts: Sequence[int], current: int) -> Sequence[int]:
     """Return which parts of a page to link to: the first, the last, and those near one of them."""
-    at = parts.index(shown) if shown in parts else 0
+    at = parts.index(current) if current in parts else 0
     last = len(parts) - 1
     return [part for i, part in enumerate(parts) if i in (0, last) or abs(i - at) <= _NEAR]
 

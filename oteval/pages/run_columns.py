@@ -27,17 +27,22 @@ _ORDERED = tuple(dict.fromkeys((*DEFAULT_COLUMNS, *CHOICES)))
 _NONE = "none"
 
 
-def chosen_columns(given: Sequence[str]) -> tuple[str, ...]:
+def chosen_columns(parameter_values: Sequence[str]) -> tuple[str, ...]:
     """Return the columns that an address chooses, in the order of the list.
 
     Args:
-        given: The values of its parameter: names, separated by commas; no value chooses the usual
+        parameter_values: Names of columns, separated by commas. No value chooses the usual
             columns, and ``none`` alone chooses no column.
 
     Raises:
         ConfigError: A name is unknown.
     """
-    names = {_OLDER_NAMES.get(name, name) for text in given for name in text.split(",") if name}
+    names = {
+        _OLDER_NAMES.get(name, name)
+        for text in parameter_values
+        for name in text.split(",")
+        if name
+    }
     check_choices(names - {_NONE}, "columns")
     if not names:
         return DEFAULT_COLUMNS

@@ -150,14 +150,14 @@ def runs_routes(site: Site) -> list[Route]:
             return RedirectResponse(with_query(f"/runs/{named}"), 303)
         if "rows" in request.query_params:
             # All browsers ask at the same moment, when a run has arrived.
-            found = await site.cached(
+            listing = await site.cached(
                 ("rows", *search.key, after, columns_text(columns)),
                 lambda store: runs_page(store, search, after, site.prices, columns=columns),
                 patience=0,
             )
-            found = await site.read(lambda store: _with_previews(store, found, site, after))
-            return page("run_rows.html.j2", now_ns=site.clock(), runs=found, is_fragment=True)
-        found = await site.read(
+            listing = await site.read(lambda store: _with_previews(store, listing, site, after))
+            return page("run_rows.html.j2", now_ns=site.clock(), runs=listing, is_fragment=True)
+        listing = await site.read(
             lambda store: _with_previews(
                 store,
                 runs_page(store, search, after, site.prices, columns=columns),
@@ -169,7 +169,7 @@ def runs_routes(site: Site) -> list[Route]:
             "runs.html.j2",
             section="runs",
             now_ns=site.clock(),
-            runs=found,
+            runs=listing,
             suggestions=suggestions(),
             every_column={name: head_of(name) for name in CHOICES},
             narrowed=narrowed,
@@ -199,51 +199,55 @@ def runs_page(
     """
     state = store.run_list.state()
     scores = ListedScores(store)
-    found = find_runs(store, search, most, after=after, scores=scores, patience=_PATIENCE)
-    kept, older = columns_text(columns), ""
-    items = items_of(store, found.keys, prices, search.text, columns, scores)
-    if found.after:
-        older = with_query("/runs", q=search.text, after=key_text(found.after), columns=kept)
+    matches = find_runs(store, search, most, after=after, scores=scores, patience=_PATIENCE)
+    column_choice, older = columns_text(columns), ""
+    items = items_of(store, matches.keys, prices, search.text, columns, scores)
+    if matches.after:
+        older = with_query(
+            "/runs", q=search.text, after=key_text(matches.after), columns=column_choice
+        )
     return RunsPage(
         search=search,
         items=items,
-        count=_count(store, search, found) if after is None else "",
+        count=_count(store, search, matches) if after is None else "",
         older=older,
-        newest=with_query("/runs", q=search.text, columns=kept) if after else "",
-        note=note_of(found),
+        newest=with_query("/runs", q=search.text, columns=column_choice) if after else "",
+        note=note_of(matches),
         state=state_text(state),
         columns=tuple((name, head_of(name)) for name in columns),
-        kept=kept,
+        kept=column_choice,
     )
 
 
-def _with_previews(store: Store, found: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
+def _with_previews(store: Store, listing: RunsPage, site: Site, after: RunKey | None) -> RunsPage:
     """Return the newest page with the runs that just ended and match, which scores cannot.
 
     They are read after the stored runs, so that no run is shown twice. A search takes long enough:
     where many traces just ended, `events` reconstructs them, and the list is then loaded again.
     """
     if after is not None:
-        return found
-    previews = site.previews.newest(store, is_patient=not found.search.text)
-    state = found.state + previews_text(previews)
-    if found.search.verdict is not None:
-        return replace(found, state=state, hides_ended=bool(previews))
-    shown = [preview for preview in previews if found.search.selection.matches(preview.run)]
-    items = tuple(_preview_item(one, site.prices, found) for one in shown)
+        return listing
+    previews = site.previews.newest(store, is_patient=not listing.search.text)
+    state = listing.state + previews_text(previews)
+    if listing.search.verdict is not None:
+        return replace(listing, state=state, hides_ended=bool(previews))
+    matching = [preview for preview in previews if listing.search.selection.matches(preview.run)]
+    items = tuple(_preview_item(preview, site.prices, listing) for preview in matching)
     # Without a number, because only the newest of them are here.
-    count = f"{found.count} and runs that just ended" if items and found.count else found.count
-    return replace(found, ended=items, state=state, count=count)
+    count = (
+        f"{listing.count} and runs that just ended" if items and listing.count else listing.count
+    )
+    return replace(listing, ended=items, state=state, count=count)
 
 
-def _preview_item(found: Preview, prices: Prices, listed: RunsPage) -> RunItem:
+def _preview_item(preview: Preview, prices: Prices, listed: RunsPage) -> RunItem:
     item = item_of(
-        found.run,
+        preview.run,
         (),
         prices,
         search=listed.search.text,
         columns=[name for name, _ in listed.columns],
-        name=found.trace.trace_id,
+        name=preview.trace.trace_id,
     )
     return replace(item, marks=(Mark("absent", "…", "just ended; scores follow"),))
 
@@ -266,9 +270,11 @@ def items_of(
         columns: The columns, to which their pages lead back.
         scores: Where their scores were read, if they were.
     """
-    given = (scores or ListedScores(store)).of([key.id for key in keys])
+    scores_by_run = (scores or ListedScores(store)).of([key.id for key in keys])
     rows = store.run_list.rows(keys, row_columns(columns))
-    return tuple(listed_item(row, given.get(row.id, ()), prices, search, columns) for row in rows)
+    return tuple(
+        listed_item(row, scores_by_run.get(row.id, ()), prices, search, columns) for row in rows
+    )
 
 
 def item_of(
@@ -318,7 +324,7 @@ def listed_item(
         search: The search that its page continues.
         columns: The columns, to which its page leads back.
     """
-    verdicts = sorted(map(RunVerdict.of, scores), key=lambda one: _ORDER.index(one.state))
+    verdicts = sorted(map(RunVerdict.of, scores), key=lambda verdict: _ORDER.index(verdict.state))
     cells = {name: cell_text(row, name, prices) for name in columns}
     if "turn" in cells and not (row["conversation"] and row["turn"]):
         cells["turn"] = ""
@@ -346,13 +352,16 @@ def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
         if min(len(verdicts) - _MOST_NAMED, len(passes) - 1) <= 0
         else [v for v in verdicts if v not in passes]
     )
-    marks = [Mark(one.state, sign_of(one), _name(one.evaluator), _said(one)) for one in named]
+    marks = [
+        Mark(verdict.state, sign_of(verdict), _name(verdict.evaluator), _said(verdict))
+        for verdict in named
+    ]
     if len(marks) > _MARKS:
         rest = marks[_MARKS:]
         names = shorten(", ".join(mark.name for mark in rest[:_MARKS]), _REASON)
         marks = [*marks[:_MARKS], Mark("absent", "+", f"{len(rest)} more", names)]
     if len(named) < len(verdicts):
-        names = shorten(", ".join(_name(one.evaluator) for one in passes[:_MARKS]), _REASON)
+        names = shorten(", ".join(_name(verdict.evaluator) for verdict in passes[:_MARKS]), _REASON)
         marks.append(Mark("pass", _SYMBOLS["pass"], f"{len(passes)} passed", names))
     return tuple(marks)
 
@@ -371,9 +380,10 @@ def _said(verdict: RunVerdict) -> str:
 
 def _reason(verdicts: Sequence[RunVerdict]) -> str:
     """Return the first reason why a run did not pass, in one line."""
-    for one in verdicts:
-        if one.state in ("fail", "error", "none") and one.comment:
-            return f"{_name(one.evaluator)}: {shorten(one_line(one.comment[:_LOOKED_AT]), _REASON)}"
+    for verdict in verdicts:
+        if verdict.state in ("fail", "error", "none") and verdict.comment:
+            reason = shorten(one_line(verdict.comment[:_LOOKED_AT]), _REASON)
+            return f"{_name(verdict.evaluator)}: {reason}"
     return ""
 
 
@@ -381,21 +391,21 @@ def _name(text: str) -> str:
     return shorten(one_line(text), _NAME)
 
 
-def _count(store: Store, search: RunSearch, found: FoundRuns) -> str:
-    if found.after is None:
-        return f"{len(found.keys):,}"
-    if search.verdict is not None or found.looked_at:
+def _count(store: Store, search: RunSearch, matches: FoundRuns) -> str:
+    if matches.after is None:
+        return f"{len(matches.keys):,}"
+    if search.verdict is not None or matches.looked_at:
         return ""
     count = store.run_list.count(search.selection, _COUNTED)
     is_all = count < _COUNTED or search.selection == EVERYTHING
     return f"{count:,}" if is_all else f"over {_COUNTED - 1:,}"
 
 
-def note_of(found: FoundRuns) -> str:
+def note_of(matches: FoundRuns) -> str:
     """Return how far a search looked if it stopped before its end, or ""."""
-    if not found.is_cut or found.after is None:
+    if not matches.is_cut or matches.after is None:
         return ""
-    return f"searched back to {clock(found.after.start_ns)}; earlier runs may match too"
+    return f"searched back to {clock(matches.after.start_ns)}; earlier runs may match too"
 
 
 def _named(store: Store, search: RunSearch) -> str:

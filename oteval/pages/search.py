@@ -77,8 +77,8 @@ def narrowed(text: str, word: str) -> str:
     """
     name = word.partition("=")[0]
     replaced = (*_OUTCOMES,) if name in _OUTCOMES else (name,) if name in _TIMES else ()
-    kept = (one for one in _WORD.findall(text) if one.partition("=")[0] not in replaced)
-    return " ".join([*kept, word])
+    others = (other for other in _WORD.findall(text) if other.partition("=")[0] not in replaced)
+    return " ".join([*others, word])
 
 
 def parse_search(text: str) -> RunSearch:
@@ -99,13 +99,13 @@ def parse_search(text: str) -> RunSearch:
     evaluators: list[str] = []
     words: list[str] = []
     for word in _WORD.findall(text):
-        found = None if word.startswith('"') else _OPERATOR.fullmatch(word)
-        if found is None:
-            said = _unquoted(word)
-            conditions += _text_condition(said)
-            words += [said.lower()] if _is_plain(said) else []
+        match = None if word.startswith('"') else _OPERATOR.fullmatch(word)
+        if match is None:
+            phrase = _unquoted(word)
+            conditions += _text_condition(phrase)
+            words += [phrase.lower()] if _is_plain(phrase) else []
             continue
-        name, operator, value = found[1], found[2], _unquoted(found[3])
+        name, operator, value = match[1], match[2], _unquoted(match[3])
         if name in (*_TIMES, *_OUTCOMES, "evaluator") and operator != "=":
             raise ConfigError(f"{name}{operator}{value}: write {name}=...")
         if name in times or (name in _OUTCOMES and outcome is not None):
@@ -126,12 +126,12 @@ def parse_search(text: str) -> RunSearch:
     has_verdict = outcome is not None or bool(evaluators)
     verdict = VerdictFilter(outcome, tuple(evaluators)) if has_verdict else None
     # Spaces count in quotes, which names out of traces are in.
-    kept = text.strip() if '"' in text else " ".join(text.split())
-    return RunSearch(kept, selection, verdict, tuple(words))
+    normalized = text.strip() if '"' in text else " ".join(text.split())
+    return RunSearch(normalized, selection, verdict, tuple(words))
 
 
 def _unquoted(text: str) -> str:
-    return _QUOTED.sub(lambda found: found[1].replace('""', '"'), text)
+    return _QUOTED.sub(lambda match: match[1].replace('""', '"'), text)
 
 
 def _is_plain(text: str) -> bool:
@@ -140,10 +140,12 @@ def _is_plain(text: str) -> bool:
     return text.isascii() and text.isprintable() and not escaped and bool(text.strip())
 
 
-def _one_of(name: str, value: str, known: dict[str, Outcome]) -> Outcome:
-    if value not in known:
-        raise ConfigError(f"{name}={value}: write {' or '.join(f'{name}={one}' for one in known)}")
-    return known[value]
+def _one_of(name: str, value: str, outcomes: dict[str, Outcome]) -> Outcome:
+    if value not in outcomes:
+        raise ConfigError(
+            f"{name}={value}: write {' or '.join(f'{name}={choice}' for choice in outcomes)}"
+        )
+    return outcomes[value]
 
 
 def _condition(name: str, operator: str, value: str) -> Condition:
@@ -157,7 +159,7 @@ def _text_condition(text: str) -> list[Condition]:
     """Return the condition that the question contains a text, in upper or lower case."""
     if not text.strip():
         return []
-    literal = _PUNCTUATION.sub(lambda found: f"\\{found[0]}", text)
+    literal = _PUNCTUATION.sub(lambda match: f"\\{match[0]}", text)
     return [parse_condition(f"asked~(?i){literal}")]
 
 

@@ -100,8 +100,8 @@ def variants_routes(site: Site) -> list[Route]:
         search = parse_search(request.query_params.get("q", ""))
         if search.verdict is not None:
             raise ConfigError("variants cannot be searched by passed, status or evaluator")
-        found = await site.cached(*_counted(search))
-        return page("variants.html.j2", section="variants", now_ns=site.clock(), variants=found)
+        listing = await site.cached(*_counted(search))
+        return page("variants.html.j2", section="variants", now_ns=site.clock(), variants=listing)
 
     return [Route("/variants", variants)]
 
@@ -125,8 +125,8 @@ def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> Var
         latest: The most runs to count, the latest first.
     """
     selection = replace(search.selection, limit=latest)
-    found = count_variants(store, selection, None, _MOST)
-    items = tuple(_item(row) for row in found.rows)
+    variant_list = count_variants(store, selection, evaluator=None, top=_MOST)
+    items = tuple(_item(row) for row in variant_list.rows)
     counts = ToolGraphCounts()
     if is_exact(selection):
         for shape in store.statistics.of(selection).shapes():
@@ -135,9 +135,9 @@ def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> Var
     return VariantsPage(
         search=search,
         items=items,
-        runs=found.runs,
-        count=found.variants,
-        latest=latest if found.runs == latest else 0,
+        runs=variant_list.runs,
+        count=variant_list.variants,
+        latest=latest if variant_list.runs == latest else 0,
         tools=graph,
         drawing=draw_graph(graph) if graph else None,
     )

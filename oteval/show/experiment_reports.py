@@ -46,7 +46,9 @@ def experiment_junit(results: ExperimentResults) -> str:
     ran = [(_name(row), "error" if row.run.error else "", row.run.error) for row in results]
     suites: dict[str, list[_Case]] = {"target": ran}
     for key, members in results.feedback().items():
-        suites[key] = [(_name(row), _outcome(one), one.comment) for row, one in members]
+        suites[key] = [
+            (_name(row), _outcome(feedback), feedback.comment) for row, feedback in members
+        ]
     return _junit(results.name, suites)
 
 
@@ -56,24 +58,24 @@ def _name(row: ResultRow) -> str:
     return f"{title}#{repetition + 1}" if repetition else title
 
 
-def _outcome(one: Feedback) -> str:
-    if one.status == "error":
+def _outcome(feedback: Feedback) -> str:
+    if feedback.status == "error":
         return "error"
-    if one.status == "not_evaluated":
+    if feedback.status == "not_evaluated":
         return "skipped"
-    return "failure" if one.passed is False else ""
+    return "failure" if feedback.passed is False else ""
 
 
 def comparison_junit(comparison: Comparison) -> str:
     """Return a comparison as JUnit XML: a case for each figure, failed where it regressed."""
     cases = [
         (
-            one.key,
-            "failure" if one.verdict == "regressed" else "",
-            f"{one.verdict}: {number(one.mean_a)} to {number(one.mean_b)} "
-            f"({number(one.delta, True)}, p {p_text(one.p_adjusted)})",
+            difference.key,
+            "failure" if difference.verdict == "regressed" else "",
+            f"{difference.verdict}: {number(difference.mean_a)} to {number(difference.mean_b)} "
+            f"({number(difference.delta, sign=True)}, p {p_text(difference.p_adjusted)})",
         )
-        for one in comparison.differences
+        for difference in comparison.differences
     ]
     cases += [
         (key, "failure", f"no verdict in {comparison.b.name}") for key in comparison.unverified
@@ -153,15 +155,17 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
     title = f"{'#' * level} {markdown_cell(comparison.a.name)} → {markdown_cell(comparison.b.name)}"
     head = ("score", "first", "second", "delta", "95% interval", "p", "p adj.", "could see")
     rows = []
-    for one in comparison.differences:
-        verdict = f"**{one.verdict}**" if one.verdict == "regressed" else one.verdict
-        rows.append([one.key, *difference_cells(one), verdict])
+    for difference in comparison.differences:
+        verdict = (
+            f"**{difference.verdict}**" if difference.verdict == "regressed" else difference.verdict
+        )
+        rows.append([difference.key, *difference_cells(difference), verdict])
     table = _rows((*head, "pairs", "lost", "verdict"), rows, marked=1)
     worse = [
-        f"- {markdown_cell(one.key)}: {_short_cell(comparison.title_of(example))} "
+        f"- {markdown_cell(difference.key)}: {_short_cell(comparison.title_of(example))} "
         f"{number(first)} → {number(second)}"
-        for one in comparison.regressed
-        for example, first, second in one.changed[:5]
+        for difference in comparison.regressed
+        for example, first, second in difference.changed[:5]
     ]
     more = ["", f"{'#' * (level + 1)} Regressions", "", *worse] if worse else []
     lines = [f"{key}: no verdict in {comparison.b.name}" for key in comparison.unverified]
@@ -187,7 +191,7 @@ def comparative_markdown(results: ComparativeResults) -> str:
     ranking = results.ranking()
     if ranking:
         ranks = [
-            [each.key, each.name, number(each.strength, True), interval_text(each.interval)]
+            [each.key, each.name, number(each.strength, sign=True), interval_text(each.interval)]
             for each in ranking
         ]
         parts.append(_rows(("question", "experiment", "strength", "95% interval"), ranks))

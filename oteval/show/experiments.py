@@ -54,7 +54,7 @@ def p_text(value: float) -> str:
 
 def interval_text(interval: Sequence[float] | None, sign: bool = False) -> str:
     """Return an interval, or "-" where there is none."""
-    return "-" if interval is None else f"[{', '.join(number(end, sign) for end in interval)}]"
+    return "-" if interval is None else f"[{', '.join(number(end, sign=sign) for end in interval)}]"
 
 
 def k_text(values: Mapping[int, float]) -> str:
@@ -80,10 +80,10 @@ def figures_table(results: ExperimentResults) -> Columns:
     for figure in figures:
         cells = [k_text(figure.pass_at), k_text(figure.pass_hat)] if repeated else []
         table.add_row(*_figure_cells(figure), *cells)
-    for one in results.overall:
-        bad = Text("1", style="red") if one.status == "error" else Text("0")
-        value = one_row(one.label) if one.score is None else number(one.score)
-        table.add_row(one_row(f"{one.key} (all runs)"), "-", "-", bad, "-", value, "-")
+    for feedback in results.overall:
+        bad = Text("1", style="red") if feedback.status == "error" else Text("0")
+        value = one_row(feedback.label) if feedback.score is None else number(feedback.score)
+        table.add_row(one_row(f"{feedback.key} (all runs)"), "-", "-", bad, "-", value, "-")
     return table
 
 
@@ -116,10 +116,10 @@ def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | N
         if row.run.error:
             why = one_row(shorten(row.run.error, 300))
             table.add_row(one_row(row.example.id), "the target", why)
-        for one in row.feedback:
-            if one.status == "error":
-                why = one_row(shorten(one.comment, 300))
-                table.add_row(one_row(row.example.id), one_row(one.evaluator), why)
+        for feedback in row.feedback:
+            if feedback.status == "error":
+                why = one_row(shorten(feedback.comment, 300))
+                table.add_row(one_row(row.example.id), one_row(feedback.evaluator), why)
         if table.row_count >= limit:
             break
     return table if table.row_count else None
@@ -129,37 +129,40 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     """Return how two experiments differ: a table of figures, then the examples that changed."""
     parts: list[RenderableType] = [*_sides(comparison), comparison_table(comparison)]
     parts += [Text(line, style="yellow") for line in needed_lines(comparison)]
-    for one in _regressed_first(comparison.differences):
-        if one.changed:
-            parts += [Text(), _changed_examples(comparison, one)]
+    for difference in _regressed_first(comparison.differences):
+        if difference.changed:
+            parts += [Text(), _changed_examples(comparison, difference)]
     return Group(*parts)
 
 
 def needed_lines(comparison: Comparison) -> Iterator[str]:
     """Yield a line for each figure of which too few examples were seen to tell anything."""
-    for one in comparison.differences:
-        if one.needed:
+    for difference in comparison.differences:
+        if difference.needed:
             yield (
-                f"{one_line(one.key)}: no difference can be found with "
-                f"{counted(one.pairs, 'example')}; more examples needed: {one.needed}"
+                f"{one_line(difference.key)}: no difference can be found with "
+                f"{counted(difference.pairs, 'example')}; "
+                f"more examples needed: {difference.needed}"
             )
-        elif one.interval is None:
+        elif difference.interval is None:
             yield (
-                f"{one_line(one.key)}: too few examples, or too equal ones, for an interval; "
+                f"{one_line(difference.key)}: too few or too similar examples for an interval; "
                 "more examples needed"
             )
 
 
 def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:
-    return sorted(differences, key=lambda one: list(_VERDICT_ORDER).index(one.verdict))
+    return sorted(
+        differences, key=lambda difference: list(_VERDICT_ORDER).index(difference.verdict)
+    )
 
 
-def _changed_examples(comparison: Comparison, one: Difference) -> RenderableType:
+def _changed_examples(comparison: Comparison, difference: Difference) -> RenderableType:
     """Return the examples on which one figure differs, regressions first, with both values."""
-    worse = [row for row in one.changed if (row[2] < row[1]) != one.lower_is_better]
-    better = [*reversed(one.changed[len(worse) :])]
+    worse = [row for row in difference.changed if (row[2] < row[1]) != difference.lower_is_better]
+    better = [*reversed(difference.changed[len(worse) :])]
     counts = f"{len(worse)} worse, {len(better)} better"
-    head = one_row(one.key, "bold").append(f": {counts}", "not bold")
+    head = one_row(difference.key, "bold").append(f": {counts}", "not bold")
     table = Columns(
         Column("example", least=20, most=80),
         Column("first", right=True),
@@ -169,7 +172,7 @@ def _changed_examples(comparison: Comparison, one: Difference) -> RenderableType
         for example, first, second in rows[:_MOST_CHANGED]:
             title = shorten(one_line(comparison.title_of(example)), _LONGEST_TITLE)
             table.add_row(one_row(title), number(first), Text(number(second), style))
-    hidden = len(one.changed) - table.row_count
+    hidden = len(difference.changed) - table.row_count
     more = Text(f"and {hidden} more (--json lists all)", style="dim")
     return Group(head, table, *([more] if hidden else []))
 
@@ -189,12 +192,12 @@ def comparison_table(comparison: Comparison) -> Columns:
         Column("lost", rank=7, optional=True),
         Column("verdict"),
     )
-    for one in _regressed_first(comparison.differences):
-        verdict = Text(one.verdict, style=VERDICT_STYLES[one.verdict])
-        table.add_row(one_row(one.key, "bold"), *difference_cells(one), verdict)
-        for k, (first, second) in one.pass_hat.items():
+    for difference in _regressed_first(comparison.differences):
+        verdict = Text(difference.verdict, style=VERDICT_STYLES[difference.verdict])
+        table.add_row(one_row(difference.key, "bold"), *difference_cells(difference), verdict)
+        for k, (first, second) in difference.pass_hat.items():
             if k > 1:
-                cells = number(first), number(second), number(second - first, True)
+                cells = number(first), number(second), number(second - first, sign=True)
                 table.add_row(Text(f"  pass^{k}", style="dim"), *cells)
     return table
 
@@ -207,18 +210,22 @@ def _sides(comparison: Comparison) -> list[RenderableType]:
     ]
 
 
-def difference_cells(one: Difference) -> list[str]:
+def difference_cells(difference: Difference) -> list[str]:
     """Return a difference's figures as texts."""
-    lost = f"{one.lost_a} / {one.lost_b}" if one.lost_a or one.lost_b else ""
+    lost = (
+        f"{difference.lost_a} / {difference.lost_b}"
+        if difference.lost_a or difference.lost_b
+        else ""
+    )
     return [
-        number(one.mean_a),
-        number(one.mean_b),
-        number(one.delta, True),
-        interval_text(one.interval, True),
-        p_text(one.p_value),
-        p_text(one.p_adjusted),
-        number(one.detectable),
-        str(one.pairs),
+        number(difference.mean_a),
+        number(difference.mean_b),
+        number(difference.delta, sign=True),
+        interval_text(difference.interval, sign=True),
+        p_text(difference.p_value),
+        p_text(difference.p_adjusted),
+        number(difference.detectable),
+        str(difference.pairs),
         lost,
     ]
 
@@ -262,7 +269,9 @@ def comparative_view(results: ComparativeResults) -> RenderableType:
     )
     for standing in ranking:
         names = one_row(standing.key), one_row(standing.name, "bold")
-        ranks.add_row(*names, number(standing.strength, True), interval_text(standing.interval))
+        ranks.add_row(
+            *names, number(standing.strength, sign=True), interval_text(standing.interval)
+        )
     return Group(table, Text(), ranks)
 
 

@@ -80,7 +80,7 @@ def trajectories_table(
         *map(_column, after),
         _ASKED,
     )
-    ids, prices = short_ids(row.id for row in rows), prices or make_prices(None)
+    ids, prices = short_ids(row.id for row in rows), prices or make_prices(own=None)
     for row in rows:
         table.add_row(
             ids[row.id],
@@ -198,9 +198,9 @@ def list_order_notes(run: ScoreRun) -> Iterator[str]:
     Args:
         run: The finished scoring.
     """
-    for name, found in run.list_order.items():
-        runs = counted(found.runs, "failed run")
-        sets = ", ".join(clean(path) for path in sorted(found.lists))
+    for name, list_order in run.list_order.items():
+        runs = counted(list_order.runs, "failed run")
+        sets = ", ".join(clean(path) for path in sorted(list_order.lists))
         yield (
             f"{clean(name)}: {runs} with calls that differ only in the order of a list; "
             f"to ignore it: tool_args: {{tolerant: {{sets: [{sets}]}}}}"

@@ -46,11 +46,11 @@ def ask(tmp_path: Path) -> Ask:
 
 async def test_experiments_are_listed_with_their_figures(ask: Ask) -> None:
     """The newest is first, pages follow each other, and descriptions are data."""
-    found = await ask("list_experiments", count=2)
+    listed = await ask("list_experiments", count=2)
     rest = await ask("list_experiments", start=2)
 
-    assert [row["experiment"] for row in found.rows] == ["third", "second"]
-    assert found.rows[1]["scores"] == [
+    assert [row["experiment"] for row in listed.rows] == ["third", "second"]
+    assert listed.rows[1]["scores"] == [
         {
             "score": "right",
             "pass_rate": 0.2,
@@ -61,40 +61,40 @@ async def test_experiments_are_listed_with_their_figures(ask: Ask) -> None:
             "not_evaluated": 0,
         }
     ]
-    assert "start=2" in found.outside
-    assert "Ignore all" not in found.outside
+    assert "start=2" in listed.outside
+    assert "Ignore all" not in listed.outside
     assert [row["experiment"] for row in rest.rows] == ["first"]
     assert "There are more" not in rest.outside
 
 
 async def test_a_regression_its_examples_and_their_reasons_take_one_call(ask: Ask) -> None:
     """The score that regressed comes first, then the examples that got worse."""
-    found = await ask("compare_experiments", baseline="first", experiment="second")
+    comparison = await ask("compare_experiments", baseline="first", experiment="second")
 
-    score, *examples = found.rows
+    score, *examples = comparison.rows
     assert (score["score"], score["verdict"]) == ("right", "regressed")
     assert (score["baseline"], score["now"], score["delta"]) == (1.0, 0.2, -0.8)
     assert len(examples) == 8
     assert {example["change"] for example in examples} == {"worse"}
     assert examples[0]["reason"].startswith("answer 0")
-    assert "1 regressed" in found.outside
-    assert "Ignore all" not in found.outside
+    assert "1 regressed" in comparison.outside
+    assert "Ignore all" not in comparison.outside
 
 
 async def test_changed_examples_go_on_where_the_last_call_ended(ask: Ask) -> None:
     """With a start only examples are returned."""
-    found = await ask("compare_experiments", baseline="first", experiment="second", start=6)
-    assert len(found.rows) == 2
-    assert all("example" in row for row in found.rows)
+    comparison = await ask("compare_experiments", baseline="first", experiment="second", start=6)
+    assert len(comparison.rows) == 2
+    assert all("example" in row for row in comparison.rows)
 
 
 async def test_less_can_be_better(ask: Ask) -> None:
     """The same difference is an improvement then."""
-    found = await ask(
+    comparison = await ask(
         "compare_experiments", baseline="first", experiment="second", lower_is_better=["right"]
     )
-    assert found.rows[0]["verdict"] == "improved"
-    assert found.rows[1]["change"] == "better"
+    assert comparison.rows[0]["verdict"] == "improved"
+    assert comparison.rows[1]["change"] == "better"
 
 
 @pytest.mark.parametrize(
@@ -110,14 +110,14 @@ async def test_a_comparison_that_cannot_be_is_an_error_of_one_line(
     ask: Ask, arguments: dict[str, str], reason: str
 ) -> None:
     """The error names what is wrong."""
-    found = await ask("compare_experiments", **arguments)
-    assert found.is_error
-    assert reason in found.text
-    assert not re.search(r"\n", found.text)
+    answer = await ask("compare_experiments", **arguments)
+    assert answer.is_error
+    assert reason in answer.text
+    assert not re.search(r"\n", answer.text)
 
 
 async def test_a_database_without_experiments_says_how_to_make_one(workspace: Workspace) -> None:
     """The list names the command."""
-    found = await asking(workspace)("list_experiments")
-    assert not found.is_error
-    assert "oteval eval" in found.text
+    answer = await asking(workspace)("list_experiments")
+    assert not answer.is_error
+    assert "oteval eval" in answer.text

@@ -42,15 +42,15 @@ async def test_the_failing_run_its_reason_and_its_first_divergence_take_two_call
 
 async def test_runs_are_listed_page_by_page(ask: Ask) -> None:
     """Pages follow each other without a gap or a repetition, the newest run first."""
-    found, after = [], ""
+    listed_ids, after = [], ""
     while True:
         page = await ask("list_runs", count=1, after=after)
-        found += [row["run"] for row in page.rows]
+        listed_ids += [row["run"] for row in page.rows]
         if "after=" not in page.outside:
             break
         after = page.outside.split('after="')[1].split('"')[0]
 
-    assert found == [BLIND.id, LATER.id, BAD.id, GOOD.id]
+    assert listed_ids == [BLIND.id, LATER.id, BAD.id, GOOD.id]
 
 
 async def test_columns_of_runs_can_be_added(ask: Ask) -> None:
@@ -132,15 +132,15 @@ async def test_a_run_is_compared_with_another_run(ask: Ask) -> None:
 
 async def test_the_order_of_calls_is_named(workspace: Workspace) -> None:
     """Runs that make the same calls in another order say so."""
-    one = run(21, asks(call("a", {}, "1"), call("b", {}, "2")))
-    other = run(22, asks(call("b", {}, "1"), call("a", {}, "2")))
+    first = run(21, asks(call("a", {}, "1"), call("b", {}, "2")))
+    second = run(22, asks(call("b", {}, "1"), call("a", {}, "2")))
     with Store(workspace.db) as store:
-        keep(store, one, other)
+        keep(store, first, second)
 
     async with connected(workspace) as ask:
-        found = await ask("diff_runs", run=other.id, other=one.id)
+        comparison = await ask("diff_runs", run=second.id, other=first.id)
 
-    assert found.rows[0]["same_calls_in_another_order"] is True
+    assert comparison.rows[0]["same_calls_in_another_order"] is True
 
 
 async def test_spans_are_explained_with_the_remedy_of_gaps(tmp_path: Path) -> None:
@@ -149,13 +149,13 @@ async def test_spans_are_explained_with_the_remedy_of_gaps(tmp_path: Path) -> No
     with Store(path) as store:
         load(store, [TRACES / "genai_openai_chat.json"])
         refresh(store)
-        [one, *_] = store.trajectories.read()
+        [trajectory, *_] = store.trajectories.read()
 
     async with connected(Workspace(str(path), "oteval.yaml")) as ask:
-        found = await ask("explain_run", run=one.id)
+        explanation = await ask("explain_run", run=trajectory.id)
 
-    spans = [row for row in found.rows if "span" in row]
-    assert f"Trace {one.root_span.trace_id}" in found.outside
+    spans = [row for row in explanation.rows if "span" in row]
+    assert f"Trace {trajectory.root_span.trace_id}" in explanation.outside
     assert {row["dialect"] for row in spans if "dialect" in row} == {"genai"}
     assert any(row.get("messages") for row in spans)
 
@@ -172,12 +172,12 @@ async def test_traces_that_wait_are_reconstructed(tmp_path: Path) -> None:
 
 async def test_variants_are_counted(ask: Ask) -> None:
     """Runs are grouped by the tools that they called, and further variants are on further pages."""
-    found = await ask("list_variants", count=1)
+    listed = await ask("list_variants", count=1)
     rest = await ask("list_variants", start=1)
 
-    assert found.rows[0]["calls"] == ["get_order", "refund"]
-    assert (found.rows[0]["runs"], found.rows[0]["pass_rate"]) == (3, 0.6667)
-    assert "start=1" in found.outside
+    assert listed.rows[0]["calls"] == ["get_order", "refund"]
+    assert (listed.rows[0]["runs"], listed.rows[0]["pass_rate"]) == (3, 0.6667)
+    assert "start=1" in listed.outside
     assert [row["calls"] for row in rest.rows] == [["(no calls)"]]
 
 
@@ -199,14 +199,14 @@ async def test_several_databases_are_read_as_one(workspace: Workspace, tmp_path:
     other = tmp_path / "other.duckdb"
     with Store(other) as store:
         keep(store, run(7))
-    both = Workspace(workspace.db, workspace.config_path, None, (str(other),))
-    async with connected(both) as ask:
+    combined = Workspace(workspace.db, workspace.config_path, more=(str(other),))
+    async with connected(combined) as ask:
         listed = await ask("list_runs", count=10)
-        shown = await ask("show_run", run=run(7).id)
+        run_answer = await ask("show_run", run=run(7).id)
         alerts = await ask("list_alerts", all=True)
 
     assert {GOOD.id, run(7).id} < {row["run"] for row in listed.rows}
-    assert not shown.is_error
+    assert not run_answer.is_error
     assert [row["database"] for row in alerts.rows] == [workspace.db, str(other)]
 
 
@@ -215,25 +215,25 @@ async def test_an_alert_says_since_when_and_names_runs(tmp_path: Path) -> None:
     path = tmp_path / "alerts.duckdb"
     rules = config("{evaluator: e, group_by: agent}")
     with Store(path) as store:
-        made = History(store)
-        made.scored(400, 0.95)
-        made.scored(40, 0.3)
-        check(store, rules, made.now)
+        history = History(store)
+        history.scored(400, 0.95)
+        history.scored(40, 0.3)
+        check(store, rules, history.now)
     (tmp_path / "oteval.yaml").write_text(
         "evaluators: [{name: e, type: tool_errors}]\nmonitors: [{evaluator: e, group_by: agent}]\n"
     )
 
     async with connected(Workspace(str(path), str(tmp_path / "oteval.yaml"))) as ask:
-        found = await ask("list_alerts")
-        [alert] = found.rows
+        listed = await ask("list_alerts")
+        [alert] = listed.rows
         [episode] = alert["episodes"]
-        shown = await ask("show_run", run=episode["runs"][0])
+        run_answer = await ask("show_run", run=episode["runs"][0])
 
-    assert found.text.startswith("1 alert in 1 group")
+    assert listed.text.startswith("1 alert in 1 group")
     assert (alert["state"], alert["group"]) == ("alert", {"agent": "a"})
     assert alert["since"].startswith("2026-")
     assert episode["change"].startswith("2026-")
-    assert not shown.is_error
+    assert not run_answer.is_error
 
 
 @pytest.mark.parametrize(
@@ -265,12 +265,12 @@ async def test_a_bad_argument_is_a_tool_error_of_one_line(
     ask: Ask, tool: str, arguments: dict[str, object], expected: str
 ) -> None:
     """The error names the argument or the remedy, and has neither control characters nor lines."""
-    found = await ask(tool, **arguments)
+    answer = await ask(tool, **arguments)
 
-    assert found.is_error
-    assert expected in found.text
-    assert "\n" not in found.text
-    assert found.text.isprintable()
+    assert answer.is_error
+    assert expected in answer.text
+    assert "\n" not in answer.text
+    assert answer.text.isprintable()
 
 
 async def test_a_missing_database_is_an_error_of_the_call(tmp_path: Path) -> None:
@@ -280,11 +280,11 @@ async def test_a_missing_database_is_an_error_of_the_call(tmp_path: Path) -> Non
         missing = await ask("list_runs")
         with Store(path) as store:
             keep(store, GOOD)
-        found = await ask("list_runs")
+        listed = await ask("list_runs")
 
     assert missing.is_error
     assert "no such database" in missing.text
-    assert [row["run"] for row in found.rows] == [GOOD.id]
+    assert [row["run"] for row in listed.rows] == [GOOD.id]
 
 
 async def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
@@ -292,7 +292,7 @@ async def test_a_file_that_is_no_database_is_an_error(tmp_path: Path) -> None:
     path = tmp_path / "notes.duckdb"
     path.write_text("notes")
     async with connected(Workspace(str(path), "oteval.yaml")) as ask:
-        found = await ask("list_runs")
+        answer = await ask("list_runs")
 
-    assert found.is_error
-    assert str(path) in found.text
+    assert answer.is_error
+    assert str(path) in answer.text

@@ -66,14 +66,14 @@ async def test_an_agent_finds_the_failure_in_at_most_four_calls(
         listed = await ask_with(client, "list_runs", {"outcome": "fail"})
         name = listed.rows[0]["run"]
         compared = await ask_with(client, "diff_runs", {"run": name})
-        shown = await ask_with(client, "show_run", {"run": name})
+        run_answer = await ask_with(client, "show_run", {"run": name})
         instructions = client.instructions
 
     assert name == BAD.id
     assert listed.rows[0]["scores"][0]["reason"] == "argument 'amount' is 420.0"
     assert compared.rows[0]["expected"]["arguments"] == {"amount": 42.0}
     assert compared.rows[0]["run"]["arguments"] == {"amount": 420.0}
-    assert shown.rows[4]["calls"] == [{"tool": "refund", "arguments": {"amount": 420.0}}]
+    assert run_answer.rows[4]["calls"] == [{"tool": "refund", "arguments": {"amount": 420.0}}]
     assert "list_runs with outcome=fail" in (instructions or "")
 
 
@@ -133,7 +133,7 @@ async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path)
         workspace = Workspace(str(server.db), str(tmp_path / "oteval.yaml"))
         async with Client(process(workspace, "--write")) as client:
             listed = await ask_with(client, "list_runs", {})
-            shown = await ask_with(client, "show_run", {"run": trace})
+            run_answer = await ask_with(client, "show_run", {"run": trace})
             explained = await ask_with(client, "explain_run", {"run": trace})
             scored = await ask_with(client, "score_runs", {"runs": [listed.rows[0]["run"]]})
             added = await ask_with(client, "add_reference", {"run": trace, "name": "r"})
@@ -142,9 +142,9 @@ async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path)
     finally:
         assert server.stop() == 0
 
-    for one in (listed, shown, explained, scored, added, compared, counted):
-        assert not one.is_error, one.text
-    assert [row.get("text") for row in shown.rows[1:]] == ["refund 7", "Done."]
+    for answer in (listed, run_answer, explained, scored, added, compared, counted):
+        assert not answer.is_error, answer.text
+    assert [row.get("text") for row in run_answer.rows[1:]] == ["refund 7", "Done."]
     assert scored.rows[0]["passed"] == 1
 
 
@@ -152,21 +152,21 @@ async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path)
 async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
     """None of them fails because another one has the database open."""
     async with Client(process(workspace)) as client:
-        found = await asyncio.gather(
+        answers = await asyncio.gather(
             *(ask_with(client, "show_run", {"run": GOOD.id}) for _ in range(8))
         )
 
-    assert [one.rows[0]["run"] for one in found] == [GOOD.id] * 8
+    assert [answer.rows[0]["run"] for answer in answers] == [GOOD.id] * 8
 
 
 @pytest.mark.slow
 def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
     """A client that closes the pipe ends the process, and lines that are no messages do not."""
-    given = process(workspace)
+    parameters = process(workspace)
     done = subprocess.run(
-        [given.command, *given.args],
+        [parameters.command, *parameters.args],
         input=b"not a message\n{}\n\xff\xfe\n",
-        env={**os.environ, **(given.env or {})},
+        env={**os.environ, **(parameters.env or {})},
         capture_output=True,
         timeout=60,
         check=False,
@@ -179,10 +179,10 @@ def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
 @pytest.mark.slow
 def test_a_client_that_was_killed_ends_the_server(workspace: Workspace) -> None:
     """The server ends without a word when both pipes are closed before it answers."""
-    given = process(workspace)
-    environment = {**os.environ, **(given.env or {})}
+    parameters = process(workspace)
+    environment = {**os.environ, **(parameters.env or {})}
     with subprocess.Popen(
-        [given.command, *given.args],
+        [parameters.command, *parameters.args],
         env=environment,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -216,10 +216,10 @@ async def test_clients_use_it_over_http(workspace: Workspace, mode: str) -> None
             Client(streamable_http_client(url, http_client=http), mode=mode) as client,
         ):
             tools = (await client.list_tools()).tools
-            found = await ask_with(client, "list_runs", {"outcome": "fail"})
+            listed = await ask_with(client, "list_runs", {"outcome": "fail"})
 
     assert "score_runs" not in {tool.name for tool in tools}
-    assert [row["run"] for row in found.rows] == [BAD.id]
+    assert [row["run"] for row in listed.rows] == [BAD.id]
 
 
 @pytest.mark.parametrize(
@@ -268,10 +268,10 @@ def test_only_this_machine_is_served(workspace: Workspace, address: str) -> None
 @pytest.mark.slow
 def test_the_command_serves_http_until_a_signal(workspace: Workspace) -> None:
     """It says where it listens, answers with the token of its environment, and ends with 0."""
-    given = process(workspace, "--http", "127.0.0.1:0")
-    environment = {**os.environ, **(given.env or {}), "OTEVAL_READ_TOKEN": TOKEN}
+    parameters = process(workspace, "--http", "127.0.0.1:0")
+    environment = {**os.environ, **(parameters.env or {}), "OTEVAL_READ_TOKEN": TOKEN}
     with subprocess.Popen(
-        [given.command, *given.args], env=environment, stderr=subprocess.PIPE, text=True
+        [parameters.command, *parameters.args], env=environment, stderr=subprocess.PIPE, text=True
     ) as started:
         assert started.stderr is not None
         url = started.stderr.readline().split()[-1]
@@ -328,7 +328,7 @@ def test_a_request_that_is_nested_too_deeply_gets_an_error(
     workspace: Workspace, depth: int
 ) -> None:
     """The answer has the id of the request, and the server goes on."""
-    given = process(workspace)
+    parameters = process(workspace)
     arguments = "[" * depth + "]" * depth
     nested = (
         '{"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": '
@@ -336,8 +336,8 @@ def test_a_request_that_is_nested_too_deeply_gets_an_error(
     )
     lines = [json.dumps(INITIALIZE), nested, '{"jsonrpc": "2.0", "id": 8, "method": "ping"}']
     with subprocess.Popen(
-        [given.command, *given.args],
-        env={**os.environ, **(given.env or {})},
+        [parameters.command, *parameters.args],
+        env={**os.environ, **(parameters.env or {})},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

@@ -53,18 +53,18 @@ async def test_tools_that_write_are_offered_on_request(workspace: Workspace) -> 
 @pytest.mark.parametrize("tool", ["score_runs", "add_reference", "make_test"])
 async def test_a_tool_that_is_not_offered_cannot_be_called(ask: Ask, tool: str) -> None:
     """A client that calls it anyway gets an error, and nothing is written."""
-    found = await ask(tool, run=GOOD.id, name="x")
+    answer = await ask(tool, run=GOOD.id, name="x")
 
-    assert found.is_error
-    assert f"no tool '{tool}'" in found.text
+    assert answer.is_error
+    assert f"no tool '{tool}'" in answer.text
 
 
 async def test_runs_are_scored_and_the_scores_stored(workspace: Workspace, write: Ask) -> None:
     """The result has counts, gates and the reasons of failures; the scores are in the database."""
-    found = await write("score_runs", evaluator="refunds", runs=[GOOD.id, BAD.id[:8]])
+    scored = await write("score_runs", evaluator="refunds", runs=[GOOD.id, BAD.id[:8]])
 
-    tally, gate, failure = found.rows
-    assert found.text.startswith("2 runs scored")
+    tally, gate, failure = scored.rows
+    assert scored.text.startswith("2 runs scored")
     assert (tally["passed"], tally["failed"]) == (1, 1)
     assert (gate["gate"], gate["passed"]) == ("refunds", False)
     assert failure["run"] == BAD.id
@@ -106,10 +106,10 @@ async def test_a_run_becomes_a_reference(workspace: Workspace, write: Ask) -> No
 
 async def test_a_reference_cannot_have_any_name(write: Ask) -> None:
     """A name with characters that YAML would read differently is refused."""
-    found = await write("add_reference", run=GOOD.id, name="x}\nevaluators: []")
+    answer = await write("add_reference", run=GOOD.id, name="x}\nevaluators: []")
 
-    assert found.is_error
-    assert "name: String should match pattern" in found.text
+    assert answer.is_error
+    assert "name: String should match pattern" in answer.text
 
 
 @pytest.mark.slow
@@ -119,12 +119,14 @@ async def test_a_session_becomes_a_test(written: str, oteval: Run) -> None:
     workspace = Workspace("oteval.duckdb", "oteval.yaml", AgentUnderTest("support:ask", "", "more"))
     write = asking(workspace, writes=True)
 
-    made = await write("make_test", run="conv-001", name="weather")
+    created = await write("make_test", run="conv-001", name="weather")
     again = await write("make_test", run="conv-001", name="weather")
 
-    assert made.text.startswith("The test is written, and the agent behaves as recorded"), made.text
+    assert created.text.startswith("The test is written, and the agent behaves as recorded"), (
+        created.text
+    )
     assert Path("more/test_weather.py").is_file()
-    assert any("test_weather.py" in line for line in made.rows)
+    assert any("test_weather.py" in line for line in created.rows)
     assert again.is_error
     assert "exists" in again.text
 
@@ -135,9 +137,9 @@ async def test_the_client_cannot_name_a_file_or_an_option(workspace: Workspace) 
     write = asking(Workspace(workspace.db, workspace.config_path, agent), writes=True)
 
     for name in ("session.jsonl", "../session", "--force", "a/b/c/d"):
-        found = await write("make_test", run=name)
-        assert found.is_error, name
-        assert "run: String should match pattern" in found.text
+        answer = await write("make_test", run=name)
+        assert answer.is_error, name
+        assert "run: String should match pattern" in answer.text
     named = await write("make_test", run="0123456789", name="../escape")
     assert "name: String should match pattern" in named.text
 
@@ -147,8 +149,8 @@ async def test_an_unknown_session_is_an_error(workspace: Workspace) -> None:
     agent = AgentUnderTest("desk:ask")
     write = asking(Workspace(workspace.db, workspace.config_path, agent), writes=True)
 
-    found = await write("make_test", run="0123456789")
+    answer = await write("make_test", run="0123456789")
 
-    assert found.is_error
-    assert "0123456789" in found.text
-    assert "\n" not in found.text
+    assert answer.is_error
+    assert "0123456789" in answer.text
+    assert "\n" not in answer.text

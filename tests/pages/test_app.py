@@ -201,9 +201,9 @@ def test_a_trace_of_many_spans_is_shown_in_parts(
 ):
     """Only the spans of a part are read whole; they have their depth, attributes and messages."""
     monkeypatch.setattr("oteval.pages.spans._MOST_EXPLAINED", 10)
-    said = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
+    input_messages = [{"role": "user", "parts": [{"type": "text", "content": "hi"}]}]
     root = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "big"}
-    chat = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(said)}
+    chat = {"gen_ai.operation.name": "chat", "gen_ai.input.messages": json.dumps(input_messages)}
     first = f"{1:016x}"
     spans = [Span("a" * 32, first, name="invoke_agent", start_ns=1, end_ns=10**9, attributes=root)]
     spans.append(Span("a" * 32, f"{2:016x}", first, "chat", start_ns=2, end_ns=3, attributes=chat))

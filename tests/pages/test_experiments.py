@@ -33,8 +33,8 @@ def make(store: Store, name: str, outputs: Sequence[Any], **options: Any) -> Exp
         return outputs[inputs]
 
     data = [{"id": f"e{n}", "inputs": n} for n in range(len(outputs))]
-    known: dict[str, Any] = {"name": name, "data": data, "store": store, **options}
-    return evaluate(target, evaluators=[right], **known)
+    arguments: dict[str, Any] = {"name": name, "data": data, "store": store, **options}
+    return evaluate(target, evaluators=[right], **arguments)
 
 
 @pytest.fixture
@@ -48,8 +48,8 @@ def compared(store: Store) -> Store:
 def test_the_list_has_the_figures_of_each_experiment(store: Store, pages: ShowPages):
     """Runs, failed runs and pass rates are counted; errors of an evaluator are beside its key."""
     make(store, "mixed", [1, 0, None, ValueError("broken"), 1], description="a try")
-    found = plain(pages(store).get("/experiments").text)
-    assert re.search(r"mixed a try .* 5 1 right 66\.7% .* 1 error ", found), found
+    page_text = plain(pages(store).get("/experiments").text)
+    assert re.search(r"mixed a try .* 5 1 right 66\.7% .* 1 error ", page_text), page_text
 
 
 def test_an_empty_store_says_how_to_make_an_experiment(store: Store, pages: ShowPages):
@@ -113,18 +113,20 @@ def test_a_row_leads_to_the_run(store: Store, pages: ShowPages):
 
     evaluate(Selection(), evaluators=[fine], name="stored", store=store)
     client = pages(store)
-    found = {link for link in links(client.get("/experiments/stored").text) if "/runs/" in link}
-    assert found == {f"/runs/{1:016x}", f"/runs/{2:016x}"}
-    assert all(client.get(one).status_code == 200 for one in found)
+    run_links = {link for link in links(client.get("/experiments/stored").text) if "/runs/" in link}
+    assert run_links == {f"/runs/{1:016x}", f"/runs/{2:016x}"}
+    assert all(client.get(link).status_code == 200 for link in run_links)
 
 
 def test_a_comparison_says_what_changed(compared: Store, pages: ShowPages):
     """The verdict, the means, the numbers of examples, and the examples that got worse."""
     client = pages(compared)
     text = client.get("/experiments/second?baseline=first").text
-    found = plain(text)
-    assert re.search(r"right regressed 1\.000 0\.200 -0\.800 \[.*?\] 0 8 2 0\.008", found), found
-    assert "right: 8 worse, 0 better, 2 the same" in found
+    page_text = plain(text)
+    assert re.search(r"right regressed 1\.000 0\.200 -0\.800 \[.*?\] 0 8 2 0\.008", page_text), (
+        page_text
+    )
+    assert "right: 8 worse, 0 better, 2 the same" in page_text
     assert "&lt;i&gt;answer 0&lt;/i&gt;" in text
     back = plain(client.get("/experiments/first?baseline=second").text)
     assert "right improved 0.200 1.000" in back
@@ -177,8 +179,8 @@ def test_a_pairwise_comparison_shows_preferences(compared: Store, pages: ShowPag
     client = pages(compared)
     listed = plain(client.get("/experiments").text)
     assert re.search(r"duel first vs second .*? \d+ votes", listed), listed
-    found = plain(client.get("/experiments/duel").text)
-    assert re.search(r"higher first second 8 0 2 0 90\.0% .* first", found), found
+    page_text = plain(client.get("/experiments/duel").text)
+    assert re.search(r"higher first second 8 0 2 0 90\.0% .* first", page_text), page_text
 
 
 @pytest.mark.slow
@@ -196,7 +198,7 @@ def test_names_of_experiments_are_hostile_as_well(store: Store, pages: ShowPages
     assert len(own) > 8
     for link in own:
         for address in (link, f"{link}?baseline=a%2Fb"):
-            shown = client.get(address)
-            assert shown.status_code in ((200,) if address == link else (200, 400)), address
-            assert "<script>document" not in shown.text
-            assert "<i>answer" not in shown.text
+            answer = client.get(address)
+            assert answer.status_code in ((200,) if address == link else (200, 400)), address
+            assert "<script>document" not in answer.text
+            assert "<i>answer" not in answer.text

@@ -54,15 +54,15 @@ def corpus(store: Store) -> Iterator[list[Trajectory]]:
 
 def paths(client: TestClient, runs: list[Trajectory]) -> list[str]:
     """Return the paths of all pages about some runs."""
-    found = ["/", "/runs", "/runs?q=passed%3Dfalse", "/variants", "/conversations", "/alerts"]
-    found += ["/evaluators", "/evaluators?period=all", "/experiments"]
-    for one in runs:
-        found += [f"/runs/{one.id}", f"/runs/{one.id}/spans"]
-    found += [f"/compare?a={runs[0].id}&b={one.id}" for one in runs[1:]]
+    addresses = ["/", "/runs", "/runs?q=passed%3Dfalse", "/variants", "/conversations", "/alerts"]
+    addresses += ["/evaluators", "/evaluators?period=all", "/experiments"]
+    for trajectory in runs:
+        addresses += [f"/runs/{trajectory.id}", f"/runs/{trajectory.id}/spans"]
+    addresses += [f"/compare?a={runs[0].id}&b={trajectory.id}" for trajectory in runs[1:]]
     listed = client.get("/conversations").text
     links = re.findall(r'href="(/conversations/[^"]+)"', listed)
     # The test client decodes a path twice.
-    return found + [link.replace("&amp;", "&") for link in links if "%25" not in link]
+    return addresses + [link.replace("&amp;", "&") for link in links if "%25" not in link]
 
 
 @pytest.mark.slow
@@ -108,12 +108,14 @@ def test_searches_and_addresses_are_hostile_as_well(store: Store, pages: ShowPag
 @pytest.mark.slow
 def test_a_message_of_thousands_of_calls_shows_the_first(store: Store, pages: ShowPages):
     """The page counts the calls it leaves out, and links to all of them."""
-    [one, *_] = [one for one in hostile.fill(store) if len(one.tail[1].tool_calls) > 60]
+    [trajectory, *_] = [
+        trajectory for trajectory in hostile.fill(store) if len(trajectory.tail[1].tool_calls) > 60
+    ]
     client = pages(store)
-    text = client.get(f"/runs/{one.id}").text
+    text = client.get(f"/runs/{trajectory.id}").text
     assert text.count('<div class="call">') == 60
     assert "4,940 more calls" in text
-    whole = client.get(f"/runs/{one.id}/messages/1").text
+    whole = client.get(f"/runs/{trajectory.id}/messages/1").text
     assert whole.count("→ tool_") == hostile.CALLS
 
 
@@ -127,21 +129,23 @@ def test_the_list_shows_questions_with_half_a_surrogate_pair(store: Store, pages
 
 def test_the_attributes_of_a_span_are_counted_and_cut(store: Store, pages: ShowPages):
     """A span with a thousand attributes of which some are large has a link to the whole."""
-    one = run(1)
-    put(store, one)
-    store.spans.write(hostile.spans(one, 3, is_large=True))
+    trajectory = run(1)
+    put(store, trajectory)
+    store.spans.write(hostile.spans(trajectory, 3, is_large=True))
     client = pages(store)
-    text = client.get(f"/runs/{one.id}/spans").text
+    text = client.get(f"/runs/{trajectory.id}/spans").text
     assert "more attributes" in text
-    [link] = set(re.findall(rf'href="([^"]+/spans/{one.root_span.span_id})"', text))
+    [link] = set(re.findall(rf'href="([^"]+/spans/{trajectory.root_span.span_id})"', text))
     assert len(client.get(link).text) > 900_000
 
 
 @pytest.mark.slow
 def test_links_to_the_parts_of_a_long_run_stay_few(store: Store, pages: ShowPages):
     """A run of 5,001 messages has links to its first, last and near parts only."""
-    [one] = [found for found in hostile.fill(store) if len(found.tail) > hostile.CALLS]
-    text = pages(store).get(f"/runs/{one.id}?from=2400").text
+    [trajectory] = [
+        trajectory for trajectory in hostile.fill(store) if len(trajectory.tail) > hostile.CALLS
+    ]
+    text = pages(store).get(f"/runs/{trajectory.id}?from=2400").text
     parts = set(re.findall(r"from=(\d+)\"", text))
     assert {"5000", "2600", "1400", "3400"} <= parts
     assert len(parts) < 15
@@ -155,12 +159,15 @@ def test_links_of_hostile_names_lead_to_their_runs(store: Store, pages: ShowPage
     runs = [hostile.with_text(number, name) for number, name in enumerate(names, 1)]
     put(store, *runs)
     store.scores.write(
-        [score(one, name, passed=False) for one, name in zip(runs, names, strict=True)]
+        [
+            score(trajectory, name, passed=False)
+            for trajectory, name in zip(runs, names, strict=True)
+        ]
     )
     client = pages(store)
 
     def links(path: str, part: str) -> set[str]:
-        return {html.unescape(one) for one in LINK.findall(client.get(path).text) if part in one}
+        return {html.unescape(link) for link in LINK.findall(client.get(path).text) if part in link}
 
     evaluators = links("/evaluators?period=all", "/evaluators/")
     assert len(evaluators) >= len(names) - 3
@@ -171,5 +178,5 @@ def test_links_of_hostile_names_lead_to_their_runs(store: Store, pages: ShowPage
         answer = client.get(link)
         assert answer.status_code == 200, (link, answer.text)
         assert "No run matches" not in answer.text, link
-        shown = re.sub(r'="[^"]*"', "", answer.text).replace("\n", "")
-        assert HIDDEN.search(shown) is None, link
+        visible_text = re.sub(r'="[^"]*"', "", answer.text).replace("\n", "")
+        assert HIDDEN.search(visible_text) is None, link

@@ -34,8 +34,8 @@ def filled(path: Path) -> list[Trajectory]:
         store.scores.write(
             [score(run, "calls", passed=at % 2 == 0) for at, run in enumerate([*runs, *talks])]
         )
-        for one in runs[:2]:
-            store.spans.write(hostile.spans(one, 5, is_large=False))
+        for trajectory in runs[:2]:
+            store.spans.write(hostile.spans(trajectory, 5, is_large=False))
         store.monitors.add_mark(StoredMark(START + SECOND, "mark", "deploy-9", "web", "", START))
     return [*runs, *talks]
 
@@ -50,20 +50,24 @@ def paths(runs: list[Trajectory]) -> Iterator[str]:
     for search in SEARCHES:
         for page in LISTS[:2]:
             yield f"{page}?q={search.replace(' ', '+')}"
-    for one in (*runs[:2], runs[-1]):
-        yield from (f"/runs/{one.id}", f"/runs/{one.id}/spans", f"/compare?a={one.id}&b=pass")
-        yield from (f"/runs/{one.id}/{way}" for way in ("newer", "older", "failure"))
-        yield f"/conversations?after={one.start_ns}-{one.id}&q=order"
+    for trajectory in (*runs[:2], runs[-1]):
+        yield from (
+            f"/runs/{trajectory.id}",
+            f"/runs/{trajectory.id}/spans",
+            f"/compare?a={trajectory.id}&b=pass",
+        )
+        yield from (f"/runs/{trajectory.id}/{way}" for way in ("newer", "older", "failure"))
+        yield f"/conversations?after={trajectory.start_ns}-{trajectory.id}&q=order"
 
 
 def answers(client: TestClient, runs: list[Trajectory]) -> dict[str, tuple[int, str, str]]:
     """Return the status, the text and the address of a redirect of every page."""
-    found = {}
+    answers_by_path = {}
     for path in paths(runs):
         answer = client.get(path)
         text = STATE.sub("", answer.text)
-        found[path] = (answer.status_code, text, answer.headers.get("location", ""))
-    return found
+        answers_by_path[path] = (answer.status_code, text, answer.headers.get("location", ""))
+    return answers_by_path
 
 
 @pytest.mark.parametrize("kind", ["served", "sharded"])

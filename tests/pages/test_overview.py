@@ -29,7 +29,7 @@ def failing_calls(number: int, name: str, **fields: object):
     """Return a run that calls a tool, which fails."""
     messages = [
         Message("user", "Refund me"),
-        Message("assistant", None, tool_calls=(ToolCall(name, {"n": number}, id="c"),)),
+        Message("assistant", tool_calls=(ToolCall(name, {"n": number}, id="c"),)),
         Message("tool", "Error", tool_call_id="c", is_error=True),
     ]
     return run(number, messages=messages, **fields)
@@ -45,11 +45,11 @@ def test_the_overview_has_agents_by_evaluators(store: Store, pages: ShowPages):
     store.scores.write([score(runs[0], "tone", status="error", passed=None, score=None)])
     client = pages(store)
     text = client.get("/").text
-    found = plain(text)
-    assert "calls 80.0% 44.4% to 97.5% 44.4% – 97.5% 8 2 0 0" in found
-    assert "tone nothing passed or failed 0 0 1 0" in found
-    assert "batch service without an agent" in found
-    assert "runs 10" in found
+    page_text = plain(text)
+    assert "calls 80.0% 44.4% to 97.5% 44.4% – 97.5% 8 2 0 0" in page_text
+    assert "tone nothing passed or failed 0 0 1 0" in page_text
+    assert "batch service without an agent" in page_text
+    assert "runs 10" in page_text
     [link] = re.findall(r'<a class="bad" href="(/runs[^"]+)">2</a>', text)
     answer = client.get(link.replace("&amp;", "&"))
     assert answer.text.count("data-id=") == 2
@@ -151,11 +151,11 @@ def test_alerts_have_their_evidence_and_runs(shop: Store, pages: ShowPages):
     shop.monitors.put_episodes([ended, episode()])
     client = pages(shop)
     text = client.get("/alerts").text
-    found = plain(text)
-    assert found.index("rates got worse for shop") < found.index("old got worse")
-    assert "0.9 (0.8 to 0.95)" in found
-    assert "tool=&lt;i&gt;refund: 0.9 to 0.2" in found
-    assert "recovered" in found
+    page_text = plain(text)
+    assert page_text.index("rates got worse for shop") < page_text.index("old got worse")
+    assert "0.9 (0.8 to 0.95)" in page_text
+    assert "tool=&lt;i&gt;refund: 0.9 to 0.2" in page_text
+    assert "recovered" in page_text
     assert f'href="/runs/{2:016x}"' in text
     assert "rates" in client.get("/").text.split("Alerts that last")[1]
     assert 'href="/alerts#e0"' not in client.get("/").text
@@ -183,7 +183,7 @@ def test_the_link_of_a_service_leads_to_its_runs_without_an_agent(store: Store, 
     """A row for a service has runs without an agent, and so have the lists it links to."""
     put(store, run(1, agent=""), run(2), run(3, agent=""))
     text = pages(store).get("/").text
-    link = next(one for one in re.findall(r'href="(/runs\?[^"]*service[^"]*)"', text))
+    link = next(iter(re.findall(r'href="(/runs\?[^"]*service[^"]*)"', text)))
     listed = pages(store).get(link.replace("&amp;", "&")).text
     assert set(re.findall(r'data-id="0*(\d)"', listed)) == {"1", "3"}
 
@@ -202,8 +202,8 @@ def test_variants_have_a_graph_of_tools_and_a_row_for_each_sequence(store: Store
     assert "2 sequences of tools in 3 runs" in plain(text)
     assert '<svg class="graph"' in text
     assert re.search(r"get_order 2 66\.7% 100\.0%", plain(text))
-    found = plain(client.get("/variants?q=agent%3Dother").text)
-    assert "1 sequence of tools in 1 run" in found
+    page_text = plain(client.get("/variants?q=agent%3Dother").text)
+    assert "1 sequence of tools in 1 run" in page_text
     assert client.get("/variants?q=passed%3Dtrue").status_code == 400
 
 
@@ -259,8 +259,8 @@ def test_a_search_lists_the_conversations_in_which_a_run_matches(
     put(store, *runs)
     store.scores.write([score(run, "calls", passed=False) for run in runs])
     seen = listed_conversations(pages(store), f"/conversations?q={query}")
-    wanted = {run.conversation_id for run in runs if run.agent == "two"} - {""}
-    assert sorted(seen) == sorted(wanted)
+    expected = {run.conversation_id for run in runs if run.agent == "two"} - {""}
+    assert sorted(seen) == sorted(expected)
 
 
 @pytest.mark.parametrize("query", ["", "?q=agent%3Dshop", "?q=turn"])
@@ -279,9 +279,9 @@ def test_a_conversation_of_a_thousand_runs_hides_no_other(
     assert sorted(listed_conversations(client, f"/conversations{query}")) == sorted(
         f"c{n}" for n in range(50)
     )
-    found = plain(client.get(f"/conversations{query}").text)
-    assert "1,000 turns" in found
-    assert "200 failing of the latest 200" in found
+    page_text = plain(client.get(f"/conversations{query}").text)
+    assert "1,000 turns" in page_text
+    assert "200 failing of the latest 200" in page_text
 
 
 def test_a_conversation_is_shown_by_its_latest_run_that_matches(store: Store, pages: ShowPages):
@@ -313,17 +313,17 @@ def compared(client: TestClient, query: str) -> str:
 def test_two_runs_are_aligned_and_the_first_divergence_is_marked(store: Store, pages: ShowPages):
     """The words that differ are marked, and equal messages far from them are folded."""
     talk = [Message("user", f"Question {n}") for n in range(6)]
-    one = run(1, messages=[*talk, Message("assistant", "It costs 420.00 EUR.")])
-    other = run(2, messages=[*talk, Message("assistant", "It costs 42.00 EUR.")])
-    put(store, one, other)
+    first = run(1, messages=[*talk, Message("assistant", "It costs 420.00 EUR.")])
+    second = run(2, messages=[*talk, Message("assistant", "It costs 42.00 EUR.")])
+    put(store, first, second)
     client = pages(store)
-    text = compared(client, f"a={one.id}&b={other.id}")
+    text = compared(client, f"a={first.id}&b={second.id}")
     assert "1 of 7 rows differs" in plain(text)
     assert "It costs <mark>420.00</mark> EUR." in text
     assert "It costs <mark>42.00</mark> EUR." in text
     assert "5 equal messages" in text
     assert text.index('id="first"') < text.index("First divergence")
-    same = compared(client, f"a={one.id}&b={one.id}")
+    same = compared(client, f"a={first.id}&b={first.id}")
     assert "No difference in 7 messages" in plain(same)
 
 
@@ -345,10 +345,10 @@ def test_a_run_is_compared_with_the_reference_of_an_evaluator(
     store: Store, pages: ShowPages, tmp_path: Path
 ):
     """The reference of the configuration is the right side; an unknown evaluator is not found."""
-    wanted = [{"role": "user", "content": "Where is my order?"}]
+    reference = [{"role": "user", "content": "Where is my order?"}]
     call = {"name": "refund", "arguments": '{"id": 1}'}
-    wanted.append({"role": "assistant", "tool_calls": [{"id": "x", "function": call}]})  # type: ignore[dict-item]
-    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    reference.append({"role": "assistant", "tool_calls": [{"id": "x", "function": call}]})  # type: ignore[dict-item]
+    (tmp_path / "wanted.json").write_text(json.dumps(reference))
     path = tmp_path / "oteval.yaml"
     path.write_text(
         "evaluators: [{name: calls, type: trajectory_match, mode: strict, reference: wanted.json}]"
@@ -369,22 +369,22 @@ def test_a_reference_of_calls_is_compared_with_the_calls_alone(
 ):
     """The reference has all calls in one message, and neither results nor an answer."""
     calls = [ToolCall("look", {"id": 1}, "a"), ToolCall("refund", {"amount": 42}, "b")]
-    wanted = [{"role": "user", "content": "Money back"}]
-    wanted.append(Message("assistant", tool_calls=tuple(calls)).as_dict())
-    (tmp_path / "wanted.json").write_text(json.dumps(wanted))
+    reference = [{"role": "user", "content": "Money back"}]
+    reference.append(Message("assistant", tool_calls=tuple(calls)).as_dict())
+    (tmp_path / "wanted.json").write_text(json.dumps(reference))
     path = tmp_path / "oteval.yaml"
     path.write_text(
         "evaluators: [{name: calls, type: trajectory_match, mode: strict, reference: wanted.json}]"
     )
-    said = [
+    messages = [
         Message("user", "Money back"),
         Message("assistant", "I look.", (calls[0],)),
         Message("tool", "found", tool_call_id="a"),
-        Message("assistant", None, (ToolCall("refund", {"amount": 420}, "b"),)),
+        Message("assistant", tool_calls=(ToolCall("refund", {"amount": 420}, "b"),)),
         Message("tool", "done", tool_call_id="b"),
         Message("assistant", "Done."),
     ]
-    put(store, run(1, messages=said))
+    put(store, run(1, messages=messages))
     text = compared(pages(store, path), f"a={1:016x}&reference=calls")
     assert "1 of 3 rows differs" in plain(text)
     assert "the first divergence is at message 3 of the first and 1 of the second" in plain(text)

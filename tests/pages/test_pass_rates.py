@@ -31,7 +31,10 @@ def path(tmp_path: Path) -> Path:
         put(store, *runs)
         outcomes = [{}, {}, {"passed": False, "score": 0.0}]
         outcomes += [{"status": name, "passed": None, "score": None} for name in UNJUDGED]
-        scores = [score(one, "calls", **more) for one, more in zip(runs, outcomes, strict=True)]
+        scores = [
+            score(trajectory, "calls", **more)
+            for trajectory, more in zip(runs, outcomes, strict=True)
+        ]
         store.scores.write(scores)
         evaluate(
             lambda inputs: inputs,
@@ -87,9 +90,9 @@ async def test_tools_of_agents_show_it(path: Path, tmp_path: Path):
     [variant] = (await ask("list_variants")).rows
     [experiment] = (await ask("list_experiments")).rows
 
-    shown = [round(end, 4) for end in RATE]
+    expected = [round(end, 4) for end in RATE]
     for row in (variant, *experiment["scores"]):
-        assert [row["pass_rate"], *row["interval_95"]] == shown
+        assert [row["pass_rate"], *row["interval_95"]] == expected
 
 
 def test_the_list_and_the_page_of_an_experiment_agree(path: Path, pages: ShowPages):
@@ -99,7 +102,7 @@ def test_the_list_and_the_page_of_an_experiment_agree(path: Path, pages: ShowPag
         listed = plain(client.get("/experiments").text)
         link = re.search(r'href="(/experiments/[^"?]+)', client.get("/experiments").text)
         assert link is not None
-        shown = plain(client.get(link[1]).text)
+        page_text = plain(client.get(link[1]).text)
 
     assert re.search(r"50(\.0)?% 6\.8% to 93\.2%", listed), listed
-    assert "[0.068, 0.932]" in shown
+    assert "[0.068, 0.932]" in page_text

@@ -19,15 +19,15 @@ HOSTILE = "<script>alert(1)</script>\u202e\x1b[31m'\"<svg onload=x>"
 
 def attributes_of(text: str) -> set[str]:
     """Return the names of all attributes in a page."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     class Names(HTMLParser):
         def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
             assert tag not in ("style", "iframe", "object")
-            found.update(name for name, _ in attrs)
+            names.update(name for name, _ in attrs)
 
     Names().feed(text)
-    return found
+    return names
 
 
 def test_the_reason_of_a_fail_is_beside_the_message_it_speaks_of(shop: Store, pages: ShowPages):
@@ -44,31 +44,31 @@ def test_the_reason_of_a_fail_is_beside_the_message_it_speaks_of(shop: Store, pa
 def test_the_extra_call_of_a_match_is_marked_where_it_was_made(store: Store, pages: ShowPages):
     """A match's alignment tells which call the reference does not have."""
     calls = tuple(ToolCall(name, {}) for name in ("read", "refund"))
-    one = run(1, messages=[Message("user", "Hi"), Message("assistant", None, tool_calls=calls)])
-    put(store, one)
+    trajectory = run(1, messages=[Message("user", "Hi"), Message("assistant", tool_calls=calls)])
+    put(store, trajectory)
     metadata = {"alignment": [[0, 0]], "extra": 1, "missing": 0, "matched": 1}
     fail = {"passed": False, "score": 0.0, "comment": "extra 1 call: refund({})"}
-    store.scores.write([score(one, "match", metadata=metadata, **fail)])
-    text = pages(store).get(f"/runs/{one.id}").text
+    store.scores.write([score(trajectory, "match", metadata=metadata, **fail)])
+    text = pages(store).get(f"/runs/{trajectory.id}").text
     assert "extra 1 call" in text[text.index('id="m1"') :].split("</article>")[0]
 
 
 def test_the_conversation_has_calls_arguments_results_and_errors(store: Store, pages: ShowPages):
     """A failed result is marked in words and named after its tool; gaps have their remedy."""
     call = ToolCall("refund", {"amount": 42}, id="c9")
-    one = run(
+    trajectory = run(
         1,
         messages=[
             Message("system", "Be kind."),
             Message("user", "Refund me"),
-            Message("assistant", None, tool_calls=(call,)),
+            Message("assistant", tool_calls=(call,)),
             Message("tool", "Error: no money", tool_call_id="c9", is_error=True),
             Message("assistant"),
         ],
         gaps=(Gap("content_not_captured", "set CAPTURE=1", "0" * 16),),
     )
-    put(store, one)
-    text = pages(store).get(f"/runs/{one.id}").text
+    put(store, trajectory)
+    text = pages(store).get(f"/runs/{trajectory.id}").text
     assert "{ &#34;amount&#34;: 42 }" in text
     result = text[text.index('id="m3"') :].split("</article>")[0]
     assert "Error: no money" in result
@@ -95,13 +95,15 @@ evaluators:
 """
     )
     text = pages(shop, path).get(f"/runs/{1:016x}").text
-    found = dict(re.findall(r"<dt>([\w-]+)</dt><dd>([^<]*)</dd>", text.split("Without a score")[1]))
-    assert found["elsewhere"] == "It scores agent support; this run&#39;s is shop."
-    assert found["gold"] == "It needs the attribute tier, which the run does not have."
-    assert found["failing"] == "The condition errors&gt;0 does not hold."
-    assert found["sampled"].startswith("The trace is not in the sample")
-    assert found["late"].startswith("Not scored yet")
-    assert "calls" not in found
+    reasons = dict(
+        re.findall(r"<dt>([\w-]+)</dt><dd>([^<]*)</dd>", text.split("Without a score")[1])
+    )
+    assert reasons["elsewhere"] == "It scores agent support; this run&#39;s is shop."
+    assert reasons["gold"] == "It needs the attribute tier, which the run does not have."
+    assert reasons["failing"] == "The condition errors&gt;0 does not hold."
+    assert reasons["sampled"].startswith("The trace is not in the sample")
+    assert reasons["late"].startswith("Not scored yet")
+    assert "calls" not in reasons
 
 
 def test_a_broken_configuration_is_named_and_the_run_still_shown(
@@ -121,7 +123,7 @@ def test_a_broken_configuration_is_named_and_the_run_still_shown(
 def test_hostile_text_stays_text(store: Store, pages: ShowPages):
     """Markup is escaped, and control and bidirectional characters are visible, on every page."""
     call = ToolCall(HOSTILE, {HOSTILE: HOSTILE}, id=HOSTILE)
-    one = run(
+    trajectory = run(
         1,
         HOSTILE,
         agent=HOSTILE,
@@ -136,12 +138,21 @@ def test_hostile_text_stays_text(store: Store, pages: ShowPages):
         models=(HOSTILE,),
         gaps=(Gap("redacted", HOSTILE, HOSTILE),),
     )
-    put(store, one)
+    put(store, trajectory)
     store.scores.write(
-        [score(one, HOSTILE, passed=False, label=HOSTILE, comment=HOSTILE, metadata={"a": HOSTILE})]
+        [
+            score(
+                trajectory,
+                HOSTILE,
+                passed=False,
+                label=HOSTILE,
+                comment=HOSTILE,
+                metadata={"a": HOSTILE},
+            )
+        ]
     )
     client = pages(store)
-    for path in ("/runs", f"/runs/{one.id}", f"/runs/{one.id}/spans"):
+    for path in ("/runs", f"/runs/{trajectory.id}", f"/runs/{trajectory.id}/spans"):
         answer = client.get(path)
         assert answer.status_code == 200
         assert "<script>alert" not in answer.text
@@ -155,32 +166,32 @@ def test_hostile_text_stays_text(store: Store, pages: ShowPages):
 def test_a_long_message_is_cut_with_a_link_to_the_whole(store: Store, pages: ShowPages):
     """The page has the beginning; the link has all of it as plain text."""
     long = "word " * 200_000
-    one = run(1, messages=[Message("user", "Hi"), Message("assistant", long)])
-    put(store, one)
+    trajectory = run(1, messages=[Message("user", "Hi"), Message("assistant", long)])
+    put(store, trajectory)
     client = pages(store)
-    text = client.get(f"/runs/{one.id}").text
+    text = client.get(f"/runs/{trajectory.id}").text
     assert len(text) < 40_000
     [link] = re.findall(r'href="([^"]+)">the whole message', text)
     whole = client.get(link)
     assert whole.text.strip() == long.strip()
     assert whole.headers["content-type"].startswith("text/plain")
-    assert client.get(f"/runs/{one.id}/messages/7").status_code == 404
+    assert client.get(f"/runs/{trajectory.id}/messages/7").status_code == 404
 
 
 def test_a_run_of_many_messages_is_shown_in_parts(store: Store, pages: ShowPages):
     """Each part has 200 messages, and the link of a score leads to the part with its message."""
-    calls = [Message("assistant", None, tool_calls=(ToolCall("step", {}),)) for _ in range(450)]
-    one = run(1, messages=[Message("user", "Go"), *calls])
-    put(store, one)
+    calls = [Message("assistant", tool_calls=(ToolCall("step", {}),)) for _ in range(450)]
+    trajectory = run(1, messages=[Message("user", "Go"), *calls])
+    put(store, trajectory)
     comment = "call 300 step({}) must not be made"
-    store.scores.write([score(one, "calls", passed=False, score=0.0, comment=comment)])
+    store.scores.write([score(trajectory, "calls", passed=False, score=0.0, comment=comment)])
     client = pages(store)
-    first = client.get(f"/runs/{one.id}").text
+    first = client.get(f"/runs/{trajectory.id}").text
     assert 'id="m199"' in first
     assert 'id="m200"' not in first
     [link] = re.findall(r'href="(\?from=\d+)#m301"', first)
-    assert 'id="m301"' in client.get(f"/runs/{one.id}{link}").text
-    assert client.get(f"/runs/{one.id}?from=x").status_code == 400
+    assert 'id="m301"' in client.get(f"/runs/{trajectory.id}{link}").text
+    assert client.get(f"/runs/{trajectory.id}?from=x").status_code == 400
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_the_newest_run_comes_first_with_its_verdicts_and_sizes(shop: Store, pag
 def test_a_line_has_the_failures_that_a_search_counts(store: Store, pages: ShowPages):
     """A failed result of a call of an earlier turn counts, although no call of the run failed."""
     late = Message("tool", "refused", (), "call-of-the-turn-before", is_error=True)
-    made = run(1)
-    put(store, replace(made, tail=(late, *made.tail)))
+    trajectory = run(1)
+    put(store, replace(trajectory, tail=(late, *trajectory.tail)))
     client = pages(store)
 
     assert ids(client.get("/runs", params={"q": "errors=1"}).text) == [1]
@@ -64,7 +64,7 @@ def test_a_run_that_was_not_evaluated_is_neither_passed_nor_failed(shop: Store, 
 
 
 @pytest.mark.parametrize(
-    ("search", "found"),
+    ("search", "numbers"),
     [
         ("agent=greeter", [4]),
         ("passed=false", [2]),
@@ -84,12 +84,12 @@ def test_a_run_that_was_not_evaluated_is_neither_passed_nor_failed(shop: Store, 
     ],
 )
 def test_the_search_takes_the_filters_of_the_command_line(
-    shop: Store, pages: ShowPages, search: str, found: list[int]
+    shop: Store, pages: ShowPages, search: str, numbers: list[int]
 ):
     """Conditions, times, outcomes and words can be combined; all of them must hold."""
     answer = pages(shop).get("/runs", params={"q": search})
     assert answer.status_code == 200
-    assert ids(answer.text) == found
+    assert ids(answer.text) == numbers
 
 
 @pytest.mark.parametrize(
@@ -216,26 +216,26 @@ def test_a_search_that_reads_runs_stops_after_a_while_and_continues(store: Store
     """It returns the key at which the next page continues, and finds every run in the end."""
     put(store, *(run(number, f"question {number}") for number in range(1, 1001)))
     search, ticks = parse_search("asked~question.*1$"), iter(range(10_000))
-    found, after, pages = [], None, 0
+    numbers, after, pages = [], None, 0
     while True:
         part = find_runs(store, search, 50, after=after, clock=lambda: float(next(ticks)))
-        found += [int(key.id, 16) for key in part.keys]
+        numbers += [int(key.id, 16) for key in part.keys]
         pages, after = pages + 1, part.after
         if after is None:
             break
         assert part.is_cut
-    assert found == list(range(991, 0, -10))
+    assert numbers == list(range(991, 0, -10))
     assert pages > 1
 
 
 def test_words_are_found_whatever_they_are(store: Store, pages: ShowPages):
     """Braces, quotes, backslashes and letters beyond ASCII are text, in any case."""
-    said = ["It's {first} 100%", 'say "hi" now', "back\\slash", "Grüße an ALLE", "plain"]
-    put(store, *(run(number, text) for number, text in enumerate(said, 1)))
+    questions = ["It's {first} 100%", 'say "hi" now', "back\\slash", "Grüße an ALLE", "plain"]
+    put(store, *(run(number, text) for number, text in enumerate(questions, 1)))
     client = pages(store)
     for number, word in enumerate(["it's {FIRST}", "say", "back\\slash", "GRÜSSE", "PLAIN"], 1):
-        found = ids(client.get("/runs", params={"q": f'"{word}"'}).text)
-        assert found == ([number] if word != "GRÜSSE" else [])
+        numbers = ids(client.get("/runs", params={"q": f'"{word}"'}).text)
+        assert numbers == ([number] if word != "GRÜSSE" else [])
     assert ids(client.get("/runs", params={"q": "grüße"}).text) == [4]
     assert ids(client.get("/runs", params={"q": "get_order"}).text) == []
 
@@ -249,13 +249,13 @@ def test_quotes_in_a_text_are_found(store: Store, pages: ShowPages):
 def test_a_word_that_most_runs_say_is_found_page_by_page(store: Store):
     """Runs that are left out by the store and those that are read come in one order."""
     put(store, *(run(n, "common" if n % 3 else "other") for n in range(1, 1501)))
-    search, found, after = parse_search("common"), [], None
+    search, numbers, after = parse_search("common"), [], None
     while True:
         part = find_runs(store, search, 70, after=after, patience=60)
-        found += [int(key.id, 16) for key in part.keys]
+        numbers += [int(key.id, 16) for key in part.keys]
         if (after := part.after) is None:
             break
-    assert found == [n for n in range(1500, 0, -1) if n % 3]
+    assert numbers == [n for n in range(1500, 0, -1) if n % 3]
 
 
 def test_an_earlier_fail_does_not_count_after_a_run_was_scored_again(shop: Store, pages: ShowPages):
@@ -298,17 +298,17 @@ def test_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
 
 def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
     """Of more than three verdicts, only those that are not passes are named."""
-    one = run(1)
-    put(store, one)
-    store.scores.write([score(one, f"check-{number}") for number in range(5)])
-    store.scores.write([score(one, "tone", passed=False, score=0.0, comment="rude")])
+    trajectory = run(1)
+    put(store, trajectory)
+    store.scores.write([score(trajectory, f"check-{number}") for number in range(5)])
+    store.scores.write([score(trajectory, "tone", passed=False, score=0.0, comment="rude")])
     text = pages(store).get("/runs").text
     assert "5 passed" in text
     assert "fail: </span>tone" in text
 
 
 @pytest.mark.parametrize(
-    ("dollars", "shown"),
+    ("dollars", "text"),
     [
         (0.0, "$0"),
         (2e-9, "< $0.000001"),
@@ -317,9 +317,9 @@ def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
         (1234.5, "$1,234.50"),
     ],
 )
-def test_costs_have_a_few_digits(dollars: float, shown: str):
+def test_costs_have_a_few_digits(dollars: float, text: str):
     """Nothing is $0, and a tiny cost is not nothing."""
-    assert cost_text(dollars) == shown
+    assert cost_text(dollars) == text
 
 
 def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
@@ -376,17 +376,17 @@ def test_a_search_that_stops_says_how_far_it_looked(
     """The page names the time of the last run that it looked at, and offers to go on."""
     monkeypatch.setattr("oteval.pages.runs._PATIENCE", -1.0)
     put(store, *(run(number, f"question {number}") for number in range(1, 301)))
-    client, address, found, stops = pages(store), "/runs?q=asked~question.%5B57%5D%24", [], 0
+    client, address, numbers, stops = pages(store), "/runs?q=asked~question.%5B57%5D%24", [], 0
     while address:
         text = client.get(address).text
-        found += ids(text)
+        numbers += ids(text)
         link = re.search(r'rel="next" href="([^"]+)">([^<]+)<', text)
         address = link[1].replace("&amp;", "&") if link else ""
         if link and "search further back" in link[2]:
             stops += 1
             assert re.search(r"searched back to 2026-11-18 \d\d:\d\d:\d\d; earlier runs", text)
             assert "No run matches.<" not in text
-    assert found == [7, 5]
+    assert numbers == [7, 5]
     assert stops >= 1
 
 
@@ -396,7 +396,7 @@ def test_failed_calls_that_no_call_explains_are_found(store: Store, pages: ShowP
     call = ToolCall("refund", {"id": 1}, id="c")
     failed = (
         Message("user", "Refund me"),
-        Message("assistant", None, tool_calls=(call,)),
+        Message("assistant", tool_calls=(call,)),
         Message("tool", "Error", tool_call_id="c", is_error=True),
     )
     put(store, run(1), run(2, messages=failed), run(3, messages=orphan), run(4))

@@ -54,21 +54,23 @@ def hostile() -> Trajectory:
 
 def views() -> dict[str, Any]:
     """Return everything that is shown of a hostile trajectory."""
-    made = hostile()
+    trajectory = hostile()
     scores = [score(1, label=HOSTILE, comment=HOSTILE, evaluator=HOSTILE, passed=None)]
     rates = {"pass_rate": 0.5, "pass_rate_interval": [0.0, 1.0], "earlier_share": 1.0}
     figures = {"cost": 1.0, "input_tokens": 1.0, "output_tokens": 1.0, "seconds": 1.0}
     seen = {"recent_share": 1.0, "first_seen_ns": 1, "last_seen_ns": 1, **rates, **figures}
     row = {"tools": [HOSTILE], "count": 1, "share": 1.0, "errors": 0, **seen}
-    kept = {"name": HOSTILE, "messages": 1, "source": HOSTILE, "created_ns": 1}
+    reference = {"name": HOSTILE, "messages": 1, "source": HOSTILE, "created_ns": 1}
     return {
-        "trajectory": trajectory_view(made, scores, whole=True),
-        "diff": diff_view(made, made, align(made.messages, ())),
-        "trajectories": trajectories_table([RunRow.of(made)], {made.id: scores}, 10**18),
+        "trajectory": trajectory_view(trajectory, scores, whole=True),
+        "diff": diff_view(trajectory, trajectory, align(trajectory.messages, ())),
+        "trajectories": trajectories_table(
+            [RunRow.of(trajectory)], {trajectory.id: scores}, 10**18
+        ),
         "scores": scores_table(scores),
         "tallies": tallies_table([Tally(HOSTILE)]),
-        "variants": variants_table([{**row, "example": made.id}], 10**18, 1),
-        "references": references_table([kept], 10**18),
+        "variants": variants_table([{**row, "example": trajectory.id}], 10**18, 1),
+        "references": references_table([reference], 10**18),
     }
 
 
@@ -84,7 +86,7 @@ def test_traces_are_shown_as_plain_text(name: str):
 
 def test_a_trajectory_shows_what_it_holds():
     """Roles, calls, results, failures, gaps and scores are all there."""
-    made = run(
+    trajectory = run(
         1,
         Message("system", "be kind"),
         Message("user", "where is my order?"),
@@ -93,14 +95,14 @@ def test_a_trajectory_shows_what_it_holds():
             call("look", None, "c2", start_ns=2, end_ns=4_000_000),
         ),
         Message("tool", "not found", (), "c1", "find", is_error=True),
-        Message("tool", None),
+        Message("tool"),
         gaps=(gap(), gap(), gap("redacted")),
         rewrites=(Rewrite(1, (Message("user", "x"),), ""),),
         conversation_id="c",
         turn=2,
     )
 
-    text = shown(trajectory_view(made, [score(1, label="pass")]))
+    text = shown(trajectory_view(trajectory, [score(1, label="pass")]))
 
     for part in (
         "conversation  c ",
@@ -133,10 +135,10 @@ def test_earlier_turns_are_shown_when_asked_for():
 
 def test_long_messages_are_cut_unless_asked_for():
     """A message says how much of it was left out."""
-    made = run(1, Message("user", "x" * 2000))
+    trajectory = run(1, Message("user", "x" * 2000))
 
-    assert "… (1,000 more characters)" in shown(trajectory_view(made))
-    assert "more characters" not in shown(trajectory_view(made, length=10**9))
+    assert "… (1,000 more characters)" in shown(trajectory_view(trajectory))
+    assert "more characters" not in shown(trajectory_view(trajectory, length=10**9))
 
 
 def test_a_diff_marks_where_two_runs_part():

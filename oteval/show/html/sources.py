@@ -149,22 +149,22 @@ def from_experiments(
 
 def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
     verdicts: dict[str, list[RunVerdict]] = {}
-    for one in store.experiments.feedback(experiment.id):
-        verdicts.setdefault(one.run_id, []).append(RunVerdict.of(one))
+    for feedback in store.experiments.feedback(experiment.id):
+        verdicts.setdefault(feedback.run_id, []).append(RunVerdict.of(feedback))
     runs = store.experiments.runs(experiment.id)
     trajectories = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
     for run in runs:
         stored = trajectories.get(run.trajectory_id)
-        made = None if stored else trajectory_of_run(run)
+        rebuilt = None if stored else trajectory_of_run(run)
         yield ReportRun(
             id=run.id,
             group=experiment.name,
             case=run.example_id,
             label=one_line(question_of(run.inputs)) or run.example_id,
             verdicts=tuple(verdicts.get(run.id, ())),
-            trajectory=stored or made,
+            trajectory=stored or rebuilt,
             inputs=run.inputs,
-            outputs=None if made else run.outputs,
+            outputs=None if rebuilt else run.outputs,
             error=run.error,
             start_ns=run.start_ns,
             end_ns=run.end_ns,
@@ -173,11 +173,13 @@ def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
 
 
 def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
-    found: dict[str, Trajectory] = {}
+    trajectories: dict[str, Trajectory] = {}
     for start in range(0, len(ids), _PAGE):
         page = Selection(ids=tuple(ids[start : start + _PAGE]))
-        found.update({trajectory.id: trajectory for trajectory in store.trajectories.read(page)})
-    return found
+        trajectories.update(
+            {trajectory.id: trajectory for trajectory in store.trajectories.read(page)}
+        )
+    return trajectories
 
 
 def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[PairwiseSummary]:
@@ -188,7 +190,7 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
     if len(experiments) < 2:
         return []
     runs = {experiment.name: store.experiments.runs(experiment.id) for experiment in experiments}
-    found: list[PairwiseSummary] = []
+    summaries: list[PairwiseSummary] = []
     for row in store.experiments.list():
         names = [
             experiment.name
@@ -198,8 +200,8 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
         if row["kind"] == "comparison" and len(names) > 1:
             votes = store.experiments.votes(row["experiment_id"])
             for base, other in combinations(names, 2):
-                found += _pairwise((base, other), runs, votes)
-    return found
+                summaries += _pairwise((base, other), runs, votes)
+    return summaries
 
 
 def _pairwise(
@@ -208,23 +210,23 @@ def _pairwise(
     """Yield the result of the votes on two experiments, for each question."""
     base, other = names
     places = {(run.example_id, run.repetition): run for run in runs[base]}
-    both = {
-        place: (run, places[place])
+    paired_runs = {
+        key: (run, places[key])
         for run in runs[other]
-        if (place := (run.example_id, run.repetition)) in places
+        if (key := (run.example_id, run.repetition)) in places
     }
     side = {run.id: name for name in names for run in runs[name]}
     about = [vote for vote in votes if {side.get(run) for run in vote.shown} >= set(names)]
     labels = {
         run.example_id: one_line(question_of(run.inputs)) or run.example_id for run in runs[base]
     }
-    for pair in pairs_of((other, base), both, about):
+    for pair in pairs_of((other, base), paired_runs, about):
         evaluators = {vote.evaluator for vote in about if vote.key == pair.key}
         by_place: dict[tuple[str, int], list[Vote]] = {}
         for vote in about:
             if vote.evaluator in evaluators:
                 by_place.setdefault((vote.example_id, vote.repetition), []).append(vote)
-        duels = [_duel(labels, given, side, names) for given in by_place.values()]
+        duels = [_duel(labels, example_votes, side, names) for example_votes in by_place.values()]
         low, high = pair.interval or (0.0, 1.0)
         yield PairwiseSummary(
             key=clean(pair.key),
@@ -249,18 +251,18 @@ def _duel(
     names: tuple[str, str],
 ) -> PairwiseExample:
     """Return the result for one example; answers that change with the order are a tie."""
-    asked: list[tuple[tuple[str, ...], tuple[float, ...]]] = []
+    answers: list[tuple[tuple[str, ...], tuple[float, ...]]] = []
     preferred: list[str] = []
     notes: list[str] = []
     for vote in votes:
         chosen = [(side[run], at) for at, run in enumerate(vote.shown) if side.get(run) in names]
-        shown = tuple(name for name, _ in chosen)
+        shown_names = tuple(name for name, _ in chosen)
         scores = tuple(vote.scores[at] for _, at in chosen) if vote.status == "ok" else ()
-        asked.append((tuple(map(clean, shown)), scores))
+        answers.append((tuple(map(clean, shown_names)), scores))
         notes += [vote.comment] if vote.comment else []
         if scores:
             best = max(scores)
-            preferred.append("" if best == min(scores) else shown[scores.index(best)])
+            preferred.append("" if best == min(scores) else shown_names[scores.index(best)])
     agreed = len(set(preferred)) == 1
     failed = len(preferred) < len(votes)
     example, repetition = votes[0].example_id, votes[0].repetition
@@ -269,7 +271,7 @@ def _duel(
     return PairwiseExample(
         case=clean(labels.get(example, example) + again),
         runs=tuple(sorted(runs, key=lambda run: side[run] != names[0])),
-        asked=tuple(asked),
+        asked=tuple(answers),
         winner=None if failed else clean(preferred[0]) if agreed else "",
         is_flipped=len(preferred) > 1 and not agreed,
         note=clean("\n".join(dict.fromkeys(notes))),

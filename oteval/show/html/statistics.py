@@ -79,10 +79,12 @@ class _Differences:
     worse: int = 0
     values: array[float] = field(default_factory=_numbers)
 
-    def add(self, found: CaseComparison) -> None:
+    def add(self, comparison: CaseComparison) -> None:
         """Count the cases of stored runs."""
-        for before, now, cases in zip(found.base_values, found.values, found.cases, strict=True):
-            is_share = found.is_share
+        for before, now, cases in zip(
+            comparison.base_values, comparison.values, comparison.cases, strict=True
+        ):
+            is_share = comparison.is_share
             self.count(CellValue(before, is_share), CellValue(now, is_share), cases)
 
     def count(self, before: CellValue, now: CellValue, cases: int) -> None:
@@ -138,7 +140,7 @@ class ReportStatistics:
         self._runs_with_failures = 0
         self._runs_with_gaps = 0
         self._runs_failed = 0
-        self._prices = make_prices(None)
+        self._prices = make_prices(own=None)
         self._cost: float | None = None
         self._spent = 0.0
         self._priced = 0
@@ -252,8 +254,8 @@ class ReportStatistics:
         for at, row in enumerate(table.drop_columns(["scores"]).to_pylist()):
             name = row["evaluator"]
             self.names.setdefault(name)
-            place = (name, row["group"])
-            seen = self._seen.setdefault(place, _VerdictSeries(Tally(name)))
+            series_key = (name, row["group"])
+            seen = self._seen.setdefault(series_key, _VerdictSeries(Tally(name)))
             before = len(seen.scores)
             if scores[at].is_valid:
                 extend_numbers(seen.scores, scores[at].values)
@@ -284,8 +286,8 @@ class ReportStatistics:
 
     def figures(self) -> Iterator[tuple[str, str, str]]:
         """Yield the counts of the header: a name, a value, a remark."""
-        known = len(self._cases) + self._stored_cases
-        cases = _many(known, "case") if self._is_grouped else ""
+        case_count = len(self._cases) + self._stored_cases
+        cases = _many(case_count, "case") if self._is_grouped else ""
         conversations = len(self._conversations) + self._stored_conversations
         chats = _many(conversations, "conversation") if conversations else ""
         remark = cases or chats
@@ -294,8 +296,8 @@ class ReportStatistics:
             yield "unpaired runs", f"{self._unpaired:,}", "no question captured, and no case id"
         agents = sorted(clean(agent) for agent in self._agents if agent)
         if agents:
-            shown = ", ".join(agents[:3]) + (" …" if len(agents) > 3 else "")
-            yield "agents", f"{len(agents):,}", shown
+            names = ", ".join(agents[:3]) + (" …" if len(agents) > 3 else "")
+            yield "agents", f"{len(agents):,}", names
         counts = [seen.tally for seen in self._seen.values()]
         errors = sum(tally.errors for tally in counts)
         missing = sum(tally.not_evaluated for tally in counts)
@@ -317,8 +319,8 @@ class ReportStatistics:
             yield "median time", duration(round(seconds.median * 1e9)), remark
         if sum(self._tokens):
             cached = f", {short(self._tokens[2])} cached" if self._tokens[2] else ""
-            shown = f"{short(self._tokens[0])} in, {short(self._tokens[1])} out{cached}"
-            yield "tokens", short(self._tokens[0] + self._tokens[1]), shown
+            remark = f"{short(self._tokens[0])} in, {short(self._tokens[1])} out{cached}"
+            yield "tokens", short(self._tokens[0] + self._tokens[1]), remark
         if self._priced:
             remark = f"{_many(self._priced, 'run')} at list prices"
             yield "models' cost", _dollars(self._spent), remark
@@ -348,14 +350,16 @@ class ReportStatistics:
     def gates(self, gates: Iterable[Gate], groups: Sequence[str]) -> Iterator[Held]:
         """Yield whether each gate held in each group."""
         for group in groups:
-            of_group = {name: one.tally for (name, at), one in self._seen.items() if at == group}
+            of_group = {
+                name: series.tally for (name, at), series in self._seen.items() if at == group
+            }
             for result in check_gates(gates, of_group):
-                shown = replace(result, evaluator=clean(result.evaluator))
-                yield clean(group), shown
+                printable = replace(result, evaluator=clean(result.evaluator))
+                yield clean(group), printable
 
     def evaluators(self, groups: Sequence[str]) -> Iterator[EvaluatorSummary]:
         """Yield each evaluator's counts in each group, compared with the first group."""
-        found: list[EvaluatorSummary] = []
+        summaries: list[EvaluatorSummary] = []
         for name in self.ordered_names():
             base = self._seen.get((name, groups[0]))
             for at, group in enumerate(groups):
@@ -364,11 +368,11 @@ class ReportStatistics:
                 if at and base:
                     differences = self._differences.get((name, group)) or _differences(base, seen)
                     counted = differences.added_to(counted)
-                found.append(counted)
-        p_values = [one.p_value for one in found if one.p_value is not None]
+                summaries.append(counted)
+        p_values = [summary.p_value for summary in summaries if summary.p_value is not None]
         adjusted = iter(benjamini_hochberg(p_values))
-        for one in found:
-            yield one if one.p_value is None else replace(one, p_value=next(adjusted))
+        for summary in summaries:
+            yield summary if summary.p_value is None else replace(summary, p_value=next(adjusted))
 
     def charts(self, groups: Sequence[str]) -> Iterator[Bars | Histogram]:
         """Yield the distributions worth a chart."""
@@ -399,7 +403,7 @@ class ReportStatistics:
         series = []
         for name in names:
             places = [counted[clean(name), clean(group)] for group in groups]
-            if any(place.pass_rate is not None for place in places):
+            if any(summary.pass_rate is not None for summary in places):
                 series.append((clean(name), tuple(map(_rate, places))))
         if series:
             yield Bars("Pass rate", tuple(clean(group) for group in groups), tuple(series))
@@ -413,9 +417,9 @@ class ReportStatistics:
         for name in names:
             counts = self._stored_times.get(name) or [[0, 0] for _ in range(_TIMES)]
             for start, passed in zip(*self._timed.get(name, ((), ())), strict=True):
-                place = counts[min(int((start - first) / step), _TIMES - 1)]
-                place[0] += passed
-                place[1] += 1
+                bucket = counts[min(int((start - first) / step), _TIMES - 1)]
+                bucket[0] += passed
+                bucket[1] += 1
             if any(total for _, total in counts):
                 series = (clean(name), tuple(_share(*pair) for pair in counts))
                 yield Bars(f"Pass rate over time: {clean(name)}", labels, (series,))
@@ -459,10 +463,15 @@ def _differences(base: _VerdictSeries, seen: _VerdictSeries) -> _Differences:
     return differences
 
 
-def _rate(found: EvaluatorSummary) -> tuple[float, float, float, int] | None:
-    if found.pass_rate is None:
+def _rate(summary: EvaluatorSummary) -> tuple[float, float, float, int] | None:
+    if summary.pass_rate is None:
         return None
-    return found.pass_rate, found.low, found.high, found.passed + found.failed + found.errors
+    return (
+        summary.pass_rate,
+        summary.low,
+        summary.high,
+        summary.passed + summary.failed + summary.errors,
+    )
 
 
 def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:

@@ -133,8 +133,8 @@ class ToolGraphCounts:
             errors: Whether each call failed.
         """
         steps: dict[int, dict[str, list[int]]] = {}
-        for name, place, error in zip(names, places, errors, strict=True):
-            counts = steps.setdefault(place, {}).setdefault(self._known(name), [0, 0])
+        for name, message_index, error in zip(names, places, errors, strict=True):
+            counts = steps.setdefault(message_index, {}).setdefault(self._known(name), [0, 0])
             counts[0] += 1
             counts[1] += error is True
         return list(steps.values())
@@ -162,17 +162,21 @@ class ToolGraphCounts:
         ordered = sorted(self._calls, key=lambda name: (-self._calls[name], name))
         named = [name for name in ordered if name != _OTHERS]
         is_whole = len(ordered) <= _MOST_NODES and _OTHERS not in self._calls
-        shown = set(named if is_whole else named[: _MOST_NODES - 1])
-        key = {name: name if name in shown else _OTHERS for name in ordered}
+        shown_names = set(named if is_whole else named[: _MOST_NODES - 1])
+        key = {name: name if name in shown_names else _OTHERS for name in ordered}
         nodes = [ToolNode(START, "start", self._runs)]
-        nodes += [self._node(one, one.removeprefix(_TOOL), [one]) for one in named if one in shown]
-        if rest := [name for name in ordered if name not in shown]:
+        nodes += [
+            self._node(name, name.removeprefix(_TOOL), [name])
+            for name in named
+            if name in shown_names
+        ]
+        if rest := [name for name in ordered if name not in shown_names]:
             nodes.append(self._node(_OTHERS, "other tools", rest))
         nodes.append(ToolNode(END, "end", self._runs))
         merged: dict[tuple[str, str], list[int]] = {}
         for (source, target), counts in self._edges.items():
-            place = merged.setdefault((key.get(source, source), key.get(target, target)), [0, 0, 0])
-            place[:] = [a + b for a, b in zip(place, counts, strict=True)]
+            sums = merged.setdefault((key.get(source, source), key.get(target, target)), [0, 0, 0])
+            sums[:] = [a + b for a, b in zip(sums, counts, strict=True)]
         edges = [ToolEdge(*ends, *counts) for ends, counts in merged.items()]
         edges.sort(key=lambda edge: (-edge.count, edge.source, edge.target))
         return ToolGraph(tuple(nodes), tuple(edges[:_MOST_EDGES]), max(0, len(edges) - _MOST_EDGES))

@@ -50,26 +50,28 @@ ASKED = (
 )
 
 
-def messages(asked: str, amount: float, *, fails: bool, skips: bool) -> list[Message]:
+def messages(request: str, amount: float, *, fails: bool, skips: bool) -> list[Message]:
     """Return what a refund agent says and does."""
     order = call("get_order", {"order_id": "4711"}, "c1", start_ns=10, end_ns=250_000_010)
     policy = call("check_policy", {"category": "electronics"}, "c2", start_ns=20, end_ns=90_000_020)
     refund = ToolCall("refund_order", {"order_id": "4711", "amount": amount}, "c3")
-    said = [
+    conversation = [
         Message("system", "You are a refund agent. Read the order and the policy first."),
-        Message("user", asked),
+        Message("user", request),
         asks(order) if skips else asks(order, policy),
         Message(
             "tool", '{"item": "headphones", "amount": 42.0}', tool_call_id="c1", name="get_order"
         ),
     ]
     if not skips:
-        said.append(Message("tool", '{"days": 30}', tool_call_id="c2", name="check_policy"))
-    said.append(asks(refund, text="I will refund that now."))
+        conversation.append(Message("tool", '{"days": 30}', tool_call_id="c2", name="check_policy"))
+    conversation.append(asks(refund, text="I will refund that now."))
     text = "Error: the payment service timed out" if fails else f'{{"refunded": {amount}}}'
-    said.append(Message("tool", text, tool_call_id="c3", name="refund_order", is_error=fails))
+    conversation.append(
+        Message("tool", text, tool_call_id="c3", name="refund_order", is_error=fails)
+    )
     last = "Something went wrong, a colleague will help." if fails else f"I refunded {amount} EUR."
-    return [*said, Message("assistant", last)]
+    return [*conversation, Message("assistant", last)]
 
 
 def trajectories(cases: int = 40, seed: int = 7) -> Iterator[tuple[Trajectory, list[Score]]]:
@@ -77,15 +79,15 @@ def trajectories(cases: int = 40, seed: int = 7) -> Iterator[tuple[Trajectory, l
     rng = random.Random(seed)
     for number in range(cases * 2):
         case, version = number % cases, 1 + number // cases
-        asked = f"{ASKED[case % len(ASKED)]} (order {4711 + case})"
+        request = f"{ASKED[case % len(ASKED)]} (order {4711 + case})"
         fails = rng.random() < (0.05 if version == 1 else 0.12)
         skips = rng.random() < (0.08 if version == 1 else 0.25)
         wrong = rng.random() < 0.1
         start = START_NS + number * HOUR_NS
         gaps = (Gap("content_truncated", "a value ends at 250 characters", "ab"),) if wrong else ()
-        made = run(
+        trajectory = run(
             number + 1,
-            *messages(asked, 420.0 if wrong else 42.0, fails=fails, skips=skips),
+            *messages(request, 420.0 if wrong else 42.0, fails=fails, skips=skips),
             start_ns=start,
             end_ns=start + int(rng.lognormvariate(0.8, 0.7) * 1e9),
             agent="refunds",
@@ -97,34 +99,34 @@ def trajectories(cases: int = 40, seed: int = 7) -> Iterator[tuple[Trajectory, l
             gaps=gaps,
             steps=(("agent", "tools", "agent"),),
         )
-        yield made, scores(made, rng, fails=fails, skips=skips, wrong=wrong)
+        yield trajectory, scores(trajectory, rng, fails=fails, skips=skips, wrong=wrong)
 
 
 def scores(
-    made: Trajectory, rng: random.Random, *, fails: bool, skips: bool, wrong: bool
+    trajectory: Trajectory, rng: random.Random, *, fails: bool, skips: bool, wrong: bool
 ) -> list[Score]:
     """Return the verdicts of three evaluators."""
-    root = made.root_span
+    root = trajectory.root_span
 
     def score(name: str, **fields: object) -> Score:
-        known = {"status": "ok", "version": "1", **fields}
-        return Score(made.id, root.trace_id, root.span_id, name, **known)  # type: ignore[arg-type]
+        values = {"status": "ok", "version": "1", **fields}
+        return Score(trajectory.id, root.trace_id, root.span_id, name, **values)  # type: ignore[arg-type]
 
     good = not (skips or wrong)
     why = "missing: check_policy" if skips else "refund_order: amount is 420, expected 42"
-    found = [
+    verdicts = [
         score("refund-policy", score=float(good), passed=good, comment="" if good else why),
         score("tool-errors", score=float(not fails), passed=not fails),
     ]
     quality = min(1.0, max(0.0, rng.gauss(0.55 if skips else 0.85, 0.08)))
     if rng.random() < 0.06:
-        found.append(score("quality", status="error", comment="the judge timed out after 60 s"))
+        verdicts.append(score("quality", status="error", comment="the judge timed out after 60 s"))
     elif wrong:
-        found.append(score("quality", status="not_evaluated", comment="content_truncated"))
+        verdicts.append(score("quality", status="not_evaluated", comment="content_truncated"))
     else:
         cost = {"cost": 0.0004, "reasoning": "polite and right"}
-        found.append(score("quality", score=quality, passed=quality >= 0.6, metadata=cost))
-    return found
+        verdicts.append(score("quality", score=quality, passed=quality >= 0.6, metadata=cost))
+    return verdicts
 
 
 def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
@@ -132,7 +134,7 @@ def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
     image = {"type": "blob", "mime_type": "image/png", "content": PIXEL}
     evil = {"type": HOSTILE, "image_url": {"url": "javascript:alert(1)"}}
     remote = {"type": "image_url", "image_url": {"url": "https://evil.example/pixel.png"}}
-    made = run(
+    trajectory = run(
         number,
         Message("user", HOSTILE),
         asks(call(HOSTILE, {HOSTILE: HOSTILE}, HOSTILE), call("unseen")),
@@ -148,10 +150,10 @@ def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
         gaps=(Gap(HOSTILE, HOSTILE, HOSTILE),),
         attributes={"service.version": HOSTILE},
     )
-    root = made.root_span
-    return made, [
+    root = trajectory.root_span
+    return trajectory, [
         Score(
-            *(made.id, root.trace_id, root.span_id, name, HOSTILE),
+            *(trajectory.id, root.trace_id, root.span_id, name, HOSTILE),
             score=0.5,
             label=HOSTILE,
             passed=False,
@@ -164,10 +166,10 @@ def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
 
 def fill(store: Store, cases: int = 40, *, evil: bool = False) -> None:
     """Store the sample."""
-    found = [*trajectories(cases), *([hostile()] if evil else [])]
-    kept = [made for made, _ in found]
-    store.trajectories.write(kept, [made.root_span.trace_id for made in kept])
-    store.scores.write([score for _, given in found for score in given])
+    samples = [*trajectories(cases), *([hostile()] if evil else [])]
+    runs = [trajectory for trajectory, _ in samples]
+    store.trajectories.write(runs, [trajectory.root_span.trace_id for trajectory in runs])
+    store.scores.write([score for _, verdicts in samples for score in verdicts])
 
 
 def experiments(store: Store, cases: int = 20, seed: int = 3) -> None:
@@ -180,7 +182,7 @@ def experiments(store: Store, cases: int = 20, seed: int = 3) -> None:
     dataset = Dataset("refunds", tuple(examples), created_ns=START_NS)
     store.datasets.add(dataset)
     for name in ("candidate", "baseline"):
-        found = Experiment(
+        experiment = Experiment(
             f"x-{name}",
             name,
             dataset="refunds",
@@ -189,15 +191,15 @@ def experiments(store: Store, cases: int = 20, seed: int = 3) -> None:
             expected=2 * cases,
             created_ns=START_NS,
         )
-        store.experiments.add(found)
+        store.experiments.add(experiment)
         runs, feedback = [], []
         for case in range(cases):
             for repetition in range(2):
-                made, given = one_run(found, case, repetition, rng)
-                runs.append(made)
-                feedback += given
-                ids[name, case, repetition] = made.id
-        store.experiments.write(found.id, runs, feedback)
+                experiment_run, run_feedback = one_run(experiment, case, repetition, rng)
+                runs.append(experiment_run)
+                feedback += run_feedback
+                ids[name, case, repetition] = experiment_run.id
+        store.experiments.write(experiment.id, runs, feedback)
     store.experiments.add(
         Experiment(
             "x-c",
@@ -221,24 +223,24 @@ def one_run(
     """Return a run of an experiment with its feedback."""
     skips = rng.random() < (0.1 if experiment.name == "baseline" else 0.3)
     name = f"{experiment.id}-{case}-{repetition}"
-    said = messages(question(case), 42.0, fails=False, skips=skips)
+    conversation = messages(question(case), 42.0, fails=False, skips=skips)
     broken = case == 3 and repetition == 1
-    made = Run(
+    experiment_run = Run(
         name,
         experiment.id,
         f"example-{case:02}",
         repetition,
         inputs={"question": question(case)},
-        outputs=None if broken else {"messages": [message.as_dict() for message in said]},
+        outputs=None if broken else {"messages": [message.as_dict() for message in conversation]},
         error="TimeoutError: the target took longer than 60 s" if broken else "",
         start_ns=START_NS + case * HOUR_NS,
         end_ns=START_NS + case * HOUR_NS + int(rng.lognormvariate(0.5, 0.4) * 1e9),
     )
     if broken:
-        return made, []
+        return experiment_run, []
     value = min(1.0, max(0.0, rng.gauss(0.6 if skips else 0.8, 0.1)))
-    known = {"version": "1", "time_ns": START_NS}
-    return made, [
+    common = {"version": "1", "time_ns": START_NS}
+    return experiment_run, [
         Feedback(
             name,
             "policy",
@@ -247,9 +249,9 @@ def one_run(
             score=float(not skips),
             passed=not skips,
             comment="missing: check_policy" if skips else "",
-            **known,
+            **common,
         ),
-        Feedback(name, "quality", key="quality", status="ok", score=value, **known),
+        Feedback(name, "quality", key="quality", status="ok", score=value, **common),
     ]
 
 
@@ -258,12 +260,12 @@ def votes(ids: dict[tuple[str, int, int], str], cases: int, rng: random.Random) 
     for case in range(cases):
         sides = (ids["baseline", case, 0], ids["candidate", case, 0])
         leaning = rng.gauss(0.15, 0.6)
-        for shown in (sides, sides[::-1]):
+        for order in (sides, sides[::-1]):
             ahead = leaning + rng.gauss(0, 0.35) > 0
             winner = sides[1] if ahead else sides[0]
             vote = Vote(
-                *("x-c", "preference", "1", "preference", f"example-{case:02}", 0, shown),
-                tuple(1.0 if run_id == winner else 0.0 for run_id in shown),
+                *("x-c", "preference", "1", "preference", f"example-{case:02}", 0, order),
+                tuple(1.0 if run_id == winner else 0.0 for run_id in order),
                 comment="The first answer reads the policy before it refunds.",
                 time_ns=START_NS,
             )

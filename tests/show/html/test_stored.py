@@ -44,9 +44,9 @@ _QUESTIONS = (
     [Message("user", "question\u2028\n1")],
     [Message("system", "be kind"), Message("user", "question 1")],
     [Message("user", " \u3000"), Message("user", "\t\x1b[31mred\x00")],
-    [Message("user", None), Message("assistant", "hm"), Message("user", "question 2")],
-    [Message("user", None)],
-    [Message("user", ""), Message("user", None)],
+    [Message("user"), Message("assistant", "hm"), Message("user", "question 2")],
+    [Message("user")],
+    [Message("user", ""), Message("user")],
     [Message("assistant", "unasked")],
     [],
     [Message("user", _LONG)],
@@ -98,11 +98,11 @@ def _run(number: int, chance: random.Random, history: Trajectory | None) -> Traj
     )
 
 
-def _score(one: Trajectory, evaluator: str, chance: random.Random) -> Score:
+def _score(trajectory: Trajectory, evaluator: str, chance: random.Random) -> Score:
     status = chance.choice(_STATUSES)
     scored = status == "ok"
     return Score(
-        one.id, one.root_span.trace_id, one.root_span.span_id, evaluator,
+        trajectory.id, trajectory.root_span.trace_id, trajectory.root_span.span_id, evaluator,
         chance.choice("12"), status=status,
         score=chance.choice([None, 0.0, 1.0, chance.random()]) if scored else None,
         passed=chance.choice([None, True, False]) if scored else None,
@@ -113,16 +113,16 @@ def _score(one: Trajectory, evaluator: str, chance: random.Random) -> Score:
 def _fill(store: Store, seed: int, runs: int = 30) -> None:
     """Store runs, with several scores of some evaluators on them."""
     chance = random.Random(seed)
-    made: list[Trajectory] = []
+    trajectories: list[Trajectory] = []
     for number in range(1, runs + 1):
-        history = chance.choice(made) if made and chance.random() < 0.3 else None
-        made.append(_run(number, chance, history))
-    keep(store, *made)
+        history = chance.choice(trajectories) if trajectories and chance.random() < 0.3 else None
+        trajectories.append(_run(number, chance, history))
+    keep(store, *trajectories)
     for _ in range(chance.randrange(1, 4)):
         store.scores.write(
             [
-                _score(one, evaluator, chance)
-                for one in made
+                _score(trajectory, evaluator, chance)
+                for trajectory in trajectories
                 for evaluator in ("x", "y", "z")
                 if chance.random() < 0.6
             ]
@@ -139,19 +139,19 @@ def _rounded(report: Report) -> Report:
         figures=tuple(figure for figure in report.figures if figure[0] != "models' cost"),
         evaluators=tuple(
             replace(
-                one,
-                mean=None if one.mean is None else round(one.mean, 9),
-                low=round(one.low, 9),
-                high=round(one.high, 9),
-                p_value=None if one.p_value is None else round(one.p_value, 9),
+                summary,
+                mean=None if summary.mean is None else round(summary.mean, 9),
+                low=round(summary.low, 9),
+                high=round(summary.high, 9),
+                p_value=None if summary.p_value is None else round(summary.p_value, 9),
             )
-            for one in sorted(report.evaluators, key=lambda one: (one.name, one.group))
+            for summary in sorted(report.evaluators, key=lambda s: (s.name, s.group))
         ),
-        columns=tuple(sorted(report.columns, key=lambda one: (one.evaluator, one.group))),
+        columns=tuple(sorted(report.columns, key=lambda column: (column.evaluator, column.group))),
         rows=tuple(replace(row, cells=tuple(sorted(row.cells, key=repr))) for row in report.rows),
         charts=tuple(
-            replace(one, series=_rounded_rates(one.series))
-            for one in sorted(report.charts, key=lambda one: one.title)
+            replace(chart, series=_rounded_rates(chart.series))
+            for chart in sorted(report.charts, key=lambda chart: chart.title)
         ),
         gates=tuple((group, replace(gate, comment="")) for group, gate in report.gates),
     )
@@ -187,7 +187,7 @@ def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
         tallies = stored_tallies(runs)
 
     assert _rounded(counted) == _rounded(read)
-    assert {name: one.passed for name, one in tallies.items()} == {
+    assert {name: tally.passed for name, tally in tallies.items()} == {
         evaluator.name: evaluator.passed for evaluator in read.evaluators
     }
 
@@ -229,8 +229,8 @@ def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
                 build_stored(runs, (), options)
             return
         read = build(items, options, made_ns=1)
-        shown = from_keys(store, runs.worst(options.most_rows), groups)
-        counted = build_stored(runs, shown, options, made_ns=1)
+        worst = from_keys(store, runs.worst(options.most_rows), groups)
+        counted = build_stored(runs, worst, options, made_ns=1)
 
     assert counted.groups == read.groups
     assert _rounded(counted) == _rounded(read)
@@ -287,17 +287,17 @@ def test_failures_are_those_of_the_newest_scores(store: Store) -> None:
     """The list has the newest score of each evaluator that is no pass, by run."""
     _fill(store, 5)
     runs = store.statistics.of(EVERYTHING)
-    wanted = [
+    expected = [
         (item.id, verdict.evaluator)
         for item in sample.read(store)
         for verdict in item.verdicts
         if verdict.state in ("fail", "error", "none")
     ]
 
-    found = [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(1000)]
+    failures = [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(1000)]
 
-    assert found == wanted
-    assert [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(3)] == wanted[
+    assert failures == expected
+    assert [(failure.trajectory_id, failure.evaluator) for failure in runs.failures(3)] == expected[
         :3
     ]
 

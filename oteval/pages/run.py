@@ -5,7 +5,6 @@ It also has the routes to the runs around it: newer, older, and the next one tha
 
 from __future__ import annotations
 
-import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,8 +18,7 @@ from starlette.routing import Route
 
 from ..config import Config
 from ..errors import ConfigError, NotFound
-from ..jsontext import dumps
-from ..model import Message, Score, Trajectory
+from ..model import Score, Trajectory
 from ..prices import Prices
 from ..selection import Condition, Selection
 from ..show.html.details import details
@@ -29,6 +27,7 @@ from ..show.run_cells import cost_text
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten
 from ..store import Store
+from .conversation_parts import PART_MESSAGES, conversation_part
 from .events import state_text
 from .just_ended import Preview
 from .labels import next_link
@@ -40,16 +39,15 @@ from .run_search import find_runs
 from .runs import RunItem, items_of, sign_of
 from .score_places import places_of
 from .search import parse_search
-from .shown_messages import LONGEST, shown_messages
+from .shown_messages import LONGEST, whole_text
 from .site import Site
 
 __all__ = ["RunPage", "ShownScore", "run_page", "run_routes", "run_with_id", "stored_run"]
 
 # Characters of a trace's id.
 _TRACE_ID = 32
-# Messages on a page, and characters of a title and a name.
-_MESSAGES = 200
-_TITLE, _NAME = 160, 300
+# Characters of a title.
+_TITLE = 160
 # Characters of all scores' reasons, and of each at least.
 _SCORE_ROOM, _SHORTEST = 60_000, 200
 # The most scores, scores beside messages, and gaps.
@@ -162,7 +160,7 @@ class RunPage:
 
     def part_of(self, number: int) -> int:
         """Return the first message of the part that a message is in."""
-        return number - (number - self.first) % _MESSAGES
+        return number - (number - self.first) % PART_MESSAGES
 
 
 def run_routes(site: Site) -> list[Route]:
@@ -172,62 +170,80 @@ def run_routes(site: Site) -> list[Route]:
         name, query = request.path_params["name"], request.query_params.get("q", "")
         first, is_whole = _number(request, "from"), "whole" in request.query_params
         columns = kept_columns(request)
-        chosen = request.query_params.get("evaluator", "")[:_TITLE]
-
-        def read(store: Store) -> tuple[RunPage, RunActions] | Preview | str:
-            found = _found_or_ended(store, name, site)
-            if isinstance(found, str | Preview):
-                return found
-            config, problem = site.config()
-            scores = store.scores.of([found.id])[found.id]
-            called = _sub_agents(store, found, site.prices)
-            shown = run_page(
-                found,
-                scores,
-                config,
-                problem,
-                sub_agents=called,
-                prices=site.prices,
-                first=first,
-                is_whole=is_whole,
+        evaluator = request.query_params.get("evaluator", "")[:_TITLE]
+        view = await site.read(
+            lambda store: _read_run(
+                store, site, name, first=first, is_whole=is_whole, evaluator=evaluator
             )
-            scored_by = [score.evaluator for score in scores]
-            return shown, run_actions(store, found.id, scored_by, config, chosen)
-
-        given = await site.read(read)
-        if isinstance(given, str):
-            return RedirectResponse(with_query(f"/runs/{given}", q=query, columns=columns), 303)
-        if isinstance(given, Preview):
-            return await _preview_page(site, given, query, columns)
-        shown, actions = given
-        end, done = (request.query_params.get(name, "") for name in ("end", "done"))
-        said = DONE.get(done, "")
-        return page(
-            "run.html.j2",
-            section="runs",
-            run=shown,
-            query=query,
-            columns=columns,
-            now_ns=site.clock(),
-            end=_ENDS.get(end, "") or (said if done == "labelled" else ""),
-            labelled=said if done == "label" else "",
-            done=said if done not in ("label", "labelled") else "",
-            acts=actions,
-            next_path=next_link(request, shown.id),
         )
+        if isinstance(view, str):
+            return RedirectResponse(with_query(f"/runs/{view}", q=query, columns=columns), 303)
+        if isinstance(view, Preview):
+            return await _preview_page(site, view, query, columns)
+        stored_page, actions = view
+        return _run_response(request, site, stored_page, actions, columns)
 
     async def message(request: Request) -> Response:
         name, number = request.path_params["name"], request.path_params["number"]
-        found = await site.read(lambda store: stored_run(store, name))
-        if number >= len(found.messages):
+        trajectory = await site.read(lambda store: stored_run(store, name))
+        if number >= len(trajectory.messages):
             raise HTTPException(404, f"the run has no message {number}")
-        return text_page(_whole_text(found.messages[number]))
+        return text_page(whole_text(trajectory.messages[number]))
 
     return [
         Route("/runs/{name}", run),
         Route("/runs/{name}/messages/{number:int}", message),
         *(Route(f"/runs/{{name}}/{way}", partial(_step, site, way)) for way in _ENDS),
     ]
+
+
+def _read_run(
+    store: Store, site: Site, name: str, *, first: int, is_whole: bool, evaluator: str
+) -> tuple[RunPage, RunActions] | Preview | str:
+    """Return the page of a run with its actions.
+
+    Returns:
+        The page and its actions; the preview of a trace that just ended; or the id of the run if
+        the name is shorter.
+    """
+    run = _run_or_preview(store, name, site)
+    if isinstance(run, str | Preview):
+        return run
+    config, problem = site.config()
+    scores = store.scores.of([run.id])[run.id]
+    shown_page = run_page(
+        run,
+        scores,
+        config,
+        problem,
+        sub_agents=_sub_agents(store, run, site.prices),
+        prices=site.prices,
+        first=first,
+        is_whole=is_whole,
+    )
+    scored_by = [score.evaluator for score in scores]
+    return shown_page, run_actions(store, run.id, scored_by, config, evaluator)
+
+
+def _run_response(
+    request: Request, site: Site, stored_page: RunPage, actions: RunActions, columns: str
+) -> Response:
+    """Render the page of a stored run, with a note on the action or step that led to it."""
+    end, done = (request.query_params.get(name, "") for name in ("end", "done"))
+    note = DONE.get(done, "")
+    return page(
+        "run.html.j2",
+        section="runs",
+        run=stored_page,
+        query=request.query_params.get("q", ""),
+        columns=columns,
+        now_ns=site.clock(),
+        end=_ENDS.get(end, "") or (note if done == "labelled" else ""),
+        labelled=note if done == "label" else "",
+        done=note if done not in ("label", "labelled") else "",
+        acts=actions,
+        next_path=next_link(request, stored_page.id),
+    )
 
 
 _ENDS = {
@@ -248,8 +264,8 @@ async def _step(site: Site, way: str, request: Request) -> Response:
         key = store.run_list.find(name)
         if key is None:
             raise NotFound(f"no run {name!r}")
-        found = find_runs(store, search, 1, after=key, is_forward=way == "newer")
-        return (found.keys[0].id, False) if found.keys else (name, True)
+        matches = find_runs(store, search, 1, after=key, is_forward=way == "newer")
+        return (matches.keys[0].id, False) if matches.keys else (name, True)
 
     target, is_end = await site.read(find)
     end = way if is_end else None
@@ -261,12 +277,12 @@ def stored_run(store: Store, name: str) -> Trajectory:
     """Return the run with an id.
 
     Raises:
-        NotFound: There is none.
+        NotFound: No run has this id.
     """
-    found = run_with_id(store, name)
-    if found is None:
+    run = run_with_id(store, name)
+    if run is None:
         raise NotFound(f"no run {name!r}")
-    return found
+    return run
 
 
 def run_with_id(store: Store, name: str) -> Trajectory | None:
@@ -275,42 +291,42 @@ def run_with_id(store: Store, name: str) -> Trajectory | None:
     return store.trajectories.starting_at({key.id: key.start_ns}).get(name) if key else None
 
 
-def _found(store: Store, name: str) -> Trajectory | str:
-    """Return a run, or the id of the run that a shorter name stands for."""
-    if found := run_with_id(store, name):
-        return found
+def _run_or_id(store: Store, name: str) -> Trajectory | str:
+    """Return the run with an id, or the id of the run that a shorter name identifies."""
+    if run := run_with_id(store, name):
+        return run
     try:
         return store.trajectories.get(name).id
     except NotFound as error:
         raise NotFound(str(error).partition("; oteval")[0]) from None
 
 
-def _found_or_ended(store: Store, name: str, site: Site) -> Trajectory | Preview | str:
-    """Return the result of `_found`, or the preview of a trace that just ended.
+def _run_or_preview(store: Store, name: str, site: Site) -> Trajectory | Preview | str:
+    """Return the result of `_run_or_id`, or the preview of a trace that just ended.
 
-    The preview is asked first: a run that is stored meanwhile is then found.
+    The preview is read first: if the run is stored meanwhile, the store has it.
     """
     preview = site.previews.of(store, name) if len(name) == _TRACE_ID else None
     try:
-        return _found(store, name)
+        return _run_or_id(store, name)
     except NotFound:
         if preview is None:
             raise
         return preview
 
 
-async def _preview_page(site: Site, found: Preview, query: str, columns: str) -> Response:
-    """Return the page of a run that just ended, which has no scores and no actions."""
-    name = found.trace.trace_id
-    shown = run_page(replace(found.run, id=name), (), prices=site.prices)
+async def _preview_page(site: Site, preview: Preview, query: str, columns: str) -> Response:
+    """Return the page of a run that just ended, without scores and actions."""
+    run = replace(preview.run, id=preview.trace.trace_id)
+    preview_page = run_page(run, scores=(), prices=site.prices)
     return page(
         "preview.html.j2",
         section="runs",
-        run=replace(shown, whole=frozenset()),
+        run=replace(preview_page, whole=frozenset()),
         query=query,
         columns=columns,
         now_ns=site.clock(),
-        is_plain=found.is_plain,
+        is_plain=preview.is_plain,
         state=await site.read(lambda store: state_text(store.run_list.state())),
     )
 
@@ -349,75 +365,87 @@ def run_page(
         first: The number of the message to begin with, if the run has many.
         is_whole: Whether to show the messages of earlier turns as well.
     """
-    verdicts = sorted(
-        ((RunVerdict.of(score), score) for score in scores),
-        key=lambda pair: _ORDER.index(pair[0].state),
-    )[:_SCORES]
-    item = ReportRun(
-        id=run.id,
-        group="",
-        case="",
-        label="",
-        verdicts=tuple(verdict for verdict, _ in verdicts),
-        trajectory=replace(run, new_from=0) if is_whole else run,
-        start_ns=run.start_ns,
-        end_ns=run.end_ns,
-    )
-    each = max(_SHORTEST, min(LONGEST, _SCORE_ROOM // max(1, len(verdicts))))
-    shown = details(item, each, has_messages=False)
-    marked = tuple(
-        _shown_score(verdict, text, run)
-        for (verdict, _), text in zip(verdicts, shown["scores"], strict=True)
-    )
-    beside: dict[int, list[ShownScore]] = defaultdict(list)
-    placed = [(place, score) for score in marked for place in score.places]
-    for place, score in placed[:_BESIDE]:
-        beside[place].append(score)
-    own = run.messages if is_whole else run.own_messages
-    start = 0 if is_whole else run.new_from
-    parts = tuple(range(start, start + len(own), _MESSAGES)) if len(own) > _MESSAGES else ()
-    begin = first if first in parts else start
-    here = slice(begin - start, begin - start + _MESSAGES)
-    talk = shown_messages(own[here], begin)
-    calls = [call for message in run.messages for call in message.tool_calls]
-    answered = {message.tool_call_id for message in own[here]}
+    verdicts = _ordered_verdicts(scores)
+    texts = _run_details(run, verdicts, is_whole=is_whole)
+    shown_scores = _shown_scores(verdicts, texts["scores"], run)
+    part = conversation_part(run, first, is_whole=is_whole)
     scored = {score.evaluator for score in scores}
     return RunPage(
         id=run.id,
-        title=shorten(question_line(run), _TITLE)
-        or shorten(one_line(run.agent or run.service), _TITLE)
-        or run.id,
+        title=_title(run),
         agent=shorten(one_line(run.agent or run.service), _TITLE),
         start_ns=run.start_ns,
-        facts=tuple((name, value) for name, value in shown["facts"] if name not in _LINKED),
+        facts=tuple((name, value) for name, value in texts["facts"] if name not in _LINKED),
         cost=_cost(run, prices),
-        scores=marked,
-        beside=beside,
-        compared=tuple(_comparisons(run, item.verdicts, config)),
+        scores=shown_scores,
+        beside=_scores_by_message(shown_scores),
+        compared=tuple(_comparisons(run, verdicts, config)),
         missing=missing_scores(config, run, scored) if config else (),
         config_problem=config_problem,
-        messages=talk.items,
-        first=start,
-        last=start + len(own),
-        shown_from=begin,
-        parts=parts,
-        whole=talk.whole,
-        tools={
-            shorten(call.id, _NAME): shorten(call.name, _NAME)
-            for call in calls
-            if call.id and call.id in answered
-        },
+        messages=part.messages.items,
+        first=part.first,
+        last=part.last,
+        shown_from=part.shown_from,
+        parts=part.parts,
+        whole=part.messages.whole,
+        tools=part.tools,
         earlier=run.new_from,
         is_whole=is_whole,
-        before=shown["before"],
-        gaps=shown["gaps"][:_GAPS],
-        rewrites=[(at, count) for at, count in shown["rewrites"][:_GAPS]],
+        before=texts["before"],
+        gaps=texts["gaps"][:_GAPS],
+        rewrites=[(at, count) for at, count in texts["rewrites"][:_GAPS]],
         conversation=run.conversation_id,
         turn=run.turn,
         parent=run.parent_id,
         sub_agents=sub_agents,
         trace_id=run.root_span.trace_id,
     )
+
+
+def _title(run: Trajectory) -> str:
+    """Return the question of a run, else its agent or service, else its id."""
+    question = shorten(question_line(run), _TITLE)
+    return question or shorten(one_line(run.agent or run.service), _TITLE) or run.id
+
+
+def _ordered_verdicts(scores: Sequence[Score]) -> tuple[RunVerdict, ...]:
+    """Return the verdicts of the scores that the page shows, failures first."""
+    verdicts = sorted(map(RunVerdict.of, scores), key=lambda verdict: _ORDER.index(verdict.state))
+    return tuple(verdicts[:_SCORES])
+
+
+def _run_details(
+    run: Trajectory, verdicts: tuple[RunVerdict, ...], *, is_whole: bool
+) -> Mapping[str, Any]:
+    """Return the facts, scores, gaps and rewrites of a run as text."""
+    item = ReportRun(
+        id=run.id,
+        group="",
+        case="",
+        label="",
+        verdicts=verdicts,
+        trajectory=replace(run, new_from=0) if is_whole else run,
+        start_ns=run.start_ns,
+        end_ns=run.end_ns,
+    )
+    longest = max(_SHORTEST, min(LONGEST, _SCORE_ROOM // max(1, len(verdicts))))
+    return details(item, longest, has_messages=False)
+
+
+def _shown_scores(
+    verdicts: Sequence[RunVerdict], texts: Sequence[Mapping[str, Any]], run: Trajectory
+) -> tuple[ShownScore, ...]:
+    pairs = zip(verdicts, texts, strict=True)
+    return tuple(_shown_score(verdict, text, run) for verdict, text in pairs)
+
+
+def _scores_by_message(scores: Sequence[ShownScore]) -> Mapping[int, Sequence[ShownScore]]:
+    """Return the scores to show beside each message."""
+    by_message: dict[int, list[ShownScore]] = defaultdict(list)
+    pairs = [(number, score) for score in scores for number in score.places]
+    for number, score in pairs[:_BESIDE]:
+        by_message[number].append(score)
+    return by_message
 
 
 def _shown_score(verdict: RunVerdict, text: Mapping[str, Any], run: Trajectory) -> ShownScore:
@@ -455,24 +483,6 @@ def _cost(run: Trajectory, prices: Prices | None) -> str:
     if price is None or not usage.model_calls:
         return ""
     return cost_text(price.cost(usage))
-
-
-def _whole_text(message: Message) -> str:
-    """Return a message as text, complete."""
-    pieces = [message.content or ""]
-    for call in message.tool_calls:
-        pieces.append(f"→ {call.name}\n{_indented(call.arguments)}")
-    pieces += [_indented(part) for part in message.parts]
-    return "\n\n".join(piece for piece in pieces if piece) + "\n"
-
-
-def _indented(value: Any) -> str:
-    if isinstance(value, str):
-        return value
-    try:
-        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
-    except (TypeError, ValueError):
-        return dumps(value)
 
 
 def _number(request: Request, name: str) -> int:

@@ -6,17 +6,19 @@ no room left, the others are shown with their first words. A cut message has a l
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from markupsafe import escape
 
+from ..jsontext import dumps
 from ..model import Message
 from ..show.html.details import message_details
 from ..text import counted
 
-__all__ = ["LONGEST", "ShownMessages", "compact", "shown_messages"]
+__all__ = ["LONGEST", "ShownMessages", "compact", "shown_messages", "whole_text"]
 
 LONGEST = 6000
 """The most characters of a text."""
@@ -113,3 +115,21 @@ def _size(message: Mapping[str, Any]) -> int:
 
 def _is_cut(message: Mapping[str, Any]) -> bool:
     return any(text.endswith((" more characters)", " more character)")) for text in _texts(message))
+
+
+def whole_text(message: Message) -> str:
+    """Return a message as text, complete."""
+    pieces = [message.content or ""]
+    for call in message.tool_calls:
+        pieces.append(f"→ {call.name}\n{_indented(call.arguments)}")
+    pieces += [_indented(part) for part in message.parts]
+    return "\n\n".join(piece for piece in pieces if piece) + "\n"
+
+
+def _indented(value: Any) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return json.dumps(value, indent=2, ensure_ascii=False, default=str)
+    except (TypeError, ValueError):
+        return dumps(value)

@@ -101,15 +101,16 @@ class Difference:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; an infinite `detectable` is None."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found["interval"] = list(self.interval) if self.interval else None
-        found["detectable"] = self.detectable if math.isfinite(self.detectable) else None
+        values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["interval"] = list(self.interval) if self.interval else None
+        values["detectable"] = self.detectable if math.isfinite(self.detectable) else None
         for name in ("pass_hat", "pass_at"):
-            found[name] = {str(k): list(pair) for k, pair in found[name].items()}
-        found["changed"] = [
-            {"example_id": each, "a": one, "b": two} for each, one, two in self.changed
+            values[name] = {str(k): list(pair) for k, pair in values[name].items()}
+        values["changed"] = [
+            {"example_id": example_id, "a": score_a, "b": score_b}
+            for example_id, score_a, score_b in self.changed
         ]
-        return found
+        return values
 
 
 @dataclass(frozen=True)
@@ -197,13 +198,13 @@ def compare(
         raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
     first, second = _load(a, b, store)
     options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
-    found_a, found_b = _figures(first), _figures(second)
-    shared = [key for key in found_a if key in found_b]
+    figures_a, figures_b = _figures(first), _figures(second)
+    shared = [key for key in figures_a if key in figures_b]
     differences = []
     for key in shared:
-        one = _difference(key, found_a[key], found_b[key], options)
-        if one is not None:
-            differences.append(one)
+        difference = _difference(key, figures_a[key], figures_b[key], options)
+        if difference is not None:
+            differences.append(difference)
     if not differences:
         raise NothingEvaluated(
             f"{first.name} and {second.name} have no scores of the same example in common"
@@ -212,8 +213,8 @@ def compare(
         a=first,
         b=second,
         differences=tuple(_with_verdicts(differences, options)),
-        only_a=tuple(key for key in found_a if key not in found_b),
-        only_b=tuple(key for key in found_b if key not in found_a),
+        only_a=tuple(key for key in figures_a if key not in figures_b),
+        only_b=tuple(key for key in figures_b if key not in figures_a),
         alpha=alpha,
     )
 
@@ -228,9 +229,9 @@ def _load(
     if isinstance(a, ExperimentResults) and isinstance(b, ExperimentResults):
         return a, b
     with open_store(store) as opened:
-        one = load_experiment(a, opened) if isinstance(a, str) else a
-        two = load_experiment(b, opened) if isinstance(b, str) else b
-    return one, two
+        first = load_experiment(a, opened) if isinstance(a, str) else a
+        second = load_experiment(b, opened) if isinstance(b, str) else b
+    return first, second
 
 
 @dataclass(frozen=True)
@@ -268,18 +269,23 @@ class _FigureValues:
 
 def _figures(results: ExperimentResults) -> dict[str, _FigureValues]:
     summaries = {figure.key: figure for figure in results.summary()}
-    found = {}
+    figures = {}
     for key, members in results.feedback().items():
         values, passes = values_of(members)
         if values:
             scored = sum(map(len, values.values()))
-            found[key] = _FigureValues(values, passes, len(results) - scored, summaries[key])
+            figures[key] = _FigureValues(
+                by_example=values,
+                passes=passes,
+                lost=len(results) - scored,
+                figure=summaries[key],
+            )
     completed: dict[str, list[float]] = {}
     for row in results:
         completed.setdefault(row.example.id, []).append(float(not row.run.error))
     if completed:
-        found.setdefault(COMPLETED, _FigureValues(completed, True, 0))
-    return found
+        figures.setdefault(COMPLETED, _FigureValues(completed, passes=True, lost=0))
+    return figures
 
 
 def _difference(
@@ -292,7 +298,7 @@ def _difference(
     means_b = [mean(b.by_example[name]) for name in examples]
     if key == COMPLETED and a.figure is None and set(means_a) == set(means_b) == {1.0}:
         return None  # no run failed
-    deltas = [two - one for one, two in zip(means_a, means_b, strict=True)]
+    deltas = [after - before for before, after in zip(means_a, means_b, strict=True)]
     passes = a.passes and b.passes
     single = all(value in (0, 1) for value in (*means_a, *means_b))
     if passes and single:
@@ -303,11 +309,11 @@ def _difference(
         test, only_a, only_b = "permutation", None, None
         drawn = paired_permutation(deltas, resamples=options.resamples, seed=options.seed)
         p_value = drawn.p_value
-    before = mean(means_a)
+    mean_a = mean(means_a)
     lower = key in options.lower_is_better
     return Difference(
         key,
-        mean_a=before,
+        mean_a=mean_a,
         mean_b=mean(means_b),
         delta=mean(deltas),
         interval=difference_interval(
@@ -322,7 +328,7 @@ def _difference(
         p_value=p_value,
         p_adjusted=p_value,
         detectable=_detectable(deltas, passes, options),
-        margin=options.margin_of(key, [*means_a, *means_b], before),
+        margin=options.margin_of(key, [*means_a, *means_b], mean_a),
         verdict="inconclusive",
         lower_is_better=lower,
         needed=max(0, fewest_pairs(options.alpha) - len(examples)),
@@ -339,18 +345,20 @@ def _detectable(deltas: Sequence[float], passes: bool, options: _ComparisonOptio
         differing = sum(map(bool, deltas)) / count
         return minimal_detectable_share(count, differing, alpha=options.alpha, power=options.power)
     spread = stdev(deltas) if count > 1 else 0.0
-    found = minimal_detectable_difference(spread, count, alpha=options.alpha, power=options.power)
+    detectable = minimal_detectable_difference(
+        spread, count, alpha=options.alpha, power=options.power
+    )
     if passes or not spread:
         # Without any spread in the sample, the estimate would be too optimistic.
         least = minimal_detectable_share(count, alpha=options.alpha, power=options.power)
-        found = max(found, least)
-    return found
+        detectable = max(detectable, least)
+    return detectable
 
 
 def _by_k(a: _FigureValues, b: _FigureValues, name: str) -> dict[int, tuple[float, float]]:
-    one = getattr(a.figure, name) if a.figure else {}
-    two = getattr(b.figure, name) if b.figure else {}
-    return {k: (one[k], two[k]) for k in one if k in two}
+    by_k_a = getattr(a.figure, name) if a.figure else {}
+    by_k_b = getattr(b.figure, name) if b.figure else {}
+    return {k: (by_k_a[k], by_k_b[k]) for k in by_k_a if k in by_k_b}
 
 
 def _changed(
@@ -365,15 +373,15 @@ def _with_verdicts(
     differences: Sequence[Difference], options: _ComparisonOptions
 ) -> list[Difference]:
     adjusted = benjamini_hochberg([difference.p_value for difference in differences])
-    found = []
-    for one, p in zip(differences, adjusted, strict=True):
+    decided = []
+    for difference, p in zip(differences, adjusted, strict=True):
         verdict: Verdict
         if p <= options.alpha:
-            better = one.delta < 0 if one.lower_is_better else one.delta > 0
+            better = difference.delta < 0 if difference.lower_is_better else difference.delta > 0
             verdict = "improved" if better else "regressed"
-        elif one.detectable <= one.margin:
+        elif difference.detectable <= difference.margin:
             verdict = "no evidence"
         else:
             verdict = "inconclusive"
-        found.append(replace(one, p_adjusted=p, verdict=verdict))
-    return found
+        decided.append(replace(difference, p_adjusted=p, verdict=verdict))
+    return decided

@@ -129,7 +129,7 @@ async def aevaluate(
         on_error=on_error,
         on_progress=on_progress,
     )
-    known, summaries = evaluators_of(evaluators), _summaries_of(summary_evaluators)
+    run_evaluators, summaries = evaluators_of(evaluators), _summaries_of(summary_evaluators)
     with open_store(store) as opened:
         plan = plan_of(target, data, num_repetitions, opened)
         experiment = start_experiment(
@@ -139,7 +139,8 @@ async def aevaluate(
             resume=resume,
         )
         opened.datasets.add(plan.dataset)
-        return await _ExperimentRun(opened, experiment, plan, known, options).run(summaries)
+        run = _ExperimentRun(opened, experiment, plan, run_evaluators, options)
+        return await run.run(summaries)
 
 
 evaluate = blocking_form(aevaluate, "evaluate")
@@ -166,18 +167,18 @@ def _prefix(target: Any) -> str:
     return name if name and name != "<lambda>" else "experiment"
 
 
-def _summaries_of(given: Iterable[Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
+def _summaries_of(functions: Iterable[Callable[..., Any]]) -> Mapping[str, Callable[..., Any]]:
     """Return summary evaluators by name.
 
     Raises:
         ConfigError: One requires an unknown argument.
     """
-    found: dict[str, Callable[..., Any]] = {}
-    for function in given:
-        name = name_of(function, set(found))
+    summaries: dict[str, Callable[..., Any]] = {}
+    for function in functions:
+        name = name_of(function, set(summaries))
         arguments_of(function, _SUMMARY, _SUMMARY[:3], name)
-        found[name] = function
-    return found
+        summaries[name] = function
+    return summaries
 
 
 class _ExperimentRun:
@@ -203,8 +204,8 @@ class _ExperimentRun:
             if not run.error
         }
         self._feedback: dict[tuple[str, str], list[Feedback]] = {}
-        for one in store.experiments.feedback(experiment.id):
-            self._feedback.setdefault((one.run_id, one.evaluator), []).append(one)
+        for feedback in store.experiments.feedback(experiment.id):
+            self._feedback.setdefault((feedback.run_id, feedback.evaluator), []).append(feedback)
         self._failed_runs: list[Run] = []
 
     async def run(self, summaries: Mapping[str, Callable[..., Any]]) -> ExperimentResults:
@@ -221,7 +222,7 @@ class _ExperimentRun:
 
     def _results(self) -> ExperimentResults:
         runs = [*self._runs.values(), *self._failed_runs]
-        feedback = [one for found in self._feedback.values() for one in found]
+        feedback = [feedback for group in self._feedback.values() for feedback in group]
         return results_of(self._experiment, self._plan.dataset, runs, feedback)
 
     async def _run_task(self, task: RunTask) -> None:
@@ -292,8 +293,8 @@ class _ExperimentRun:
     async def _evaluate(self, evaluator: RunEvaluator, run: Run, example: Example) -> bool:
         """Evaluate a run, and return True; return False if it is evaluated already."""
         key = (run.id, evaluator.name)
-        known = self._feedback.get(key, [])
-        if known and all(_is_final(one, evaluator.version) for one in known):
+        previous = self._feedback.get(key, [])
+        if previous and all(_is_final(entry, evaluator.version) for entry in previous):
             return False
         start = time.perf_counter_ns()
         results = await evaluator.evaluate(run, example, self._runner)
@@ -306,10 +307,10 @@ class _ExperimentRun:
         )
         self._feedback[key] = feedback
         self._writer.add(feedback=feedback)
-        self._progress.errors += any(one.status == "error" for one in feedback)
-        for one in feedback:
-            self._progress.add_cost(one.metadata)
-        error = next((one for one in feedback if one.status == "error"), None)
+        self._progress.errors += any(entry.status == "error" for entry in feedback)
+        for entry in feedback:
+            self._progress.add_cost(entry.metadata)
+        error = next((entry for entry in feedback if entry.status == "error"), None)
         if error is not None and self._options.raises:
             raise OtevalError(f"evaluator {evaluator.name!r}: {error.comment}")
         return True
@@ -327,7 +328,7 @@ class _ExperimentRun:
             "examples": examples,
             "results": rows,
         }
-        found: list[Feedback] = []
+        feedback: list[Feedback] = []
         for name, function in summaries.items():
             arguments = arguments_of(function, _SUMMARY, _SUMMARY[:3], name)
             start = time.perf_counter_ns()
@@ -336,7 +337,7 @@ class _ExperimentRun:
             )
             if outcome.error is not None and self._options.raises:
                 raise outcome.error
-            found += _feedback_of(
+            feedback += _feedback_of(
                 "",
                 name,
                 version_for(function),
@@ -345,14 +346,16 @@ class _ExperimentRun:
                 else [failed(name, outcome.error)],
                 latency_ns=time.perf_counter_ns() - start,
             )
-        return found
+        return feedback
 
 
-def _is_final(one: Feedback, version: str) -> bool:
+def _is_final(feedback: Feedback, version: str) -> bool:
     """Return whether feedback is not an error, and of this version of its evaluator."""
     # A judge whose budget is used up reports an error without having failed.
-    failed = one.status == "error" or bool(one.status != "ok" and one.metadata.get("error"))
-    return not failed and one.version == version
+    failed = feedback.status == "error" or bool(
+        feedback.status != "ok" and feedback.metadata.get("error")
+    )
+    return not failed and feedback.version == version
 
 
 def _feedback_of(

@@ -114,8 +114,12 @@ def trajectory_of_run(run: Run) -> Trajectory | None:
     """Return the trajectory in the outputs and facts of a stored run; None without messages."""
     if run.trajectory is not None:
         return run.trajectory
-    found = trajectory_of(run.outputs, run.id)
-    return replace(found, **_facts(run.facts)) if found is not None and run.facts else found
+    trajectory = trajectory_of(run.outputs, run.id)
+    return (
+        replace(trajectory, **_facts(run.facts))
+        if trajectory is not None and run.facts
+        else trajectory
+    )
 
 
 def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
@@ -135,14 +139,14 @@ def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
 def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
     """Return the facts about a run in its outputs, as fields of a trajectory."""
     names = ("agent", "service")
-    found: dict[str, Any] = {
+    facts: dict[str, Any] = {
         name: outputs[name] for name in names if isinstance(outputs.get(name), str)
     }
     models, usage = outputs.get("models"), outputs.get("usage")
     if isinstance(models, list) and all(isinstance(model, str) for model in models):
-        found["models"] = tuple(models)
+        facts["models"] = tuple(models)
     counts = Usage().as_dict().keys()
     if isinstance(usage, Mapping) and usage.keys() == counts:
-        found["usage"] = Usage(**{name: int(usage[name]) for name in counts})
-    found["gaps"] = gaps_beside(outputs)
-    return found
+        facts["usage"] = Usage(**{name: int(usage[name]) for name in counts})
+    facts["gaps"] = gaps_beside(outputs)
+    return facts

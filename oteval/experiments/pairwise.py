@@ -76,7 +76,7 @@ class PairwiseEvaluator:
     only_pairs: bool
 
     async def compare(
-        self, compared: ComparedRuns, shown: Sequence[Run], runner: AsyncRunner[str, Any]
+        self, compared: ComparedRuns, runs: Sequence[Run], runner: AsyncRunner[str, Any]
     ) -> PairwiseAnswer:
         """Return the answer about some runs.
 
@@ -84,18 +84,18 @@ class PairwiseEvaluator:
             Exception: The function failed, took too long, or did not return an answer.
         """
         if isinstance(self.function, PairwiseJudge):
-            _require_content(shown)
+            _require_content(runs)
         example = compared.example
         available = {
             "inputs": example.inputs,
-            "outputs": [run.outputs for run in shown],
+            "outputs": [run.outputs for run in runs],
             "reference_outputs": example.reference_outputs,
-            "runs": list(shown),
+            "runs": list(runs),
             "example": example,
         }
-        call = self.arguments.bind(self.function, available, (list(shown), example))
+        call = self.arguments.bind(self.function, available, (list(runs), example))
         outcome = await runner.run(call, self.name)
-        return answer_of(outcome.result(), shown, self.name)
+        return answer_of(outcome.result(), runs, self.name)
 
 
 def _require_content(runs: Sequence[Run]) -> None:
@@ -115,10 +115,10 @@ def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[Pair
     Raises:
         ConfigError: There are none, or one requires an unknown argument.
     """
-    found: list[PairwiseEvaluator] = []
+    evaluators: list[PairwiseEvaluator] = []
     for function in functions:
-        name = name_of(function, {one.name for one in found})
-        found.append(
+        name = name_of(function, {evaluator.name for evaluator in evaluators})
+        evaluators.append(
             PairwiseEvaluator(
                 name=name,
                 version=version_for(function),
@@ -127,9 +127,9 @@ def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[Pair
                 only_pairs=bool(getattr(function, "only_pairs", False)),
             )
         )
-    if not found:
+    if not evaluators:
         raise ConfigError("evaluators are missing; pass functions that say which run is better")
-    return found
+    return evaluators
 
 
 @dataclass(frozen=True)
@@ -153,8 +153,8 @@ def questions_of(
     for evaluator in evaluators:
         groups = combinations(compared.runs, 2) if evaluator.only_pairs else [compared.runs]
         for group in groups:
-            for shown in _orders(group, order, f"{seed}:{evaluator.name}:{compared.key}"):
-                yield Question(compared, evaluator, shown)
+            for ordered in _orders(group, order, f"{seed}:{evaluator.name}:{compared.key}"):
+                yield Question(compared, evaluator, ordered)
 
 
 def _orders(runs: Sequence[Run], order: Order, seed: str) -> Iterator[tuple[Run, ...]]:
@@ -190,8 +190,8 @@ class ComparisonRun:
         return [self._votes[question.key] for question in questions]
 
     async def _answer(self, question: Question) -> None:
-        known = self._votes.get(question.key)
-        if known and known.status == "ok" and known.version == question.evaluator.version:
+        previous = self._votes.get(question.key)
+        if previous and previous.status == "ok" and previous.version == question.evaluator.version:
             self._progress.resumed += 1
         else:
             vote = await self._vote(question)

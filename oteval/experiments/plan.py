@@ -80,7 +80,7 @@ def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
     if isinstance(target, Trajectory):
         target = [target]
     if isinstance(target, Iterable) and not isinstance(target, (str, bytes, Mapping)):
-        sessions = [_session(one, f"sessions[{at}]") for at, one in enumerate(target)]
+        sessions = [_session(session, f"sessions[{at}]") for at, session in enumerate(target)]
         return _plan_of_sessions(sessions, data, store)
     raise ConfigError(
         f"the target is {type(target).__name__}; pass a function, a list of sessions, "
@@ -88,17 +88,17 @@ def plan_of(target: Any, data: Any, repetitions: int, store: Store) -> Plan:
     )
 
 
-def _session(one: Any, place: str) -> Trajectory:
+def _session(session: Any, source: str) -> Trajectory:
     """Return a session as a trajectory; a dict may have an id besides its messages."""
-    if isinstance(one, Trajectory):
-        return one
-    found = trajectory_of(one, "")
-    if found is None:
-        found = Trajectory("", SpanRef("", ""), tail=to_messages(one, place))
-    if not isinstance(one, Mapping):
-        return found
-    case = next((one[key] for key in (CASE_KEY, "id") if one.get(key) is not None), None)
-    return found if case is None else replace(found, attributes={CASE_KEY: str(case)})
+    if isinstance(session, Trajectory):
+        return session
+    trajectory = trajectory_of(session, "")
+    if trajectory is None:
+        trajectory = Trajectory("", SpanRef("", ""), tail=to_messages(session, source))
+    if not isinstance(session, Mapping):
+        return trajectory
+    case = next((session[key] for key in (CASE_KEY, "id") if session.get(key) is not None), None)
+    return trajectory if case is None else replace(trajectory, attributes={CASE_KEY: str(case)})
 
 
 def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -> Plan:
@@ -110,13 +110,13 @@ def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -
     else:
         dataset = dataset_of(data, store)
         names = _match_examples(sessions, dataset)
-    known = {example.id: example for example in dataset.examples}
+    examples = {example.id: example for example in dataset.examples}
     counts: Counter[str] = Counter()
     tasks = []
     for name, session in zip(names, sessions, strict=True):
-        tasks.append(RunTask(known[name], counts[name], session))
+        tasks.append(RunTask(examples[name], counts[name], session))
         counts[name] += 1
-    return Plan(dataset, tasks, None, max(counts.values()))
+    return Plan(dataset, tasks, target=None, repetitions=max(counts.values()))
 
 
 def _example_ids(sessions: Sequence[Trajectory]) -> list[str]:
@@ -151,12 +151,12 @@ def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[st
     """Return the example of each session, matched by case, else by inputs, else by position."""
     ids = {example.id for example in dataset.examples}
     by_inputs = {example_id(example.inputs): example.id for example in dataset.examples}
-    found = [name if name in ids else by_inputs.get(name) for name in _example_ids(sessions)]
-    if all(found):
-        return [name for name in found if name]
-    if not any(found) and len(sessions) == len(dataset.examples):
+    matches = [name if name in ids else by_inputs.get(name) for name in _example_ids(sessions)]
+    if all(matches):
+        return [name for name in matches if name]
+    if not any(matches) and len(sessions) == len(dataset.examples):
         return [example.id for example in dataset.examples]
-    at = found.index(None)
+    at = matches.index(None)
     raise ConfigError(
         f"sessions[{at}] matches no example of {dataset.name}; "
         f"its {CASE_KEY!r} or its first messages must be those of an example"

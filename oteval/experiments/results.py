@@ -52,7 +52,7 @@ class ResultRow:
             "reference_outputs": self.example.reference_outputs,
             "error": self.run.error or None,
             "seconds": (self.run.end_ns - self.run.start_ns) / 1e9,
-            "feedback": [one.as_dict() for one in self.feedback],
+            "feedback": [entry.as_dict() for entry in self.feedback],
         }
 
 
@@ -150,19 +150,23 @@ class ExperimentResults:
         """
         keys: dict[str, dict[str, None]] = {}
         for row in self.rows:
-            for one in row.feedback:
-                if one.status != "error":
-                    keys.setdefault(one.evaluator, {})[one.key] = None
-        found: dict[str, list[tuple[ResultRow, Feedback]]] = {}
+            for entry in row.feedback:
+                if entry.status != "error":
+                    keys.setdefault(entry.evaluator, {})[entry.key] = None
+        by_key: dict[str, list[tuple[ResultRow, Feedback]]] = {}
         for row in self.rows:
-            for one in row.feedback:
-                names = [one.key]
-                known = keys.get(one.evaluator, {})
-                if one.status == "error" and one.key not in known and known:
-                    names = list(known)
+            for entry in row.feedback:
+                names = [entry.key]
+                keys_of_evaluator = keys.get(entry.evaluator, {})
+                if (
+                    entry.status == "error"
+                    and entry.key not in keys_of_evaluator
+                    and keys_of_evaluator
+                ):
+                    names = list(keys_of_evaluator)
                 for name in names:
-                    found.setdefault(name, []).append((row, one))
-        return found
+                    by_key.setdefault(name, []).append((row, entry))
+        return by_key
 
     def summary(self) -> list[Figure]:
         """Return the figure of each key."""
@@ -175,24 +179,24 @@ def values_of(
     """Return a key's numbers by example, and whether all of them are passes or fails."""
     values: dict[str, list[float]] = {}
     passes = True
-    for row, one in members:
-        if one.status == "ok" and one.score is not None:
-            values.setdefault(row.example.id, []).append(one.score)
-            passes = passes and one.passed is not None and one.score in (0, 1)
+    for row, feedback in members:
+        if feedback.status == "ok" and feedback.score is not None:
+            values.setdefault(row.example.id, []).append(feedback.score)
+            passes = passes and feedback.passed is not None and feedback.score in (0, 1)
     return values, passes and bool(values)
 
 
 def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
-    found = [one for _, one in members]
-    evaluated = [one for one in found if one.status == "ok"]
+    feedback = [entry for _, entry in members]
+    evaluated = [entry for entry in feedback if entry.status == "ok"]
     values, passes = values_of(members)
-    verdicts = [one.passed for one in evaluated if one.passed is not None]
+    verdicts = [entry.passed for entry in evaluated if entry.passed is not None]
     figure = Figure(
         key,
         evaluated=len(evaluated),
         passed=sum(verdicts) if verdicts else None,
-        errors=sum(one.status == "error" for one in found),
-        not_evaluated=sum(one.status == "not_evaluated" for one in found),
+        errors=sum(entry.status == "error" for entry in feedback),
+        not_evaluated=sum(entry.status == "not_evaluated" for entry in feedback),
         labels=_labels(evaluated),
     )
     if not values:
@@ -206,9 +210,9 @@ def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
 
 def _labels(evaluated: Sequence[Feedback]) -> dict[str, int]:
     counts: dict[str, int] = {}
-    for one in evaluated:
-        if one.score is None and one.label:
-            counts[one.label] = counts.get(one.label, 0) + 1
+    for feedback in evaluated:
+        if feedback.score is None and feedback.label:
+            counts[feedback.label] = counts.get(feedback.label, 0) + 1
     return counts
 
 
@@ -252,13 +256,13 @@ def results_of(
 ) -> ExperimentResults:
     """Return results with rows in the order of the examples."""
     by_run: dict[str, list[Feedback]] = {}
-    for one in feedback:
-        by_run.setdefault(one.run_id, []).append(one)
+    for entry in feedback:
+        by_run.setdefault(entry.run_id, []).append(entry)
     examples = {example.id: (at, example) for at, example in enumerate(dataset.examples)}
-    known = [run for run in runs if run.example_id in examples]
-    known.sort(key=lambda run: (examples[run.example_id][0], run.repetition))
+    matched = [run for run in runs if run.example_id in examples]
+    matched.sort(key=lambda run: (examples[run.example_id][0], run.repetition))
     rows = []
-    for run in known:
+    for run in matched:
         if run.trajectory is None:
             run = replace(run, trajectory=trajectory_of_run(run))
         rows.append(ResultRow(run, examples[run.example_id][1], tuple(by_run.get(run.id, ()))))

@@ -175,16 +175,16 @@ def _as_trajectory(run: Run, example: Example) -> Trajectory:
 
     Such a run, and one without messages, has the gap that its calls are not known.
     """
-    found = run.trajectory
-    if found is None:
+    trajectory = run.trajectory
+    if trajectory is None:
         answer = (Message("assistant", run.outputs),) if isinstance(run.outputs, str) else ()
-        found = Trajectory(run.id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
+        trajectory = Trajectory(run.id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
     question = _only_text(example.inputs)
-    if question and found.tail and ANSWER_ONLY in found.gaps:
-        found = replace(found, tail=(Message("user", question), *found.tail))
+    if question and trajectory.tail and ANSWER_ONLY in trajectory.gaps:
+        trajectory = replace(trajectory, tail=(Message("user", question), *trajectory.tail))
     # References by case, and 'where', find the example by these.
     case = {**example.metadata, CASE_KEY: example.id}
-    return replace(found, attributes={**case, **found.attributes})
+    return replace(trajectory, attributes={**case, **trajectory.attributes})
 
 
 def _whole_outputs(function: Any, run: Run, example: Example) -> Any:
@@ -218,7 +218,7 @@ def _reference(example: Example) -> Reference | None:
         if reference is None:
             raise InputError(f"{name} is not a trajectory")
         accepted.append(reference)
-    return Reference(example.id, (), "the example", None, tuple(accepted))
+    return Reference(example.id, (), "the example", alternatives=tuple(accepted))
 
 
 def _one_reference(name: str, outputs: Any) -> Reference | None:
@@ -248,31 +248,31 @@ def configured(
         ConfigError: A reference or function cannot be loaded, or an argument is wrong.
     """
     return [
-        _ConfiguredEvaluator(one, config.salt, own_reference_first)
-        for one in prepare(config, store, base)
+        _ConfiguredEvaluator(evaluator, config.salt, own_reference_first)
+        for evaluator in prepare(config, store, base)
     ]
 
 
-def evaluators_of(given: Iterable[Any]) -> list[RunEvaluator]:
+def evaluators_of(functions: Iterable[Any]) -> list[RunEvaluator]:
     """Return functions and configured evaluators as evaluators with unique names.
 
     Raises:
         ConfigError: One cannot be called, requires an unknown argument, or repeats a name.
     """
-    found: list[RunEvaluator] = []
+    evaluators: list[RunEvaluator] = []
     taken: set[str] = set()
-    for one in given:
-        if isinstance(one, (_ConfiguredEvaluator, _FunctionEvaluator)):
-            evaluator: RunEvaluator = one
+    for function in functions:
+        if isinstance(function, (_ConfiguredEvaluator, _FunctionEvaluator)):
+            evaluator: RunEvaluator = function
             if evaluator.name in taken:
                 raise ConfigError(f"two evaluators are called {evaluator.name!r}")
         else:
-            name = name_of(one, taken)
-            arguments = arguments_of(one, _NAMES, _IMPLICIT, name)
-            evaluator = _FunctionEvaluator(name, version_for(one), one, arguments)
+            name = name_of(function, taken)
+            arguments = arguments_of(function, _NAMES, _IMPLICIT, name)
+            evaluator = _FunctionEvaluator(name, version_for(function), function, arguments)
         taken.add(evaluator.name)
-        found.append(evaluator)
-    return found
+        evaluators.append(evaluator)
+    return evaluators
 
 
 def name_of(function: Any, taken: set[str]) -> str:
@@ -342,7 +342,7 @@ def arguments_of(
             f"evaluator {evaluator!r} requires the argument {unknown[0]!r}; "
             f"available are {', '.join(names)}"
         )
-    wanted = [p.name for p in fixed if p.name in names]
+    keywords = [p.name for p in fixed if p.name in names]
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        wanted += [each for each in implicit if each not in wanted]
-    return Arguments(tuple(wanted))
+        keywords += [each for each in implicit if each not in keywords]
+    return Arguments(tuple(keywords))

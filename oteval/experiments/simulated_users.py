@@ -171,7 +171,7 @@ def _message_in(reply: Any, prompt: Sequence[Json]) -> Json:
         raise JudgeError(f"the simulated user's model {cut}")
     usage = attribute(reply, "usage") or attribute(reply, "usage_metadata")
     counts = read_tokens(usage.model_dump() if hasattr(usage, "model_dump") else usage)
-    if problem := unseen_text((str(one["content"]) for one in prompt), counts.input):
+    if problem := unseen_text((str(message["content"]) for message in prompt), counts.input):
         raise JudgeError(problem)
     return {"role": "user", "content": text, "id": str(uuid.uuid4())}
 

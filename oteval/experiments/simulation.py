@@ -93,15 +93,26 @@ async def _simulate(
             stopping_condition, list(trajectory), turn_counter=turn
         ):
             break
+    results = await _evaluate(trajectory_evaluators or (), trajectory, answers, reference_outputs)
+    return {"trajectory": trajectory, "evaluator_results": results}
+
+
+async def _evaluate(
+    evaluators: Sequence[Callable[..., Any]],
+    trajectory: Sequence[ChatCompletionMessage],
+    answers: Sequence[Any],
+    reference_outputs: Any,
+) -> list[EvaluatorResult]:
+    """Return the results of all evaluators; one that raises has a result with its error."""
     results: list[EvaluatorResult] = []
-    for evaluator in trajectory_evaluators or ():
+    for evaluator in evaluators:
         try:
             outputs = _outputs_for(evaluator, trajectory, answers)
-            found = await _call(evaluator, outputs=outputs, reference_outputs=reference_outputs)
+            returned = await _call(evaluator, outputs=outputs, reference_outputs=reference_outputs)
         except Exception as error:
-            found = _failure(evaluator, error)
-        results += found if isinstance(found, list) else [found]
-    return {"trajectory": trajectory, "evaluator_results": results}
+            returned = _failure(evaluator, error)
+        results += returned if isinstance(returned, list) else [returned]
+    return results
 
 
 def _blocking(
@@ -171,12 +182,12 @@ def _messages(value: Any, source: str) -> list[ChatCompletionMessage]:
         value = {"role": role, "content": value}
     try:
         entries = _entries(value)
-        found = [one for entry in entries for one in _message(entry)]
+        messages = [message for entry in entries for message in _message(entry)]
     except InputError as error:
         raise InputError(f"{source} returned no message: {error}") from None
-    if not found:
+    if not messages:
         raise InputError(f"{source} returned no message: the list is empty")
-    return found
+    return messages
 
 
 def _entries(value: Any) -> list[Any]:
@@ -187,22 +198,22 @@ def _entries(value: Any) -> list[Any]:
 
 def _message(entry: Any) -> list[ChatCompletionMessage]:
     """Return a message in OpenAI's form. Its other fields are kept."""
-    known = getattr(entry, "id", None)
+    entry_id = getattr(entry, "id", None)
     if isinstance(entry, Mapping) and isinstance(entry.get("role"), str):
         to_messages([entry], "it")  # raises if it is not a message
-        kept = cast("ChatCompletionMessage", dict(entry))
-        kept["id"] = kept.get("id") or str(uuid.uuid4())
-        return [kept]
-    found = [message.as_dict() for message in to_messages([entry], "it")]
-    for one in found:
-        one["id"] = known if known and len(found) == 1 else str(uuid.uuid4())
-    return cast("list[ChatCompletionMessage]", found)
+        message = cast("ChatCompletionMessage", dict(entry))
+        message["id"] = message.get("id") or str(uuid.uuid4())
+        return [message]
+    messages = [message.as_dict() for message in to_messages([entry], "it")]
+    for converted in messages:
+        converted["id"] = entry_id if entry_id and len(messages) == 1 else str(uuid.uuid4())
+    return cast("list[ChatCompletionMessage]", messages)
 
 
 def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMessage]) -> None:
     """Add messages, except those with a known id, which the app returned as part of the history."""
-    known = {message.get("id") for message in trajectory}
-    trajectory += [message for message in new if message.get("id") not in known]
+    ids = {message.get("id") for message in trajectory}
+    trajectory += [message for message in new if message.get("id") not in ids]
 
 
 def _outputs_for(

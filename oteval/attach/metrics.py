@@ -266,8 +266,8 @@ class ScoringMetrics:
             for key, text in _PUSH_GAUGES.items():
                 self._push_gauges[key] = Gauge(f"oteval_{key}", text, label, registry=self.registry)
             for key, text in _PUSH_COUNTERS.items():
-                made = Counter(f"oteval_{key}", text, label, registry=self.registry)
-                self._push_counters[key] = made
+                counter = Counter(f"oteval_{key}", text, label, registry=self.registry)
+                self._push_counters[key] = counter
         values = {**state, "quota_bytes": state["quota"], "ok": state["error"] is None}
         for key, gauge in self._push_gauges.items():
             gauge.labels(name).set(values[key.removeprefix("push_")])
@@ -315,8 +315,8 @@ class ScoringMetrics:
         self._counters[name].inc(max(0, growth))
 
     def _agent_label(self, evaluator: str, agent: str) -> str:
-        known = self._agents.setdefault(evaluator, set())
-        if agent not in known and len(known) >= _MAX_AGENTS:
+        agents = self._agents.setdefault(evaluator, set())
+        if agent not in agents and len(agents) >= _MAX_AGENTS:
             return "other"
-        known.add(agent)
+        agents.add(agent)
         return agent

@@ -109,15 +109,15 @@ def settings_class(kind: type[Evaluator]) -> type[EvaluatorSettings]:
         form = str | None if option.is_file else option.form
         described = " ".join(option.description.replace("``", "").replace("`", "").split())
         default = None if option.is_file else option.default
-        given = Field(
+        declared = Field(
             ... if default is MISSING else default, alias=option.key, description=described
         )
-        options[_field(option.name)] = (form, given)
-    made = create_model(
+        options[_field(option.name)] = (form, declared)
+    settings = create_model(
         kind.__qualname__, __base__=EvaluatorSettings, __doc__=_summary(kind), **options
     )
-    made.evaluator_class = kind
-    return made
+    settings.evaluator_class = kind
+    return settings
 
 
 def _summary(kind: type[Evaluator]) -> str:
@@ -136,10 +136,10 @@ def settings_of_entry(entry: Any) -> type[EvaluatorSettings]:
     try:
         return settings_class(evaluator_class(kind if isinstance(kind, str) else ""))
     except KeyError:
-        known = evaluator_types()
-        near = difflib.get_close_matches(str(kind), known, 1)
+        types = evaluator_types()
+        near = difflib.get_close_matches(str(kind), types, 1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
-        raise ValueError(f"'type' must be one of {', '.join(known)}{hint}") from None
+        raise ValueError(f"'type' must be one of {', '.join(types)}{hint}") from None
     except ConfigError as error:
         raise ValueError(str(error)) from None
 

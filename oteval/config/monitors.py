@@ -78,14 +78,14 @@ class FalseAlarms(Strict):
 def _false_alarms(value: Any) -> Any:
     if isinstance(value, (Mapping, FalseAlarms)):
         return value
-    found = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
-    if found is None:
+    match = _RATE.fullmatch(value.strip()) if isinstance(value, str) else None
+    if match is None:
         raise ValueError(f"{value!r} is not a rate; write for instance '1 per 30d'")
-    time = found[2].replace(" ", "")
+    time = match[2].replace(" ", "")
     if time[0].isalpha():
         time = f"1{time}"
     per = 7 * seconds(f"{time[:-1]}d") if time.endswith("w") else seconds(time)
-    return {"alarms": float(found[1]), "per": per}
+    return {"alarms": float(match[1]), "per": per}
 
 
 class EDetectorSettings(Strict):
@@ -175,10 +175,10 @@ def _time(value: Any) -> Any:
             f"{value!r} is not a time; write for instance 2026-11-20 or 2026-11-20T08:00"
         ) from None
     when = when if when.tzinfo else when.replace(tzinfo=UTC)
-    found = (when - _EPOCH) // timedelta(microseconds=1) * 1000
-    if not 0 <= found <= _LATEST_NS:
+    time_ns = (when - _EPOCH) // timedelta(microseconds=1) * 1000
+    if not 0 <= time_ns <= _LATEST_NS:
         raise ValueError(f"{value!r} is not between 1970 and 2262")
-    return found
+    return time_ns
 
 
 _Time = Annotated[int, BeforeValidator(_time, json_schema_input_type=str)]

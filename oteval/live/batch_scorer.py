@@ -173,5 +173,5 @@ class BatchScorer:
     ) -> EvaluatorBatch:
         begun = time.perf_counter()
         runs = decider.decide(_WrittenPage(self._store, rows), self._wall())
-        undecided = frozenset(revisions[place] for place in runs.undecided)
+        undecided = frozenset(revisions[index] for index in runs.undecided)
         return EvaluatorBatch(key[0], runs, rows, time.perf_counter() - begun, undecided)

@@ -143,9 +143,9 @@ class Capture:
         while run is not None:
             turns.append(run.id)
             run = run.history
-        others = [one for one in spoken if one.id not in turns]
+        others = [run for run in spoken if run.id not in turns]
         if others:
-            agents = ", ".join(one.agent or "an agent without a name" for one in spoken)
+            agents = ", ".join(run.agent or "an agent without a name" for run in spoken)
             raise NotFound(f"{len(spoken)} agent runs were captured ({agents}); use trajectories")
         return last
 
@@ -174,11 +174,11 @@ class Capture:
             ConfigError: The configuration is invalid.
             StoreError: The database cannot be used.
         """
-        known, folder = read_config(config, base)
+        rules, folder = read_config(config, base)
         with Store(self.db) as store:
             self._write(store)
             runs = self._selection()
-            return scored(store, known, folder, runs, self._announced) if runs.ids else []
+            return scored(store, rules, folder, runs, self._announced) if runs.ids else []
 
     def _write(self, store: Store) -> None:
         store.spans.write(self.spans, self.logs)
@@ -247,8 +247,8 @@ def read_config(config: str | Path | Config, base: str | Path | None) -> tuple[C
     """
     if isinstance(config, Config):
         return require_evaluators(config), Path(base or ".")
-    known = require_evaluators(load_config(config), config)
-    return known, Path(base) if base is not None else Path(config).parent
+    rules = require_evaluators(load_config(config), config)
+    return rules, Path(base) if base is not None else Path(config).parent
 
 
 @contextmanager
@@ -285,22 +285,22 @@ def _tracer_provider() -> Any:
     from opentelemetry.sdk.trace import TracerProvider
     from opentelemetry.sdk.trace.sampling import ALWAYS_ON
 
-    found = trace.get_tracer_provider()
-    if isinstance(found, trace.ProxyTracerProvider):
+    provider = trace.get_tracer_provider()
+    if isinstance(provider, trace.ProxyTracerProvider):
         trace.set_tracer_provider(TracerProvider(sampler=ALWAYS_ON))
-        found = trace.get_tracer_provider()
-    return found
+        provider = trace.get_tracer_provider()
+    return provider
 
 
 def _logger_provider() -> Any:
     from opentelemetry import _logs
     from opentelemetry.sdk._logs import LoggerProvider
 
-    found = _logs.get_logger_provider()
-    if not hasattr(found, "add_log_record_processor") and "Proxy" in type(found).__name__:
+    provider = _logs.get_logger_provider()
+    if not hasattr(provider, "add_log_record_processor") and "Proxy" in type(provider).__name__:
         _logs.set_logger_provider(LoggerProvider())
-        found = _logs.get_logger_provider()
-    return found
+        provider = _logs.get_logger_provider()
+    return provider
 
 
 _CONTEXT: ContextVar[tuple[Capture, ...]] = ContextVar("oteval_captures", default=())
@@ -338,7 +338,7 @@ class _CaptureRegistry:
         with self._lock:
             self._open.append(run)
         before = _CONTEXT.get()
-        _CONTEXT.set((*(one for one in before if one in self._open), run))
+        _CONTEXT.set((*(outer for outer in before if outer in self._open), run))
         try:
             yield
         finally:
@@ -410,9 +410,9 @@ class _CaptureLogProcessor(LogProcessorBase):
         runs = _REGISTRY.of((record.trace_id or 0, record.span_id or 0))
         if runs:
             # Convert it now: its emitter may change the body later.
-            kept = log_record_of(log_record)
+            converted = log_record_of(log_record)
             for run in runs:
-                run._logs.append(kept)
+                run._logs.append(converted)
 
     def shutdown(self) -> None:
         """Do nothing: nothing is buffered."""

@@ -72,10 +72,10 @@ class LiveEvaluator:
 
 
 def _live_evaluator(
-    settings: EvaluatorSettings, prepared: PreparedEvaluator, given: Limits | None
+    settings: EvaluatorSettings, prepared: PreparedEvaluator, budget: Limits | None
 ) -> LiveEvaluator:
     """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
-    limits = given or Limits()
+    limits = budget or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})
     cost = settings.evaluator.cost_per_day
@@ -190,14 +190,16 @@ class EvaluatorRules:
         # Live scoring enforces the daily budget: the judge itself never sees the next day begin.
         prepared = prepare(config, self._store, self._path.parent, is_budgeted=False)
         before = [
-            one
-            for one in getattr(self, "evaluators", ())
-            if isinstance(one.settings.evaluator, FunctionEvaluator)
+            evaluator
+            for evaluator in getattr(self, "evaluators", ())
+            if isinstance(evaluator.settings.evaluator, FunctionEvaluator)
         ]
         live = []
-        for settings, one in zip(config.evaluators, prepared, strict=True):
+        for settings, evaluator in zip(config.evaluators, prepared, strict=True):
             # A module is imported only once, so the version must stay that of the imported code.
-            scorer = next((old.scorer for old in before if old.settings == settings), one.scorer)
-            one = replace(one, scorer=scorer)
-            live.append(_live_evaluator(settings, one, config.budgets.get(settings.name)))
+            scorer = next(
+                (old.scorer for old in before if old.settings == settings), evaluator.scorer
+            )
+            evaluator = replace(evaluator, scorer=scorer)
+            live.append(_live_evaluator(settings, evaluator, config.budgets.get(settings.name)))
         return live

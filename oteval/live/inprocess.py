@@ -149,11 +149,11 @@ class InProcess(SpanProcessorBase):
         Raises:
             ConfigError: The configuration is invalid.
         """
-        known, folder = read_config(config, base)
+        rules, folder = read_config(config, base)
         self.force_flush()
         with self._using:
             self._refresh()
-            return scored(self._store, known, folder, selection)
+            return scored(self._store, rules, folder, selection)
 
     def __enter__(self) -> InProcess:
         """Return the recorder."""

@@ -67,9 +67,9 @@ class ScorePublisher:
         """Let the forwarder send traces, with the scores that they have."""
         forward = self._attach.forward if self._attach is not None else None
         if forward is not None and traces:
-            held = forward.held(traces)
-            if held:
-                forward.release(self._store.scores.on_traces(held))
+            withheld = forward.held(traces)
+            if withheld:
+                forward.release(self._store.scores.on_traces(withheld))
 
     def release_expiring(self, now: int) -> None:
         """Let the forwarder send the traces whose deadline is near, with the scores they have."""

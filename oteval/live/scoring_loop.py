@@ -280,14 +280,14 @@ class ScoringLoop:
         finished = self._unwritten
         if not finished:
             return
-        current = [one for one in finished if self._scheduler.is_current(one)]
+        current = [evaluation for evaluation in finished if self._scheduler.is_current(evaluation)]
         with self._store.transaction():
-            self._store.scores.write([one.score for one in current])
+            self._store.scores.write([evaluation.score for evaluation in current])
             self._store.live.add_costs(_spending(finished, day_of(self._wall())))
         self._unwritten = []
         self._rules.flush()
         self._scheduler.finish(finished, now)
-        self._publisher.publish(one.written(now) for one in current)
+        self._publisher.publish(evaluation.written(now) for evaluation in current)
 
     def _update_metrics(self, now: int) -> None:
         to_judge = {
@@ -316,20 +316,20 @@ def _spending(
     """Return the calls and costs of evaluators on a day, as `LiveState.add_costs` takes them."""
     calls: Counter[str] = Counter()
     costs: dict[str, float] = {}
-    for one in finished:
-        if one.cost:
-            name = one.score.evaluator
+    for evaluation in finished:
+        if evaluation.cost:
+            name = evaluation.score.evaluator
             calls[name] += 1
-            costs[name] = costs.get(name, 0.0) + one.cost
+            costs[name] = costs.get(name, 0.0) + evaluation.cost
     return [(name, day, calls[name], cost) for name, cost in costs.items()]
 
 
 def _with_histories(trajectories: Mapping[str, Trajectory]) -> dict[str, Trajectory]:
     """Return trajectories and all that they continue, by id."""
-    found: dict[str, Trajectory] = {}
+    by_id: dict[str, Trajectory] = {}
     for trajectory in trajectories.values():
-        one: Trajectory | None = trajectory
-        while one is not None and one.id not in found:
-            found[one.id] = one
-            one = one.history
-    return found
+        run: Trajectory | None = trajectory
+        while run is not None and run.id not in by_id:
+            by_id[run.id] = run
+            run = run.history
+    return by_id

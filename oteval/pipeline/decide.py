@@ -97,10 +97,10 @@ class DecidedRuns:
         rows, codes = self.rows.filter(mask).to_pylist(), self.codes.filter(mask).to_pylist()
         scores = {}
         for row, code in zip(rows, codes, strict=True):
-            place = row.pop("place")
+            run_index = row.pop("place")
             row["comment"] = self.results[code].comment
             row["metadata"] = dict(self.results[code].metadata)
-            scores[place] = Score(**row)
+            scores[run_index] = Score(**row)
         return scores
 
     def counts(self, *, passes: bool) -> list[tuple[EvaluationResult, int]]:
@@ -161,9 +161,11 @@ class Decider:
         mask = pc.greater_equal(codes, 0)
         if reused:
             mask = pc.and_(mask, pc.invert(pc.is_in(runs["place"], pa.array(reused, pa.int32()))))
-        kept = codes.filter(mask)
-        rows = self._rows(runs.filter(mask), kept, outlines.results, time_ns)
-        return DecidedRuns(rows, reused, set(range(len(page))) - done, outlines.results, kept)
+        decided_codes = codes.filter(mask)
+        rows = self._rows(runs.filter(mask), decided_codes, outlines.results, time_ns)
+        return DecidedRuns(
+            rows, reused, set(range(len(page))) - done, outlines.results, decided_codes
+        )
 
     def result(self, outline: Outline, arguments: CallArguments) -> EvaluationResult | None:
         """Return the result of the runs with an outline, or None if they must be read.
@@ -196,10 +198,10 @@ class Decider:
         scorer = self.prepared.scorer
         columns = (runs["place"], runs["trajectory_id"], runs["rev"], codes)
         reused = {}
-        for place, name, rev, code in zip(*(c.to_pylist() for c in columns), strict=True):
+        for run_index, name, rev, code in zip(*(c.to_pylist() for c in columns), strict=True):
             score = stored.get((name, scorer.name, scorer.version))
             if score is not None and score.rev == rev and code != _UNWANTED:
-                reused[place] = score
+                reused[run_index] = score
         return reused
 
     def _rows(
@@ -236,7 +238,7 @@ def _request_of(prepared: PreparedEvaluator) -> OutlineRequest | None:
         return None
     if references.needs_messages or not has_outline_form(evaluator):
         return None
-    request = evaluator.outline_request(references.known)
+    request = evaluator.outline_request(references.possible)
     return None if request is None else replace(request, attribute=references.attribute)
 
 
@@ -285,11 +287,11 @@ class _PageOutlines:
         places = open_runs["place"].to_pylist()
         number_at = dict(zip(places, numbers.filter(is_open).to_pylist(), strict=True))
         code_at = dict.fromkeys(places, _UNDECIDED)
-        for place, messages in page.messages(open_runs):
-            number = number_at[place]
+        for run_index, messages in page.messages(open_runs):
+            number = number_at[run_index]
             arguments = call_arguments(messages, len(self.outlines[number]["roles"]))
             if arguments is not None:
-                code_at[place] = self.trees[number].result(arguments)
+                code_at[run_index] = self.trees[number].result(arguments)
         return pc.replace_with_mask(codes, is_open, pa.array(code_at.values(), pa.int32()))
 
     def _evaluate(self, outline: Outline, arguments: CallArguments) -> int:

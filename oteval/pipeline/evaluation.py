@@ -17,7 +17,7 @@ from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 from .decide import Decider, StoredVerdicts
-from .prepared import prepare
+from .prepared import PreparedEvaluator, prepare
 from .run_scorer import RunScorer
 from .score_batch import ScoreBatch
 from .score_counts import ScoreRun, check_gates
@@ -75,11 +75,8 @@ def score(
     """
     prepared = prepare(config, store, base, again=again)
     run = ScoreRun() if run is None else run
-    run.tallies.update(
-        {evaluator.scorer.name: Tally(evaluator.scorer.name) for evaluator in prepared}
-    )
-    run.versions.update({evaluator.scorer.name: evaluator.scorer.version for evaluator in prepared})
-    used_again = [
+    _add_evaluators(run, prepared)
+    reused_versions = [
         evaluator.scorer.version for evaluator in prepared if reuse_all or evaluator.is_asked
     ]
     deciders = [Decider(evaluator, config.salt) for evaluator in prepared]
@@ -94,7 +91,7 @@ def score(
     try:
         with (
             store.reduced_memory(_MEMORY_LIMIT),
-            ScorePages(store, deciders, [] if again else used_again) as pages,
+            ScorePages(store, deciders, [] if again else reused_versions) as pages,
         ):
             for page in pages.read(selection):
                 yield from scoring.page(page)
@@ -104,6 +101,12 @@ def score(
         scoring.runs.close()
         scoring.batch.flush()
         store.judge_calls.flush()
+
+
+def _add_evaluators(run: ScoreRun, prepared: Sequence[PreparedEvaluator]) -> None:
+    scorers = [evaluator.scorer for evaluator in prepared]
+    run.tallies.update({scorer.name: Tally(scorer.name) for scorer in scorers})
+    run.versions.update({scorer.name: scorer.version for scorer in scorers})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -120,21 +123,21 @@ class _Scoring:
     def page(self, page: ScorePage) -> Iterator[Score]:
         """Score the runs of a page, and yield the scores."""
         before, step = self.run.trajectories, len(self.deciders)
-        shown = [decided.scores(passes=self.yields_passes) for decided in page.decided]
+        yielded_scores = [decided.scores(passes=self.yields_passes) for decided in page.decided]
         for order, decided in enumerate(page.decided):
             self.batch.add_rows(_positioned(decided.rows, before * step + order, step))
         run_at = _runs_of(page)
-        for busy_place in _busy_places(page, shown):
-            run = run_at(busy_place)
-            self.run.trajectories = before + busy_place + 1
+        for run_index in _busy_places(page, yielded_scores):
+            run = run_at(run_index)
+            self.run.trajectories = before + run_index + 1
             for order, decided in enumerate(page.decided):
-                position = (before + busy_place) * step + order
-                if busy_place in shown[order]:
+                position = (before + run_index) * step + order
+                if run_index in yielded_scores[order]:
                     self.batch.reached = position
-                    yield self._counted(shown[order][busy_place])
-                elif busy_place in decided.reused:
-                    yield self._counted(decided.reused[busy_place], reused=True)
-                elif run is not None and busy_place in decided.undecided:
+                    yield self._counted(yielded_scores[order][run_index])
+                elif run_index in decided.reused:
+                    yield self._counted(decided.reused[run_index], reused=True)
+                elif run is not None and run_index in decided.undecided:
                     yield from self._whole(self.deciders[order], run, page.stored, position)
             self._report()
         self.run.trajectories = before + len(page.names)
@@ -189,15 +192,17 @@ def _runs_of(page: ScorePage) -> Callable[[int], Trajectory | None]:
     """Return a function that returns the run at a place, if it was read."""
     waiting: list[Trajectory] = []
 
-    def run_at(place: int) -> Trajectory | None:
+    def run_at(run_index: int) -> Trajectory | None:
         if not waiting:
             waiting.extend(islice(page.runs, 1))
-        is_next = bool(waiting) and waiting[0].id == page.names[place]
+        is_next = bool(waiting) and waiting[0].id == page.names[run_index]
         return waiting.pop() if is_next else None
 
     return run_at
 
 
-def _busy_places(page: ScorePage, shown: Sequence[Mapping[int, Score]]) -> list[int]:
+def _busy_places(page: ScorePage, yielded_scores: Sequence[Mapping[int, Score]]) -> list[int]:
     """Return the places of the runs that are read or whose scores are yielded."""
-    return sorted({*page.undecided}.union(*(decided.reused for decided in page.decided), *shown))
+    return sorted(
+        {*page.undecided}.union(*(decided.reused for decided in page.decided), *yielded_scores)
+    )

@@ -206,12 +206,12 @@ def _resolve_trace(store: Store, name: str) -> str:
     if traces == [name]:
         return name
     runs = store.trajectories.of(store.trajectories.ids_with_prefix(name)[:6]).values()
-    found = dict.fromkeys([*traces, *(run.root_span.trace_id for run in runs)])
-    if not found:
+    trace_ids = dict.fromkeys([*traces, *(run.root_span.trace_id for run in runs)])
+    if not trace_ids:
         raise NotFound(f"no trace, span or trajectory {name!r}; oteval trajectories lists them")
-    if len(found) > 1:
-        raise NotFound(f"{name!r} means several traces: {listed(list(found))}")
-    return next(iter(found))
+    if len(trace_ids) > 1:
+        raise NotFound(f"{name!r} means several traces: {listed(list(trace_ids))}")
+    return next(iter(trace_ids))
 
 
 def _refresh_page(
@@ -277,11 +277,11 @@ def _refresh_page(
 def _by_conversation(page: Sequence[str], locator: TraceLocator) -> list[list[str]]:
     """Return traces in groups that share conversations, also through third traces."""
     groups: list[list[str]] = []
-    known: set[str] = set()
+    grouped: set[str] = set()
     for name in page:
-        if name not in known:
+        if name not in grouped:
             groups.append(locator.with_conversations([name]))
-            known.update(groups[-1])
+            grouped.update(groups[-1])
     return groups
 
 
@@ -312,11 +312,11 @@ def _reconstruct_together(
     loaded.add(page)
     while True:
         loaded.add_with_conversations(store.related.by_runs(loaded.trace_ids, loaded.times))
-        found = reconstruct_all(loaded.spans, loaded.logs)
-        related = _related_by_messages(store, loaded, found)
-        related |= _related_by_calls(store, found, max_ranges=max(1, len(loaded.times)))
+        trajectories = reconstruct_all(loaded.spans, loaded.logs)
+        related = _related_by_messages(store, loaded, trajectories)
+        related |= _related_by_calls(store, trajectories, max_ranges=max(1, len(loaded.times)))
         if not loaded.add_with_conversations(related):
-            return loaded, found
+            return loaded, trajectories
 
 
 class _LoadedTraces:
@@ -401,10 +401,12 @@ def reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Tr
             by_trace.setdefault(span.trace_id, []).append(span)
         if len(by_trace) == 1:
             return [failed_trajectory(spans, traceback.format_exc(limit=-1).splitlines()[-1])]
-        found: list[Trajectory] = []
+        trajectories: list[Trajectory] = []
         for trace_id, members in by_trace.items():
-            found += reconstruct_all(members, [log for log in logs if log.trace_id == trace_id])
-        return found
+            trajectories += reconstruct_all(
+                members, [log for log in logs if log.trace_id == trace_id]
+            )
+        return trajectories
 
 
 def _related_by_messages(

@@ -48,13 +48,13 @@ class References:
 
     Attributes:
         fingerprint: A hash of all of them, part of the evaluator's version.
-        known: The references that runs may have.
+        possible: The references that runs may have.
         attribute: The attribute of a run that names its reference, or "".
         needs_messages: Whether only a run's messages tell its reference.
     """
 
     fingerprint = ""
-    known: tuple[Reference, ...] = ()
+    possible: tuple[Reference, ...] = ()
     attribute = ""
     needs_messages = False
 
@@ -67,7 +67,7 @@ class References:
 class _Fixed(References):
     def __init__(self, reference: Reference) -> None:
         self.reference = reference
-        self.known = reference.alternatives or (reference,)
+        self.possible = reference.alternatives or (reference,)
         self.fingerprint = reference.fingerprint
 
     def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:  # noqa: ARG002
@@ -91,7 +91,7 @@ class _Dataset(References):
         self.key, self.path = key, path
         self.by_case = _read_dataset(path, key, kind)
         references = self.by_case.values()
-        self.known = tuple(
+        self.possible = tuple(
             accepted for case in references for accepted in case.alternatives or (case,)
         )
         self.attribute, self.needs_messages = key, key == QUESTION
@@ -117,7 +117,9 @@ class _AnyOf(References):
 
     def __init__(self, sources: Mapping[str, References]) -> None:
         self.sources = sources
-        self.known = tuple(reference for source in sources.values() for reference in source.known)
+        self.possible = tuple(
+            reference for source in sources.values() for reference in source.possible
+        )
         attributes = {source.attribute for source in sources.values()} - {""}
         self.attribute = min(attributes, default="")
         # An outline has one attribute.
@@ -133,7 +135,7 @@ class _AnyOf(References):
             if reference is None:
                 return None, f"reference {name}: {problem}"
             accepted += _named(reference, name)
-        return Reference("any", (), "", None, tuple(accepted)), ""
+        return Reference("any", (), alternatives=tuple(accepted)), ""
 
 
 def _named(reference: Reference, name: str) -> list[Reference]:
@@ -160,15 +162,15 @@ def _read_dataset(path: Path, key: str, kind: _Kind) -> dict[str, Reference]:
     for number, line in enumerate(read_text(path).split("\n"), 1):
         if not line.strip():
             continue
-        place = f"{path}:{number}"
-        case = _json(line, place)
+        source = f"{path}:{number}"
+        case = _json(line, source)
         if not isinstance(case, dict) or key not in case or kind not in case:
-            raise ConfigError(f"{place}: a case needs {key!r} and {kind!r}")
+            raise ConfigError(f"{source}: a case needs {key!r} and {kind!r}")
         name = _case_name(case[key], key)
         if name in by_case:
             first = by_case[name].source
-            raise ConfigError(f"{place}: case {_shown(name)} occurs twice; the first is {first}")
-        by_case[name] = _READ[kind](name, case[kind], place)
+            raise ConfigError(f"{source}: case {_shown(name)} occurs twice; the first is {first}")
+        by_case[name] = _READ[kind](name, case[kind], source)
     if not by_case:
         raise ConfigError(f"{path}: holds no cases")
     return by_case
@@ -192,46 +194,46 @@ def read_json(path: Path) -> Any:
     return _json(read_text(path), str(path))
 
 
-def _reference(name: str, value: Any, place: str) -> Reference:
+def _reference(name: str, value: Any, source: str) -> Reference:
     """Return a reference of messages; ``{"any": [...]}`` has several."""
-    return _several(name, value, place, _messages)
+    return _several(name, value, source, _messages)
 
 
-def _graph(name: str, value: Any, place: str) -> Reference:
+def _graph(name: str, value: Any, source: str) -> Reference:
     """Return a reference of steps; ``{"any": [...]}`` has several."""
-    return _several(name, value, place, _steps)
+    return _several(name, value, source, _steps)
 
 
 def _several(
-    name: str, value: Any, place: str, read: Callable[[str, Any, str], Reference]
+    name: str, value: Any, source: str, read: Callable[[str, Any, str], Reference]
 ) -> Reference:
     try:
         references = any_of(value)
     except InputError as error:
-        raise ConfigError(f"{place}: {error}") from error
+        raise ConfigError(f"{source}: {error}") from error
     if references is None:
-        return read(name, value, place)
-    accepted = tuple(read(key, item, f"{place}: {key}") for key, item in references.items())
-    return Reference(name, (), place, None, accepted)
+        return read(name, value, source)
+    accepted = tuple(read(key, item, f"{source}: {key}") for key, item in references.items())
+    return Reference(name, (), source, alternatives=accepted)
 
 
-def _messages(name: str, value: Any, place: str) -> Reference:
+def _messages(name: str, value: Any, source: str) -> Reference:
     try:
         messages = to_messages(value, "messages")
     except InputError as error:
-        raise ConfigError(f"{place}: {error}") from error
-    return Reference(name, tuple(messages), place)
+        raise ConfigError(f"{source}: {error}") from error
+    return Reference(name, tuple(messages), source)
 
 
-def _steps(name: str, value: Any, place: str) -> Reference:
+def _steps(name: str, value: Any, source: str) -> Reference:
     # This imports judges as well.
     from ..evaluators.graph.forms import read_turns
 
     try:
         turns = read_turns(value if isinstance(value, dict) else {"steps": value}, "reference")
     except InputError as error:
-        raise ConfigError(f"{place}: {error}") from error
-    return Reference(name, (), place, tuple(map(tuple, turns)))
+        raise ConfigError(f"{source}: {error}") from error
+    return Reference(name, (), source, tuple(map(tuple, turns)))
 
 
 _Kind = Literal["messages", "steps"]
@@ -241,11 +243,11 @@ _READ: dict[_Kind, Callable[[str, Any, str], Reference]] = {
 }
 
 
-def _json(text: str, place: str) -> Any:
+def _json(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigError(f"{place}: not valid JSON: {error}") from error
+        raise ConfigError(f"{source}: not valid JSON: {error}") from error
 
 
 def references_of(settings: EvaluatorSettings, store: Store | None, base: Path) -> References:

@@ -125,9 +125,9 @@ class ScorePages:
         stored = self._stored_verdicts(names)
         decided = [decider.decide(runs, now, stored) for decider in self._deciders]
         undecided = sorted(set().union(*(decision.undecided for decision in decided)))
-        wanted, size = keys.take(pa.array(undecided, pa.int64())), self._reading.size
-        first = list(self._other.trajectories.at(wanted.slice(0, size), self._reading))
-        rest = self._store.trajectories.at(wanted.slice(size), self._reading)
+        undecided_keys, size = keys.take(pa.array(undecided, pa.int64())), self._reading.size
+        first = list(self._other.trajectories.at(undecided_keys.slice(0, size), self._reading))
+        rest = self._store.trajectories.at(undecided_keys.slice(size), self._reading)
         return ScorePage(names, stored, decided, undecided, chain(first, rest))
 
     def _stored_verdicts(self, names: Sequence[str]) -> StoredVerdicts:

@@ -67,10 +67,12 @@ def score_batch(
     Raises:
         InputError: A table lacks a column.
     """
-    found, records = telemetry_of(spans, logs)
+    decoded_spans, records = telemetry_of(spans, logs)
     now = time.time_ns() if time_ns is None else time_ns
     with infrequent_gc():
-        runs = sorted(reconstruct_all(found, records), key=lambda run: (run.start_ns, run.id))
+        runs = sorted(
+            reconstruct_all(decoded_spans, records), key=lambda run: (run.start_ns, run.id)
+        )
         return scored_runs(runs, prepared, salt, selection, now)
 
 
@@ -85,11 +87,11 @@ def telemetry_of(spans: pa.Table, logs: pa.Table | None) -> tuple[list[Span], li
         InputError: A table lacks a column.
     """
     _require(spans, _SPAN_NAMES, "spans")
-    found = spans_of(spans.select(_SPAN_NAMES).take(_first_of_each(spans, "trace_id", "span_id")))
+    decoded = spans_of(spans.select(_SPAN_NAMES).take(_first_of_each(spans, "trace_id", "span_id")))
     if logs is None:
-        return found, []
+        return decoded, []
     _require(logs, LOG_SCHEMA.names, "logs")
-    return found, [log_of(row) for row in rows_of(logs.take(_first_of_each(logs, "fingerprint")))]
+    return decoded, [log_of(row) for row in rows_of(logs.take(_first_of_each(logs, "fingerprint")))]
 
 
 def scored_runs(
@@ -132,10 +134,10 @@ def _first_of_each(table: pa.Table, *names: str) -> pa.Array:
     keys: list[tuple[Any, ...]] = list(zip(numbers, identities, strict=True))
     if len(set(identities)) < len(identities):
         keys = list(zip(numbers, identities, map(str, table.to_pylist()), strict=True))
-    kept: dict[Hashable, int] = {}
-    for place in sorted(range(len(keys)), key=keys.__getitem__):
-        kept.setdefault(identities[place], place)
-    return pa.array(kept.values(), pa.int64())
+    first_rows: dict[Hashable, int] = {}
+    for row in sorted(range(len(keys)), key=keys.__getitem__):
+        first_rows.setdefault(identities[row], row)
+    return pa.array(first_rows.values(), pa.int64())
 
 
 def _trajectory_rows(runs: Sequence[Trajectory]) -> pa.Table:

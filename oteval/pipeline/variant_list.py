@@ -60,36 +60,36 @@ def variants(
         top: How many variants to return; all of them when None.
     """
     counts = store.variants.count(selection, evaluator, top)
-    prices = make_prices(None)
+    prices = make_prices(own=None)
     rows = (_row(row, counts.runs, counts.periods, prices) for row in counts.rows)
     length = counts.periods[0].length_ns if counts.periods else 0
     return VariantList(counts.runs, counts.variants, length, rows)
 
 
 def _row(
-    found: Mapping[str, Any], runs: int, periods: Sequence[Period], prices: Prices
+    counts: Mapping[str, Any], runs: int, periods: Sequence[Period], prices: Prices
 ) -> dict[str, Any]:
-    passed, failed, errors = found["passed"], found["failed"], found["evaluator_errors"]
+    passed, failed, errors = counts["passed"], counts["failed"], counts["evaluator_errors"]
     rate = pass_rate(passed, failed, errors)
-    median, p95 = found["seconds"] or (None, None)
+    median, p95 = counts["seconds"] or (None, None)
     return {
-        "tools": found["tools"],
-        "errors": found["errors"],
+        "tools": counts["tools"],
+        "errors": counts["errors"],
         "passed": passed,
         "judged": passed + failed + errors if passed or failed else 0,
-        "example": found["example"],
-        "count": found["count"],
-        "share": found["count"] / runs,
+        "example": counts["example"],
+        "count": counts["count"],
+        "share": counts["count"] / runs,
         "pass_rate": rate.value,
         "pass_rate_interval": None if rate.interval is None else list(rate.interval),
-        **_costs(found["models"], prices),
-        "input_tokens": found["input_tokens"],
-        "output_tokens": found["output_tokens"],
+        **_costs(counts["models"], prices),
+        "input_tokens": counts["input_tokens"],
+        "output_tokens": counts["output_tokens"],
         "seconds": median,
         "seconds_p95": p95,
-        "first_seen_ns": found["first_seen_ns"],
-        "last_seen_ns": found["last_seen_ns"],
-        **_over_time(found["periods"], periods),
+        "first_seen_ns": counts["first_seen_ns"],
+        "last_seen_ns": counts["last_seen_ns"],
+        **_over_time(counts["periods"], periods),
     }
 
 

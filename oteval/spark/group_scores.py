@@ -67,8 +67,8 @@ class GroupScorer:
                     if isinstance(groups, OversizedGroup)
                     else _reconstructed(groups)
                 )
-                found = self._scored(runs)
-            yield from found.to_batches()
+                table = self._scored(runs)
+            yield from table.to_batches()
 
     def _placeholders(self, large: OversizedGroup) -> dict[int, list[Trajectory]]:
         """Return a run with a gap for each trace of a group that is too large."""
@@ -92,22 +92,24 @@ class GroupScorer:
                     groups_of_keys.append(group)
         groups = {run.id: group for group, members in runs.items() for run in members}
         every = [run for members in runs.values() for run in members]
-        found = scored_runs(every, self.prepared, self.salt, self.selection, self.time_ns)
+        results = scored_runs(every, self.prepared, self.salt, self.selection, self.time_ns)
         names, times = (
-            found.trajectories[one].to_pylist() for one in ("trajectory_id", "start_ns")
+            results.trajectories[name].to_pylist() for name in ("trajectory_id", "start_ns")
         )
         starts = dict(zip(names, times, strict=True))
-        begun = [starts[name] for name in found.scores["trajectory_id"].to_pylist()]
-        scores = found.scores.append_column("start_ns", pa.array(begun, _BIG))
+        begun = [starts[name] for name in results.scores["trajectory_id"].to_pylist()]
+        scores = results.scores.append_column("start_ns", pa.array(begun, _BIG))
         parts = [OUTPUT.empty_table()]
         for kind, column, table in (
-            ("run", "trajectory", found.trajectories),
+            ("run", "trajectory", results.trajectories),
             ("score", "score", scores),
         ):
             names = [groups[name] for name in table["trajectory_id"].to_pylist()]
             parts.append(_part(kind, column, names, table))
         columns = [list(values) for values in zip(*keys, strict=True)] or [[]] * len(_KEY)
-        table = pa.table([pa.array(*one) for one in zip(columns, _KEY.types, strict=True)], _KEY)
+        table = pa.table(
+            [pa.array(*column) for column in zip(columns, _KEY.types, strict=True)], _KEY
+        )
         parts.append(_part("key", "key", groups_of_keys, table))
         return pa.concat_tables(parts).combine_chunks()
 
@@ -122,18 +124,18 @@ def _reconstructed(rows: pa.Table) -> dict[int, list[Trajectory]]:
         parts = pa.chunked_array(records["log"].chunks, rows.schema.field("log").type)
         logs = pa.table({name: pc.struct_field(parts, name) for name in LOG_SCHEMA.names})
     group_of = dict(zip(rows["trace_id"].to_pylist(), rows["group"].to_pylist(), strict=True))
-    found = read_rows(spans, logs)
+    decoded = read_rows(spans, logs)
     unreadable: dict[str, list[UnreadableRow]] = defaultdict(list)
-    for row in found.unreadable:
+    for row in decoded.unreadable:
         unreadable[row.span.trace_id].append(row)
     members: dict[int, tuple[list[Span], list[LogRecord]]] = defaultdict(lambda: ([], []))
     readable: dict[str, list[Span]] = defaultdict(list)
-    for span in found.spans:
+    for span in decoded.spans:
         if span.trace_id in unreadable:
             readable[span.trace_id].append(span)
         else:
             members[group_of[span.trace_id]][0].append(span)
-    for log in found.logs:
+    for log in decoded.logs:
         members[group_of[log.trace_id]][1].append(log)
     runs = {group: reconstruct_all(*telemetry) for group, telemetry in sorted(members.items())}
     for trace, bad in sorted(unreadable.items()):
@@ -157,7 +159,7 @@ def _part(kind: str, column: str, groups: Sequence[int], table: pa.Table) -> pa.
     fields = list(_PARTS[column])
     values: list[Any] = [table[field.name].combine_chunks().cast(field.type) for field in fields]
     count = len(groups)
-    found = {name: pa.nulls(count, kind_of) for name, kind_of in _PARTS.items()}
-    found[column] = pa.StructArray.from_arrays(values, fields=fields)
+    columns = {name: pa.nulls(count, kind_of) for name, kind_of in _PARTS.items()}
+    columns[column] = pa.StructArray.from_arrays(values, fields=fields)
     kinds = pa.array([kind] * count, pa.string())
-    return pa.table([kinds, pa.array(groups, _BIG), *found.values()], OUTPUT)
+    return pa.table([kinds, pa.array(groups, _BIG), *columns.values()], OUTPUT)

@@ -57,13 +57,13 @@ def groups_of_conversations(traces: DataFrame) -> DataFrame:
     named = traces.select("trace_id", sql.explode("names").alias("name"))
     shared = named.groupBy("name").agg(sql.count("*").alias("traces")).where("traces > 1")
     hashed = sql.xxhash64(sql.lit("c"), "name")
-    found = (
+    hashes = (
         named.join(shared.select("name"), "name")
         .groupBy("trace_id")
         .agg(sql.array_sort(sql.collect_set(hashed)).alias("groups"))
     )
-    several = found.where("size(groups) > 1").select("groups").distinct().collect()
-    own = found.select("trace_id", sql.col("groups")[0].alias("group"))
+    several = hashes.where("size(groups) > 1").select("groups").distinct().collect()
+    own = hashes.select("trace_id", sql.col("groups")[0].alias("group"))
     joined = _representatives(tuple(row.groups) for row in several)
     if not joined:
         return own

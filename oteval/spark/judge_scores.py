@@ -104,7 +104,7 @@ class JudgeTask:
             return FolderBudget(limit, folder=self.calls, evaluator=evaluator)
 
         limits = JobLimits(_calls_in(self.calls), requests, budget)
-        return prepare(self.config, None, self.base, job=limits)
+        return prepare(self.config, store=None, base=self.base, job=limits)
 
 
 @lru_cache(maxsize=4)

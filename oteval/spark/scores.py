@@ -80,7 +80,7 @@ def trajectories(spans: DataFrame, logs: DataFrame | None = None) -> DataFrame:
     Raises:
         InputError: A column is missing.
     """
-    return score(spans, None, logs).trajectories
+    return score(spans, config=None, logs=logs).trajectories
 
 
 def score(
@@ -113,7 +113,7 @@ def score(
     """
     _require(config)
     scorer = GroupScorer(
-        tuple(prepare(config, None, base)) if config else (),
+        tuple(prepare(config, store=None, base=base)) if config else (),
         config.salt if config else "",
         selection,
         time.time_ns() if time_ns is None else time_ns,
@@ -175,25 +175,25 @@ def _scored_rows(
     tasks = number_of_tasks(traces)
     own = sql.coalesce("group", own_group()).alias("group")
     ours = with_groups(rows, groups, "left").withColumn("group", own)
-    found = cache.keep(scored(ours, scorer, tasks), in_memory=False)
+    results = cache.keep(scored(ours, scorer, tasks), in_memory=False)
     groups = traces.join(groups, "trace_id", "left").select("trace_id", own)
-    while joined := connected_groups(found.where("kind = 'key'").select("group", "key.*")):
+    while joined := connected_groups(results.where("kind = 'key'").select("group", "key.*")):
         changes = sql.broadcast(changes_of(joined, spans.sparkSession))
         again = groups.join(changes, "group").selectExpr("trace_id", "joined AS group")
         again = cache.keep(again)
         new = scored(with_groups(rows, again, "inner"), scorer, tasks)
         new = cache.keep(new, in_memory=False)
-        rest = found.join(changes.select("group"), "group", "left_anti")
-        found = rest.select(new.columns).unionByName(new)
+        rest = results.join(changes.select("group"), "group", "left_anti")
+        results = rest.select(new.columns).unionByName(new)
         groups = cache.keep(moved(groups, changes))
-    return found
+    return results
 
 
 def _require(config: Config | None) -> None:
-    for one in config.evaluators if config else ():
-        if one.evaluator.asks_models:
+    for settings in config.evaluators if config else ():
+        if settings.evaluator.asks_models:
             raise InputError(
-                f"evaluator {one.name!r} asks a model; oteval.spark.score_files runs judges"
+                f"evaluator {settings.name!r} asks a model; oteval.spark.score_files runs judges"
             )
     if config:
         require_files(config)
@@ -205,8 +205,9 @@ def require_files(config: Config) -> None:
     Raises:
         InputError: An evaluator has one.
     """
-    for one in config.evaluators:
-        if is_in_store(one.reference):
+    for settings in config.evaluators:
+        if is_in_store(settings.reference):
             raise InputError(
-                f"evaluator {one.name!r} reads its reference from a database; give Spark a file"
+                f"evaluator {settings.name!r} reads its reference from a database; "
+                "give Spark a file"
             )

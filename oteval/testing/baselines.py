@@ -191,7 +191,7 @@ def read_file(path: Path) -> Baseline:
 
 
 def save_experiment(
-    store: Store, name: str, rows: Iterable[Row], kept: Collection[str] = ()
+    store: Store, name: str, rows: Iterable[Row], not_run: Collection[str] = ()
 ) -> str:
     """Store a run of tests as an experiment, which `oteval compare` can compare with others.
 
@@ -199,7 +199,8 @@ def save_experiment(
         store: The store.
         name: The beginning of the experiment's name.
         rows: The results of the run.
-        kept: Tests that did not run, whose results are those of the newest experiment of the name.
+        not_run: Tests that did not run. Their results are copied from the newest experiment of
+            that name.
 
     Returns:
         The name of the experiment, which starts with the given name.
@@ -215,8 +216,8 @@ def save_experiment(
         Example(example_id(test), row.inputs, row.reference_outputs, {"test": test})
         for test, row in sorted(tests.items())
     ]
-    if kept:
-        earlier = _results_of(store, name, kept, identity)
+    if not_run:
+        earlier = _results_of(store, name, not_run, identity)
         examples, runs, feedback = examples + earlier[0], runs + earlier[1], feedback + earlier[2]
     dataset = Dataset(_DATASET, tuple(examples), "pytest", now)
     experiment = Experiment(

@@ -87,7 +87,7 @@ def pytest_configure(config: pytest.Config) -> None:
     """Register the mark, and collect results if an option uses them."""
     config.addinivalue_line("markers", _MARK)
     config.addinivalue_line("markers", _REPLAY_MARK)
-    set_plugin_active(True)
+    set_plugin_active(is_active=True)
     # Under xdist only the controller has the results of all workers.
     if needs_results(config) and not hasattr(config, "workerinput"):
         from oteval.testing.results import Results
@@ -97,7 +97,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure() -> None:
     """Turn the functions of `oteval.testing` off."""
-    set_plugin_active(False)
+    set_plugin_active(is_active=False)
 
 
 @pytest.hookimpl(trylast=True)

@@ -36,7 +36,7 @@ def _failures_note(rows: list[Row]) -> str:
 def _selects_all(config: pytest.Config) -> bool:
     """Return whether all tests in the paths of the command line are to run."""
     options = ("lf", "keyword", "markexpr", "deselect", "stepwise", "maxfail")
-    is_selection = any(config.getoption(name, None) for name in options)
+    is_selection = any(config.getoption(name, default=None) for name in options)
     return not is_selection and not any("::" in argument for argument in config.args)
 
 
@@ -88,9 +88,9 @@ class Results:
         row = read_row(report)
         if row is None:
             return
-        known = self._rows.get(report.nodeid)
-        if report.when == "teardown" and known is not None:
-            row.duration = known.duration
+        previous = self._rows.get(report.nodeid)
+        if report.when == "teardown" and previous is not None:
+            row.duration = previous.duration
         self._rows[report.nodeid] = row
 
     @pytest.hookimpl(trylast=True)
@@ -125,9 +125,11 @@ class Results:
             self._notes.append(f"{name} was not saved: no test with the mark ran")
             return
         try:
-            kept = self._kept(name, rows)
-            note = f"; {counted(len(kept), 'test')} that did not run as before" if kept else ""
-            saved = self._write(name, rows, kept)
+            not_run = self._kept(name, rows)
+            note = (
+                f"; {counted(len(not_run), 'test')} that did not run as before" if not_run else ""
+            )
+            saved = self._write(name, rows, not_run)
             self._notes.append(f"saved: {saved}{note}{_failures_note(rows)}")
         except OtevalError as error:
             self._notes.append(f"not saved: {error}")
@@ -153,18 +155,18 @@ class Results:
         path = root_folder(self._config) / test.partition("::")[0]
         folder = self._config.invocation_params.dir
         places = [(folder / arg.partition("::")[0]).resolve() for arg in self._config.args]
-        was_collected = any(path.resolve().is_relative_to(place) for place in places)
+        was_collected = any(path.resolve().is_relative_to(root) for root in places)
         return path.exists() and not (selects_all and was_collected)
 
-    def _write(self, name: str, rows: list[Row], kept: Baseline) -> str:
+    def _write(self, name: str, rows: list[Row], not_run: Baseline) -> str:
         if self._db is None:
             path = self._file(name)
-            write_file(path, {**kept, **make_baseline(rows)})
+            write_file(path, {**not_run, **make_baseline(rows)})
             return str(path)
         from ..store import Store
 
         with Store(self._db) as store:
-            return f"{save_experiment(store, name, rows, kept)} in {self._db}"
+            return f"{save_experiment(store, name, rows, not_run)} in {self._db}"
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table, the regressions and notes."""
@@ -185,11 +187,13 @@ class Results:
         name = self._compared
         if self._regressions:
             out.section(f"regressions from baseline {name}", red=True, bold=True)
-            for one in self._regressions:
-                out.write_line(f"{one.test}  {one.key}: {one.reason}", red=True)
+            for regression in self._regressions:
+                out.write_line(
+                    f"{regression.test}  {regression.key}: {regression.reason}", red=True
+                )
         elif self._rows and len(self._missing) < len(self._before):
             out.write_line(f"oteval: no regression from baseline {name}")
         if self._missing:
-            shown = ", ".join(self._missing[:3]) + (", ..." if len(self._missing) > 3 else "")
+            names = ", ".join(self._missing[:3]) + (", ..." if len(self._missing) > 3 else "")
             count = f"{len(self._missing)} of the {len(self._before)} tests of baseline {name}"
-            out.write_line(f"oteval: {count} did not run: {shown}")
+            out.write_line(f"oteval: {count} did not run: {names}")

@@ -78,11 +78,11 @@ class Row:
 
 def mark_options(mark: pytest.Mark, test: str) -> MarkOptions:
     """Return the arguments of a mark; wrong ones fail the collection with one line."""
-    known = ", ".join(MarkOptions._fields)
+    arguments = ", ".join(MarkOptions._fields)
     unknown = [name for name in mark.kwargs if name not in MarkOptions._fields]
     if mark.args or unknown:
         wrong = repr(unknown[0] if unknown else mark.args[0])
-        pytest.fail(f"{test}: pytest.mark.oteval takes {known}, not {wrong}", pytrace=False)
+        pytest.fail(f"{test}: pytest.mark.oteval takes {arguments}, not {wrong}", pytrace=False)
     options = MarkOptions(**mark.kwargs)
     count, keys, tolerance = options
     if isinstance(count, bool) or not isinstance(count, int) or count < 1:

@@ -171,7 +171,7 @@ def dumps(value: Any) -> str:
 
 
 def dumps_exact(value: Any) -> str:
-    r"""Return JSON text from which `restore` reads an identical value.
+    r"""Return JSON text that `restore` reads as an identical value.
 
     It differs from the text of `dumps` in two points: NaN and the infinities are written as ``NaN``
     and ``Infinity``, and lone surrogates as escapes (``\\ud83d``).
@@ -230,7 +230,7 @@ def canonical(value: Any) -> str:
 
 
 def flat_objects(texts: Sequence[str]) -> list[dict[str, Any]] | None:
-    """Parse JSON texts into objects for which ``==`` decides as their canonical texts do.
+    """Parse JSON texts into objects that are equal exactly if their canonical texts are.
 
     Returns:
         The objects; None unless all texts are objects whose values are strings, integers of at

@@ -164,7 +164,7 @@ notify:
         ),
         (
             "  - {measure: latency, notify: ops}\nnotify:\n  ops: {apprise: []}\n",
-            "x.yaml:6: notify.ops: apprise has no URL, so nobody would be notified; add one",
+            "x.yaml:6: notify.ops: apprise has no URL and would notify no one; add one",
         ),
         (
             "  - {measure: latncy}\n",

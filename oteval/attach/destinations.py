@@ -75,7 +75,7 @@ class ScoreDestinations:
         """Close all destinations.
 
         Args:
-            grace: Seconds in which waiting requests are still sent; the others stay on disk.
+            grace: How long (s) to go on sending waiting requests; unsent ones stay on disk.
         """
         for part in (self.events, self.forward, *self.pushes):
             if part is not None:

@@ -1,7 +1,7 @@
 """Scores as ``gen_ai.evaluation.result`` log events, in the context of the span they are about.
 
 The events wait in a durable queue, so that they also reach an endpoint that was away for a while.
-Their instrumentation scope is ``oteval``, by which they are recognised when they come back.
+Their instrumentation scope is ``oteval``, so that oteval recognises them when they come back.
 """
 
 from __future__ import annotations
@@ -184,7 +184,7 @@ class EventExporter:
         """Stop exporting.
 
         Args:
-            grace: Seconds in which waiting events are still sent; the others stay on disk.
+            grace: How long (s) to go on sending waiting events; unsent ones stay on disk.
         """
         self._queue.close(grace)
 

@@ -41,7 +41,7 @@ def _queue_gauges(name: str, entries: str) -> dict[str, str]:
 _GAUGES = {
     "open_traces": "Traces that are not complete yet.",
     "oldest_open_trace_seconds": "Age of the oldest open trace.",
-    "put_off": "Evaluations due later: retries, and those postponed by a budget or hanging calls.",
+    "put_off": "Evaluations due later: retries, or postponed by a budget or hanging calls.",
     "config_ok": "1 if oteval.yaml was valid when it last changed, otherwise 0.",
 }
 _FORWARD_GAUGES = {

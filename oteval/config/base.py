@@ -155,7 +155,7 @@ ReferenceSource = Annotated[
 
 
 class AnyReference(Strict):
-    """Several accepted references, of which the best match counts."""
+    """Several accepted references; the best match counts."""
 
     any: list[
         Annotated[
@@ -174,7 +174,7 @@ SeveralReferences = Annotated[
     _File | _Stored | _Dataset | _Example | Annotated[AnyReference, Tag("AnyReference")],
     Discriminator(_reference_kind),
 ]
-"""One reference, or several of which the best match counts."""
+"""One reference, or several; the best match counts."""
 
 
 def is_in_store(source: ReferenceSource | AnyReference | None) -> bool:

@@ -47,7 +47,7 @@ __all__ = [
 EVALUATOR_MEASURES = ("pass_rate", "score", "error_rate", "not_evaluated_rate")
 _MORE_IS_BETTER = ("pass_rate", "score")
 _VARIANTS = ("new_variants", "variant_shift")
-# The cost depends on prices, and variants on those of the baseline: they are not values of a run.
+# The cost depends on prices, variants depend on the baseline: neither is a value of one run.
 RUN_MEASURES = (*MEASURES, *CHECK_MEASURES, "cost", *_VARIANTS)
 _MEASURES: Any = Literal.__getitem__((*EVALUATOR_MEASURES, *RUN_MEASURES))
 _RATE = re.compile(r"(\d+(?:\.\d+)?)\s*(?:per|/|in)\s*(\d*(?:\.\d+)?\s*(?:ms|s|m|h|d|w))")
@@ -333,7 +333,7 @@ class MonitorSettings(Strict):
 
     @property
     def sides(self) -> tuple[Literal["worse", "better"], ...]:
-        """The directions in which it alerts."""
+        """The directions of changes that raise an alert."""
         if isinstance(self.detector, ThresholdSettings):
             is_low = self.detector.below is not None
             return ("worse",) if is_low == (self.measure in _MORE_IS_BETTER) else ("better",)
@@ -449,7 +449,7 @@ class NotifyDestination(Strict):
         if sum(part is not None for part in self.parts) != 1:
             raise ValueError("give one of apprise, alertmanager, webhook and log_event")
         if self.apprise == []:
-            raise ValueError("apprise has no URL, so nobody would be notified; add one")
+            raise ValueError("apprise has no URL and would notify no one; add one")
         for number, url in enumerate(self.apprise or (), 1):
             if not _APPRISE_URL.fullmatch(url):
                 # Not the URL, which may have a password.
@@ -461,7 +461,7 @@ class NotifyDestination(Strict):
 
     @property
     def parts(self) -> tuple[list[str] | Alertmanager | Webhook | Endpoint | None, ...]:
-        """The settings of the four kinds, of which one is given."""
+        """The settings of the four kinds; one is set."""
         return (self.apprise, self.alertmanager, self.webhook, self.log_event)
 
     @property

@@ -2,8 +2,8 @@
 
 Runs are paired by example. An example's repetitions are averaged, because they are not independent.
 A figure of passes and fails is tested with the exact McNemar test; any other figure, and passes
-with repetitions, with a sign-flip permutation test. Confidence intervals over examples are those of
-`oteval.evaluators.stats.means`. All p-values of a comparison are adjusted together
+with repetitions, with a sign-flip permutation test. `oteval.evaluators.stats.means` computes
+confidence intervals over examples. All p-values of a comparison are adjusted together
 (Benjamini-Hochberg).
 
 The verdict on a figure is ``improved`` or ``regressed`` if the adjusted p-value is at most alpha.
@@ -184,7 +184,7 @@ def compare(
         power: The power for the minimal detectable difference.
         margin: The smallest difference that matters, for all figures or by key; by default 0.05
             for figures from 0 to 1, and 5% of the baseline's mean for all others.
-        lower_is_better: The figures for which less is better.
+        lower_is_better: The figures where less is better.
         resamples: How many permutations to draw, if there are too many to count them all.
         seed: The random seed.
         store: The store that has experiments by name.

@@ -30,7 +30,7 @@ ANSWER_ONLY = Gap(
     "the target returned only its answer, so that the run may have made calls; return all "
     "messages, or a Trajectory such as that of oteval.capture()",
 )
-"""The gap of a run of which only the answer is known."""
+"""The gap of a run that recorded only its answer."""
 
 
 def json_form(value: Any) -> Any:

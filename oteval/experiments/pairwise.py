@@ -99,7 +99,7 @@ class PairwiseEvaluator:
 
 
 def _require_content(runs: Sequence[Run]) -> None:
-    """Refuse runs of which a judge would see only a part.
+    """Refuse runs with missing content, because a judge would see only a part.
 
     Raises:
         JudgeError: Content of a run is missing.
@@ -134,7 +134,7 @@ def pairwise_evaluators_of(functions: Iterable[Callable[..., Any]]) -> list[Pair
 
 @dataclass(frozen=True)
 class Question:
-    """A question to an evaluator about runs, in the order in which it is shown them."""
+    """A question to an evaluator about runs, in the order that the evaluator sees them."""
 
     compared: ComparedRuns
     evaluator: PairwiseEvaluator
@@ -182,7 +182,7 @@ class ComparisonRun:
         }
 
     async def ask(self, questions: Sequence[Question]) -> list[Vote]:
-        """Return the answers, including those of an earlier attempt."""
+        """Return the answers, including answers of an earlier attempt."""
         self._progress.total = len(questions)
         async with self._writer.flushing():
             jobs = (partial(self._answer, question) for question in questions)

@@ -159,5 +159,5 @@ def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[st
     at = matches.index(None)
     raise ConfigError(
         f"sessions[{at}] matches no example of {dataset.name}; "
-        f"its {CASE_KEY!r} or its first messages must be those of an example"
+        f"its {CASE_KEY!r} or its first messages must match an example"
     )

@@ -144,7 +144,7 @@ class ExperimentResults:
         return [row.as_dict() for row in self.rows]
 
     def feedback(self) -> dict[str, list[tuple[ResultRow, Feedback]]]:
-        """Return the feedback of all runs by key, in the order in which keys first occur.
+        """Return the feedback of all runs by key, in the order of each key's first occurrence.
 
         A failure of an evaluator belongs to the keys that it has results for on other runs.
         """

@@ -1,7 +1,7 @@
-"""Evaluators of an experiment's runs: functions, and those of oteval.yaml.
+"""Evaluators of an experiment's runs: functions, and evaluators of oteval.yaml.
 
 A function may name any of ``inputs``, ``outputs``, ``reference_outputs``, ``run``, ``example`` and
-``trajectory``. A function with ``**kwargs`` gets the first three in addition to those that it
+``trajectory``. A function with ``**kwargs`` gets the first three besides the parameters that it
 names; this is how the evaluators that `oteval` creates are called. A function with two other
 positional parameters gets ``run`` and ``example``.
 
@@ -171,7 +171,7 @@ class _ConfiguredEvaluator:
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:
-    """Return a run as a trajectory; one of which only the answer is known has its question too.
+    """Return a run as a trajectory; if only its answer is known, add its question.
 
     Such a run, and one without messages, has the gap that its calls are not known.
     """
@@ -317,7 +317,7 @@ def arguments_of(
     Args:
         function: The function.
         names: The keywords that exist.
-        implicit: Those that a function with ``**kwargs`` gets even if it does not name them.
+        implicit: The keywords that a function with ``**kwargs`` gets without naming them.
         evaluator: The function's name, for the error message.
 
     Raises:

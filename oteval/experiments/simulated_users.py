@@ -1,8 +1,7 @@
 """A language model in the role of the user, for `run_multiturn_simulation`.
 
-The model sees the conversation with the roles swapped: it answers as the assistant of a
-conversation in which the app is the user. Tool calls and their results are left out, because a real
-user does not see them.
+The model sees the conversation with the roles swapped: it answers as the assistant, and the app
+is the user. Tool calls and their results are left out, because a real user does not see them.
 """
 
 from __future__ import annotations

@@ -4,8 +4,8 @@ The **app** is the system under test: a function of the user's message. The **us
 of the conversation so far, a list of messages to send, or a language model
 (`create_llm_simulated_user`). A **turn** is one message of the user and the app's answer to it.
 
-Names, call signatures and results are those of openevals, except that an evaluator that raises
-yields a result with its error.
+Names, call signatures and results equal openevals', but an evaluator that raises yields a result
+with its error.
 """
 
 from __future__ import annotations
@@ -211,7 +211,7 @@ def _message(entry: Any) -> list[ChatCompletionMessage]:
 
 
 def _append(trajectory: list[ChatCompletionMessage], new: list[ChatCompletionMessage]) -> None:
-    """Add messages, except those with a known id, which the app returned as part of the history."""
+    """Add messages whose id is new; the app returned the others as part of the history."""
     ids = {message.get("id") for message in trajectory}
     trajectory += [message for message in new if message.get("id") not in ids]
 

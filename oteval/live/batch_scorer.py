@@ -1,7 +1,7 @@
 """Score the runs of a batch of traces by their outlines, before any of them is scheduled.
 
-Most checks and matches need only a few columns of a run. Those of the runs that were reconstructed
-just now are still in memory, so all runs of a batch are decided together, and equal outlines once.
+Most checks and matches need only a few columns of a run. Newly reconstructed runs still have their
+columns in memory, so all runs of a batch are decided together, and equal outlines once.
 Runs that an evaluator must read, and evaluators that read every run, are left to the scheduler.
 """
 
@@ -126,7 +126,7 @@ class _WrittenPage:
 
 
 class BatchScorer:
-    """Scores batches of runs with those evaluators that can decide by outlines.
+    """Scores batches of runs with the evaluators that can decide by outlines.
 
     Args:
         store: The store.

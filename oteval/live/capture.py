@@ -150,7 +150,7 @@ class Capture:
         return last
 
     def save(self, db: str | Path) -> None:
-        """Write the captured spans to a database; those that it has already are not written again.
+        """Write the captured spans to a database; spans already stored are not written again.
 
         Raises:
             StoreError: The database cannot be used.

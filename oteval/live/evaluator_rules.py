@@ -1,4 +1,4 @@
-"""The evaluators in force: those of oteval.yaml, reloaded when the file or a reference changes.
+"""The evaluators in force, from oteval.yaml, reloaded when the file or a reference changes.
 
 A broken file changes nothing: the evaluators in force stay, and the log and the metrics report the
 error.
@@ -74,7 +74,7 @@ class LiveEvaluator:
 def _live_evaluator(
     settings: EvaluatorSettings, prepared: PreparedEvaluator, budget: Limits | None
 ) -> LiveEvaluator:
-    """Return an evaluator with its limits: those under ``budgets``, else those of its entry."""
+    """Return an evaluator with its limits: from ``budgets``, else from its entry."""
     limits = budget or Limits()
     if "concurrency" not in limits.model_fields_set and prepared.is_asked:
         limits = limits.model_copy(update={"concurrency": prepared.concurrency})

@@ -122,7 +122,7 @@ class InProcess(SpanProcessorBase):
                 self._store.close()
 
     def trajectories(self, selection: Selection = EVERYTHING) -> list[Trajectory]:
-        """Return the agent runs in the database, including those recorded just now.
+        """Return the agent runs in the database, including runs recorded just now.
 
         Args:
             selection: The runs to return.

@@ -144,7 +144,7 @@ class ScoringLoop:
 
     @property
     def progress(self) -> int:
-        """The completion up to which no evaluator has anything left to do, as recorded."""
+        """The last completion that all evaluators have finished, as recorded."""
         return self._scheduler.progress
 
     def drain(self, timeout: float) -> bool:

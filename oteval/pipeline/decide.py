@@ -7,9 +7,9 @@ runs that the one before could not decide:
 2. by the arguments of calls that it asked for, once for each different case;
 3. with the whole run, by `PreparedEvaluator.score`.
 
-A run of which only a part is known raises `oteval.evaluators.outline.Unread` where the evaluator
-reads more, so that a result without it is the one that the whole run would get. Evaluators that may
-take long, and those that ask for no columns, begin with step 3.
+A partly known run raises `oteval.evaluators.outline.Unread` where the evaluator reads more, so that
+a result without it equals the whole run's. Evaluators that may take long, and evaluators that ask
+for no columns, begin with step 3.
 
 A feed yields the pages, evaluates the runs that are left (`DecidedRuns.undecided`), and takes the
 scores: a store (`score_pages`), or live scoring (`oteval.live.batch_scorer`). Feeds know
@@ -66,7 +66,7 @@ class Page(Protocol):
         """Return the places and messages of some runs, as the store has them.
 
         Args:
-            runs: Their ``place``, ``trajectory_id`` and ``rev``. Those deleted since are left out.
+            runs: Their ``place``, ``trajectory_id`` and ``rev``. Runs deleted since are left out.
         """
 
 
@@ -89,7 +89,7 @@ class DecidedRuns:
     codes: pa.Array
 
     def scores(self, *, passes: bool) -> dict[int, Score]:
-        """Return the scores of decided runs by place; those that passed only if asked for."""
+        """Return the scores of decided runs by place; passes only with `passes`."""
         is_shown = [passes or not _is_pass(result) for result in self.results]
         if not any(is_shown):
             return {}
@@ -232,7 +232,7 @@ class Decider:
 
 
 def _request_of(prepared: PreparedEvaluator) -> OutlineRequest | None:
-    """Return the columns by which an evaluator decides most runs, or None if it reads every run."""
+    """Return the columns that decide most runs for an evaluator; None if it reads every run."""
     evaluator, references = prepared.evaluator, prepared.references
     if prepared.concurrency > 1 or evaluator.is_slow or not is_exact(prepared.scorer.where):
         return None
@@ -274,7 +274,7 @@ class _PageOutlines:
     def with_arguments(
         self, page: Page, runs: pa.RecordBatch, numbers: pa.Array, codes: pa.Array
     ) -> pa.Array:
-        """Return the codes of runs with those that arguments decide.
+        """Return the codes of runs, with the codes that arguments decide filled in.
 
         Args:
             page: The page.
@@ -305,8 +305,7 @@ class _PageOutlines:
 def _runs_of(groups: pa.Table) -> tuple[pa.RecordBatch, pa.Array]:
     """Return the runs of outlines by place, and the number of each run's outline.
 
-    By their outlines, all failures would stand together, and a monitor would take that for
-    dependence.
+    Ordered by outline, all failures would be adjacent, and a monitor would see a dependence.
     """
     lists = groups["runs"].combine_chunks()
     runs = pa.RecordBatch.from_struct_array(lists.flatten())

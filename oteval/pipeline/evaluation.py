@@ -111,7 +111,7 @@ def _add_evaluators(run: ScoreRun, prepared: Sequence[PreparedEvaluator]) -> Non
 
 @dataclass(frozen=True, kw_only=True)
 class _Scoring:
-    """Scores the runs of a store page by page; the fields are those of `score`."""
+    """Scores the runs of a store page by page; the fields are as in `score`."""
 
     deciders: Sequence[Decider]
     run: ScoreRun
@@ -158,7 +158,7 @@ class _Scoring:
     def _whole(
         self, decider: Decider, run: Trajectory, stored: StoredVerdicts, position: int
     ) -> Iterator[Score]:
-        """Yield the finished scores of an evaluator on a run; those in threads come later."""
+        """Yield the finished scores of an evaluator on a run; scores in threads come later."""
         if not self.runs.wants(decider.prepared, run):
             return
         scorer = decider.prepared.scorer

@@ -1,8 +1,8 @@
 """Reconstruct the trajectories of stored traces, and store them.
 
-Traces that belong together are reconstructed together: the traces of a conversation, and those that
-`Store.related` finds by their contents. The latter are only known once the first are reconstructed,
-so traces are added until nothing new is found.
+Traces that belong together are reconstructed together: the traces of a conversation, and traces
+that `Store.related` finds by their contents. The latter are only known once the first are
+reconstructed, so traces are added until nothing new is found.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class TraceLocator(Protocol):
         """Return the ranges of row numbers of traces, or None if they are unknown."""
 
     def archived(self, traces: Sequence[str]) -> list[str]:
-        """Return those of some traces that may have archived rows."""
+        """Return the traces that may have archived rows."""
 
     def with_conversations(self, traces: Sequence[str]) -> list[str]:
         """Return traces and all others that share conversations, also through third traces."""
@@ -81,8 +81,8 @@ class RefreshResult(NamedTuple):
 
     Attributes:
         trace_ids: All of the traces.
-        times: The times (ns) in which their spans begin.
-        changed: The ids of new trajectories and of those with a new revision.
+        times: The ranges of time (ns) that contain their spans' starts.
+        changed: The ids of trajectories that are new or have a new revision.
         without_agent: The traces without a run: they hold neither an agent nor a model call.
         read_bytes: The bytes of the rows that were read.
         read_rows: How many these were.
@@ -99,7 +99,7 @@ class RefreshResult(NamedTuple):
 
 
 Writing = Callable[[Sequence[str]], AbstractContextManager[None]]
-"""Returns the context in which the trajectories of some traces are written."""
+"""Returns the context for writing the trajectories of some traces."""
 
 
 def _freely(_traces: Sequence[str]) -> AbstractContextManager[None]:
@@ -107,7 +107,7 @@ def _freely(_traces: Sequence[str]) -> AbstractContextManager[None]:
 
 
 class _PageSize:
-    """How many traces are reconstructed together, by the bytes of those before.
+    """How many traces are reconstructed together, by the bytes of earlier traces.
 
     Attributes:
         has_wide_rows: Whether the rows of the next page may be wide.
@@ -173,7 +173,7 @@ def refresh_traces(
         store: The store.
         trace_ids: The traces.
         locator: Knows where their rows are. By default the store is searched.
-        writing: Returns the context in which the trajectories are written.
+        writing: Returns the context for writing the trajectories.
     """
     locator = locator or _StoreSearch(store)
     with infrequent_gc():
@@ -201,7 +201,7 @@ def explain(store: Store, name: str) -> Explanation:
 
 
 def _resolve_trace(store: Store, name: str) -> str:
-    """Return the id of the only trace that a name of a run, trace or span stands for."""
+    """Return the id of the only trace that a name of a run, trace or span means."""
     traces = store.spans.find_traces(name)
     if traces == [name]:
         return name
@@ -231,7 +231,7 @@ def _refresh_page(
         requested: The requested traces.
         page: These traces with their conversations.
         locator: Knows where their rows are.
-        writing: Returns the context in which the trajectories are written.
+        writing: Returns the context for writing the trajectories.
     """
     try:
         loaded, trajectories = _reconstruct_together(store, page, locator)
@@ -336,7 +336,7 @@ class _LoadedTraces:
         return self._limit.taken
 
     def add(self, traces: Iterable[str]) -> bool:
-        """Read those of some traces that are new and reachable; return whether there are any."""
+        """Read the traces that are new and reachable; return whether there are any."""
         added = self._reachable(sorted(set(traces) - set(self.trace_ids)))
         if added:
             spans, logs = self._store.spans.of_traces(
@@ -352,12 +352,12 @@ class _LoadedTraces:
         return bool(added)
 
     def add_with_conversations(self, traces: Iterable[str]) -> bool:
-        """Add those of some traces that are new with all traces of their conversations."""
+        """Add the traces that are new, with all traces of their conversations."""
         new = set(traces) - set(self.trace_ids)
         return bool(new) and self.add(self._locator.with_conversations(sorted(new)))
 
     def _reachable(self, names: list[str]) -> list[str]:
-        """Return traces without those that have rows in missing files of the archive.
+        """Return traces, leaving out any with rows in missing files of the archive.
 
         Their stored trajectories stay. Half of the spans would only give worse ones.
         """
@@ -368,7 +368,7 @@ class _LoadedTraces:
 
 
 def _times(spans: Sequence[Span]) -> list[Range]:
-    """Return the times (ns) in which the spans of whole traces begin.
+    """Return the ranges of time (ns) that contain the starts of whole traces' spans.
 
     Every run that is rooted in one of the traces has a span of it, and so overlaps one of the
     times. Traces that were stored together have one range: between them are few other runs, and
@@ -412,7 +412,7 @@ def reconstruct_all(spans: Sequence[Span], logs: Sequence[LogRecord]) -> list[Tr
 def _related_by_messages(
     store: Store, loaded: _LoadedTraces, trajectories: Sequence[Trajectory]
 ) -> set[str]:
-    """Return the traces with runs that follow or precede those without a conversation id."""
+    """Return the traces with runs that follow or precede runs without a conversation id."""
     runs = [
         LooseRun(
             trajectory.service,
@@ -441,7 +441,7 @@ def _related_by_calls(
     Args:
         store: The store.
         trajectories: The trajectories.
-        max_ranges: The most ranges of time in which stored runs are looked for.
+        max_ranges: The most ranges of time to search for stored runs.
     """
     keys: dict[bool, set[int]] = {True: set(), False: set()}
     for trajectory in trajectories:

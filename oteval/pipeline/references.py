@@ -113,7 +113,7 @@ class _Dataset(References):
 
 
 class _AnyOf(References):
-    """Several accepted references, all of which a run must have."""
+    """Several accepted references; a run must have all of them."""
 
     def __init__(self, sources: Mapping[str, References]) -> None:
         self.sources = sources
@@ -342,8 +342,8 @@ def reference_of_run(
         if reference is not None:
             return settings.name, compared_reference(reference, run, settings.name, store)
         reasons.append(f"{settings.name}: {reason}")
-    nobody = f"evaluator {evaluator!r} does not compare" if evaluator else "no evaluator compares"
-    raise NotFound("; ".join(reasons) or f"{nobody} this run with the messages of a reference")
+    subject = f"evaluator {evaluator!r} does not compare" if evaluator else "no evaluator compares"
+    raise NotFound("; ".join(reasons) or f"{subject} this run with the messages of a reference")
 
 
 def compared_reference(

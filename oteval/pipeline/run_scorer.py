@@ -50,7 +50,7 @@ class RunScorer:
         return evaluator.scorer.wants(run, self._salt)
 
     def score(self, runs: Iterable[Trajectory]) -> Iterator[Score]:
-        """Yield the scores of runs in their order; those of judges as they finish."""
+        """Yield the scores of runs in their order; judges' scores as they finish."""
         for run in runs:
             for evaluator in self._evaluators:
                 if self.wants(evaluator, run):

@@ -1,8 +1,8 @@
 """Pages of stored runs, decided while the page before is scored.
 
 DuckDB works without the interpreter's lock. One thread decides a page by the columns and arguments
-of its runs, and reads the first of the others, while the caller evaluates those of the page before
-and writes the scores.
+of its runs, and reads the first undecided runs, while the caller evaluates the page before and
+writes the scores.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class ScorePage:
         stored: Stored verdicts that are used again.
         decided: The runs as far as each evaluator decided them.
         undecided: The places of the runs that an evaluator must read.
-        runs: The runs at these places, without those deleted since. They can be read once.
+        runs: The runs at these places, without runs deleted since. They can be read once.
     """
 
     names: Sequence[str]
@@ -119,7 +119,7 @@ class ScorePages:
             yield before.result()
 
     def _decide(self, keys: pa.Table) -> ScorePage:
-        """Decide the runs of a page, and read the first of those that must be read."""
+        """Decide the runs of a page, and read the first runs that are undecided."""
         runs, now = _StoredPage(self._other, keys, self._messages), time.time_ns()
         names = keys["trajectory_id"].to_pylist()
         stored = self._stored_verdicts(names)

@@ -127,7 +127,7 @@ def _require(table: pa.Table, names: Iterable[str], kind: str) -> None:
 def _first_of_each(table: pa.Table, *names: str) -> pa.Array:
     """Return the positions of the rows to keep, by ``seq``: the first with each identity.
 
-    The order in which the rows come changes nothing, also if several have equal numbers.
+    The order of the rows changes nothing, even if several have equal numbers.
     """
     numbers = [number or 0 for number in table["seq"].to_pylist()]
     identities = list(zip(*(table[name].to_pylist() for name in names), strict=True))

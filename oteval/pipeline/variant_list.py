@@ -23,7 +23,7 @@ class VariantList(NamedTuple):
     Attributes:
         runs: How many runs were selected.
         variants: How many variants they have.
-        period_ns: The length of the periods in which runs are counted; 0 without runs.
+        period_ns: The length of the periods that runs are counted by; 0 without runs.
         rows: The variants; see `variants`. They can be read once.
     """
 
@@ -47,8 +47,8 @@ def variants(
     - ``errors``: runs with a failed call;
     - ``passed``; ``judged``: passes, fails and errors, the current score of each evaluator;
       ``pass_rate`` and its 95% interval, None if nothing passed or failed;
-    - ``cost``: the mean in US dollars at list prices over the ``priced`` runs, those of a single
-      model with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
+    - ``cost``: the mean in US dollars at list prices over the ``priced`` runs: one
+      model each, with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
     - ``seconds``, ``seconds_p95``: the median and the 95% quantile, None without a time;
     - ``first_seen_ns``, ``last_seen_ns``: starts of runs; ``periods``: the count and the share in
       each period; ``recent_share``, ``earlier_share``: in the last period, and in all before.

@@ -8,7 +8,7 @@ A **miss** is a request that the recording does not have. By ``miss``:
 - ``strict``: `ReplayDiverged` is raised, now and on every later request, so that an agent that
   swallows it cannot go on.
 - ``error``: the request gets an HTTP error, a tool an error as its result.
-- ``ordinal``: the request gets the answer of the recorded call that it stands for.
+- ``ordinal``: the request gets the answer of the corresponding recorded call.
 - ``fork``: this request and all later ones are sent for real.
 """
 
@@ -120,7 +120,7 @@ class Player:
         )
         self._executed = ExecutedTools(recording.tool_calls)
         self._order = ReplayOrder(recording, self._requests.keys)
-        # Without spans of tools, such as in a cassette, the recording lacks those that no model
+        # Without spans of tools, such as in a cassette, the recording lacks tools that no model
         # asked for. If they run, their results are compared in the next request.
         self._compares_tools = tools == "recorded" or any(
             call.start_ns for call in recording.tool_calls
@@ -328,7 +328,7 @@ class Player:
             return
         names = list(names)
         if not self._tools_asked:
-            # Before the agent goes on: it may call a tool for which no model has asked yet.
+            # Before the agent goes on: it may call a tool that no model has asked for yet.
             self.take_over_all()
         self._tools_asked.update(names)
         self._stop_for(self._gate.open_to(names))
@@ -368,7 +368,7 @@ class Player:
 
     @property
     def has_tools_to_take_over(self) -> bool:
-        """Whether the recording has tools of which nobody is known yet who answers them."""
+        """Whether the recording has tools without anything yet that answers them."""
         tools = self._gate.tools if self._gate is not None else {}
         return not self._tools_asked and not self._recorded_names <= tools.keys()
 
@@ -386,7 +386,7 @@ class Player:
             raise diverged(self.diverge(early_tool(name, {})))
 
     def may_define_tool(self, code: CodeType) -> bool:
-        """Return whether code may define a function of a tool that nobody answers yet.
+        """Return whether code may define a function of a tool that nothing answers yet.
 
         Args:
             code: The code of a module that is about to be imported.
@@ -532,7 +532,7 @@ class Player:
 
         Args:
             divergence: The difference.
-            entry: The recorded call that the request stands for, or None.
+            entry: The recorded call that corresponds to the request, or None.
             request: The request.
             answer: Returns the answer of a recorded call.
         """

@@ -1,4 +1,4 @@
-"""Keys by which groups of traces that were reconstructed apart are found to belong together.
+"""Keys that find groups of traces that were reconstructed apart and belong together.
 
 Two groups that share a key may belong together: another trace continues the messages, or two
 instrumentations recorded one call.
@@ -21,14 +21,14 @@ _ANY, _OFFERS, _WANTS = 0, 1, 2
 
 
 class GroupKey(NamedTuple):
-    """A key of a group, as it is compared with those of other groups.
+    """A key of a group, compared with the keys of other groups.
 
     Attributes:
         value: A hash.
         group: The number of the group.
         role: Groups with a key only belong together if one of them has the role 0, or one has 1 and
             another 2.
-        first: The begin (ns) of the time in which the key counts.
+        first: The begin (ns) of the time when the key counts.
         last: The end of that time.
     """
 
@@ -56,7 +56,7 @@ def keys_of_run(run: Trajectory, number: int) -> Iterator[GroupKey]:
 
 
 def _times_of(run: Trajectory, text: str) -> tuple[int, int]:
-    """Return the begin and end of the time in which a run may follow another, or be followed."""
+    """Return the begin and end of the time when a run may follow another, or be followed."""
     if not text.startswith(FAILED_REQUEST):
         return _ALWAYS
     is_offer = text == run.chain

@@ -32,7 +32,7 @@ _MOST = (1 << 63) - 1
 _KEY = pa.schema([("value", _BIG), ("role", pa.int32()), ("first", _BIG), ("last", _BIG)])
 _PARTS = {
     "trajectory": pa.struct(list(_RUN)),
-    # With the start of its run, by which results are sorted.
+    # With the start of its run, to sort the results.
     "score": pa.struct([*SCORE_ROWS, ("start_ns", _BIG)]),
     "key": pa.struct(list(_KEY)),
 }

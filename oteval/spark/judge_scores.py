@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 __all__ = ["JudgeTask", "judge_scores", "judges_of", "others_of"]
 
-# The runs of a task, and those that it holds at once.
+# The runs of a task, and the runs that it holds at once.
 _TASK_RUNS, _PAGE = 200, 20
 
 

@@ -47,7 +47,7 @@ class BaselineFigure:
 
     Attributes:
         scores: The scores, in the order of the repetitions.
-        errors: The number of repetitions in which the evaluation failed.
+        errors: The number of repetitions with a failed evaluation.
         lower_is_better: Whether a rise is a regression.
     """
 
@@ -111,7 +111,7 @@ def regressions(
     Args:
         before: The baseline.
         rows: The results of the run.
-        tolerance: The amount by which a mean may fall; a test's mark can override it.
+        tolerance: How much a mean may fall; a test's mark can override it.
 
     Returns:
         The regressions, and the tests of the baseline that did not run.

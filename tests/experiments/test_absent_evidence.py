@@ -1,4 +1,4 @@
-"""Absent evidence is never a verdict: each evaluator on runs of which parts were not observed."""
+"""Absent evidence is never a verdict: each evaluator on runs with unobserved parts."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ MATRIX: list[tuple[str, dict[str, Any], str]] = [
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
     """Return a server whose model always passes."""
     OUTPUT_MODE_MEMORY.clear()
-    with serving(lambda _, __: verdict(True)) as running:
+    with serving(lambda _, __: verdict(score=True)) as running:
         monkeypatch.setenv("OPENAI_BASE_URL", running.url)
         monkeypatch.setenv("OPENAI_API_KEY", "none")
         yield running
@@ -94,7 +94,7 @@ def letter(status: str, passed: bool | None) -> str:
 def test_what_was_not_observed_is_not_evaluated(
     store: Store, tmp_path: Path, server: Server, kind: str, options: Any, expected: str
 ):
-    """A verdict needs the evidence that the evaluator looks at; each reason says what to do."""
+    """A verdict needs the evidence that the evaluator looks at; each reason names the remedy."""
     (tmp_path / "tools.json").write_text(json.dumps(TOOLS))
     (tmp_path / "wanted.json").write_text(json.dumps(PLAIN))
     (tmp_path / "steps.json").write_text(json.dumps({"steps": [["agent"]]}))
@@ -111,12 +111,12 @@ def test_what_was_not_observed_is_not_evaluated(
     )
 
     scored = [feedback for row in results for feedback in row.feedback]
-    assert "".join(letter(one.status, one.passed) for one in scored) == expected
-    assert all(one.comment for one in scored if one.status == "not_evaluated")
+    assert "".join(letter(feedback.status, feedback.passed) for feedback in scored) == expected
+    assert all(feedback.comment for feedback in scored if feedback.status == "not_evaluated")
 
 
 def test_every_type_of_evaluator_is_in_the_matrix():
-    """A new type of evaluator has to say what it needs."""
+    """A new type of evaluator has to declare its needs."""
     assert {kind for kind, _, _ in MATRIX} == set(evaluator_types()) - {"python"}
 
 
@@ -134,7 +134,7 @@ OURS = [
 
 
 def test_evaluators_in_python_know_as_much(store: Store):
-    """Evaluators that are passed as functions see what a run lacks, not only its messages."""
+    """Evaluators that are passed as functions see a run's gaps, not only its messages."""
     names = [name for name in OUTPUTS if name != "nothing"]
     data = [{"id": n, "inputs": QUESTION.content, "reference_outputs": PLAIN} for n in names]
     outputs = iter(OUTPUTS[name] for name in names)
@@ -142,8 +142,10 @@ def test_evaluators_in_python_know_as_much(store: Store):
     results = evaluate(lambda _: next(outputs), data, OURS, store=store, max_concurrency=1)
 
     letters: dict[str, str] = {}
-    for one in (feedback for row in results for feedback in row.feedback):
-        letters[one.evaluator] = letters.get(one.evaluator, "") + letter(one.status, one.passed)
+    for entry in (feedback for row in results for feedback in row.feedback):
+        letters[entry.evaluator] = letters.get(entry.evaluator, "") + letter(
+            entry.status, entry.passed
+        )
     assert list(letters.values()) == ["nnnnpp"] * len(OURS)
 
 
@@ -210,10 +212,12 @@ def test_calls_that_the_emitter_left_out_may_be_any():
 
 
 def test_sessions_keep_their_gaps(store: Store):
-    """A session in the form of `oteval trajectories --json` lacks what the trace lacked."""
+    """A session in the form of `oteval trajectories --json` keeps the trace's gaps."""
     session = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),)).as_dict()
 
-    results = evaluate([session], None, [oteval.create_tool_error_evaluator()], store=store)
+    results = evaluate(
+        [session], data=None, evaluators=[oteval.create_tool_error_evaluator()], store=store
+    )
 
     (feedback,) = results.rows[0].feedback
     assert feedback.status == "not_evaluated"
@@ -231,11 +235,11 @@ def test_a_simulated_app_that_answers_only_shows_no_calls(answer: Any):
     }
 
     hidden: Any = oteval.run_multiturn_simulation(app=lambda *_, **__: answer, **options)
-    shown: Any = oteval.run_multiturn_simulation(app=lambda *_, **__: PLAIN, **options)
+    complete: Any = oteval.run_multiturn_simulation(app=lambda *_, **__: PLAIN, **options)
 
-    assert [one["score"] for one in hidden["evaluator_results"]] == [None, None]
+    assert [result["score"] for result in hidden["evaluator_results"]] == [None, None]
     assert "return the list of all messages" in hidden["evaluator_results"][0]["comment"]
-    assert [one["score"] for one in shown["evaluator_results"]] == [True, True]
+    assert [result["score"] for result in complete["evaluator_results"]] == [True, True]
 
 
 @pytest.mark.parametrize("wrapped", [False, True], ids=["itself", "in a dict"])
@@ -254,7 +258,9 @@ def test_a_resumed_run_lacks_what_it_lacked(store: Store, wrapped: bool):
     evaluate(target, evaluators=[tools], max_concurrency=1, **options)
     results = evaluate(target, evaluators=[tools, tokens], resume=True, **options)
 
-    letters = [[letter(one.status, one.passed) for one in row.feedback] for row in results]
+    letters = [
+        [letter(feedback.status, feedback.passed) for feedback in row.feedback] for row in results
+    ]
     assert letters == [["n", "n"], ["p", "p"]]
     assert oteval.load_experiment("x", store).rows[0].run.trajectory.gaps == hidden.gaps  # type: ignore[union-attr]
 
@@ -264,7 +270,7 @@ def test_a_judge_does_not_compare_parts(store: Store, server: Server):
     server.script = lambda _body, _number: verdict(1)
     hidden = run(1, QUESTION, ANSWER, gaps=(gap("content_not_captured"),))
     for name, session in (("a", hidden), ("b", OBSERVED), ("c", OBSERVED)):
-        evaluate([session], None, [], store=store, name=name)
+        evaluate([session], data=None, store=store, name=name)
     judge = oteval.create_pairwise_llm_as_judge(model="openai:m")
 
     lacking = oteval.evaluate_comparative(["a", "b"], [judge], store=store)

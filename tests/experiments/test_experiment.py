@@ -44,7 +44,7 @@ def right(outputs: Any, reference_outputs: Any) -> bool:
 
 
 def statuses(results: ExperimentResults, key: str) -> Counter[str]:
-    return Counter(one.status for _, one in results.feedback()[key])
+    return Counter(feedback.status for _, feedback in results.feedback()[key])
 
 
 def _of_run(run: Run) -> int:
@@ -70,11 +70,11 @@ def test_evaluate_is_a_name_of_the_package():
 )
 def test_both_forms_have_one_signature_and_docstring(blocking: str, asynchronous: str):
     """Each has its own name, and only the name differs."""
-    one, two = getattr(oteval, blocking), getattr(oteval, asynchronous)
+    blocking_form, asynchronous_form = getattr(oteval, blocking), getattr(oteval, asynchronous)
 
-    assert (one.__name__, two.__name__) == (blocking, asynchronous)
-    assert one.__doc__ == two.__doc__
-    assert inspect.signature(one) == inspect.signature(two)
+    assert (blocking_form.__name__, asynchronous_form.__name__) == (blocking, asynchronous)
+    assert blocking_form.__doc__ == asynchronous_form.__doc__
+    assert inspect.signature(blocking_form) == inspect.signature(asynchronous_form)
 
 
 def test_an_experiment_is_run_evaluated_and_stored(store: Store):
@@ -113,13 +113,13 @@ async def test_targets_and_evaluators_may_be_asynchronous(store: Store, is_async
         return outputs == reference_outputs
 
     target, judge = (later, right_later) if is_async else (double, right)
-    one = await aevaluate(target, DATA, [judge], store=store)
+    awaited = await aevaluate(target, DATA, [judge], store=store)
     results = evaluate(
         target, DATA, [judge], store=store
     )  # within a running loop, as in a notebook
 
-    for found in (one, results):
-        assert found.summary()[0].passed == 6
+    for experiment in (awaited, results):
+        assert experiment.summary()[0].passed == 6
 
 
 def test_evaluators_get_the_arguments_they_name(store: Store):
@@ -179,16 +179,16 @@ def test_each_failing_evaluator_has_one_error(store: Store):
     for function, why in bad.items():
         rows = results.feedback()[function.__name__]
         assert len(rows) == 3
-        for _, one in rows:
-            assert (one.status, one.score, one.passed) == ("error", None, None)
-            assert why in one.comment
+        for _, feedback in rows:
+            assert (feedback.status, feedback.score, feedback.passed) == ("error", None, None)
+            assert why in feedback.comment
     figures = {figure.key: figure for figure in results.summary()}
     assert (figures["raises"].errors, figures["raises"].mean) == (3, None)
 
 
 def test_a_failing_target_makes_a_run_with_an_error(store: Store):
     """An exception or a timeout is the run's error, and no evaluator is called."""
-    asked = []
+    evaluated = []
     gate = threading.Event()
 
     def target(inputs: dict[str, int]) -> int:
@@ -199,13 +199,13 @@ def test_a_failing_target_makes_a_run_with_an_error(store: Store):
         return double(inputs)
 
     def note(outputs: int) -> bool:
-        asked.append(outputs)
+        evaluated.append(outputs)
         return True
 
     results = evaluate(target, DATA, [note], target_timeout=0.5, store=store)
     gate.set()
 
-    assert sorted(asked) == [0, 6, 8, 10]
+    assert sorted(evaluated) == [0, 6, 8, 10]
     assert results.errors == 2
     errors = [row.run.error for row in results]
     assert errors[1:3] == ["ValueError: one", "TimeoutError: no answer within 0.5 s"]
@@ -300,8 +300,10 @@ def test_summary_evaluators_see_the_whole_experiment(store: Store):
 
     results = evaluate(double, DATA, [right], [total, pairs, broken], name="x", store=store)
 
-    said = {one.key: (one.status, one.score) for one in results.overall}
-    assert said == {"sum": ("ok", 0), "pairs": ("ok", 6), "broken": ("error", None)}
+    feedback_by_key = {
+        feedback.key: (feedback.status, feedback.score) for feedback in results.overall
+    }
+    assert feedback_by_key == {"sum": ("ok", 0), "pairs": ("ok", 6), "broken": ("error", None)}
     assert load_experiment("x", store).overall == results.overall
 
 
@@ -373,8 +375,8 @@ def test_outputs_that_are_messages_are_a_trajectory(store: Store):
         return trajectory.messages[0].tool_calls[0].name == "f"
 
     match = create_trajectory_match_evaluator(trajectory_match_mode="superset")
-    wanted = [{"role": "assistant", "tool_calls": [{"name": "f", "args": {"x": 1}}]}]
-    data = [{"inputs": {}, "reference_outputs": wanted}]
+    reference = [{"role": "assistant", "tool_calls": [{"name": "f", "args": {"x": 1}}]}]
+    data = [{"inputs": {}, "reference_outputs": reference}]
     results = evaluate(agent, data, [looks, match], name="x", store=store)
 
     assert [figure.passed for figure in results.summary()] == [1, 1]
@@ -395,26 +397,28 @@ def test_a_runnable_is_a_target(store: Store):
 
 
 def sessions(store: Store) -> list[Trajectory]:
-    asked = Message("user", "refund order 7")
-    kept = [
-        run(1, asked, asks(call("refund", {"id": 7})), attributes={"test.case.id": "r"}),
-        run(2, asked, Message("assistant", "no")),
-        run(3, asked, asks(call("refund", {"id": 7}))),
+    question = Message("user", "refund order 7")
+    trajectories = [
+        run(1, question, asks(call("refund", {"id": 7})), attributes={"test.case.id": "r"}),
+        run(2, question, Message("assistant", "no")),
+        run(3, question, asks(call("refund", {"id": 7}))),
     ]
-    keep(store, *kept)
-    return kept
+    keep(store, *trajectories)
+    return trajectories
 
 
 def test_stored_trajectories_are_evaluated_without_a_target(store: Store):
-    """The runs of a selection are those of the experiment; equal questions are repetitions."""
-    kept = sessions(store)
+    """The experiment has the runs of the selection; equal questions are repetitions."""
+    trajectories = sessions(store)
 
     def refunded(trajectory: Trajectory) -> bool:
         return any(message.tool_calls for message in trajectory.messages)
 
     results = evaluate(Selection(), evaluators=[refunded], name="x", store=store)
 
-    assert [row.run.trajectory_id for row in results] == [one.id for one in kept]
+    assert [row.run.trajectory_id for row in results] == [
+        trajectory.id for trajectory in trajectories
+    ]
     assert results.rows[0].example.id == "r"
     assert [row.run.repetition for row in results] == [0, 0, 1]
     assert results.summary()[0].passed == 2
@@ -423,25 +427,27 @@ def test_stored_trajectories_are_evaluated_without_a_target(store: Store):
 
 def test_sessions_are_matched_with_their_examples(store: Store):
     """Each session finds its reference by case, by inputs, or else by position."""
-    kept = sessions(store)
-    chats = [{"messages": [m.as_dict() for m in one.messages]} for one in kept]
-    asked = chats[0]["messages"][:1]
+    trajectories = sessions(store)
+    chats = [
+        {"messages": [m.as_dict() for m in trajectory.messages]} for trajectory in trajectories
+    ]
+    question = chats[0]["messages"][:1]
     by_case = [
         {"id": "r", "inputs": 0, "reference_outputs": "case"},
-        {"id": "other", "inputs": {"messages": asked}, "reference_outputs": "asked"},
+        {"id": "other", "inputs": {"messages": question}, "reference_outputs": "asked"},
     ]
     by_place = [{"inputs": n, "reference_outputs": f"place {n}"} for n in range(3)]
 
     def reference(reference_outputs: str) -> str:
         return reference_outputs
 
-    one = evaluate(kept, by_case, [reference], store=store)
+    matched_by_case = evaluate(trajectories, by_case, [reference], store=store)
     results = evaluate(chats, by_place, [reference], store=store)
 
-    assert one.summary()[0].labels == {"case": 1, "asked": 2}
+    assert matched_by_case.summary()[0].labels == {"case": 1, "asked": 2}
     assert results.summary()[0].labels == {"place 0": 1, "place 1": 1, "place 2": 1}
     with pytest.raises(ConfigError, match=r"sessions\[1\] matches no example of data"):
-        evaluate(kept, by_case[:1], store=store)
+        evaluate(trajectories, by_case[:1], store=store)
 
 
 def test_evaluators_of_a_configuration(store: Store, tmp_path: Path):
@@ -453,14 +459,14 @@ evaluators:
   - {name: elsewhere, type: trajectory_match, reference: r.json, where: {agent: nobody}}
 """
     judges = configured(parse_config(text), store, tmp_path)
-    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
-    kept = sessions(store)
-    data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
+    reference = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    trajectories = sessions(store)
+    data = [{"inputs": n, "reference_outputs": reference if n < 2 else None} for n in range(3)]
 
-    kept = [replace(one, attributes={}) for one in kept]
-    results = evaluate(kept, data, judges, store=store)
+    trajectories = [replace(trajectory, attributes={}) for trajectory in trajectories]
+    results = evaluate(trajectories, data, judges, store=store)
 
-    verdicts = [one.passed for _, one in results.feedback()["calls"]]
+    verdicts = [feedback.passed for _, feedback in results.feedback()["calls"]]
     assert verdicts == [True, False, True]  # the third has the file's, which asks for nothing
     assert statuses(results, "elsewhere") == {"not_evaluated": 3}
 
@@ -472,14 +478,14 @@ evaluators:
   - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
 """
     judges = configured(parse_config(text), store, tmp_path)
-    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
-    kept = [replace(session, attributes={}) for session in sessions(store)]
-    data = [{"inputs": n, "reference_outputs": wanted if n < 2 else None} for n in range(3)]
+    reference = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    trajectories = [replace(session, attributes={}) for session in sessions(store)]
+    data = [{"inputs": n, "reference_outputs": reference if n < 2 else None} for n in range(3)]
 
-    results = evaluate(kept, data, judges, store=store)
+    results = evaluate(trajectories, data, judges, store=store)
 
-    said = [(one.status, one.passed) for _, one in results.feedback()["calls"]]
-    assert said == [("ok", True), ("ok", False), ("not_evaluated", None)]
+    verdicts = [(feedback.status, feedback.passed) for _, feedback in results.feedback()["calls"]]
+    assert verdicts == [("ok", True), ("ok", False), ("not_evaluated", None)]
     assert "no example with a reference" in results.rows[2].feedback[0].comment
 
 
@@ -492,17 +498,17 @@ evaluators:
   - {name: loops, type: loops}
 """
     judges = configured(parse_config(text), store, tmp_path)
-    wanted = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
+    refund = [{"role": "assistant", "tool_calls": [{"name": "refund", "args": {"id": 7}}]}]
     other = [{"role": "assistant", "tool_calls": [{"name": "ask", "args": {}}]}]
-    kept = [replace(session, attributes={}) for session in sessions(store)[:2]]
+    trajectories = [replace(session, attributes={}) for session in sessions(store)[:2]]
     data = [
-        {"inputs": 0, "reference_outputs": {"any": [other, wanted]}},
+        {"inputs": 0, "reference_outputs": {"any": [other, refund]}},
         {"inputs": 1, "reference_outputs": {"any": [other, "refund"]}},
     ]
 
-    rows = evaluate(kept, data, judges, store=store).rows
+    rows = evaluate(trajectories, data, judges, store=store).rows
 
-    results = [{one.key: one for one in row.feedback} for row in rows]
+    results = [{feedback.key: feedback for feedback in row.feedback} for row in rows]
     assert [result["calls"].passed for result in results] == [True, None]
     assert results[0]["calls"].metadata["reference"] == "any[1]"
     assert "any[1] is not a trajectory" in results[1]["calls"].comment
@@ -577,7 +583,7 @@ def test_progress_is_reported(store: Store):
     evaluate(double, DATA, [judge], store=store, on_progress=lambda p: heard.append(replace(p)))
 
     last = heard[-1]
-    assert [one.done for one in heard] == [1, 2, 3, 4, 5, 6]
+    assert [progress.done for progress in heard] == [1, 2, 3, 4, 5, 6]
     assert (last.total, last.errors, last.cached, last.cost) == (6, 1, 1, 1.25)
 
 
@@ -595,14 +601,14 @@ def test_the_default_store_is_that_of_the_command_line(
 def test_runs_without_a_question_are_separate_examples(store: Store):
     """Missing questions are not equal: such runs are not repetitions, and pair with themselves."""
     unknown = [
-        run(1, Message("user", None), Message("assistant", "a")),
-        run(2, Message("user", None), Message("assistant", "b")),
+        run(1, Message("user", content=None), Message("assistant", "a")),
+        run(2, Message("user", content=None), Message("assistant", "b")),
         run(3, Message("system", "be kind"), Message("assistant", "c")),
         run(4, Message("system", "be kind"), Message("assistant", "d")),
         run(5, Message("user", "  ")),
         run(6, Message("user", "  ")),
     ]
-    case = run(7, Message("user", None), attributes={"test.case.id": "r"})
+    case = run(7, Message("user", content=None), attributes={"test.case.id": "r"})
     keep(store, *unknown, case)
 
     def good(trajectory: Trajectory) -> bool:
@@ -611,9 +617,9 @@ def test_runs_without_a_question_are_separate_examples(store: Store):
     first = evaluate(unknown[:3], evaluators=[good], name="a", store=store)
     second = evaluate([*unknown[3:], case], evaluators=[good], name="b", store=store)
     again = evaluate(unknown[:3], evaluators=[good], name="c", store=store)
-    chats = [[m.as_dict() for m in one.messages] for one in unknown]
+    chats = [[m.as_dict() for m in trajectory.messages] for trajectory in unknown]
 
-    assert [row.example.id for row in first] == [one.id for one in unknown[:3]]
+    assert [row.example.id for row in first] == [trajectory.id for trajectory in unknown[:3]]
     assert second.rows[3].example.id == "r"
     assert compare_experiments(first, again).differences[0].pairs == 3
     with pytest.raises(NothingEvaluated, match="no scores of the same example in common"):

@@ -18,7 +18,7 @@ DATA = [{"id": f"e{n}", "inputs": n} for n in range(5)]
 
 
 class Counted:
-    """A function that notes what it was called with."""
+    """A function that records its arguments."""
 
     def __init__(self, name: str, fails_on: tuple[Any, ...] = ()) -> None:
         self.__name__, self.fails_on = name, fails_on
@@ -44,7 +44,7 @@ def test_finished_records_are_not_repeated(store: Store):
     assert sorted(judge.seen) == [1, 3]
     assert (first.errors, second.errors) == (2, 1)
     assert (second.experiment, second.rows[0]) == (first.experiment, first.rows[0])
-    assert [one.status for row in second for one in row.feedback] == ["ok"] * 4
+    assert [feedback.status for row in second for feedback in row.feedback] == ["ok"] * 4
     assert load_experiment("x", store).to_dicts() == second.to_dicts()
 
 
@@ -163,14 +163,14 @@ def test_an_interrupted_experiment_continues(tmp_path: Path, number: int):
     first.communicate(timeout=60)
     done = log.read_text().count("ask")
     with Store(tmp_path / "x.duckdb", create=False) as store:
-        kept = load_experiment("x", store)
-    assert 20 <= len(kept) < 120
+        interrupted = load_experiment("x", store)
+    assert 20 <= len(interrupted) < 120
 
     second = _start(tmp_path)
     out, err = second.communicate(timeout=60)
 
     assert out.split() == ["120", "120"], err
     again = log.read_text().count("ask") - 120
-    assert again == done - sum(bool(row.feedback) for row in kept)
+    assert again == done - sum(bool(row.feedback) for row in interrupted)
     if number == signal.SIGINT:
-        assert again <= 2  # those that were being asked
+        assert again <= 2  # calls in flight

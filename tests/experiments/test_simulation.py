@@ -14,13 +14,13 @@ from ..model_server import Reply, completion, serving
 
 
 def app(message: Any, *, thread_id: str) -> dict[str, Any]:
-    """An app that repeats what it is told, after a tool call."""
+    """An app that repeats the message that it gets, after the thread's id."""
     return {"role": "assistant", "content": f"{thread_id}: {message['content']}"}
 
 
 def texts(result: Any) -> list[str]:
-    """Return who said what."""
-    return [f"{one['role']}: {one['content']}" for one in result["trajectory"]]
+    """Return the messages as texts, each after its role."""
+    return [f"{message['role']}: {message['content']}" for message in result["trajectory"]]
 
 
 def test_a_scripted_user_talks_to_an_app():
@@ -39,7 +39,7 @@ def test_a_scripted_user_talks_to_an_app():
     )
 
     assert texts(result) == ["user: hi", "assistant: t: hi", "user: bye", "assistant: t: bye"]
-    ids = [one["id"] for one in result["trajectory"]]
+    ids = [message["id"] for message in result["trajectory"]]
     assert ids[2] == "m2"
     assert len(set(ids)) == 4
     turns, broken = result["evaluator_results"]
@@ -78,18 +78,18 @@ def test_answers_come_in_many_forms():
         ]
     )
 
-    found: Any = oteval.run_multiturn_simulation(
+    simulated: Any = oteval.run_multiturn_simulation(
         app=lambda _, **__: next(answers), user=["1", "2", "3"], max_turns=3
     )
 
-    roles = [one["role"] for one in found["trajectory"]]
+    roles = [message["role"] for message in simulated["trajectory"]]
     assert roles == [
         *("user", "assistant", "tool", "assistant"),
         *("user", "assistant", "user", "assistant"),
     ]
-    assert [one["id"] for one in found["trajectory"]][3] == "l"
+    assert [message["id"] for message in simulated["trajectory"]][3] == "l"
     assert [
-        call.name for m in oteval.to_messages(found["trajectory"]) for call in m.tool_calls
+        call.name for m in oteval.to_messages(simulated["trajectory"]) for call in m.tool_calls
     ] == ["f"]
 
 

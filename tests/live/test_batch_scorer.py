@@ -76,7 +76,7 @@ def scored(folder: Path) -> tuple[list[Score], dict[str, float], list[str]]:
             driver.came(*spans)
         driver.came(*(chat(n, 1, [("user", "hi")], f"hello {n}") for n in range(1, 30)))
         driver.run(600)
-        scores = sorted(driver.scores(), key=lambda one: (one.trajectory_id, one.evaluator))
+        scores = sorted(driver.scores(), key=lambda score: (score.trajectory_id, score.evaluator))
         assert driver.scoring is not None
         driver.scoring.close()
     names = ("oteval_scores_total", "oteval_verdicts_total", "oteval_pass_rate", "oteval_score_sum")
@@ -110,7 +110,7 @@ def test_scores_metrics_and_events_are_those_of_single_evaluations(
     single, counted_singly, single_events = scored(tmp_path / "single")
 
     assert batch == single
-    assert {one.evaluator for one in batch} == {"names", "exact", "errors", "fast", "some"}
+    assert {score.evaluator for score in batch} == {"names", "exact", "errors", "fast", "some"}
     assert counted == counted_singly
     assert events == single_events
 
@@ -153,7 +153,7 @@ def test_scores_are_stored_in_the_order_of_the_runs(driver: Driver) -> None:
 def test_evaluators_that_a_monitor_watches_run_on_each_run(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their scores are stored in the order of the runs, also of those that must be read."""
+    """All scores are stored in the order of the runs, also if some runs must be read."""
     decided = decided_rows(monkeypatch)
     driver.rules(
         "evaluators: [{name: a, type: tool_errors}, {name: b, type: tool_errors}]\n"

@@ -86,13 +86,13 @@ def test_what_an_earlier_block_left_running_stays_out():
 def test_a_span_around_all_blocks_does_not_mix_them():
     """Blocks inside one outer span, as test runners make it, each get their own."""
     with trace.get_tracer("session").start_as_current_span("session"):
-        found = []
+        captures = []
         for question in ("one", "two"):
             with oteval.capture() as run:
                 answer(question)
-            found.append(run)
+            captures.append(run)
 
-    assert [run.trajectory.messages[0].content for run in found] == ["one", "two"]
+    assert [run.trajectory.messages[0].content for run in captures] == ["one", "two"]
 
 
 def test_threads_are_captured():
@@ -120,9 +120,9 @@ async def test_blocks_of_tasks_that_run_at_once_stay_apart():
             answer(f"again {number}")
         return " ".join(trajectory.messages[0].content or "" for trajectory in run.trajectories)
 
-    found = await asyncio.gather(*(one(number) for number in range(20)))
+    questions = await asyncio.gather(*(one(number) for number in range(20)))
 
-    assert found == [f"q{number} again {number}" for number in range(20)]
+    assert questions == [f"q{number} again {number}" for number in range(20)]
 
 
 def test_a_block_in_a_block_gives_both():
@@ -165,7 +165,7 @@ def test_log_records_are_captured_as_they_were_when_emitted():
 
 
 def test_the_trajectory_can_be_read_while_the_block_runs():
-    """What has ended so far is there, and more when more has."""
+    """Ended runs are there at once; later ones follow when they end."""
     with oteval.capture() as run:
         answer("one")
         first = run.trajectory
@@ -176,7 +176,7 @@ def test_the_trajectory_can_be_read_while_the_block_runs():
 
 
 def test_no_run_and_several_runs_are_named():
-    """`trajectory` refuses to choose, and says what there was."""
+    """`trajectory` refuses to choose, and lists the captured runs."""
     with oteval.capture() as nothing:
         pass
     with oteval.capture() as several:
@@ -207,7 +207,7 @@ def test_scores_need_no_database(config: Path):
 
 
 def test_a_database_keeps_spans_and_scores(config: Path, tmp_path: Path):
-    """With a database, another process can look at what was captured and how it scored."""
+    """With a database, another process can look at the captured runs and their scores."""
     db = tmp_path / "runs.duckdb"
     for question in ("one", "two"):
         with oteval.capture(db) as run:
@@ -222,7 +222,7 @@ def test_a_database_keeps_spans_and_scores(config: Path, tmp_path: Path):
 
     assert [trajectory.messages[0].content for trajectory in trajectories] == ["one", "two"]
     assert len(scores) == 1
-    assert [one.passed for one in newest] == [True, True]
+    assert [score.passed for score in newest] == [True, True]
 
 
 def test_a_database_that_cannot_be_used_is_known_before_the_agent_runs(tmp_path: Path):
@@ -235,7 +235,7 @@ def test_a_database_that_cannot_be_used_is_known_before_the_agent_runs(tmp_path:
 
 
 def test_a_provider_that_takes_no_processor_is_refused():
-    """The error says what to give instead."""
+    """The error names the remedy."""
     provider = trace.NoOpTracerProvider()
 
     with (
@@ -254,7 +254,7 @@ def test_an_sdk_that_is_switched_off_is_named(monkeypatch: pytest.MonkeyPatch):
 
 
 def test_without_the_sdk_oteval_can_still_be_imported():
-    """All public names are there; what needs the SDK says so when it is called."""
+    """All public names are there; functions that need the SDK say so when called."""
     code = (
         "import sys; sys.modules['opentelemetry.sdk'] = None; from oteval import *\n"
         "import oteval\n"

@@ -43,12 +43,12 @@ def one_by_one(requests: list[bytes]) -> tuple[list[dict[str, Any]], list[str], 
     tables, problems, rejected = [span_table((), 0)], [], 0
     for data in requests:
         try:
-            found = decode_protobuf_traces(data)
+            decoded = decode_protobuf_traces(data)
         except OtevalError:
             rejected += 1
             continue
-        tables.append(span_table(found.spans, 0))
-        problems += found.problems
+        tables.append(span_table(decoded.spans, 0))
+        problems += decoded.problems
     rows = pa.concat_tables(tables).drop_columns(["seq"]).to_pylist()
     return rows, problems[:20], rejected
 
@@ -69,7 +69,7 @@ def assert_equal(requests: list[bytes], folder: Path) -> None:
 def test_random_requests(tmp_path_factory: pytest.TempPathFactory, sent: list[Any]) -> None:
     """Any requests, valid or not, give equal rows and problems in the same order."""
     folder = tmp_path_factory.getbasetemp() / "rejected"
-    assert_equal([one.SerializeToString() for one in sent], folder)
+    assert_equal([request.SerializeToString() for request in sent], folder)
 
 
 @settings(max_examples=300, deadline=None)
@@ -120,9 +120,9 @@ def test_a_span_of_many_attributes(tmp_path: Path, count: int) -> None:
     sent = ExportTraceServiceRequest()
     spans = sent.resource_spans.add().scope_spans.add().spans
     for number in range(1, 81):
-        one = spans.add(trace_id=bytes([number] * 16), span_id=bytes([number] * 8), name="é")
+        span = spans.add(trace_id=bytes([number] * 16), span_id=bytes([number] * 8), name="é")
         for index in range(count if number == 40 else 2):
-            attribute = one.attributes.add(key=f"gen_ai.prompt.{index}.content.of.a.long.key")
+            attribute = span.attributes.add(key=f"gen_ai.prompt.{index}.content.of.a.long.key")
             attribute.value.string_value = "ü" * index
     assert_equal([sent.SerializeToString()], tmp_path)
 

@@ -70,16 +70,16 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
         sink.become(mode)
         time.sleep(min(seconds, 5))
         pids = [served.pid(part) for part in ("listener", "storage", "decoder")]
-        held, arrived = memory(pids), len(sink.spans)
+        memory_before, arrived = memory(pids), len(sink.spans)
         time.sleep(max(0.0, seconds - 5))
         until(lambda: metric(served, "forward_failing_seconds") >= seconds / 2 - 1, 60)
         state, scores = served.state(), metric(served, SCORES)
         is_ok, bytes_ = metric(served, "forward_ok"), metric(served, "forward_bytes")
-        grown = memory(pids) - held
+        grown = memory(pids) - memory_before
         count = len(sink.spans)
-        wanted = load.stop()
+        sent_traces = load.stop()
         sink.become("takes")
-        until(lambda: not wanted - sink.spans.keys(), 60)
+        until(lambda: not sent_traces - sink.spans.keys(), 60)
         until(lambda: served.state()["warnings"] == [])
         # The figures are brought up to date about once a second.
         until(lambda: metric(served, "forward_held_spans") == 0)
@@ -96,8 +96,8 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
     (warning,) = state["warnings"]
     assert re.match(r"forward: the endpoint has accepted nothing for \d+ s \(.+\); \d+", warning)
     assert state["left_bytes"] < 1 << 20
-    assert scores * RUN > 0.7 * len(wanted)
+    assert scores * RUN > 0.7 * len(sent_traces)
     assert (is_ok, rest) == (0, 0)
     assert bytes_ > 100_000
     assert grown < 250 << 20  # most of it DuckDB's, as without an outage
-    assert {trace for trace, _ in wanted} == {trace for trace, _ in sink.scored}
+    assert {trace for trace, _ in sent_traces} == {trace for trace, _ in sink.scored}

@@ -148,7 +148,7 @@ def test_bad_requests_are_answered_and_others_served(served: Served) -> None:
 
 
 def ways(server: Served) -> dict[str, Callable[[bytes], object]]:
-    """Return each way in which a request can be sent; they return its status."""
+    """Return each way to send a request; they return its status."""
     return {
         "http": lambda sent: server.post("/v1/traces", sent)[0],
         "http gzip": lambda sent: server.post(
@@ -161,11 +161,13 @@ def ways(server: Served) -> dict[str, Callable[[bytes], object]]:
 
 def peaks(server: Served) -> dict[str, int]:
     """Return the most that each process had resident so far (MB)."""
-    found = {}
+    peak_by_process = {}
     for part in ("listener", "storage", "decoder"):
         lines = Path(f"/proc/{server.pid(part)}/status").read_text().splitlines()
-        found[part] = next(int(x.split()[1]) >> 10 for x in lines if x.startswith("VmHWM"))
-    return found
+        peak_by_process[part] = next(
+            int(x.split()[1]) >> 10 for x in lines if x.startswith("VmHWM")
+        )
+    return peak_by_process
 
 
 @pytest.mark.slow
@@ -174,7 +176,7 @@ def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
     huge = body(answer="x" * (100 * MB))
     with Neighbour(large) as neighbour:
         answers = {name: send(huge) for name, send in ways(large).items()}
-        status, told, _ = large.post("/v1/traces", huge)
+        status, refusal, _ = large.post("/v1/traces", huge)
     most = peaks(large)
 
     assert answers == {
@@ -183,7 +185,7 @@ def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
         "grpc": grpc.StatusCode.INVALID_ARGUMENT,
         "grpc gzip": grpc.StatusCode.INVALID_ARGUMENT,
     }
-    assert "64 MiB" in status_pb2.Status.FromString(told).message
+    assert "64 MiB" in status_pb2.Status.FromString(refusal).message
     assert status == 413
     assert neighbour.was_served
     assert large.state()["restarts"] == 0
@@ -200,18 +202,18 @@ def test_an_attribute_of_100_mb_is_stored_scored_and_shown(large: Served) -> Non
             begun = time.monotonic()
             answer = ways(large)[name](request.SerializeToString())
             assert answer in (200, grpc.StatusCode.OK)
-            known = trajectory(large, trace_id, 90)
-            assert len(known["messages"][-1]["content"]) == 100 * MB  # type: ignore[index]
+            scored_run = trajectory(large, trace_id, 90)
+            assert len(scored_run["messages"][-1]["content"]) == 100 * MB  # type: ignore[index]
             print(f"{name}: scored and read after {time.monotonic() - begun:.1f} s")
     most = peaks(large)
-    shown = large.cli("show", trace_id)
+    show = large.cli("show", trace_id)
     listed = large.cli("trajectories", "--json")
 
     assert neighbour.was_served
     assert all_scored(large, neighbour.runs)
     assert large.state()["restarts"] == 0
-    assert shown.returncode == 0, shown.stderr
-    assert "refund 7" in shown.stdout
+    assert show.returncode == 0, show.stderr
+    assert "refund 7" in show.stdout
     assert len(listed.stdout.splitlines()) == len(neighbour.runs) + 2
     print("peak MB", most)
     assert most["listener"] < 1500
@@ -222,18 +224,18 @@ def test_an_attribute_of_100_mb_is_stored_scored_and_shown(large: Served) -> Non
 def chain(depth: int) -> tuple[str, list[ExportTraceServiceRequest]]:
     """Return a trace whose spans are one below the other, a request of one span each."""
     trace_id = random.randbytes(16)
-    found = []
+    requests = []
     for number in range(depth):
         _, request = agent_run(trace_id=trace_id)
         spans = request.resource_spans[0].scope_spans[0].spans
         del spans[number == 0]
         spans[0].span_id = (number + 1).to_bytes(8, "big")
         spans[0].parent_span_id = number.to_bytes(8, "big") if number else b""
-        found.append(request)
-    # The deepest is the model's call; those between are of no kind.
-    for request in found[1:-1]:
+        requests.append(request)
+    # The deepest is the model's call; the spans between have no kind.
+    for request in requests[1:-1]:
         del request.resource_spans[0].scope_spans[0].spans[0].attributes[:]
-    return trace_id.hex(), found
+    return trace_id.hex(), requests
 
 
 def joined(requests: list[ExportTraceServiceRequest]) -> bytes:
@@ -252,33 +254,33 @@ def test_a_tree_of_10_000_levels(large: Served, size: int) -> None:
         begun = time.monotonic()
         answers = Counter(large.post("/v1/traces", sent)[0] for sent in bodies)
         sent = time.monotonic() - begun
-        known = trajectory(large, trace_id)
+        scored_run = trajectory(large, trace_id)
         took = time.monotonic() - begun
-    shown = large.cli("show", trace_id)
+    show = large.cli("show", trace_id)
 
     print(f"sent in {sent:.1f} s, scored after {took:.1f} s")
     assert answers == {200: len(bodies)}
-    assert [m["content"] for m in known["messages"]] == ["refund 7", "Done."]  # type: ignore[attr-defined]
-    assert shown.returncode == 0, shown.stderr
+    assert [m["content"] for m in scored_run["messages"]] == ["refund 7", "Done."]  # type: ignore[attr-defined]
+    assert show.returncode == 0, show.stderr
     assert neighbour.was_served
     assert all_scored(large, neighbour.runs)
     assert took < 60
 
 
 def trickled(port: int, head: str, seconds: float = 40.0) -> bytes:
-    """Send a head, then a byte a second; return what is heard until the connection is closed."""
+    """Send a head, then a byte a second; return the answer until the connection is closed."""
     heard = b""
     end = time.monotonic() + seconds
-    with socket.create_connection(("127.0.0.1", port), timeout=1.0) as one:
-        one.sendall(head.encode())
+    with socket.create_connection(("127.0.0.1", port), timeout=1.0) as connection:
+        connection.sendall(head.encode())
         while time.monotonic() < end:
             try:
-                if not (part := one.recv(1000)):
+                if not (part := connection.recv(1000)):
                     return heard
                 heard += part
             except TimeoutError:
                 with suppress(OSError):
-                    one.sendall(b"x")
+                    connection.sendall(b"x")
             except OSError:
                 return heard
     raise TimeoutError(f"the connection is open after {seconds} s")

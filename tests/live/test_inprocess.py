@@ -26,7 +26,7 @@ def recorded(recorder: oteval.InProcess) -> TracerProvider:
 
 
 def test_runs_can_be_read_and_scored_at_once(tmp_path: Path):
-    """What just ended is among the trajectories, and is scored."""
+    """A run that just ended is among the trajectories, and is scored."""
     (tmp_path / "wanted.json").write_text(WANTED)
     (tmp_path / "oteval.yaml").write_text(CONFIG)
     with oteval.InProcess(tmp_path / "runs.duckdb") as recorder:
@@ -36,7 +36,7 @@ def test_runs_can_be_read_and_scored_at_once(tmp_path: Path):
         answer("two", provider=provider)
 
         assert [run.messages[0].content for run in runs] == ["one"]
-        assert [one.passed for one in recorder.score(tmp_path / "oteval.yaml")] == [True, False]
+        assert [score.passed for score in recorder.score(tmp_path / "oteval.yaml")] == [True, False]
 
 
 def test_scores_until_an_interruption_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
@@ -64,7 +64,7 @@ def test_scores_until_an_interruption_are_kept(tmp_path: Path, monkeypatch: pyte
 
 
 def test_spans_and_log_records_are_there_for_others_after_shutdown(tmp_path: Path):
-    """The provider's shutdown writes what waits, and lets go of the file."""
+    """The provider's shutdown writes waiting spans, and closes the file."""
     path = tmp_path / "runs.duckdb"
     recorder = oteval.InProcess(path, interval=60)
     provider, loggers = recorded(recorder), LoggerProvider(shutdown_on_exit=False)

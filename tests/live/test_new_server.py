@@ -45,11 +45,11 @@ def test_the_front_page_says_where_to_send_traces(bare: tuple[Served, Path]):
     assert "Bearer%20in\n" not in text
 
 
-def test_metrics_hold_nothing_of_what_is_not_configured(bare: tuple[Served, Path]):
-    """Without a forward and without events there are no figures of either."""
+def test_metrics_leave_out_unconfigured_features(bare: tuple[Served, Path]):
+    """Without a forward and without events, neither has figures."""
     server, _ = bare
 
-    text = until(lambda: (found := server.get("/metrics", READ)[1].decode()) and found)
+    text = until(lambda: (metrics := server.get("/metrics", READ)[1].decode()) and metrics)
 
     assert "oteval_config_ok" in text
     assert "oteval_forward" not in text

@@ -34,7 +34,7 @@ def slow(outputs):
 
 
 def spans_of_an_agent() -> bytes:
-    """Return what the OpenTelemetry SDK would send for an agent's run."""
+    """Return the request that the OpenTelemetry SDK would send for an agent's run."""
     exporter = InMemorySpanExporter()
     provider = TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -58,7 +58,7 @@ def spans_of_an_agent() -> bytes:
 
 
 class Line:
-    """What the server does with a request: to the forwarder, to the store, to live scoring."""
+    """The way of a request through the server: forwarder, store, live scoring."""
 
     def __init__(self, driver: Driver, attach: ScoreDestinations) -> None:
         self.driver, self.attach, self.position = driver, attach, 0
@@ -113,9 +113,9 @@ def test_scores_ride_back_on_the_spans(line: Line, downstream: Downstream) -> No
     until(are_counted)
     (score,) = line.driver.scores()
     judged = [span for span in downstream.spans() if span.span_id.hex() == score.span_id]
-    found = {a.key: a.value for a in judged[0].attributes}
-    assert found["oteval.score.ok"].double_value == 1.0
-    assert found["oteval.score.ok.explanation"].string_value == "good"
+    attributes = {a.key: a.value for a in judged[0].attributes}
+    assert attributes["oteval.score.ok"].double_value == 1.0
+    assert attributes["oteval.score.ok.explanation"].string_value == "good"
     event = ExportLogsServiceRequest.FromString(downstream.bodies("/v1/logs")[0])
     assert event.resource_logs[0].scope_logs[0].log_records[0].span_id.hex() == score.span_id
     assert b'oteval_scores_total{agent="a",evaluator="ok",status="ok"} 1.0' in (
@@ -124,7 +124,7 @@ def test_scores_ride_back_on_the_spans(line: Line, downstream: Downstream) -> No
 
 
 def test_led_back_nothing_goes_round(line: Line, downstream: Downstream) -> None:
-    """What was forwarded, sent to oteval again, is neither scored nor forwarded again."""
+    """Forwarded spans that come back to oteval are neither scored nor forwarded again."""
     line.receive(spans_of_an_agent())
     line.driver.run(6)
     until(lambda: len(downstream.spans()) == 2)
@@ -146,7 +146,7 @@ def test_a_trace_that_no_evaluator_wants_goes_on_once_complete(
     downstream: Downstream,
     tmp_path: Path,
 ) -> None:
-    """Nobody waits for scores that will never be there."""
+    """The forwarder does not wait for scores that never come."""
     name = module(CODE)
     driver.rules(
         f"evaluators:\n  - {{name: ok, type: python, call: '{name}:ok', sample: 0}}\n"

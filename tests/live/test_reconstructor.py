@@ -25,7 +25,7 @@ QUIET = Completion(quiet=1.0, idle=20.0)
 
 
 def live(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]], seed: int) -> list[Any]:
-    """Return what is stored after parts came, with pauses and restarts between them."""
+    """Return the stored trajectories after parts came, with pauses and restarts between them."""
     chance = random.Random(seed)
     with Store() as store:
         line, now = Line(store), 0
@@ -67,7 +67,7 @@ def everywhere(store: Store, traces: Sequence[str], _: TraceLocator) -> RefreshR
 
 
 def offline(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]]) -> list[Any]:
-    """Return what is stored when everything is there before anything is reconstructed."""
+    """Return the stored trajectories when everything is stored before reconstruction."""
     with Store() as store:
         for spans, logs in parts:
             store.spans.write(spans, logs)
@@ -76,10 +76,10 @@ def offline(parts: Sequence[tuple[Sequence[Span], Sequence[LogRecord]]]) -> list
 
 
 def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> list[Any]:
-    """Return spans and log records in some parts, about in the order in which they ended."""
+    """Return spans and log records in some parts, roughly by their ends."""
     chance = random.Random(seed)
     late = {id(span): span.end_ns if chance.random() < 0.8 else chance.random() for span in spans}
-    ordered = sorted(spans, key=lambda one: late[id(one)])
+    ordered = sorted(spans, key=lambda span: late[id(span)])
     parts, size = [], max(1, len(ordered) // 6)
     for begin in range(0, len(ordered), size):
         parts.append((ordered[begin : begin + size], logs if begin == 0 else []))
@@ -90,7 +90,7 @@ def shuffled(spans: Sequence[Span], logs: Sequence[LogRecord], seed: int) -> lis
 @pytest.mark.parametrize("name", ALL_WHEN_SLOW)
 @pytest.mark.slow
 def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each capture, in parts with pauses and restarts between, comes to what it did before."""
+    """Each capture, in parts with pauses and restarts between, gives the same as before."""
     spans, logs = capture(name)
     parts = shuffled(spans, logs, len(name))
     confined = live(parts, len(name))
@@ -101,18 +101,18 @@ def test_captures_come_to_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -
 
 
 def turns(count: int, chance: random.Random) -> list[Span]:
-    """Return turns of chats: some say their conversation, some only repeat what was said."""
+    """Return turns of chats: some name their conversation, some only repeat earlier messages."""
     spans, number = [], 0
     for talk in range(count):
-        said: list[tuple[str, str]] = []
+        messages: list[tuple[str, str]] = []
         ids = {"gen_ai.conversation.id": f"c{talk}"} if talk % 2 else {}
         for turn in range(chance.randrange(1, 5)):
             number += 1
-            said.append(("user", f"question {talk} {turn}"))
-            one = chat(number, number, said, f"answer {talk} {turn}", **ids)
+            messages.append(("user", f"question {talk} {turn}"))
+            span = chat(number, number, messages, f"answer {talk} {turn}", **ids)
             start = (1000 * turn + number) * SECOND
-            spans.append(replace(one, start_ns=start, end_ns=start + SECOND))
-            said.append(("assistant", f"answer {talk} {turn}"))
+            spans.append(replace(span, start_ns=start, end_ns=start + SECOND))
+            messages.append(("assistant", f"answer {talk} {turn}"))
     return spans
 
 
@@ -129,7 +129,7 @@ def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
 
 @pytest.mark.parametrize("seed", SOME_SEEDS)
 def test_chats_that_begin_alike_go_on_from_the_last_of_them(seed: int) -> None:
-    """Runs that a late span changes are found again by what follows them, and what they follow."""
+    """Runs that a late span changes are found again by their next and previous runs."""
     chance = random.Random(seed)
     spans = alike(5, chance)
     chance.shuffle(spans)
@@ -138,8 +138,8 @@ def test_chats_that_begin_alike_go_on_from_the_last_of_them(seed: int) -> None:
     assert live(parts, seed) == offline([(spans, [])])
 
 
-def test_what_followed_a_run_before_it_changed_is_found() -> None:
-    """A turn comes to its own again when late spans change the run that it seemed to follow."""
+def test_a_turn_finds_its_run_again_after_late_spans() -> None:
+    """A turn finds its conversation when late spans change the run that it seemed to follow."""
     spans, logs = capture("vercel_ai7_generate")
 
     assert live(shuffled(spans, logs, 19), 19) == offline([(spans, logs)])
@@ -148,7 +148,7 @@ def test_what_followed_a_run_before_it_changed_is_found() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", CAPTURES)
 def test_captures_in_any_order_come_to_the_same(name: str) -> None:
-    """Each capture, in parts in many orders, comes live to what it comes to at once."""
+    """Each capture, in parts in many orders, gives the same live as at once."""
     spans, logs = capture(name)
     whole = offline([(spans, logs)])
 
@@ -159,11 +159,11 @@ def test_captures_in_any_order_come_to_the_same(name: str) -> None:
 @pytest.mark.slow
 def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
     """For new traces no query goes without bounds; the turns of a conversation have theirs."""
-    asked: list[Any] = []
+    requested: list[Any] = []
     real: Callable[..., Any] = Store().spans.of_traces.__func__  # type: ignore[attr-defined]
 
     def noted(self: Any, traces: Any, **ranges: Any) -> Any:
-        asked.append((ranges["row_ranges"], ranges["archived"]))
+        requested.append((ranges["row_ranges"], ranges["archived"]))
         return real(self, traces, **ranges)
 
     monkeypatch.setattr("oteval.store.spans.Spans.of_traces", noted)
@@ -171,6 +171,6 @@ def test_only_what_came_is_read(monkeypatch: pytest.MonkeyPatch) -> None:
 
     live(parts, 1)
 
-    assert asked
-    assert all(numbers is not None for numbers, _ in asked)
-    assert any(archived == [] for _, archived in asked)
+    assert requested
+    assert all(numbers is not None for numbers, _ in requested)
+    assert any(archived == [] for _, archived in requested)

@@ -94,10 +94,10 @@ def test_maintenance_beside_a_running_server(tmp_path: Path) -> None:
         assert served.stop() == 0
 
 
-def test_what_is_archived_is_known_to_be_complete_without_a_row_for_it(
+def test_archived_traces_are_complete_without_a_row(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """Of archived traces only what evaluators still have to do stays; a late span is scored."""
+    """Archived traces keep only rows that evaluators still need; a late span is scored."""
     driver.rules(rules(module(COUNT), "ok"))
     scoring = driver.start()
     driver.came(*[said(number) for number in range(1, 6)])
@@ -106,14 +106,14 @@ def test_what_is_archived_is_known_to_be_complete_without_a_row_for_it(
     store, now = driver.store, driver.clock.now
 
     store.archive.move(driver.path.parent / "archive", now)
-    kept = store.live.forget(0, now, "2026-11-21"), completions(store)
+    not_archived = store.live.forget(0, now, "2026-11-21"), completions(store)
     deleted = store.live.forget(scoring.progress, now, "2026-11-21"), completions(store)
     driver.start()
     late = replace(said(2, "and more"), span_id=f"{7:016x}", parent_id=f"{1:016x}")
     driver.came(late)
     driver.run(6)
 
-    assert kept == (0, [1, 2, 3, 4, 5])
+    assert not_archived == (0, [1, 2, 3, 4, 5])
     assert deleted == (4, [5])
     assert completions(store) == [5, 6]
     assert store.live.completed_among([f"{n:032x}" for n in range(7)]) == {

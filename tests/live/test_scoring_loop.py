@@ -42,9 +42,11 @@ def costs(outputs):
 
 
 def rules(name: str, *lines: str, more: str = "") -> str:
-    found = ["evaluators:"]
-    found += [f"  - {{name: {one}, type: python, call: '{name}:{one}'}}" for one in lines]
-    return "\n".join(found) + "\n" + more
+    text_lines = ["evaluators:"]
+    text_lines += [
+        f"  - {{name: {function}, type: python, call: '{name}:{function}'}}" for function in lines
+    ]
+    return "\n".join(text_lines) + "\n" + more
 
 
 def said(number: int, text: str = "hello") -> Span:
@@ -107,7 +109,7 @@ def test_what_came_back_changes_nothing(driver: Driver, module: Callable[[str], 
 def test_a_sample_draws_the_same_traces_always(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """The traces that are scored are those that the hash draws, and the rate is kept with them."""
+    """The traces that the hash draws are scored, and the rate is stored with them."""
     name = module(COUNT)
     driver.rules(f"evaluators:\n  - {{name: ok, type: python, call: '{name}:ok', sample: 0.3}}\n")
     driver.start()
@@ -146,10 +148,10 @@ def test_one_that_hangs_is_given_up_and_holds_up_no_other(
     driver.run(6)
 
     assert {s.status for s in driver.scores("ok")} == {"ok"}
-    found = {s.status: s for s in driver.scores("hangs")}
-    assert set(found) == {"error", "not_evaluated"}
-    assert "no answer within 0.2 s" in found["error"].comment
-    assert "hang" in found["not_evaluated"].comment
+    by_status = {s.status: s for s in driver.scores("hangs")}
+    assert set(by_status) == {"error", "not_evaluated"}
+    assert "no answer within 0.2 s" in by_status["error"].comment
+    assert "hang" in by_status["not_evaluated"].comment
 
     import sys
 
@@ -165,7 +167,7 @@ def test_one_that_hangs_is_given_up_and_holds_up_no_other(
 def test_over_its_budget_it_is_postponed_until_the_next_day(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """What a day's budget does not pay is recorded with the reason, once, and done the next day."""
+    """Runs over a day's budget are recorded with the reason, once, and scored the next day."""
     more = "budgets: {costs: {max_cost_per_day: 1.0, concurrency: 1}}\n"
     driver.rules(rules(module(COUNT), "costs", "ok", more=more))
     driver.start()
@@ -228,10 +230,10 @@ def test_a_restart_goes_on_where_the_process_ended(
     assert len(errors) == 4
 
 
-def test_a_new_evaluator_scores_what_is_complete(
+def test_a_new_evaluator_scores_complete_traces(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """A changed file is taken while all goes on; its new evaluator does what is of late too."""
+    """A changed file is reloaded while scoring; its new evaluator scores recent runs too."""
     name = module(COUNT)
     driver.rules(rules(name, "ok"))
     driver.start()
@@ -245,7 +247,7 @@ def test_a_new_evaluator_scores_what_is_complete(
 
 
 def test_backfill_says_how_far_back(driver: Driver, module: Callable[[str], str]) -> None:
-    """Without backfill, a new evaluator has only what is complete from then on."""
+    """Without backfill, a new evaluator scores only traces that are complete from then on."""
     name = module(COUNT)
     more = "completion: {backfill: 0}\n"
     driver.rules(rules(name, "ok", more=more))

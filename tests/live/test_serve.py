@@ -53,13 +53,13 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
 
     def found() -> dict[str, object] | None:
         status, body = served.get(f"/api/trajectories/{trace_id}")
-        known = json.loads(body)
-        return known if status == 200 and known["scores"] else None
+        run_json = json.loads(body)
+        return run_json if status == 200 and run_json["scores"] else None
 
-    known = until(found)
+    scored_run = until(found)
     took = time.monotonic() - ended
-    assert [score["evaluator"] for score in known["scores"]] == ["tools"]
-    assert [m["content"] for m in known["messages"]] == ["refund 7", "Done."]
+    assert [score["evaluator"] for score in scored_run["scores"]] == ["tools"]
+    assert [m["content"] for m in scored_run["messages"]] == ["refund 7", "Done."]
     assert took < 15  # 2 s when the machine has nothing else to do
 
 
@@ -74,22 +74,22 @@ def test_the_other_commands_work_meanwhile(served: Served, oteval: Run, tmp_path
         return oteval(*arguments, "--db", served.db)
 
     listed = served.cli("trajectories", "--json", "--limit", "1")  # in another process
-    shown = run("show", first)
+    show = run("show", first)
     diff = run("diff", first, second)
     scored = run("score", "--json", "-c", rules)
-    kept = run("reference", "add", first, "--name", "r")
+    added = run("reference", "add", first, "--name", "r")
     exported = run("export", "--parquet", tmp_path / "out")
 
     assert json.loads(listed.stdout)["agent"] == "shop"
-    assert "refund 7" in shown.out
+    assert "refund 7" in show.out
     assert diff.status == 0, diff.err
     assert scored.rows[0]["evaluator"] == "tools"
-    assert kept.status == 0, kept.err
+    assert added.status == 0, added.err
     assert (tmp_path / "out" / "spans.parquet").exists(), exported.err
 
 
 def test_loading_files_into_a_served_database_is_refused(served: Served, oteval: Run) -> None:
-    """One line says what to do."""
+    """The error is one line with the remedy."""
     (served.db.parent / "t.json").write_text('{"resourceSpans": []}')
 
     completed = oteval("ingest", served.db.parent / "t.json", "--db", served.db)
@@ -99,7 +99,7 @@ def test_loading_files_into_a_served_database_is_refused(served: Served, oteval:
 
 
 def test_health_readiness_metrics_and_api(served: Served) -> None:
-    """Each path answers what it is for."""
+    """Each path gives its answer."""
     ready = served.get("/readyz")
     metrics = served.get("/metrics")[1].decode()
 
@@ -112,7 +112,7 @@ def test_health_readiness_metrics_and_api(served: Served) -> None:
     assert json.loads(served.get("/api/status")[1])["error"] == ""
     assert isinstance(json.loads(served.get("/api/trajectories?limit=2")[1]), list)
     assert isinstance(json.loads(served.get("/api/scores")[1]), list)
-    assert served.get("/api/trajectories/nobody")[0] == 404
+    assert served.get("/api/trajectories/unknown")[0] == 404
     assert served.get("/api/nothing")[0] == 404
     assert served.get("/api/trajectories?limit=x")[0] == 400
 
@@ -247,8 +247,8 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
 
 
 def serve_once(folder: Path, *arguments: str, **environment: str) -> str:
-    """Return what a server that does not begin says."""
-    found = subprocess.run(
+    """Return the last line on stderr of a server that does not start."""
+    completed = subprocess.run(
         [sys.executable, "-m", "oteval", "serve", *arguments],
         capture_output=True,
         text=True,
@@ -257,12 +257,12 @@ def serve_once(folder: Path, *arguments: str, **environment: str) -> str:
         timeout=60,
         check=False,
     )
-    assert found.returncode == 2, found.stderr
-    return found.stderr.splitlines()[-1]
+    assert completed.returncode == 2, completed.stderr
+    return completed.stderr.splitlines()[-1]
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "message"),
     [
         (("--http", "0.0.0.0:0"), "OTEVAL_INGEST_TOKEN"),
         (("--grpc", "[::]:0"), "OTEVAL_INGEST_TOKEN"),
@@ -273,14 +273,14 @@ def serve_once(folder: Path, *arguments: str, **environment: str) -> str:
     ],
 )
 def test_options_it_refuses(
-    arguments: tuple[str, ...], said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    arguments: tuple[str, ...], message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is one line that says what to do."""
+    """Each error is one line with the remedy."""
     monkeypatch.chdir(tmp_path)
     for name in ("OTEVAL_INGEST_TOKEN", "OTEVAL_READ_TOKEN"):
         monkeypatch.delenv(name, raising=False)
 
-    with pytest.raises(ConfigError, match=said):
+    with pytest.raises(ConfigError, match=message):
         cli.main(["serve", *arguments], standalone_mode=False)
 
 
@@ -290,11 +290,11 @@ def test_a_port_in_use_is_refused(tmp_path: Path) -> None:
         address = f"127.0.0.1:{taken.getsockname()[1]}"
         config = ServerConfig(str(tmp_path / "a.duckdb"), http=address, grpc="")
         with pytest.raises(ConfigError, match="give another --http"):
-            ListenerProcess(config, Access.of(), None)
+            ListenerProcess(config, Access.of(), tls=None)
 
 
-def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
-    """One line says what the file is not."""
+def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
+    """The error is one line: the file is not a database."""
     (tmp_path / "bad.duckdb").write_bytes(b"no database" * 1000)
     free = ("--http", "127.0.0.1:0", "--grpc", "127.0.0.1:0")
 
@@ -390,7 +390,7 @@ def test_only_clients_with_a_certificate_are_served(secured: Secured) -> None:
     with secured.http(has_certificate=False) as client, pytest.raises(httpx.TransportError):
         client.get("/healthz")
     with secured.http() as client:
-        known = client.get("/healthz")
+        health = client.get("/healthz")
     answers = []
     for has_certificate in (False, True):
         credentials = secured.credentials(has_certificate=has_certificate)
@@ -401,7 +401,7 @@ def test_only_clients_with_a_certificate_are_served(secured: Secured) -> None:
             except grpc.RpcError as error:
                 answers.append(error.code())
 
-    assert known.status_code == 200
+    assert health.status_code == 200
     assert answers == [grpc.StatusCode.UNAVAILABLE, b""]
 
 
@@ -413,7 +413,7 @@ def test_tls_without_certificates_of_clients(secured: Secured, tmp_path: Path) -
     try:
         other = secured._replace(server=server)
         with other.http(has_certificate=False) as client:
-            known = client.get("/healthz")
+            health = client.get("/healthz")
         trace_id, _ = run_agent(
             GrpcExporter(
                 f"localhost:{server.grpc}", credentials=other.credentials(has_certificate=False)
@@ -424,7 +424,7 @@ def test_tls_without_certificates_of_clients(secured: Secured, tmp_path: Path) -
     finally:
         server.stop()
 
-    assert known.status_code == 200
+    assert health.status_code == 200
 
 
 def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:

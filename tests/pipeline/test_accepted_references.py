@@ -60,13 +60,13 @@ def test_a_run_is_compared_with_the_reference_that_its_score_names(
     store: Store, base: Path
 ) -> None:
     """The diff of a run shows the messages that the comment is about."""
-    one = run(1, REFUNDED)
-    keep(store, one)
+    refunded = run(1, REFUNDED)
+    keep(store, refunded)
     config = parse_config(rules("search.json", "refund.json"))
 
-    before = reference_of_run(one, config, store, base)[1]
+    before = reference_of_run(refunded, config, store, base)[1]
     scored(store, base, rules("search.json", "refund.json"))
-    after = reference_of_run(one, config, store, base)[1]
+    after = reference_of_run(refunded, config, store, base)[1]
 
     assert (before.name, after.name) == ("search.json", "refund.json")
 
@@ -94,8 +94,8 @@ def test_a_file_and_a_case_may_hold_several(store: Store, base: Path) -> None:
     (base / "both.json").write_text(json.dumps({"any": [SEARCH, REFUND]}))
     case = {"case": "1", "messages": {"any": {"short": REFUND}}}
     (base / "cases.jsonl").write_text(json.dumps(case))
-    one = run(1, REFUNDED, attributes={"case": "1"})
-    keep(store, one)
+    refunded = run(1, REFUNDED, attributes={"case": "1"})
+    keep(store, refunded)
 
     named = {"type": "trajectory_match", "name": "e"}
     files = scored(store, base, json.dumps({"evaluators": [{**named, "reference": "both.json"}]}))
@@ -103,25 +103,25 @@ def test_a_file_and_a_case_may_hold_several(store: Store, base: Path) -> None:
         store, base, rules("search.json", {"dataset": "cases.jsonl", "key": "case"}, name="f")
     )
 
-    assert files[one.id].metadata["reference"] == "any[1]"
-    assert cases[one.id].metadata["reference"] == "cases.jsonl short"
+    assert files[refunded.id].metadata["reference"] == "any[1]"
+    assert cases[refunded.id].metadata["reference"] == "cases.jsonl short"
 
 
 def test_a_run_without_its_case_is_not_evaluated(store: Store, base: Path) -> None:
     """The reference that a run lacks is named, and the others alone give no verdict."""
     (base / "cases.jsonl").write_text(json.dumps({"case": "1", "messages": REFUND}))
-    one = run(1, REFUNDED)
-    keep(store, one)
+    refunded = run(1, REFUNDED)
+    keep(store, refunded)
 
     scores = scored(store, base, rules("refund.json", {"dataset": "cases.jsonl", "key": "case"}))
 
-    assert scores[one.id].status == "not_evaluated"
-    assert scores[one.id].comment.startswith("reference cases.jsonl: ")
+    assert scores[refunded.id].status == "not_evaluated"
+    assert scores[refunded.id].comment.startswith("reference cases.jsonl: ")
 
 
 def test_missing_arguments_leave_the_verdict_open(store: Store, base: Path) -> None:
     """A run whose arguments are not in the trace fails no reference that it may match."""
-    unknown, other = run(1, asks(call("refund", None, "1", span_id="c" * 16))), run(2, ASKED)
+    unknown, other = run(1, asks(call("refund", call_id="1", span_id="c" * 16))), run(2, ASKED)
     keep(store, unknown, other)
 
     scores = scored(store, base, rules("search.json", "refund.json"))

@@ -108,17 +108,19 @@ results = st.builds(
 @st.composite
 def steps(draw: Callable[[Any], Any]) -> list[Message]:
     """Return a message with calls and, mostly, their results."""
-    made = draw(st.lists(calls, max_size=3))
-    answers = [Message("tool", draw(st.sampled_from(WORDS)), (), one.id) for one in made]
+    tool_calls = draw(st.lists(calls, max_size=3))
+    answers = [
+        Message("tool", draw(st.sampled_from(WORDS)), (), tool_call.id) for tool_call in tool_calls
+    ]
     answers = draw(st.sampled_from([answers, answers, answers[:1], answers[::-1]]))
     role = draw(st.sampled_from(["assistant"] * 5 + ["user"]))
-    return [Message(role, None, tuple(made)), *answers]
+    return [Message(role, tool_calls=tuple(tool_calls)), *answers]
 
 
 messages = st.lists(
     st.one_of(
         steps(),
-        results.map(lambda one: [one]),
+        results.map(lambda message: [message]),
         st.sampled_from([[Message("user", "x")], [Message("assistant", "y")]]),
     ),
     max_size=4,
@@ -153,18 +155,24 @@ runs = st.fixed_dictionaries(
 
 
 def trajectories(drawn: Sequence[dict[str, Any]]) -> list[Trajectory]:
-    """Return runs of what was drawn; one may follow an earlier one of its conversation."""
-    made: list[Trajectory] = []
-    for number, one in enumerate(drawn, 1):
-        known = dict(one)
-        tail, follows, skips = known.pop("tail"), known.pop("follows"), known.pop("skips")
-        seconds, old = known.pop("seconds"), known.pop("old")
-        history = made[follows] if follows is not None and follows < len(made) else None
+    """Return runs of drawn parts; one may follow an earlier one of its conversation."""
+    members: list[Trajectory] = []
+    for number, parts in enumerate(drawn, 1):
+        run_fields = dict(parts)
+        tail, follows, skips = (
+            run_fields.pop("tail"),
+            run_fields.pop("follows"),
+            run_fields.pop("skips"),
+        )
+        seconds, old = run_fields.pop("seconds"), run_fields.pop("old")
+        history = members[follows] if follows is not None and follows < len(members) else None
         before = len(history.messages) if history else 0
         start = before - (1 if old and before else 0) + min(skips, len(tail))
-        end = known["start_ns"] + seconds * 10**9
-        made.append(run(number, *tail, history=history, new_from=start, end_ns=end, **known))
-    return made
+        end = run_fields["start_ns"] + seconds * 10**9
+        members.append(
+            run(number, *tail, history=history, new_from=start, end_ns=end, **run_fields)
+        )
+    return members
 
 
 @pytest.fixture
@@ -214,11 +222,11 @@ def agree(
     for off in (True, False):
         switch(off)
         counts = ScoreRun()
-        found = list(map(said, score_all(store, config, base, run=counts, **how)))
-        outcomes.append((found, stored(store), counts))
+        scores = list(map(said, score_all(store, config, base, run=counts, **how)))
+        outcomes.append((scores, stored(store), counts))
     (yielded, rows, counted), (yielded_too, rows_too, counted_too) = outcomes
-    for one, other in zip(rows, rows_too, strict=True):
-        assert one == other
+    for row, other in zip(rows, rows_too, strict=True):
+        assert row == other
     assert yielded == yielded_too
     assert counted.tallies == counted_too.tallies
     assert counted.list_order == counted_too.list_order
@@ -234,9 +242,9 @@ def test_random_runs_get_equal_scores_both_ways(
     @given(st.lists(runs, min_size=1, max_size=6))
     def compare(drawn: list[dict[str, Any]]) -> None:
         with Store() as store:
-            made = trajectories(drawn)
-            keep(store, *made)
-            first = {"reference": {"trajectory": made[0].id}}
+            members = trajectories(drawn)
+            keep(store, *members)
+            first = {"reference": {"trajectory": members[0].id}}
 
             agree(store, base, read_all, [*({**m, **first} for m in MATCHES), *CHECKS, *OTHERS])
 
@@ -261,22 +269,24 @@ def test_captured_runs_get_equal_scores_both_ways(
 def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[int, int]]:
     """Yield, for each rule, how many runs it decides and how many must be read as a whole."""
     config = parse_config(json.dumps({"evaluators": rules}))
-    deciders = [decide.Decider(one, "") for one in evaluation.prepare(config, store, base)]
+    deciders = [
+        decide.Decider(evaluator, "") for evaluator in evaluation.prepare(config, store, base)
+    ]
     with ScorePages(store, deciders, ()) as pages:
         (page,) = pages.read(EVERYTHING)
-        for made in page.decided:
-            yield len(made.rows), len(made.undecided)
+        for decision in page.decided:
+            yield len(decision.rows), len(decision.undecided)
 
 
 def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: Path):
     """Passes are decided by columns, and fails by the arguments that their comments show."""
     right, wrong = call("f", {"a": 1}, "1"), call("f", {"a": 2}, "1")
-    found = Message("tool", "found", (), "1")
+    result = Message("tool", "found", (), "1")
     keep(
         store,
-        run(1, asks(right), found, usage=Usage(5, 5)),
-        run(2, asks(wrong), found, usage=Usage(50, 5)),
-        run(3, asks(call("h", {"a": 3}, "1")), found, usage=Usage(5, 6)),
+        run(1, asks(right), result, usage=Usage(5, 5)),
+        run(2, asks(wrong), result, usage=Usage(50, 5)),
+        run(3, asks(call("h", {"a": 3}, "1")), result, usage=Usage(5, 6)),
         run(4, asks(right), Message("tool", "Error: no", (), "1"), usage=Usage(5, 6)),
     )
     (base / "r.json").write_text(json.dumps(CASES[:2]))
@@ -295,7 +305,7 @@ def test_the_usual_runs_are_decided_without_their_messages(store: Store, base: P
 def test_runs_with_the_same_failing_call_are_evaluated_once(
     store: Store, base: Path, read_all: Callable[[bool], None], monkeypatch: pytest.MonkeyPatch
 ):
-    """Arguments that the comment does not show make no difference; those that it shows do."""
+    """Arguments that the comment leaves out make no difference; shown arguments do."""
     evaluated: list[object] = []
     evaluate = TrajectoryMatch.evaluate_outline
     monkeypatch.setattr(
@@ -303,11 +313,11 @@ def test_runs_with_the_same_failing_call_are_evaluated_once(
         "evaluate_outline",
         lambda self, context: evaluated.append(0) or evaluate(self, context),
     )
-    made = [
+    members = [
         run(number, asks(call("g", {"id": number})), asks(call("f", {"a": 2 + number % 2})))
         for number in range(1, 9)
     ]
-    keep(store, *made)
+    keep(store, *members)
     (base / "r.json").write_text(json.dumps(CASES[:2]))
     rule = {"name": "m", "type": "trajectory_match", "reference": "r.json", "mode": "superset"}
 
@@ -331,10 +341,10 @@ def test_passes_that_are_not_yielded_are_stored_and_counted(
     ]
     config, counts = parse_config(json.dumps({"evaluators": rules})), ScoreRun()
 
-    found = list(score_all(store, config, base, run=counts, yields_passes=False))
+    scores = list(score_all(store, config, base, run=counts, yields_passes=False))
 
     expected = [(run(number).id, name) for number in range(1, 11) for name in ("m", "forbidden")]
-    assert [one.passed for one in found] == [False] * 7
+    assert [score.passed for score in scores] == [False] * 7
     assert [(row["trajectory_id"], row["evaluator"]) for row in stored(store)] == expected
     assert (counts.tallies["m"].passed, counts.tallies["m"].failed) == (3, 7)
     assert (counts.tallies["forbidden"].passed, counts.trajectories) == (10, 10)
@@ -360,9 +370,9 @@ def test_stored_verdicts_are_used_again_and_others_decided(store: Store, base: P
     keep(store, run(2, asks(call("f"))), run(3, asks(call("f"))))
     counts = ScoreRun()
 
-    found = list(score_all(store, config, base, run=counts, reuse_all=True))
+    scores = list(score_all(store, config, base, run=counts, reuse_all=True))
 
-    assert [(one.trajectory_id, one.rev) for one in found] == [
+    assert [(score.trajectory_id, score.rev) for score in scores] == [
         (run(1).id, 1),
         (run(2).id, 2),
         (run(3).id, 1),
@@ -378,13 +388,13 @@ def test_a_served_store_is_scored_alike(tmp_path: Path, base: Path):
         keep(owner, *(run(number, asks(call("f", {"a": number}))) for number in range(1, 4)))
         serving = owner.serve(lambda _: b"", {})
         with Store(owner.path) as client:
-            found = list(map(said, score_all(client, config, base)))
+            served = list(map(said, score_all(client, config, base)))
         serving.close()
         rows = stored(owner)
         again = list(map(said, score_all(owner, config, base)))
 
         assert rows == stored(owner)
-    assert found == again
+    assert served == again
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -441,5 +451,5 @@ def test_evaluators_of_other_packages_work_without_outlines(
     agree(store, base, read_all, rules)
 
     config = parse_config(json.dumps({"evaluators": rules}))
-    passeds = [one.passed for one in score_all(store, config, base)]
+    passeds = [score.passed for score in score_all(store, config, base)]
     assert passeds == [True, True, True, False, False, True]

@@ -37,8 +37,8 @@ def reference(tmp_path: Path) -> Path:
 
 def rule(name: str = "e", **fields: Any) -> dict[str, Any]:
     """Return a match rule."""
-    known = {"type": "trajectory_match", "mode": "superset", "reference": "r.json"}
-    return {"name": name, **known, **fields}
+    defaults = {"type": "trajectory_match", "mode": "superset", "reference": "r.json"}
+    return {"name": name, **defaults, **fields}
 
 
 def python(module: str, function: str = "check", name: str = "e", **fields: Any) -> dict[str, Any]:
@@ -56,10 +56,10 @@ def scored(
 ) -> list[Score]:
     """Return the scores of a configuration, and assert that the store has them."""
     config = parse_config(json.dumps({"evaluators": rules, **more}))
-    found = list(score_all(store, config, base, selection, run))
-    kept = [said(score) for score in store.scores.read()]
-    assert all(said(score) in kept for score in found[:20])
-    return found
+    scores = list(score_all(store, config, base, selection, run))
+    stored = [said(score) for score in store.scores.read()]
+    assert all(said(score) in stored for score in scores[:20])
+    return scores
 
 
 def said(score: Score) -> str:
@@ -77,19 +77,27 @@ def test_passes_and_fails_are_scored_with_their_reasons(store: Store, tmp_path: 
     """A pass has no comment, a fail names the difference; both have figures and the rate."""
     keep(store, run(1, *CONVERSATION), run(2, asks(call("f", {"a": 2}))))
 
-    one, other = scored(store, tmp_path, rule())
+    passing, failing = scored(store, tmp_path, rule())
 
-    assert (one.status, one.passed, one.score, one.label, one.comment) == (
+    assert (passing.status, passing.passed, passing.score, passing.label, passing.comment) == (
         "ok",
         True,
         1.0,
         "pass",
         "",
     )
-    assert (other.status, other.passed, other.score, other.label) == ("ok", False, 0.0, "fail")
-    assert "argument 'a' is 2 in the output, 1 in the reference" in other.comment
-    assert (other.metadata["missing"], other.metadata["extra"], other.sample_p) == (1, 1, 1.0)
-    assert (one.trace_id, one.span_id) == (run(1).root_span.trace_id, run(1).root_span.span_id)
+    assert (failing.status, failing.passed, failing.score, failing.label) == (
+        "ok",
+        False,
+        0.0,
+        "fail",
+    )
+    assert "argument 'a' is 2 in the output, 1 in the reference" in failing.comment
+    assert (failing.metadata["missing"], failing.metadata["extra"], failing.sample_p) == (1, 1, 1.0)
+    assert (passing.trace_id, passing.span_id) == (
+        run(1).root_span.trace_id,
+        run(1).root_span.span_id,
+    )
 
 
 @pytest.mark.parametrize(
@@ -115,10 +123,10 @@ def test_what_the_trace_does_not_hold_is_not_evaluated(
     """A verdict that needs missing content is `not_evaluated`, with the reason as its comment."""
     keep(store, trajectory)
 
-    (found,) = scored(store, tmp_path, rule())
+    (score,) = scored(store, tmp_path, rule())
 
-    assert (found.status, found.score, found.passed) == ("not_evaluated", None, None)
-    assert found.comment == reason
+    assert (score.status, score.score, score.passed) == ("not_evaluated", None, None)
+    assert score.comment == reason
 
 
 def test_a_fail_whatever_was_not_captured_is_a_fail(store: Store, tmp_path: Path):
@@ -126,10 +134,10 @@ def test_a_fail_whatever_was_not_captured_is_a_fail(store: Store, tmp_path: Path
     unknown = call("g", span_id="c" * 16)
     keep(store, run(1, asks(unknown, call("f", {"a": 2}))), run(2, asks(unknown)))
 
-    found = scored(store, tmp_path, rule())
+    scores = scored(store, tmp_path, rule())
 
-    assert [s.status for s in found] == ["ok", "ok"]
-    assert [s.passed for s in found] == [False, False]
+    assert [s.status for s in scores] == ["ok", "ok"]
+    assert [s.passed for s in scores] == [False, False]
 
 
 def test_an_attribute_names_the_case_of_a_run(store: Store, tmp_path: Path):
@@ -144,18 +152,18 @@ def test_an_attribute_names_the_case_of_a_run(store: Store, tmp_path: Path):
         run(4, *CONVERSATION),
     )
 
-    found = scored(
+    scores = scored(
         store, tmp_path, rule(mode="unordered", reference={"dataset": "d.jsonl", "key": "case"})
     )
 
-    assert [(s.status, s.passed) for s in found] == [
+    assert [(s.status, s.passed) for s in scores] == [
         ("ok", True),
         ("ok", False),
         ("not_evaluated", None),
         ("not_evaluated", None),
     ]
-    assert found[2].comment == "d.jsonl has no case 'c'"
-    assert found[3].comment == "the run has no attribute 'case' that names its case"
+    assert scores[2].comment == "d.jsonl has no case 'c'"
+    assert scores[3].comment == "the run has no attribute 'case' that names its case"
 
 
 @pytest.mark.parametrize(
@@ -222,49 +230,49 @@ def test_an_option_that_is_wrong_is_named_with_its_line(
 
 
 def test_stored_references_are_held_against(store: Store, tmp_path: Path):
-    """A trajectory, and a name given to one, stand for its own messages."""
+    """A trajectory, or a name given to one, means its own messages."""
     before = run(1, asks(call("g", {})))
-    wanted = run(2, *CONVERSATION, history=before, new_from=1)
-    keep(store, before, wanted, run(3, *CONVERSATION))
-    store.references.add("kept", wanted.own_messages, wanted.id, 1)
+    reference = run(2, *CONVERSATION, history=before, new_from=1)
+    keep(store, before, reference, run(3, *CONVERSATION))
+    store.references.add("kept", reference.own_messages, reference.id, 1)
 
-    found = scored(
+    scores = scored(
         store,
         tmp_path,
-        rule("one", mode="strict", reference={"trajectory": wanted.id[:8]}),
+        rule("one", mode="strict", reference={"trajectory": reference.id[:8]}),
         rule("two", mode="strict", reference={"name": "kept"}),
         selection=Selection(ids=(run(3).id,)),
     )
 
-    assert [(s.evaluator, s.passed) for s in found] == [("one", True), ("two", True)]
+    assert [(s.evaluator, s.passed) for s in scores] == [("one", True), ("two", True)]
 
 
-def test_a_reference_without_arguments_is_no_verdict(store: Store, tmp_path: Path):
+def test_a_reference_without_arguments_gives_no_verdict(store: Store, tmp_path: Path):
     """A reference without captured arguments decides nothing that depends on them."""
     keep(store, run(1, asks(call("f", {}))), run(2, asks(call("g", {}))))
     store.references.add("kept", [asks(call("f"))], "", 1)
 
-    one, other = scored(store, tmp_path, rule(reference={"name": "kept"}))
+    undecided, failing = scored(store, tmp_path, rule(reference={"name": "kept"}))
 
-    assert (one.status, one.comment) == (
+    assert (undecided.status, undecided.comment) == (
         "not_evaluated",
         "the arguments of f are not in the reference",
     )
-    assert (other.status, other.passed) == ("ok", False)
+    assert (failing.status, failing.passed) == ("ok", False)
 
 
 def test_a_threshold_makes_a_figure_a_verdict(store: Store, tmp_path: Path):
     """With score_type f1 the score is the figure, and passes from the threshold on."""
     keep(store, run(1, asks(call("f", {"a": 1}), call("g", {}))))
 
-    found = scored(
+    scores = scored(
         store,
         tmp_path,
         rule("low", score_type="f1", threshold=0.6),
         rule("high", score_type="f1", threshold=0.7),
     )
 
-    assert [(round(s.score or 0, 3), s.passed) for s in found] == [(0.667, True), (0.667, False)]
+    assert [(round(s.score or 0, 3), s.passed) for s in scores] == [(0.667, True), (0.667, False)]
 
 
 def test_functions_get_what_they_ask_for(store: Store, tmp_path: Path, module: Module):
@@ -278,10 +286,10 @@ def test_functions_get_what_they_ask_for(store: Store, tmp_path: Path, module: M
     )
     keep(store, run(1, *CONVERSATION))
 
-    (found,) = scored(store, tmp_path, python(name, reference="r.json"))
+    (score,) = scored(store, tmp_path, python(name, reference="r.json"))
 
-    assert (found.status, found.score, found.passed, found.label) == ("ok", 0.5, None, "half")
-    assert (found.comment, found.metadata) == ("so", {"a": 1})
+    assert (score.status, score.score, score.passed, score.label) == ("ok", 0.5, None, "half")
+    assert (score.comment, score.metadata) == ("so", {"a": 1})
 
 
 BAD = """
@@ -331,7 +339,7 @@ def test_a_function_that_fails_is_an_error_and_the_others_stand(
     keep(store, run(1, *CONVERSATION))
     rules = [python(name, bad, bad, timeout="50ms" if bad == "hangs" else None) for bad in REASONS]
 
-    found = scored(
+    scores = scored(
         store,
         tmp_path,
         *rules,
@@ -340,7 +348,7 @@ def test_a_function_that_fails_is_an_error_and_the_others_stand(
     )
 
     __import__(name).gate.set()
-    by_name = {s.evaluator: s for s in found}
+    by_name = {s.evaluator: s for s in scores}
     assert by_name["good"].passed
     assert by_name["async"].passed is False
     for bad, reason in REASONS.items():
@@ -368,7 +376,7 @@ def test_a_function_that_is_not_there_is_a_configuration_error(
 
 
 def test_where_and_not_choose_what_is_scored(store: Store, tmp_path: Path):
-    """Each evaluator looks at its own trajectories, of those that the filters leave."""
+    """Each evaluator looks at its own trajectories among the selected ones."""
     keep(
         store,
         run(1, *CONVERSATION, agent="x", attributes={"env": "prod"}),
@@ -383,12 +391,12 @@ def test_where_and_not_choose_what_is_scored(store: Store, tmp_path: Path):
         rule("condition", where={"conditions": ["calls>0"], "service": "s"}),
     )
 
-    found = scored(store, tmp_path, *rules, selection=Selection(since_ns=2))
+    scores = scored(store, tmp_path, *rules, selection=Selection(since_ns=2))
 
     numbers = {t.id: t.start_ns for t in store.trajectories.read()}
     by_rule: dict[str, list[int]] = {}
-    for one in found:
-        by_rule.setdefault(one.evaluator, []).append(numbers[one.trajectory_id])
+    for score in scores:
+        by_rule.setdefault(score.evaluator, []).append(numbers[score.trajectory_id])
     assert by_rule == {"agent": [2], "not": [4], "condition": [2, 3]}
 
 
@@ -397,9 +405,9 @@ def test_sampling_draws_the_same_traces_near_its_rate(store: Store, tmp_path: Pa
     keep(store, *(run(number, *CONVERSATION) for number in range(1, 1001)))
 
     def drawn(name: str = "e", sample: float = 0.2, **more: Any) -> set[str]:
-        found = scored(store, tmp_path, rule(name, sample=sample), **more)
-        assert {s.sample_p for s in found} <= {sample}
-        return {s.trajectory_id for s in found}
+        scores = scored(store, tmp_path, rule(name, sample=sample), **more)
+        assert {s.sample_p for s in scores} <= {sample}
+        return {s.trajectory_id for s in scores}
 
     first = drawn()
 
@@ -416,9 +424,9 @@ def test_the_scope_is_the_turn_or_the_conversation(store: Store, tmp_path: Path)
     first = run(1, *CONVERSATION)
     keep(store, first, run(2, Message("user", "more"), history=first, new_from=2))
 
-    found = scored(store, tmp_path, rule("turn"), rule("all", scope="conversation"))
+    scores = scored(store, tmp_path, rule("turn"), rule("all", scope="conversation"))
 
-    assert [(s.evaluator, s.passed) for s in found] == [
+    assert [(s.evaluator, s.passed) for s in scores] == [
         ("turn", True),
         ("all", True),
         ("turn", False),
@@ -470,12 +478,12 @@ def test_a_version_changes_with_the_reference(store: Store, tmp_path: Path, refe
 
 def test_a_version_changes_with_the_code(store: Store, tmp_path: Path, module: Module):
     """Another body of the function is another version."""
-    one = module("def check(outputs):\n    return True\n")
-    other = module("def check(outputs):\n    return False\n")
+    original = module("def check(outputs):\n    return True\n")
+    changed = module("def check(outputs):\n    return False\n")
     same = module("# moved\ndef check(outputs):\n    return True\n")
 
-    versions = [version(store, tmp_path, python(name)) for name in (one, other, same)]
-    functions = [prepare_digest(store, tmp_path, name) for name in (one, other, same)]
+    versions = [version(store, tmp_path, python(name)) for name in (original, changed, same)]
+    functions = [prepare_digest(store, tmp_path, name) for name in (original, changed, same)]
 
     assert versions[0] != versions[1]
     assert functions[0] == functions[2] != functions[1]
@@ -507,10 +515,10 @@ def test_scores_until_ctrl_c_are_kept(store: Store, tmp_path: Path):
     config = parse_config(json.dumps({"evaluators": [rule()]}))
 
     scores = score_all(store, config, tmp_path)
-    given = [next(scores), next(scores)]
+    yielded = [next(scores), next(scores)]
     scores.close()
 
-    assert list(map(said, store.scores.read())) == list(map(said, given))
+    assert list(map(said, store.scores.read())) == list(map(said, yielded))
 
 
 def test_pages_of_scores_are_kept_as_they_fill(
@@ -524,7 +532,7 @@ def test_pages_of_scores_are_kept_as_they_fill(
 
 
 def test_a_run_counts_what_happened(store: Store, tmp_path: Path):
-    """Tallies are by evaluator in the configuration's order, those that saw nothing with them."""
+    """Tallies are by evaluator in the configuration's order, also of evaluators without runs."""
     keep(store, run(1, *CONVERSATION), run(2), run(3, Message("user", "x")))
     counted = ScoreRun()
 

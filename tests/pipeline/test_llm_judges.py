@@ -64,11 +64,11 @@ def test_a_model_judges_stored_runs(store: Store, server: Server):
     """Score, label, reasons, tokens and latency are in the score, and the run in the prompt."""
     keep(store, *runs(1))
 
-    (found,) = scored(store, rule(server))
+    (score,) = scored(store, rule(server))
 
-    assert (found.status, found.score, found.passed, found.label) == ("ok", 1.0, True, "pass")
-    assert (found.comment, found.evaluator) == ("It does.", "quality")
-    assert found.metadata["input_tokens"] == 100
+    assert (score.status, score.score, score.passed, score.label) == ("ok", 1.0, True, "pass")
+    assert (score.comment, score.evaluator) == ("It does.", "quality")
+    assert score.metadata["input_tokens"] == 100
     assert "question 1" in shown(server.requests[0])
     assert [score.score for score in store.scores.read()] == [1.0]
 
@@ -78,14 +78,14 @@ def test_numbers_pass_from_the_threshold_on(store: Store, server: Server):
     keep(store, *runs(1))
     server.script = lambda _body, _number: verdict(0.6)
 
-    one, other, none = scored(
+    low, high, none = scored(
         store,
         rule(server, name="a", continuous=True, threshold=0.5),
         rule(server, name="b", continuous=True, threshold=0.7),
         rule(server, name="c", choices=[0.6, 1.0]),
     )
 
-    by_name = {score.evaluator: score for score in (one, other, none)}
+    by_name = {score.evaluator: score for score in (low, high, none)}
     assert [by_name[name].passed for name in "abc"] == [True, False, None]
     assert {score.score for score in by_name.values()} == {0.6}
 
@@ -95,9 +95,9 @@ def test_runs_are_judged_several_at_once(store: Store, server: Server):
     server.script = lambda _body, _number: verdict(delay=0.05)
     keep(store, *runs(24))
 
-    found = scored(store, rule(server, max_concurrency=6))
+    scores = scored(store, rule(server, max_concurrency=6))
 
-    assert len(found) == 24
+    assert len(scores) == 24
     assert 2 <= server.busiest <= 6
 
 
@@ -108,15 +108,15 @@ def test_a_missing_key_or_server_is_an_error_per_run(
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_BASE_URL", raising=False)
     keep(store, *runs(2))
-    missing = rule(None, name="no key")
-    gone = rule(None, name="gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
+    missing = rule(server=None, name="no key")
+    gone = rule(server=None, name="gone", base_url="http://127.0.0.1:9/v1", max_retries=0)
     steps = {"name": "steps", "type": "tool_errors"}
 
-    found = scored(store, missing, gone, steps)
+    scores = scored(store, missing, gone, steps)
 
     by_name: dict[str, list[Score]] = {}
-    for one in found:
-        by_name.setdefault(one.evaluator, []).append(one)
+    for score in scores:
+        by_name.setdefault(score.evaluator, []).append(score)
     assert {s.comment for s in by_name["no key"]} == {
         "VerdictMissing: no API key: set OPENAI_API_KEY, or give api_key"
     }
@@ -132,13 +132,13 @@ def test_the_key_comes_from_the_environment(
     monkeypatch.setenv("JUDGE_KEY", "s3cret")
     keep(store, *runs(1))
 
-    (found,) = scored(store, rule(server, api_key_env="JUDGE_KEY"))
+    (score,) = scored(store, rule(server, api_key_env="JUDGE_KEY"))
 
     assert server.headers[0]["authorization"] == "Bearer s3cret"
-    assert "s3cret" not in json.dumps(found.as_dict())
+    assert "s3cret" not in json.dumps(score.as_dict())
 
 
-def test_what_was_judged_is_not_asked_about_again(store: Store, server: Server):
+def test_judged_runs_are_not_judged_again(store: Store, server: Server):
     """A second scoring yields the same scores without a request; `again` asks again."""
     keep(store, *runs(5))
     first = scored(store, rule(server))
@@ -161,12 +161,12 @@ def test_failures_and_changed_rules_are_asked_about_again(store: Store, server: 
     server.script = lambda _body, number: error(400, "no") if number <= 4 else verdict()
     broken = rule(server, max_retries=0, max_concurrency=1)
     assert {s.status for s in scored(store, broken)} == {"error", "ok"}
-    asked = len(server.requests)
+    requests = len(server.requests)
 
     assert {s.status for s in scored(store, broken)} == {"ok"}
-    assert len(server.requests) == asked + 1
+    assert len(server.requests) == requests + 1
     scored(store, {**broken, "system": "Be strict."})
-    assert len(server.requests) == asked + 3
+    assert len(server.requests) == requests + 3
 
 
 def test_answers_are_kept_beyond_the_scores(tmp_path: Path, server: Server):
@@ -178,11 +178,11 @@ def test_answers_are_kept_beyond_the_scores(tmp_path: Path, server: Server):
     with Store(path) as store:
         counted = ScoreRun()
 
-        found = scored(store, rule(server, name="other"), run=counted)
+        scores = scored(store, rule(server, name="other"), run=counted)
 
         assert len(server.requests) == 3
         assert (counted.cache_hits, counted.cost) == (3, 0.0)
-        assert all(one.metadata["cached"] for one in found)
+        assert all(score.metadata["cached"] for score in scores)
         (totals,) = store.judge_calls.totals()
         assert (totals["evaluator"], totals["calls"], totals["input_tokens"]) == ("quality", 3, 300)
 
@@ -203,8 +203,8 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, serv
         keep(store, *runs(40))
         with pytest.raises(KeyboardInterrupt):
             interrupted(score_all(store, config(judge), Path()), 10)
-    asked = len(server.requests)
-    assert 10 <= asked < 40
+    requests = len(server.requests)
+    assert 10 <= requests < 40
 
     with Store(path) as store:
         counted = ScoreRun()
@@ -212,7 +212,7 @@ def test_ctrl_c_keeps_what_is_done_and_the_next_run_goes_on(tmp_path: Path, serv
 
         assert len(rest) == 40
         assert counted.reused >= 10
-        # Nobody waited for the answers to calls in flight.
+        # The interruption did not wait for calls in flight.
         assert 40 <= len(server.requests) <= 40 + 4
         assert {s.status for s in store.scores.read()} == {"ok"}
 
@@ -223,15 +223,15 @@ def test_a_spent_budget_leaves_the_rest_not_evaluated(store: Store, server: Serv
     keep(store, *runs(6))
     priced = {"prices": {"m": {"input": 0, "output": 1000}}, "max_concurrency": 1}
 
-    found = scored(store, rule(server, max_cost_per_day=0.35, **priced))
+    scores = scored(store, rule(server, max_cost_per_day=0.35, **priced))
 
-    statuses = [one.status for one in found]
+    statuses = [score.status for score in scores]
     assert (statuses.count("ok"), statuses.count("not_evaluated")) == (0, 6)
     for _ in range(2):
-        found = scored(store, rule(server, max_cost_per_day=0.55, **priced))
-        statuses = [one.status for one in found]
+        scores = scored(store, rule(server, max_cost_per_day=0.55, **priced))
+        statuses = [score.status for score in scores]
         assert (statuses.count("ok"), statuses.count("not_evaluated")) == (5, 1)
-        assert "max_cost_per_day of $0.55 is spent ($0.5000 so far)" in found[-1].comment
+        assert "max_cost_per_day of $0.55 is spent ($0.5000 so far)" in scores[-1].comment
         assert len(server.requests) == 5
 
 
@@ -239,9 +239,9 @@ def test_runs_without_content_are_not_judged(store: Store, server: Server):
     """Without captured content, a verdict would be made up."""
     keep(store, run(1, Message("user"), Message("assistant"), gaps=(gap(),)))
 
-    (found,) = scored(store, rule(server))
+    (score,) = scored(store, rule(server))
 
-    assert (found.status, found.comment) == ("not_evaluated", "content_not_captured: why")
+    assert (score.status, score.comment) == ("not_evaluated", "content_not_captured: why")
     assert not server.requests
 
 
@@ -264,8 +264,8 @@ def test_prompts_are_names_files_or_texts(store: Store, server: Server, tmp_path
     (tmp_path / "mine.txt").write_text("From a file: {outputs}")
     versions = set()
     for prompt in ("trajectory_accuracy", "mine.txt", "A text: {outputs}"):
-        (one,) = prepare(config(rule(server, prompt=prompt)), store, tmp_path)
-        versions.add(one.scorer.version)
+        (judge,) = prepare(config(rule(server, prompt=prompt)), store, tmp_path)
+        versions.add(judge.scorer.version)
 
     assert len(versions) == 3
 
@@ -307,17 +307,19 @@ def test_rules_that_are_wrong_are_refused_in_one_line(
 ):
     """The error is raised before any request."""
     (tmp_path / "r.json").write_text("[]")
-    known = {key: value for key, value in rule(None, **fields).items() if value is not None}
+    settings = {
+        key: value for key, value in rule(server=None, **fields).items() if value is not None
+    }
 
-    with pytest.raises(ConfigError, match=reason) as told:
-        prepare(config(known), store, tmp_path)
-    assert "\n" not in str(told.value)
+    with pytest.raises(ConfigError, match=reason) as raised:
+        prepare(config(settings), store, tmp_path)
+    assert "\n" not in str(raised.value)
 
 
 def test_a_budget_under_budgets_needs_a_price_too(store: Store):
     """The error names the setting and the missing price."""
     limits = {"quality": {"max_cost_per_day": 1.0}}
-    text = json.dumps({"evaluators": [rule(None)], "budgets": limits})
+    text = json.dumps({"evaluators": [rule(server=None)], "budgets": limits})
 
     with pytest.raises(ConfigError, match=r"budgets.quality.max_cost_per_day needs the price of"):
         prepare(parse_config(text), store, Path())
@@ -328,9 +330,9 @@ def test_the_question_is_shown_where_the_prompt_needs_it(store: Store, server: S
     keep(store, run(1, Message("user", "why?"), Message("assistant", "so")))
     keep(store, run(2, Message("assistant", "unasked")))
 
-    found = scored(store, rule(server, prompt="{inputs}\n{outputs}", max_concurrency=1))
+    scores = scored(store, rule(server, prompt="{inputs}\n{outputs}", max_concurrency=1))
 
-    by_status = {one.status: one for one in found}
+    by_status = {score.status: score for score in scores}
     (request,) = server.requests
     assert '\n"why?"\n[[end inputs' in shown(request)
     assert set(by_status) == {"ok", "not_evaluated"}
@@ -342,9 +344,9 @@ def test_retrieved_documents_are_shown_as_the_context(store: Store, server: Serv
     """The stored run has them, and the judge sees each as data."""
     keep(store, *reconstruct(*capture(name, DATA / "retrieval")))
 
-    (found,) = scored(store, rule(server, prompt="hallucination"))
+    (score,) = scored(store, rule(server, prompt="hallucination"))
 
-    assert found.status == "ok"
+    assert score.status == "ok"
     context = re.search(r"\[\[data context.*\n(.*)\n\[\[end context", shown(server.requests[0]))
     assert context is not None
     assert sorted(json.loads(context[1])) == [
@@ -360,13 +362,15 @@ def test_documents_that_were_not_captured_are_not_judged_by(
     """The reason names the gap and the remedy; a context of the configuration is such a remedy."""
     keep(store, *reconstruct(*capture("langchain_genai", DATA / "retrieval")))
 
-    (found,) = scored(store, rule(server, prompt=prompt))
+    (score,) = scored(store, rule(server, prompt=prompt))
 
-    assert (found.status, found.score, found.passed) == ("not_evaluated", None, None)
-    assert "documents_not_captured: " in found.comment
+    assert (score.status, score.score, score.passed) == ("not_evaluated", None, None)
+    assert "documents_not_captured: " in score.comment
     assert not server.requests
-    (given,) = scored(store, rule(server, prompt=prompt, variables={"context": "as in the prompt"}))
-    assert given.status == "ok"
+    (with_context,) = scored(
+        store, rule(server, prompt=prompt, variables={"context": "as in the prompt"})
+    )
+    assert with_context.status == "ok"
 
 
 def test_a_run_that_retrieved_nothing_has_no_context(store: Store, server: Server):
@@ -384,20 +388,20 @@ def test_a_run_without_a_graph_is_not_judged_by_its_path(store: Store, server: S
     """A verdict on an empty path would be made up."""
     keep(store, *runs(1))
 
-    (found,) = scored(store, rule(server, prompt="graph_trajectory_accuracy"))
+    (score,) = scored(store, rule(server, prompt="graph_trajectory_accuracy"))
 
-    assert found.status == "not_evaluated"
-    assert "{thread}" in found.comment
+    assert score.status == "not_evaluated"
+    assert "{thread}" in score.comment
     assert not server.requests
 
 
 def test_variables_are_data_unless_declared(store: Store, server: Server):
     """Variables of the configuration are data as well; a rubric is an instruction."""
     keep(store, *runs(1))
-    known = {"prompt": "{rubric}\n{tone}\n{outputs}", "variables": {"rubric": "r", "tone": "kind"}}
+    fields = {"prompt": "{rubric}\n{tone}\n{outputs}", "variables": {"rubric": "r", "tone": "kind"}}
 
-    scored(store, rule(server, **known))
-    scored(store, rule(server, **known, instruction_variables=["tone"]))
+    scored(store, rule(server, **fields))
+    scored(store, rule(server, **fields, instruction_variables=["tone"]))
 
     assert '"kind"\n[[end tone' in shown(server.requests[0])
     assert "r\nkind\n[[data outputs" in shown(server.requests[1])
@@ -414,10 +418,10 @@ def test_juries_and_samples_vote(store: Store, server: Server):
     fields = {"model": None, "jury": ["openai:a", "openai:b", {"model": "c", "temperature": 0}]}
     jury = {key: value for key, value in rule(server, **fields).items() if value is not None}
 
-    (found,) = scored(store, jury)
+    (score,) = scored(store, jury)
 
-    assert found.passed is True
-    assert found.metadata["vote_share"] == pytest.approx(2 / 3)
+    assert score.passed is True
+    assert score.metadata["vote_share"] == pytest.approx(2 / 3)
 
 
 def test_calls_are_judged_by_what_the_trace_shows(store: Store, server: Server):
@@ -442,8 +446,10 @@ def refunded(store: Store, folder: Path, *reasons: str) -> None:
     arguments = {"reason": "broken"}
     message = {"role": "assistant", "tool_calls": [{"name": "refund", "args": arguments}]}
     (folder / "r.json").write_text(json.dumps([message]))
-    made = [asks(call("refund", {"reason": reason}, "1", span_id="c" * 16)) for reason in reasons]
-    keep(store, *(run(number, one) for number, one in enumerate(made, 1)))
+    refunds = [
+        asks(call("refund", {"reason": reason}, "1", span_id="c" * 16)) for reason in reasons
+    ]
+    keep(store, *(run(number, refund) for number, refund in enumerate(refunds, 1)))
 
 
 def matched(store: Store, folder: Path, server: Server, **judge: Any) -> list[Score]:
@@ -466,7 +472,7 @@ def test_a_model_compares_an_argument(store: Store, server: Server, tmp_path: Pa
     assert "broken" in shown(server.requests[0])
 
 
-def test_no_budget_is_no_verdict(store: Store, server: Server, tmp_path: Path):
+def test_a_spent_budget_gives_no_verdict(store: Store, server: Server, tmp_path: Path):
     """Over its budget a judged match is not evaluated, and a failed request is an error."""
     refunded(store, tmp_path, "faulty")
     prices = {"m": {"input": 1.0, "output": 1.0}}

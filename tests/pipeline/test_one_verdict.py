@@ -146,7 +146,7 @@ def live(case: Case) -> list[Score]:
         store.spans.write(case.spans, case.logs)
         now = BEGIN
         rules = EvaluatorRules(case.path, store)
-        loop = ScoringLoop(store.sibling(), rules, None, lambda: now)
+        loop = ScoringLoop(store.sibling(), rules, clock=lambda: now)
         loop.notify({span.trace_id for span in case.spans}, now)
         loop.tick()
         now += 3600 * SECOND
@@ -157,20 +157,20 @@ def live(case: Case) -> list[Score]:
 
 def from_tables(case: Case) -> list[Score]:
     """Score a batch of Arrow rows."""
-    prepared = prepare(case.config, None, case.path.parent)
+    prepared = prepare(case.config, store=None, base=case.path.parent)
     tables = span_table(case.spans, 1), log_table(case.logs, 1)
     return scores_of(score_batch(*tables, prepared, salt=case.config.salt).scores.to_pylist())
 
 
 def on_executor(case: Case) -> list[Score]:
     """Score groups as a task of Spark does."""
-    prepared = tuple(prepare(case.config, None, case.path.parent))
+    prepared = tuple(prepare(case.config, store=None, base=case.path.parent))
     scorer = GroupScorer(prepared, case.config.salt, EVERYTHING, 1, 1 << 30)
     rows = pa.Table.from_batches(batches(case.spans, 1000, log_table(case.logs, 1)))
     group = pa.array([1] * len(rows), pa.int64())
     rows = rows.set_column(rows.column_names.index("group"), "group", group)
-    found = [row for batch in scorer.score(rows.to_batches()) for row in batch.to_pylist()]
-    return scores_of([row["score"] for row in found if row["kind"] == "score"])
+    output = [row for batch in scorer.score(rows.to_batches()) for row in batch.to_pylist()]
+    return scores_of([row["score"] for row in output if row["kind"] == "score"])
 
 
 def scores_of(rows: Sequence[dict[str, Any]]) -> list[Score]:
@@ -184,14 +184,14 @@ WAYS = [by_reading, live, from_tables, on_executor]
 
 def table(scores: Sequence[Score]) -> dict[tuple[str, str], dict[str, Any]]:
     """Return scores by run and evaluator, without the time."""
-    found = {}
+    values_by_key = {}
     for row in scores:
         values = {**row.as_dict(), "rev": row.rev, "sample_p": row.sample_p}
-        found[row.trajectory_id, row.evaluator] = {
+        values_by_key[row.trajectory_id, row.evaluator] = {
             name: value for name, value in values.items() if name != "time_ns"
         }
-    assert len(found) == len(scores)
-    return found
+    assert len(values_by_key) == len(scores)
+    return values_by_key
 
 
 @pytest.fixture
@@ -212,7 +212,7 @@ def case_of(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callabl
 
 def test_every_type_of_evaluator_is_compared():
     """A new type of evaluator is added to the rules; judges ask a model."""
-    types = {one["type"] for one in yaml.safe_load(RULES)["evaluators"]}
+    types = {rule["type"] for rule in yaml.safe_load(RULES)["evaluators"]}
 
     assert types == {*evaluator_types()} - {"judge"}
 

@@ -38,7 +38,7 @@ class Threaded(Evaluator):
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Call the function."""
         self.function(context.messages)
-        return EvaluationResult.of_verdict(True)
+        return EvaluationResult.of_verdict(passed=True)
 
 
 def prepared(name: str, function: Callable[[Any], object]) -> PreparedEvaluator:
@@ -47,7 +47,7 @@ def prepared(name: str, function: Callable[[Any], object]) -> PreparedEvaluator:
 
 
 def test_a_slow_evaluator_takes_no_threads_of_another():
-    """While its calls hang, no more of them begin, although those of the other evaluator end."""
+    """While its calls hang, no more of them begin, although the other evaluator's calls end."""
     released, lock = threading.Event(), threading.Lock()
     running: list[object] = []
     most: list[int] = []
@@ -89,8 +89,8 @@ def test_a_scored_batch_ends_its_threads_and_leaves_evaluators_open():
     evaluator = PreparedEvaluator(Scorer("slow", "1", function), References())
 
     for _ in range(2):
-        found = scored_runs(RUNS, [evaluator], "", EVERYTHING, 1)
-        assert len(found.scores) == len(RUNS)
+        traces = scored_runs(RUNS, [evaluator], "", EVERYTHING, 1)
+        assert len(traces.scores) == len(RUNS)
 
     for thread in threads:
         thread.join(5)
@@ -99,19 +99,19 @@ def test_a_scored_batch_ends_its_threads_and_leaves_evaluators_open():
 
 
 def test_runs_come_from_a_generator_one_by_one():
-    """No run is asked for before those before it have begun."""
+    """No run is requested before the earlier runs have begun."""
     begun: list[str] = []
 
     def runs() -> Any:
-        for number, one in enumerate(RUNS):
+        for number, trajectory in enumerate(RUNS):
             assert number - len(begun) <= 2
-            yield one
+            yield trajectory
 
     def note(messages: Any) -> None:
         begun.append(messages[0].content)
 
     scorer = RunScorer([prepared("e", note)], "")
-    trajectory_ids: list[Trajectory | str] = [one.trajectory_id for one in scorer.score(runs())]
+    trajectory_ids: list[Trajectory | str] = [score.trajectory_id for score in scorer.score(runs())]
     scorer.close()
 
     assert sorted(map(str, trajectory_ids)) == sorted(run.id for run in RUNS)

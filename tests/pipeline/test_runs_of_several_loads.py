@@ -1,4 +1,4 @@
-"""Runs whose spans are loaded one after the other, in any order, are those of one load."""
+"""Spans that are loaded one after the other, in any order, give the same runs as one load."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def loaded(parts: Sequence[Sequence[Span]]) -> list[tuple[int, list[Any]]]:
 
 def interrupted(session: str) -> list[list[Span]]:
     """Return a run that waits for an approval, and one that goes on in another trace."""
-    one, two = "1" * 32, "2" * 32
+    first, second = "1" * 32, "2" * 32
     return [
         [
-            agent("a1", 1, trace=one, session=session, end=9),
-            chat("m1", 2, [user("Refund")], ASKED, parent="a1", trace=one),
+            agent("a1", 1, trace=first, session=session, end=9),
+            chat("m1", 2, [user("Refund")], ASKED, parent="a1", trace=first),
         ],
         [
-            agent("a2", HOUR, trace=two, session=session, end=HOUR + 9),
+            agent("a2", HOUR, trace=second, session=session, end=HOUR + 9),
             tool(
                 *("t2", HOUR + 1),
                 of="refund",
@@ -47,12 +47,12 @@ def interrupted(session: str) -> list[list[Span]]:
                 args={"order": 17},
                 result="ok",
                 parent="a2",
-                trace=two,
+                trace=second,
             ),
             chat(
                 *("m2", HOUR + 3, [user("Refund"), ASKED, gives("ok", "c1")], said("Done")),
                 parent="a2",
-                trace=two,
+                trace=second,
             ),
         ],
     ]
@@ -97,17 +97,17 @@ def test_turns_that_name_the_answer_before_are_joined_in_any_order():
         ]
 
     for parts in itertools.permutations([turn(1), turn(2), turn(3)]):
-        found = loaded(parts)
+        turns = loaded(parts)
 
-        assert [number for number, _ in found] == [1, 2, 3]
-        assert found[-1][1] == [
+        assert [number for number, _ in turns] == [1, 2, 3]
+        assert turns[-1][1] == [
             *(("user", "q1"), ("assistant", "a1"), ("user", "q2")),
             *(("assistant", "a2"), ("user", "q3"), ("assistant", "a3")),
         ]
 
 
 def test_a_span_that_was_exported_again_renews_the_run():
-    """What the span said when it had ended takes the place of what it said before."""
+    """The span's last export replaces its earlier one."""
     early = chat("c", 1, [user("q")], trace="1" * 32, end=0)
     whole = chat("c", 1, [user("q")], said("a"), trace="1" * 32, end=9)
 

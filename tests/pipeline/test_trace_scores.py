@@ -1,4 +1,4 @@
-"""A batch of traces, scored without a store, gives what the store gives."""
+"""A batch of traces, scored without a store, has the same rows as the store."""
 
 from __future__ import annotations
 
@@ -70,15 +70,15 @@ def batched(
     spans: Sequence[Span], logs: Sequence[LogRecord], config: Config, base: Path
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the same rows of a batch."""
-    prepared = prepare(config, None, base)
-    found = score_batch(span_table(spans, 1), log_table(logs, 1), prepared, salt=config.salt)
-    return plain(found.trajectories.to_pylist()), plain(found.scores.to_pylist())
+    prepared = prepare(config, store=None, base=base)
+    batch = score_batch(span_table(spans, 1), log_table(logs, 1), prepared, salt=config.salt)
+    return plain(batch.trajectories.to_pylist()), plain(batch.scores.to_pylist())
 
 
 def plain(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return rows without numbers and times of writing, in a fixed order."""
-    kept = [{k: v for k, v in row.items() if k not in ("seq", "time_ns")} for row in rows]
-    return sorted(kept, key=lambda row: (row["trajectory_id"], row.get("evaluator", "")))
+    plain_rows = [{k: v for k, v in row.items() if k not in ("seq", "time_ns")} for row in rows]
+    return sorted(plain_rows, key=lambda row: (row["trajectory_id"], row.get("evaluator", "")))
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -105,10 +105,10 @@ def test_runs_are_joined_by_their_messages(config: Config, tmp_path: Path):
     """Chats without an id that mostly say the same are joined as in the store."""
     spans = alike(15, random.Random(1))
 
-    found = batched(spans, (), config, tmp_path)
+    batch = batched(spans, (), config, tmp_path)
 
-    assert found == stored(spans, (), config, tmp_path)
-    assert any(row["history_id"] for row in found[0])
+    assert batch == stored(spans, (), config, tmp_path)
+    assert any(row["history_id"] for row in batch[0])
 
 
 def test_repeated_rows_count_once(config: Config, tmp_path: Path):
@@ -118,7 +118,7 @@ def test_repeated_rows_count_once(config: Config, tmp_path: Path):
     twice = pa.concat_tables([table, table])
     places = list(range(len(twice)))
     random.Random(1).shuffle(places)
-    prepared = prepare(config, None, tmp_path)
+    prepared = prepare(config, store=None, base=tmp_path)
 
     once = score_batch(table, records, prepared, salt="", time_ns=1)
     again = score_batch(
@@ -130,11 +130,11 @@ def test_repeated_rows_count_once(config: Config, tmp_path: Path):
 
 def test_a_batch_without_evaluators_or_runs_has_no_scores():
     """The tables have their columns also if they have no rows."""
-    found = score_batch(span_table(capture("openinference_chat")[0], 1), salt="")
+    batch = score_batch(span_table(capture("openinference_chat")[0], 1), salt="")
     nothing = score_batch(span_table([], 1), salt="")
 
-    assert len(found.trajectories) > 0
-    assert len(found.scores) == 0
+    assert len(batch.trajectories) > 0
+    assert len(batch.scores) == 0
     assert (len(nothing.trajectories), len(nothing.scores)) == (0, 0)
     assert nothing.scores.column_names[:2] == ["trajectory_id", "rev"]
 

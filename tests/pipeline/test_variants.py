@@ -78,7 +78,7 @@ def expected(
         if evaluator in (None, verdict.evaluator):
             key = (verdict.trajectory_id, verdict.evaluator)
             rank = (verdict.rev, seq, verdict.passed)
-            newest[key] = max(newest.get(key, rank), rank, key=lambda found: found[:2])
+            newest[key] = max(newest.get(key, rank), rank, key=lambda rank: rank[:2])
     groups: dict[tuple[str, ...], list[Trajectory]] = {}
     for trajectory in runs:
         groups.setdefault(sequence_of(trajectory), []).append(trajectory)
@@ -103,7 +103,7 @@ def _row(
 ) -> dict[str, Any]:
     times = [COLUMNS["seconds"].value(member) for member in members]
     took = sorted(seconds for seconds in times if seconds is not None)
-    prices = make_prices(None)
+    prices = make_prices(own=None)
     single = [m for m in members if len(m.models) == 1 and m.usage.model_calls]
     costs = [price.cost(m.usage) for m in single if (price := prices.of(*m.models))]
     return {
@@ -147,10 +147,10 @@ def _quantile(values: Sequence[float], share: float) -> float | None:
     return low + (high - low) * (at - math.floor(at))
 
 
-def shown(store: Store, *given: Any) -> list[dict[str, Any]]:
+def shown(store: Store, *arguments: Any) -> list[dict[str, Any]]:
     """Return the rows of variants, with the sum of the periods' counts in place of the periods."""
     rows = []
-    for row in variants(store, *given).rows:
+    for row in variants(store, *arguments).rows:
         assert sum(p["share"] or 0 for p in row["periods"]) <= len(row["periods"])
         timed = sum(period["count"] for period in row["periods"])
         rows.append({**row, "tools": "\n".join(row["tools"]), "timed": timed})
@@ -158,13 +158,13 @@ def shown(store: Store, *given: Any) -> list[dict[str, Any]]:
 
 
 def agree(store: Store, selection: Selection, scores: Sequence[Score]) -> None:
-    """Compare the variants of SQL with those of Python, for all evaluators and for one."""
+    """Compare the variants of SQL with Python's, for all evaluators and for one."""
     chosen = list(store.trajectories.read(selection))
     for evaluator in (None, "e"):
-        found = shown(store, selection, evaluator)
+        from_sql = shown(store, selection, evaluator)
         rows = expected(chosen, scores, evaluator)
-        assert [row["tools"] for row in found] == [row["tools"] for row in rows]
-        for row, want in zip(found, rows, strict=True):
+        assert [row["tools"] for row in from_sql] == [row["tools"] for row in rows]
+        for row, want in zip(from_sql, rows, strict=True):
             for key, value in want.items():
                 close = pytest.approx(value, rel=1e-9) if isinstance(value, float) else value
                 assert row[key] == close, key
@@ -178,14 +178,14 @@ def agree(store: Store, selection: Selection, scores: Sequence[Score]) -> None:
 def test_sql_and_python_agree_on_random_runs(
     given_runs: list[dict[str, Any]], given_scores: list[tuple[Any, ...]]
 ):
-    """Counts, verdicts, costs, times and order are those of the runs taken one by one."""
-    made = [replace(run(number), **fields) for number, fields in enumerate(given_runs, 1)]
+    """Counts, verdicts, costs, times and order are the same as for the runs one by one."""
+    members = [replace(run(number), **fields) for number, fields in enumerate(given_runs, 1)]
     scores = [
         score(number, evaluator=name, version=version, passed=passed, rev=rev)
         for number, name, version, passed, rev in given_scores
     ]
     with Store() as store:
-        keep(store, *made)
+        keep(store, *members)
         store.scores.write(scores)
 
         agree(store, EVERYTHING, scores)
@@ -273,10 +273,10 @@ def test_the_share_is_counted_by_periods(store: Store, gap_ns: int, length_ns: i
     runs = [run(at, start_ns=begin + at * gap_ns, end_ns=begin + at * gap_ns) for at in range(5)]
     keep(store, *runs, run(9, asks(call("f", {})), start_ns=begin + 5 * gap_ns, end_ns=2**62))
 
-    found = variants(store)
-    without, with_f = found.rows
+    variant_list = variants(store)
+    without, with_f = variant_list.rows
 
-    assert (found.runs, found.variants, found.period_ns) == (6, 2, length_ns)
+    assert (variant_list.runs, variant_list.variants, variant_list.period_ns) == (6, 2, length_ns)
     assert len(with_f["periods"]) == len(without["periods"]) == periods
     assert (with_f["recent_share"], with_f["earlier_share"]) == (1.0, 0.0)
     assert (without["recent_share"], without["earlier_share"]) == (0.0, 1.0)
@@ -291,16 +291,21 @@ def test_nothing_selected_has_no_variants(store: Store):
     keep(store, run(1))
 
     for chosen in (Selection(agents=("none",)), Selection(asked=(parse_asked("none"),))):
-        found = variants(store, chosen)
-        assert (found.runs, found.variants, found.period_ns, list(found.rows)) == (0, 0, 0, [])
+        variant_list = variants(store, chosen)
+        assert (
+            variant_list.runs,
+            variant_list.variants,
+            variant_list.period_ns,
+            list(variant_list.rows),
+        ) == (0, 0, 0, [])
 
 
 def test_unfinished_rows_leave_the_store_usable(store: Store):
     """Other queries run while rows are still to be read."""
     keep(store, *(run(at, asks(call(f"f{at}", {}))) for at in range(1, 1500)))
 
-    found = variants(store)
-    next(found.rows)
+    variant_list = variants(store)
+    next(variant_list.rows)
 
     assert store.trajectories.count() == 1499
-    assert sum(1 for _ in found.rows) == 1498
+    assert sum(1 for _ in variant_list.rows) == 1498

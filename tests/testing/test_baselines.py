@@ -1,4 +1,4 @@
-"""Baselines: what is worse fails the run and is named; what is not does not."""
+"""Baselines: a regression fails the run and is named; other changes do not."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ def test_a_regression_fails_the_run_and_is_named(
 
 
 def test_a_baseline_in_version_control_reads_well(project: Project):
-    """The file stands in the folder of the ini option, sorted, with the scores of each run."""
+    """The file is in the folder of the ini option, sorted, with the scores of each run."""
     (project.path / "pytest.ini").write_text(INI + "oteval_baselines = kept\n")
     scored(project, one={"good": 0.5})
 
@@ -130,18 +130,18 @@ def test_an_absolute_path_needs_no_ini_file(project: Project, tmp_path: Path):
 
 
 @pytest.mark.parametrize("store", [(), ("--oteval-db", "runs.duckdb")], ids=["file", "database"])
-def test_a_selection_replaces_only_what_it_ran(project: Project, store: tuple[str, ...]):
+def test_a_selection_replaces_only_its_tests(project: Project, store: tuple[str, ...]):
     """As with --lf: of a test that ran again the last result counts, others keep theirs."""
     scored(project, one={"good": 0.2}, two={"good": 1})
     project.run("--oteval-save-baseline", "main", *store)
     scored(project, one={"good": 0.9}, two={"good": 0})
 
     saved = project.run("--oteval-save-baseline", "main", "-k", "one", *store)
-    kept = project.run("--oteval-baseline", "main", *store)
+    compared = project.run("--oteval-baseline", "main", *store)
 
     assert "2 tests that did not run as before" in saved
-    assert "test_agent[two]  good: 1 -> 0" in kept
-    assert "test_agent[one]" not in kept.partition("regressions from baseline")[2]
+    assert "test_agent[two]  good: 1 -> 0" in compared
+    assert "test_agent[one]" not in compared.partition("regressions from baseline")[2]
     whole = project.run("--oteval-save-baseline", "main", *store)
     assert "did not run as before" not in whole
 
@@ -172,7 +172,7 @@ def test_feedback_that_is_gone_is_a_regression(project: Project):
 
 
 def test_tests_that_did_not_run_are_counted(project: Project):
-    """A selection is compared with what it ran; a selection of nothing fails."""
+    """Only the selected tests are compared; an empty selection fails."""
     scored(project, one={"good": 0.9}, two={"good": 1})
     project.run("--oteval-save-baseline", "main")
 
@@ -242,13 +242,13 @@ def test_a_file_that_is_no_baseline_is_named(tmp_path: Path):
 def test_what_counts_as_worse(
     before: list[float | None], now: list[float | None], reason: str | None
 ):
-    """An error is no 0, but where there was a score it is worse than one."""
+    """An error does not count as 0, but is worse than an earlier score."""
     old = make_baseline([Row("t", n, feedback=[note("k", s)]) for n, s in enumerate(before)])
     new = [Row("t", n, feedback=[note("k", s)]) for n, s in enumerate(now)]
 
     worse, missing = regressions(old, new)
 
-    assert [one.reason for one in worse] == ([reason] if reason else [])
+    assert [regression.reason for regression in worse] == ([reason] if reason else [])
     assert missing == []
 
 
@@ -258,7 +258,7 @@ def test_a_test_that_fails_now_is_a_regression():
 
     worse, _ = regressions(old, [Row("t", outcome="failed", feedback=[note("test", 0.0)])])
 
-    assert [(one.key, one.reason) for one in worse] == [("test", "1 -> 0")]
+    assert [(regression.key, regression.reason) for regression in worse] == [("test", "1 -> 0")]
 
 
 ROWS = st.lists(
@@ -287,21 +287,21 @@ ROWS = st.lists(
 # Each opens a database, which takes its time.
 @settings(deadline=None, max_examples=30)
 @given(ROWS)
-def test_a_run_is_no_regression_from_itself(rows: list[Row]):
+def test_a_run_does_not_regress_from_itself(rows: list[Row]):
     """Whatever tests came to, written and read again in either way nothing is worse."""
     with Store() as store:
         save_experiment(store, "b", rows)
-        kept = load_experiment(store, "b")
+        baseline = load_experiment(store, "b")
 
     assert regressions(make_baseline(rows), rows) == ([], [])
-    assert regressions(kept, rows) == ([], [])
-    assert _means(kept) == pytest.approx(_means(make_baseline(rows)))
+    assert regressions(baseline, rows) == ([], [])
+    assert _means(baseline) == pytest.approx(_means(make_baseline(rows)))
 
 
 @settings(deadline=None)
 @given(ROWS)
 def test_a_file_keeps_a_baseline(tmp_path_factory: pytest.TempPathFactory, rows: list[Row]):
-    """What is read is what was written."""
+    """A file reads back as written."""
     path = tmp_path_factory.mktemp("b") / "b.json"
 
     write_file(path, make_baseline(rows))
@@ -324,9 +324,9 @@ def test_saved_experiments_are_compared_like_any_other(project: Project):
         project.run("--oteval-save-baseline", name, "--oteval-db", "runs.duckdb")
 
     with Store(project.path / "runs.duckdb") as store:
-        found = compare_experiments("before", "after", store=store)
+        comparison = compare_experiments("before", "after", store=store)
 
-    differences = {difference.key: difference for difference in found.differences}
+    differences = {difference.key: difference for difference in comparison.differences}
     assert differences["good"].delta == pytest.approx(-0.7)
     assert differences["good"].pairs == 2
     assert differences["test"].delta == 0

@@ -1,4 +1,4 @@
-"""The pytest plugin: what a marked test logs, and that all others are left alone."""
+"""The pytest plugin: the log of marked tests; other tests are left alone."""
 
 from __future__ import annotations
 
@@ -143,8 +143,8 @@ class Modules:
     def rows(self, module: str) -> list[str]:
         """Return the table's rows of a module, without the module and the duration."""
         start = f"test_{module}.py::"
-        found = [line.removeprefix(start) for line in self._rows if line.startswith(start)]
-        return [" ".join(line.split()[:-1]) for line in found]
+        lines = [line.removeprefix(start) for line in self._rows if line.startswith(start)]
+        return [" ".join(line.split()[:-1]) for line in lines]
 
 
 OUTCOME = re.compile(r" (PASSED|FAILED|ERROR|SKIPPED)\b")
@@ -229,7 +229,7 @@ def test_logs_into_the_void():
 
 @pytest.mark.slow
 def test_the_fixtures_give_each_test_its_own_agent(captured: Modules):
-    """Each test captures only its own spans, also those of threads and coroutines."""
+    """Each test captures only its own spans, also from threads and coroutines."""
     assert captured.outcomes("fixtures") == ["PASSED"] * 6
 
 
@@ -293,7 +293,7 @@ async def test_all():
         "--oteval-output",
     )
 
-    shown = " ".join(printed.split())
+    text = " ".join(printed.split())
     for key in (
         "trajectory_unordered_match: pass",
         "trajectory_subset: pass",
@@ -302,8 +302,8 @@ async def test_all():
         "agood: pass",
         "down: error",
     ):
-        assert key in shown
-    assert "(2)" not in shown
+        assert key in text
+    assert "(2)" not in text
 
 
 def test_scores_of_a_configuration_are_feedback(captured: Modules):
@@ -342,8 +342,8 @@ def test_it(oteval_trajectory, n):
     spread = project.run("--oteval-output", "-n", "2", "--dist", distribution)
 
     def rows(printed: str) -> list[str]:
-        found = [line for line in printed.splitlines() if line.startswith("test_it.py::test_it[")]
-        return sorted(" ".join(line.split()[:-1]) for line in found)
+        lines = [line for line in printed.splitlines() if line.startswith("test_it.py::test_it[")]
+        return sorted(" ".join(line.split()[:-1]) for line in lines)
 
     assert project.status == 1
     assert "2 workers" in spread
@@ -378,7 +378,7 @@ def test_logging_in_an_unmarked_test_is_an_error(project: Project):
     ],
 )
 def test_a_wrong_mark_fails_the_collection(project: Project, mark: str, error: str):
-    """One line names the test and what the mark takes."""
+    """One line names the test and the mark's arguments."""
     project.write(test_it=f"import pytest\n@pytest.mark.oteval({mark})\ndef test_a(): pass\n")
 
     printed = project.run()
@@ -507,7 +507,7 @@ def test_flaky():
 
 @pytest.mark.parametrize("again", [RERUNS, RETRIES], ids=["protocol", "report"])
 def test_of_a_test_that_is_run_again_only_the_last_attempt_counts(project: Project, again: str):
-    """Its feedback, its inputs and its outcome are those of the attempt that passed."""
+    """Its feedback, inputs and outcome come from the attempt that passed."""
     project.write(conftest=again, test_it=FLAKY)
 
     printed = project.run("--oteval-save-baseline=base")

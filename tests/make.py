@@ -50,12 +50,12 @@ def span(trace: int, number: int, start_ns: int = 0, **fields: Any) -> Span:
 
 
 def chat(
-    trace: int, number: int, said: Sequence[tuple[str, str]], answer: str, **attributes: Any
+    trace: int, number: int, messages: Sequence[tuple[str, str]], answer: str, **attributes: Any
 ) -> Span:
     """Return the span of a model call with its input messages and its answer."""
     content = {
         "gen_ai.operation.name": "chat",
-        "gen_ai.input.messages": json.dumps([_parts(role, text) for role, text in said]),
+        "gen_ai.input.messages": json.dumps([_parts(role, text) for role, text in messages]),
         "gen_ai.output.messages": json.dumps([_parts("assistant", answer)]),
     }
     return span(trace, number, attributes={**content, **attributes}, resource={"service.name": "s"})
@@ -65,16 +65,16 @@ def alike(count: int, chance: random.Random) -> list[Span]:
     """Return the spans of chats without ids that mostly say the same, each turn in a trace."""
     spans: list[Span] = []
     for talk in range(count):
-        said: list[tuple[str, str]] = []
+        messages: list[tuple[str, str]] = []
         for turn in range(chance.randrange(1, 4)):
             number = 10 * talk + turn + 1
-            said.append(("user", f"question {turn}"))
-            spans += _turn(number, chance.randrange(1, 50) * 100 + number, said, chance)
+            messages.append(("user", f"question {turn}"))
+            spans += _turn(number, chance.randrange(1, 50) * 100 + number, messages, chance)
     return spans
 
 
 def _turn(
-    number: int, start: int, said: list[tuple[str, str]], chance: random.Random
+    number: int, start: int, messages: list[tuple[str, str]], chance: random.Random
 ) -> Iterator[Span]:
     """Yield an agent's span and those of its model calls, whose answers extend the messages."""
     attributes = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "a"}
@@ -82,23 +82,25 @@ def _turn(
     yield replace(root, end_ns=root.start_ns + _SECOND, resource={"service.name": "s"})
     for at in range(1, chance.randrange(2, 4)):
         answer = f"answer {chance.randrange(2)}"
-        one = chat(number, 100 * number + at, said, answer)
+        model_call = chat(number, 100 * number + at, messages, answer)
         begin = root.start_ns + at * _SECOND // 10
-        yield replace(one, parent_id=root.span_id, start_ns=begin, end_ns=begin + 1)
-        said.append(("assistant", answer))
+        yield replace(model_call, parent_id=root.span_id, start_ns=begin, end_ns=begin + 1)
+        messages.append(("assistant", answer))
 
 
 def retried(count: int, chance: random.Random) -> list[Span]:
     """Return the spans of requests of two processes, each in a trace; half of them failed."""
     spans = []
     for number in range(1, count + 1):
-        one = chat(1000 + number, number, [("user", f"question {chance.randrange(2)}")], "so")
+        request = chat(1000 + number, number, [("user", f"question {chance.randrange(2)}")], "so")
         start = chance.randrange(20 * count) * _SECOND + number
-        process = {**one.resource, "process.pid": str(chance.randrange(2))}
+        process = {**request.resource, "process.pid": str(chance.randrange(2))}
         if chance.random() < 0.5:
-            asked = {k: v for k, v in one.attributes.items() if k != "gen_ai.output.messages"}
-            one = replace(one, attributes=asked, status_code=2)
-        spans.append(replace(one, start_ns=start, end_ns=start + _SECOND, resource=process))
+            input_attributes = {
+                k: v for k, v in request.attributes.items() if k != "gen_ai.output.messages"
+            }
+            request = replace(request, attributes=input_attributes, status_code=2)
+        spans.append(replace(request, start_ns=start, end_ns=start + _SECOND, resource=process))
     return spans
 
 
@@ -122,14 +124,14 @@ def run(number: int, *messages: Message, **fields: Any) -> Trajectory:
     Its version is that of its attributes unless told otherwise, as in the runs of spans.
     """
     root = SpanRef(f"{number:032x}", f"{number:016x}")
-    known = {"start_ns": number, "end_ns": number + 1, "agent": "a", "service": "s"}
-    known["version"] = fields.get("attributes", {}).get("service.version", "")
+    defaults = {"start_ns": number, "end_ns": number + 1, "agent": "a", "service": "s"}
+    defaults["version"] = fields.get("attributes", {}).get("service.version", "")
     return Trajectory(
         id_of(root.trace_id, root.span_id),
         root,
         trace_ids=(root.trace_id,),
         tail=messages,
-        **{**known, **fields},
+        **{**defaults, **fields},
     )
 
 
@@ -146,12 +148,14 @@ def told(trajectory: Trajectory) -> Any:
 
 def score(number: int = 1, **fields: Any) -> Score:
     """Return a score of the trajectory that `run` makes of the same number; a pass."""
-    made = run(number)
-    known = {"evaluator": "e", "version": "v", "status": "ok", "score": 1.0, "passed": True}
-    known = {**known, **fields}
-    if known["status"] != "ok":
-        known |= {"score": None, "passed": None}
-    return Score(made.id, made.root_span.trace_id, made.root_span.span_id, **known)
+    trajectory = run(number)
+    defaults = {"evaluator": "e", "version": "v", "status": "ok", "score": 1.0, "passed": True}
+    fields = {**defaults, **fields}
+    if fields["status"] != "ok":
+        fields |= {"score": None, "passed": None}
+    return Score(
+        trajectory.id, trajectory.root_span.trace_id, trajectory.root_span.span_id, **fields
+    )
 
 
 def gap(code: str = "content_not_captured") -> Gap:

@@ -94,7 +94,7 @@ def filled(store: Store, events: list[Any]) -> Verdicts:
     """Do what happened to a store, and return the verdicts that are current then."""
     revisions = dict.fromkeys(range(1, RUNS + 1), 1)
     keep(store, *map(made, revisions))
-    given: dict[tuple[int, str], tuple[int, str]] = {}
+    latest: dict[tuple[int, str], tuple[int, str]] = {}
     for at, event in enumerate(events):
         number = event.number
         if number not in revisions:
@@ -109,10 +109,10 @@ def filled(store: Store, events: list[Any]) -> Verdicts:
             rev = max(1, revisions[number] - event.is_late)
             store.scores.write([_score(event, rev, at)])
             if rev == revisions[number]:
-                given[number, event.evaluator] = rev, event.state
+                latest[number, event.evaluator] = rev, event.state
     return {
         (made(number).id, evaluator): state
-        for (number, evaluator), (rev, state) in given.items()
+        for (number, evaluator), (rev, state) in latest.items()
         if revisions.get(number) == rev
     }
 
@@ -121,9 +121,9 @@ def _score(event: Give, rev: int, at: int) -> Score:
     outcome: dict[str, Any] = {"status": "ok", "passed": event.state == "pass"}
     if event.state in ("error", "not_evaluated"):
         outcome = {"status": event.state}
-    given = score(event.number, evaluator=event.evaluator, version=event.version, rev=rev,
+    new_score = score(event.number, evaluator=event.evaluator, version=event.version, rev=rev,
                   time_ns=START + at, **outcome)  # fmt: skip
-    return replace(given, score=None if given.passed is None else float(given.passed))
+    return replace(new_score, score=None if new_score.passed is None else float(new_score.passed))
 
 
 def state_of(value: Score | Mapping[str, Any]) -> str:
@@ -134,9 +134,9 @@ def state_of(value: Score | Mapping[str, Any]) -> str:
 
 def verdicts_of(scores: Iterator[Score] | list[Score]) -> Verdicts:
     """Return the verdicts of some scores, of which each is another."""
-    found = [((score.trajectory_id, score.evaluator), state_of(score)) for score in scores]
-    assert len(dict(found)) == len(found)
-    return dict(found)
+    verdicts = [((score.trajectory_id, score.evaluator), state_of(score)) for score in scores]
+    assert len(dict(verdicts)) == len(verdicts)
+    return dict(verdicts)
 
 
 def counts_of(verdicts: Verdicts) -> dict[str, Counter[str]]:
@@ -175,9 +175,9 @@ def in_lists(store: Store) -> Iterator[Verdicts]:
     runs = list(store.trajectories.read())
     yield verdicts_of(list(store.scores.read()))
     of_runs = store.scores.of([run.id for run in runs])
-    yield verdicts_of([one for of_run in of_runs.values() for one in of_run])
+    yield verdicts_of([verdict for of_run in of_runs.values() for verdict in of_run])
     on_traces = store.scores.on_traces([run.root_span.trace_id for run in runs])
-    yield verdicts_of([one for on_trace in on_traces.values() for one in on_trace])
+    yield verdicts_of([verdict for on_trace in on_traces.values() for verdict in on_trace])
     yield verdicts_of(store.scores.after(0, 100)[0])
     yield {
         (row["trajectory_id"], row["evaluator"]): state_of(row)
@@ -186,9 +186,9 @@ def in_lists(store: Store) -> Iterator[Verdicts]:
     lines = StringIO()
     export_jsonl(store, lines)
     yield {
-        (row["trajectory_id"], one["evaluator"]): state_of(one)
+        (row["trajectory_id"], verdict["evaluator"]): state_of(verdict)
         for row in map(json.loads, lines.getvalue().splitlines())
-        for one in row["scores"]
+        for verdict in row["scores"]
     }
     view = store._connection.execute(
         "SELECT trajectory_id, evaluator, status, passed FROM span_scores"
@@ -198,11 +198,11 @@ def in_lists(store: Store) -> Iterator[Verdicts]:
 
 def in_filters(store: Store, client: TestClient) -> Iterator[Verdicts]:
     """Yield the verdicts by which `scores --status` and the list of runs find runs."""
-    found = ((state, store.scores.numbers(outcome=state)) for state in STATES)
+    numbers_by_state = ((state, store.scores.numbers(outcome=state)) for state in STATES)
     yield {
-        (one.trajectory_id, one.evaluator): state
-        for state, numbers in found
-        for one in store.scores.at(numbers)
+        (verdict.trajectory_id, verdict.evaluator): state
+        for state, numbers in numbers_by_state
+        for verdict in store.scores.at(numbers)
     }
     words = {"pass": "passed=true", "fail": "passed=false"}
     yield {
@@ -223,17 +223,20 @@ def of_evaluators(store: Store, client: TestClient) -> Iterator[dict[str, Counte
     period = (START, START + 60 * 10**9)
     scored = ScoreRun()
     scored.add_stored(store)
-    yield {name: counted(one) for name, one in scored.tallies.items()}
+    yield {name: counted(tally) for name, tally in scored.tallies.items()}
     selected = store.statistics.of(EVERYTHING)
-    yield {name: counted(one) for name, one in stored_tallies(selected).items()}
+    yield {name: counted(tally) for name, tally in stored_tallies(selected).items()}
     report = build_stored(selected, from_keys(store, selected.worst(9)), ReportOptions())
     yield {evaluator.name: counted(evaluator) for evaluator in report.evaluators}
     agents: dict[str, Counter[str]] = {}
     for agent in store.agent_figures.of(*period, 3, 9):
-        for one in agent.verdicts:
-            agents.setdefault(one.evaluator, Counter()).update(counted(one))
+        for verdict in agent.verdicts:
+            agents.setdefault(verdict.evaluator, Counter()).update(counted(verdict))
     yield agents
-    yield {one.evaluator: counted(one.counts) for one in store.evaluator_figures.all(*period, 3)}
+    yield {
+        figures.evaluator: counted(figures.counts)
+        for figures in store.evaluator_figures.all(*period, 3)
+    }
     yield {
         name: counts
         for name in EVALUATORS
@@ -243,11 +246,11 @@ def of_evaluators(store: Store, client: TestClient) -> Iterator[dict[str, Counte
 
 def of_variants(store: Store) -> dict[str, tuple[int, int]]:
     """Return the passes and the judged runs of each evaluator, over all variants."""
-    found = {}
+    figures = {}
     for name in EVALUATORS:
         rows = list(variants(store, evaluator=name).rows)
-        found[name] = (sum(r["passed"] for r in rows), sum(r["judged"] for r in rows))
-    return found
+        figures[name] = (sum(r["passed"] for r in rows), sum(r["judged"] for r in rows))
+    return figures
 
 
 async def over_mcp(path: Path) -> Verdicts:
@@ -258,12 +261,12 @@ async def over_mcp(path: Path) -> Verdicts:
     async with Client(create_server(workspace, writes=False)) as client:
         result = await client.call_tool("list_runs", {})
     text = result.content[0].text  # type: ignore[union-attr]
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     for row in (json.loads(line) for line in text.splitlines() if line.startswith("{")):
-        found |= {(row["run"], name): "pass" for name in row.get("passed", ())}
-        for one in row.get("scores", ()):
-            found[row["run"], one["evaluator"]] = one["outcome"]
-    return found
+        verdicts |= {(row["run"], name): "pass" for name in row.get("passed", ())}
+        for verdict in row.get("scores", ()):
+            verdicts[row["run"], verdict["evaluator"]] = verdict["outcome"]
+    return verdicts
 
 
 def check_all(path: Path, events: list[Any]) -> None:
@@ -306,16 +309,16 @@ def _check_run(store: Store, client: TestClient, run_: Trajectory, expected: Ver
 
 def by_monitors(store: Store) -> Verdicts:
     """Return the passes and fails that a first check of monitors reads."""
-    found: Verdicts = {}
+    verdicts: Verdicts = {}
     for name in EVALUATORS:
         source = ObservationSource("m", "pass_rate", name)
         last = store.observations.newest(source)
         rows, _ = store.observations.new_runs(source, ReadPosition(), last)
         for row in rows.to_pylist():
             key = row["trajectory_id"], name
-            assert key not in found
-            found[key] = "pass" if row["value"] == 1 else "fail"
-    return found
+            assert key not in verdicts
+            verdicts[key] = "pass" if row["value"] == 1 else "fail"
+    return verdicts
 
 
 EVERYTHING_HAPPENS = [
@@ -354,9 +357,9 @@ def test_every_surface_shows_the_same_verdict(events: list[Any]) -> None:
 def test_the_model_knows_what_counts() -> None:
     """A changed run has no verdict until it is scored again, and the last attempt counts."""
     with Store() as store:
-        found = filled(store, EVERYTHING_HAPPENS)
+        verdicts = filled(store, EVERYTHING_HAPPENS)
 
-    named = {(number, name): found.get((made(number).id, name)) for number, name in SOME}
+    named = {(number, name): verdicts.get((made(number).id, name)) for number, name in SOME}
     assert named == dict(zip(SOME, SOME_STATES, strict=True))
 
 

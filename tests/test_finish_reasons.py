@@ -128,10 +128,10 @@ def test_a_cut_answer_is_not_the_final_one(reasons: tuple[str, ...], words: str)
     """A cut answer fails, and says so, even where its text is the expected one."""
     check = create_final_answer_evaluator(expected="42")
 
-    found = check(outputs=ended(*reasons))
+    result = check(outputs=ended(*reasons))
 
-    assert found["score"] is False
-    assert words in found["comment"]
+    assert result["score"] is False
+    assert words in result["comment"]
     assert words in check(outputs=ended(*reasons, text="4"))["comment"]
 
 

@@ -55,7 +55,7 @@ def _turned(value: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("one", "other", "equal"),
+    ("first", "second", "equal"),
     [
         (1, 1.0, True),
         ({"a": 1, "b": [2.0]}, {"b": [2], "a": 1.0}, True),
@@ -68,10 +68,10 @@ def _turned(value: Any) -> Any:
         ({"a": 1.5}, {"a": 1.25}, False),
     ],
 )
-def test_values_are_equal_when_their_texts_are(one: Any, other: Any, equal: bool):
+def test_values_are_equal_when_their_texts_are(first: Any, second: Any, equal: bool):
     """Key order and the form of a number do not count, types do."""
-    assert (canonical(one) == canonical(other)) is equal
-    assert (call_hash("f", one) == call_hash("f", other)) is equal
+    assert (canonical(first) == canonical(second)) is equal
+    assert (call_hash("f", first) == call_hash("f", second)) is equal
 
 
 def test_a_call_hash_fits_a_column():
@@ -138,14 +138,14 @@ def test_lone_surrogates_become_the_replacement_character():
 HALVES = ["\ud83d", "\ud83e", "\ude00", "\ufffd", "\\ud83d", "?", "😀", "\ude00\ud83d"]
 
 
-@pytest.mark.parametrize("one", HALVES)
-@pytest.mark.parametrize("two", HALVES)
-def test_a_lone_surrogate_equals_only_itself(one: str, two: str):
+@pytest.mark.parametrize("first", HALVES)
+@pytest.mark.parametrize("second", HALVES)
+def test_a_lone_surrogate_equals_only_itself(first: str, second: str):
     """Halves of a pair differ from each other, from U+FFFD and from their escapes as text."""
     for form in (lambda text: text, lambda text: {"a": [text]}, lambda text: {text: 1}):
-        assert (canonical(form(one)) == canonical(form(two))) is (one == two)
-        assert (call_hash("f", form(one)) == call_hash("f", form(two))) is (one == two)
-        canonical(form(one)).encode()
+        assert (canonical(form(first)) == canonical(form(second))) is (first == second)
+        assert (call_hash("f", form(first)) == call_hash("f", form(second))) is (first == second)
+        canonical(form(first)).encode()
 
 
 def test_two_halves_of_a_pair_are_their_character():
@@ -153,11 +153,11 @@ def test_two_halves_of_a_pair_are_their_character():
     assert canonical("\ud83d\ude00") == canonical("😀") == canonical(json.loads('"\\ud83d\\ude00"'))
 
 
-@pytest.mark.parametrize("one", [math.nan, math.inf, -math.inf, None, "NaN", 0])
-@pytest.mark.parametrize("two", [math.nan, math.inf, -math.inf, None, "NaN", 0])
-def test_non_finite_numbers_equal_only_themselves(one: Any, two: Any):
+@pytest.mark.parametrize("first", [math.nan, math.inf, -math.inf, None, "NaN", 0])
+@pytest.mark.parametrize("second", [math.nan, math.inf, -math.inf, None, "NaN", 0])
+def test_non_finite_numbers_equal_only_themselves(first: Any, second: Any):
     """NaN and the infinities are distinct values, and different from null."""
-    assert (canonical({"a": one}) == canonical({"a": two})) is (repr(one) == repr(two))
+    assert (canonical({"a": first}) == canonical({"a": second})) is (repr(first) == repr(second))
 
 
 odd = st.recursive(
@@ -197,6 +197,6 @@ def test_the_text_of_a_value_does_not_depend_on_its_neighbours():
 @pytest.mark.parametrize("text", ['{"id": "%s"}', '["a-%s"]', '{"%s": 1}', '"say: %s"'])
 def test_digits_in_a_text_are_no_number(digits: str, text: str):
     """Ids of digits are read as text, and long numbers beside them exactly."""
-    both = f"[{text % digits}, 123456789012345678901, -1234567890123456789, {text % 'x'}]"
+    combined = f"[{text % digits}, 123456789012345678901, -1234567890123456789, {text % 'x'}]"
     assert restore(text % digits) == json.loads(text % digits)
-    assert restore(both) == json.loads(both)
+    assert restore(combined) == json.loads(combined)

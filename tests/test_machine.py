@@ -96,13 +96,13 @@ def test_a_real_control_group() -> None:
     script = f"import os; {enter}; from oteval import machine; print(machine.memory())"
     try:
         (group / "memory.limit_in_bytes").write_text(str(2 * GB))
-        said = subprocess.run(
+        process = subprocess.run(
             [sys.executable, "-c", script], capture_output=True, text=True, check=True
         )
     finally:
         group.rmdir()
 
-    assert int(said.stdout) == 2 * GB
+    assert int(process.stdout) == 2 * GB
 
 
 @pytest.mark.slow
@@ -120,11 +120,11 @@ for name in found:
         importlib.import_module(name)
 print(len(found), machine.processors())
 """
-    said = subprocess.run(
+    process = subprocess.run(
         [sys.executable, "-W", "error", "-c", script], capture_output=True, text=True, check=False
     )
 
-    assert said.stderr == ""
-    count, processors = map(int, said.stdout.split())
+    assert process.stderr == ""
+    count, processors = map(int, process.stdout.split())
     assert count > 250
     assert processors >= 1

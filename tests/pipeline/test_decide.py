@@ -391,7 +391,7 @@ def test_a_served_store_is_scored_alike(tmp_path: Path, base: Path):
             served = list(map(said, score_all(client, config, base)))
         serving.close()
         rows = stored(owner)
-        again = list(map(said, score_all(owner, config, base)))
+        owner_scores = list(map(said, score_all(owner, config, base)))
 
         assert rows == stored(owner)
     assert served == again

@@ -26,7 +26,7 @@ def response(name: str, start: int, sent: Any, got: Any = None) -> Span:
     return made(name, start, title="openai.response", told=attributes)
 
 
-AGENT = made(
+AGENT = sdk_span(
     "a",
     1,
     attributes={

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from typing import Any
 
 from oteval.messages.kinds import is_reasoning, reasoning_text
@@ -352,18 +353,25 @@ def _converse_result(call_id: str, content: Any, **fields: Any) -> dict[str, Any
     return {"toolResult": {"toolUseId": call_id, "content": content, **fields}}
 
 
-_CONVERSE_USER = _blocks("user", {"text": "weather?"})
+def _text_and_call_cases(role: str, call: Callable[[str, Any], dict[str, Any]]) -> Case:
+    """Return the cases that differ only in the assistant's role and in the form of a call."""
+    return {
+        "text": [_BLOCK_USER, _blocks(role, {"text": "fine"})],
+        "system": [_blocks("system", {"text": "be brief"}), _BLOCK_USER],
+        "call": [_BLOCK_USER, _blocks(role, call("c1", ARGUMENTS))],
+        "text and call": [
+            _BLOCK_USER,
+            _blocks(role, {"text": "let me see"}, call("c1", ARGUMENTS)),
+        ],
+    }
+
+
+_BLOCK_USER = _blocks("user", {"text": "weather?"})
 _CONVERSE_CALL = _blocks("assistant", _converse_call("c1", ARGUMENTS))
 BEDROCK: Case = {
-    "text": [_CONVERSE_USER, _blocks("assistant", {"text": "fine"})],
-    "system": [_blocks("system", {"text": "be brief"}), _CONVERSE_USER],
-    "call": [_CONVERSE_USER, _CONVERSE_CALL],
-    "text and call": [
-        _CONVERSE_USER,
-        _blocks("assistant", {"text": "let me see"}, _converse_call("c1", ARGUMENTS)),
-    ],
+    **_text_and_call_cases("assistant", _converse_call),
     "parallel calls": [
-        _CONVERSE_USER,
+        _BLOCK_USER,
         _blocks(
             "assistant", _converse_call("c1", ARGUMENTS), _converse_call("c2", OTHER_ARGUMENTS)
         ),
@@ -374,17 +382,17 @@ BEDROCK: Case = {
         ),
     ],
     "result": [
-        _CONVERSE_USER,
+        _BLOCK_USER,
         _CONVERSE_CALL,
         _blocks("user", _converse_result("c1", [{"text": "sunny"}], status="success")),
     ],
     "error": [
-        _CONVERSE_USER,
+        _BLOCK_USER,
         _CONVERSE_CALL,
         _blocks("user", _converse_result("c1", [{"text": "no"}], status="error")),
     ],
     "reasoning": [
-        _CONVERSE_USER,
+        _BLOCK_USER,
         _blocks(
             "assistant",
             {"reasoningContent": {"reasoningText": {"text": "hm", "signature": "s"}}},
@@ -780,24 +788,18 @@ def _genkit_result(call_id: str, output: Any) -> dict[str, Any]:
     return {"toolResponse": {"name": "w", "ref": call_id, "output": output}}
 
 
-_GENKIT_USER = _blocks("user", {"text": "weather?"})
 _GENKIT_CALL = _blocks("model", _genkit_call("c1", ARGUMENTS))
 GENKIT: Case = {
-    "text": [_GENKIT_USER, _blocks("model", {"text": "fine", "metadata": {}})],
-    "system": [_blocks("system", {"text": "be brief"}), _GENKIT_USER],
-    "call": [_GENKIT_USER, _GENKIT_CALL],
-    "text and call": [
-        _GENKIT_USER,
-        _blocks("model", {"text": "let me see"}, _genkit_call("c1", ARGUMENTS)),
-    ],
+    **_text_and_call_cases("model", _genkit_call),
+    "text": [_BLOCK_USER, _blocks("model", {"text": "fine", "metadata": {}})],
     "parallel calls": [
-        _GENKIT_USER,
+        _BLOCK_USER,
         _blocks("model", _genkit_call("c1", ARGUMENTS), _genkit_call("c2", OTHER_ARGUMENTS)),
         _blocks("tool", _genkit_result("c1", "sunny"), _genkit_result("c2", "rain")),
     ],
-    "result": [_GENKIT_USER, _GENKIT_CALL, _blocks("tool", _genkit_result("c1", "sunny"))],
+    "result": [_BLOCK_USER, _GENKIT_CALL, _blocks("tool", _genkit_result("c1", "sunny"))],
     "reasoning": [
-        _GENKIT_USER,
+        _BLOCK_USER,
         _blocks("model", {"reasoning": "hm", "metadata": {"signature": "s"}}, {"text": "fine"}),
     ],
     "image": [

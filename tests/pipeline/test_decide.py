@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -17,9 +17,11 @@ from hypothesis import strategies as st
 from oteval.config import parse_config
 from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMatch, registry
 from oteval.evaluators.checks import Check
+from oteval.evaluators.gates import Tally
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
 from oteval.pipeline import ScoreRun, decide, evaluation, refresh, score_pages
 from oteval.pipeline import score as score_all
+from oteval.pipeline.score_counts import ListOrder
 from oteval.pipeline.score_pages import ScorePages
 from oteval.selection import EVERYTHING
 from oteval.store import Store
@@ -209,18 +211,25 @@ def read_all(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
     return switch
 
 
-def agree(
+class Outcome(NamedTuple):
+    """The result of scoring a store: the stored and the yielded scores, and their counts."""
+
+    rows: list[dict[str, Any]]
+    yielded: list[Any]
+    tallies: dict[str, Tally]
+    list_order: dict[str, ListOrder]
+
+
+def scored_both_ways(
     store: Store,
     base: Path,
     switch: Callable[[bool], None],
     rules: Sequence[dict[str, Any]],
-    **how: Any,
-) -> None:
-    """Score a store both ways, and compare all that is yielded, stored and counted."""
+) -> tuple[Outcome, Outcome]:
+    """Return the outcome of reading every run, and that of deciding runs by their outlines."""
     config = parse_config(json.dumps({"evaluators": list(rules)}))
-    outcomes = []
-    for off in (True, False):
-        switch(off)
+
+    def scored() -> Outcome:
         counts = ScoreRun()
         scores = list(map(said, score_all(store, config, base, run=counts, **how)))
         outcomes.append((scores, stored(store), counts))
@@ -246,7 +255,12 @@ def test_random_runs_get_equal_scores_both_ways(
             keep(store, *members)
             first = {"reference": {"trajectory": members[0].id}}
 
-            agree(store, base, read_all, [*({**m, **first} for m in MATCHES), *CHECKS, *OTHERS])
+            read, by_outlines = scored_both_ways(
+                store, base, read_all, [*({**m, **first} for m in MATCHES), *CHECKS, *OTHERS]
+            )
+
+            assert by_outlines == read
+            assert len(read.rows) > 0
 
     compare()
 
@@ -263,7 +277,12 @@ def test_captured_runs_get_equal_scores_both_ways(
 
     for name in ids[:: len(ids) // references][:references]:
         reference = {"trajectory": name}
-        agree(store, base, read_all, [*({**m, "reference": reference} for m in MATCHES), *CHECKS])
+        read, by_outlines = scored_both_ways(
+            store, base, read_all, [*({**m, "reference": reference} for m in MATCHES), *CHECKS]
+        )
+
+        assert by_outlines == read
+        assert len(read.rows) > 0
 
 
 def decided(store: Store, base: Path, *rules: dict[str, Any]) -> Iterator[tuple[int, int]]:
@@ -321,8 +340,9 @@ def test_runs_with_the_same_failing_call_are_evaluated_once(
     (base / "r.json").write_text(json.dumps(CASES[:2]))
     rule = {"name": "m", "type": "trajectory_match", "reference": "r.json", "mode": "superset"}
 
-    agree(store, base, read_all, [rule])
+    read, by_outlines = scored_both_ways(store, base, read_all, [rule])
 
+    assert by_outlines == read
     # Once without arguments, and once for each of the two that differ.
     assert len(evaluated) == 3
 
@@ -358,7 +378,10 @@ def test_a_reference_may_name_half_of_a_surrogate_pair(
     keep(store, run(1, asks(call("f", {}))))
     rule = {"name": "m", "type": "trajectory_match", "mode": "superset", "tool_args": "ignore"}
 
-    agree(store, base, read_all, [{**rule, "reference": "r.json"}])
+    read, by_outlines = scored_both_ways(store, base, read_all, [{**rule, "reference": "r.json"}])
+
+    assert by_outlines == read
+    assert len(read.rows) == 1
 
 
 def test_stored_verdicts_are_used_again_and_others_decided(store: Store, base: Path):
@@ -448,8 +471,9 @@ def test_evaluators_of_other_packages_work_without_outlines(
         {"name": "inverted", "type": "inverted", "mode": "superset", "reference": "r.json"},
     ]
 
-    agree(store, base, read_all, rules)
+    read, by_outlines = scored_both_ways(store, base, read_all, rules)
 
+    assert by_outlines == read
     config = parse_config(json.dumps({"evaluators": rules}))
     passeds = [score.passed for score in score_all(store, config, base)]
     assert passeds == [True, True, True, False, False, True]

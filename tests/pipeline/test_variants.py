@@ -51,6 +51,7 @@ RUNS = st.lists(
     ),
     max_size=12,
 )
+Rows = list[dict[str, Any]]
 SCORES = st.lists(
     st.tuples(
         st.integers(1, 12),
@@ -160,6 +161,7 @@ def shown(store: Store, *arguments: Any) -> list[dict[str, Any]]:
 def agree(store: Store, selection: Selection, scores: Sequence[Score]) -> None:
     """Compare the variants of SQL with Python's, for all evaluators and for one."""
     chosen = list(store.trajectories.read(selection))
+    by_sql, by_python = {}, {}
     for evaluator in (None, "e"):
         from_sql = shown(store, selection, evaluator)
         rows = expected(chosen, scores, evaluator)
@@ -188,7 +190,10 @@ def test_sql_and_python_agree_on_random_runs(
         keep(store, *members)
         store.scores.write(scores)
 
-        agree(store, EVERYTHING, scores)
+        by_sql, by_python = variants_both_ways(store, EVERYTHING, scores)
+
+    assert by_sql == by_python
+    assert sum(row["count"] for row in by_sql["all"]) == len(stored_runs)
 
 
 @pytest.mark.slow
@@ -217,7 +222,11 @@ def test_sql_and_python_agree_on_all_captures(store: Store):
         Selection(conditions=(parse_condition("tool~^get"),), limit=5),
         Selection(attributes={"service.name": ("none",)}),
     ):
-        agree(store, selection, scores)
+        by_sql, by_python = variants_both_ways(store, selection, scores)
+
+        assert by_sql == by_python
+        selected = list(store.trajectories.read(selection))
+        assert sum(row["count"] for row in by_sql["all"]) == len(selected)
 
 
 def test_variants_count_the_sequences_of_tools(store: Store):

@@ -128,15 +128,24 @@ def test_a_crew_s_task_says_what_its_agent_was_asked():
 OLD = {"llm.request.type": "chat", "gen_ai.prompt.0.role": "user", "gen_ai.prompt.0.content": "q"}
 
 
+def completion(index: int, role: str, content: str, **fields: str) -> dict[str, str]:
+    """Return the flat attributes of one completion."""
+    fields = {"role": role, "content": content, **fields}
+    return {f"gen_ai.completion.{index}.{name}": value for name, value in fields.items()}
+
+
 def test_filter_results_beside_a_prompt_lose_nothing():
     """Azure writes them among the messages, under a name instead of an index."""
     attributes = {
         "gen_ai.prompt.prompt_filter_results": '[{"prompt_index": 0}]',
         **OLD,
-        "gen_ai.completion.0.role": "assistant",
-        "gen_ai.completion.0.content": "FILTERED",
-        "gen_ai.completion.0.finish_reason": "content_filter",
-        "gen_ai.completion.0.content_filter_results": "{}",
+        **completion(
+            0,
+            "assistant",
+            "FILTERED",
+            finish_reason="content_filter",
+            content_filter_results="{}",
+        ),
     }
     run = only(span("c", attributes=attributes))
 
@@ -148,11 +157,8 @@ def test_anthropics_thinking_is_reasoning():
     """It is a completion of its own, before the one that says why the model stopped."""
     attributes = {
         **OLD,
-        "gen_ai.completion.0.role": "thinking",
-        "gen_ai.completion.0.content": "hm",
-        "gen_ai.completion.1.role": "assistant",
-        "gen_ai.completion.1.content": "fine",
-        "gen_ai.completion.1.finish_reason": "max_tokens",
+        **completion(0, "thinking", "hm"),
+        **completion(1, "assistant", "fine", finish_reason="max_tokens"),
     }
     run = only(span("c", attributes=attributes))
 

@@ -12,7 +12,6 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_openai import ChatOpenAI
 
 from oteval import MemoryCache, create_async_llm_as_judge, create_llm_as_judge
 from oteval.evaluators.judge.client import _PENDING
@@ -28,6 +27,7 @@ from ...model_server import (
     streamed,
     verdict,
 )
+from .chat_model import chat_model
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
 
@@ -155,7 +155,7 @@ def test_the_cache_distinguishes_servers(server: Server, monkeypatch: pytest.Mon
 def test_the_cache_distinguishes_structured_output_options(server: Server):
     """A different method, server or bound argument makes a different question."""
     cache = MemoryCache()
-    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    model = chat_model(server)
 
     def ask(judge: Any, **more: Any) -> bool:
         evaluate = create_llm_as_judge(prompt="{outputs}", judge=judge, cache=cache, **more)
@@ -169,7 +169,7 @@ def test_the_cache_distinguishes_structured_output_options(server: Server):
     assert ask(model.bind(top_p=0.5).with_retry()) is False
     assert ask(model.bind(top_p=0.6).with_retry()) is False
     with serving() as second:
-        moved = ChatOpenAI(model="m", base_url=second.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+        moved = chat_model(second)
         assert ask(moved) is False
 
 
@@ -179,7 +179,7 @@ def test_three_failures_do_not_demote_a_model(server: Server, kind: str):
     server.script = lambda _body, number: (
         error(500, "busy") if number <= (3 if kind == "openai" else 2) else verdict()
     )
-    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    model = chat_model(server)
     known = {"prompt": "{outputs}", "judge": model} if kind == "langchain" else options(server)
     evaluate = create_llm_as_judge(**known)
 

@@ -15,7 +15,6 @@ import pytest
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
-from langchain_openai import ChatOpenAI
 
 import oteval
 from oteval import (
@@ -29,14 +28,9 @@ from oteval import (
 
 from ...make import ROOT
 from ...model_server import Server, asked_as, completion, error, verdict
+from .chat_model import chat_model
 
 GOOD = json.dumps({"reasoning": "r", "score": True})
-
-
-def chat(server: Server, **options: Any) -> ChatOpenAI:
-    """Return LangChain's client of the scripted server."""
-    known = {"model": "m", "base_url": server.url, "api_key": "k", "max_retries": 0, **options}
-    return ChatOpenAI(**known)
 
 
 def ask(judge: Any, **options: Any) -> dict[str, Any]:
@@ -48,7 +42,7 @@ def ask(judge: Any, **options: Any) -> dict[str, Any]:
 
 def test_a_chat_model_is_asked_for_structured_output(server: Server):
     """One request gives the answer, the tokens and the model."""
-    found = ask(chat(server), prices={"m": (1.0, 1.0)})
+    found = ask(chat_model(server), prices={"m": (1.0, 1.0)})
 
     assert (found["score"], found["comment"]) == (True, "It does.")
     assert server.modes == ["json_schema"]
@@ -65,7 +59,7 @@ def test_a_chat_model_whose_server_refuses_schemas_uses_other_modes(server: Serv
 
     server.script = script
 
-    assert ask(chat(server))["score"] is True
+    assert ask(chat_model(server))["score"] is True
     assert server.modes == ["json_schema", "tool", "text"]
 
 
@@ -77,7 +71,7 @@ def test_a_forced_tool_call_of_a_chat_model_is_read(server: Server):
         else error(400, "no")
     )
 
-    found = ask(chat(server))
+    found = ask(chat_model(server))
 
     assert (found["score"], found["metadata"]["asked_as"]) == (True, "tool")
 
@@ -85,7 +79,7 @@ def test_a_forced_tool_call_of_a_chat_model_is_read(server: Server):
 def test_with_retry_stays_around_the_model(server: Server):
     """A failed call is tried again by LangChain's own wrapper."""
     server.script = lambda _body, number: error(429, "busy") if number < 3 else verdict()
-    judge = chat(server).with_retry(
+    judge = chat_model(server).with_retry(
         retry_if_exception_type=(openai.RateLimitError,),
         wait_exponential_jitter=False,
         stop_after_attempt=3,
@@ -102,16 +96,16 @@ def test_bound_arguments_and_fallbacks_are_kept(server: Server):
     server.script = lambda body, _number: (
         completion(arguments=GOOD) if asked_as(body) == "tool" else verdict()
     )
-    assert ask(chat(server).bind(temperature=0.25))["score"] is True
+    assert ask(chat_model(server).bind(temperature=0.25))["score"] is True
     assert server.requests[0]["temperature"] == 0.25
 
-    broken = chat(server, base_url="http://127.0.0.1:9/v1")
-    assert ask(broken.with_fallbacks([chat(server)]))["score"] is True
+    broken = chat_model(server, base_url="http://127.0.0.1:9/v1")
+    assert ask(broken.with_fallbacks([chat_model(server)]))["score"] is True
 
 
 async def test_chat_models_are_awaited(server: Server):
     """An asynchronous evaluator uses the model's own asynchronous call."""
-    evaluate = create_async_llm_as_judge(prompt="{outputs}", judge=chat(server))
+    evaluate = create_async_llm_as_judge(prompt="{outputs}", judge=chat_model(server))
 
     assert (await evaluate(outputs="x"))["score"] is True
 
@@ -148,9 +142,9 @@ def test_answers_of_langchain_models_are_kept_by_their_own_key(server: Server):
     """Two models with the same parameters share answers; another temperature does not."""
     cache = MemoryCache()
 
-    ask(chat(server), cache=cache)
-    assert ask(chat(server), cache=cache)["metadata"]["cached"] is True
-    assert ask(chat(server, temperature=0.9), cache=cache)["metadata"]["cached"] is False
+    ask(chat_model(server), cache=cache)
+    assert ask(chat_model(server), cache=cache)["metadata"]["cached"] is True
+    assert ask(chat_model(server, temperature=0.9), cache=cache)["metadata"]["cached"] is False
 
 
 # Functions.

@@ -8,7 +8,6 @@ from typing import Any
 
 import openai
 import pytest
-from langchain_openai import ChatOpenAI
 
 from oteval import JudgeError, create_async_llm_as_judge, create_llm_as_judge
 from oteval.evaluators.judge import openai_backend
@@ -16,6 +15,7 @@ from oteval.evaluators.judge.output_modes import OutputModeRefused
 from oteval.evaluators.judge.server_errors import ServerError, error_in_answer
 
 from ...model_server import Body, Reply, Server, streamed, verdict
+from .chat_model import chat_model
 
 Judge = Callable[..., Any]
 LIMITED = {"error": {"message": "Provider returned error", "code": 429}, "choices": None}
@@ -156,13 +156,7 @@ def test_a_chat_model_s_refused_parameter_is_refused_once(server: Server):
     )
 
     def ask(temperature: float) -> Any:
-        model = ChatOpenAI(
-            model="m",
-            base_url=server.url,
-            api_key="k",  # type: ignore[arg-type]
-            max_retries=0,
-            temperature=temperature,
-        )
+        model = chat_model(server, temperature=temperature)
         return create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
 
     refused, again, limited = ask(0.5), ask(0.5), ask(1)

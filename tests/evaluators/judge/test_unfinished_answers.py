@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from langchain_core.language_models.fake_chat_models import FakeMessagesListChatModel
 from langchain_core.messages import AIMessage
-from langchain_openai import ChatOpenAI
 
 from oteval import create_llm_as_judge
 from oteval.evaluators.judge import JudgeEvaluator
 
 from ...model_server import Body, Reply, Server, asked_as, completion, error, streamed
+from .chat_model import chat_model
 
 GOOD = json.dumps({"reasoning": "It does.", "score": True})
 MODES = ["json_schema", "tool", "json_object", "text"]
@@ -161,13 +161,7 @@ def test_a_chat_model_s_stream_that_breaks_off_is_an_error(server: Server):
         if asked_as(body) == "tool"
         else error(400, "tools only")
     )
-    model = ChatOpenAI(
-        model="m",
-        base_url=server.url,
-        api_key="k",  # type: ignore[arg-type]
-        max_retries=0,
-        streaming=True,
-    )
+    model = chat_model(server, streaming=True)
 
     found = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
 
@@ -285,7 +279,7 @@ def test_reasoning_beside_the_content_is_not_the_answer(ask: Callable[..., Any],
 @pytest.mark.parametrize("mode", ["json_schema", "text"])
 def test_a_draft_of_a_chat_model_is_an_error(server: Server, mode: str):
     """LangChain's parsed form of it does not count."""
-    model = ChatOpenAI(model="m", base_url=server.url, api_key="k", max_retries=0)  # type: ignore[arg-type]
+    model = chat_model(server)
     evaluate = create_llm_as_judge(prompt="{outputs}", judge=model)
 
     for name, draft in DRAFTS.items():

@@ -33,8 +33,8 @@ SECOND = 1_000_000_000
 
 def request(*ids: tuple[int, int], name: str = "s", start: int = 1) -> bytes:
     """Return a request with spans of traces and numbers."""
-    found = ExportTraceServiceRequest()
-    spans = found.resource_spans.add().scope_spans.add().spans
+    export = ExportTraceServiceRequest()
+    spans = export.resource_spans.add().scope_spans.add().spans
     for trace, number in ids:
         spans.add(
             trace_id=trace.to_bytes(16, "big"),
@@ -43,7 +43,7 @@ def request(*ids: tuple[int, int], name: str = "s", start: int = 1) -> bytes:
             start_time_unix_nano=start,
             end_time_unix_nano=start + 1,
         )
-    return found.SerializeToString()
+    return export.SerializeToString()
 
 
 def trace(number: int) -> str:
@@ -80,9 +80,9 @@ class Bench:
 
 @pytest.fixture
 def bench(tmp_path: Path, downstream: Downstream) -> Iterator[Bench]:
-    made = Bench(tmp_path / "queue", downstream.url)
-    yield made
-    made.forwarder.close()
+    new_bench = Bench(tmp_path / "queue", downstream.url)
+    yield new_bench
+    new_bench.forwarder.close()
 
 
 def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream) -> None:
@@ -97,10 +97,10 @@ def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream
     assert before == 0
     spans = downstream.spans()
     assert [(s.trace_id[-1], s.span_id[-1]) for s in spans] == [(1, 1), (1, 2)]
-    found = {a.key: a.value for a in spans[0].attributes}
-    assert found["oteval.score.e"].double_value == 1.0
-    assert found["oteval.score.e.passed"].bool_value is True
-    assert found["oteval.score.e.explanation"].string_value == "fine"
+    attributes = {a.key: a.value for a in spans[0].attributes}
+    assert attributes["oteval.score.e"].double_value == 1.0
+    assert attributes["oteval.score.e.passed"].bool_value is True
+    assert attributes["oteval.score.e.explanation"].string_value == "fine"
     assert not spans[1].attributes
     assert bench.forwarder.state()["held_spans"] == 1
 
@@ -138,8 +138,8 @@ def test_errors_and_missing_scores_add_nothing(bench: Bench, downstream: Downstr
     """A score with an error, or one that was not evaluated, leaves the span unchanged."""
     payload = request((1, 1))
     bench.take(payload)
-    found = [score(1, status="error", comment="x"), score(1, status="not_evaluated")]
-    bench.forwarder.release({trace(1): found})
+    scores = [score(1, status="error", comment="x"), score(1, status="not_evaluated")]
+    bench.forwarder.release({trace(1): scores})
     bench.pump()
 
     assert downstream.bodies() == [payload]
@@ -217,8 +217,8 @@ def test_a_refused_request_does_not_block_the_others(bench: Bench, downstream: D
     bench.pump()
 
     assert [s.trace_id[-1] for s in downstream.spans()] == [1, 2, 3, 4, 6, 7, 8]
-    kept = list((bench.folder / "refused").iterdir())
-    assert [path.read_bytes() for path in kept] == [request((5, 1), name="poison")]
+    refused_paths = list((bench.folder / "refused").iterdir())
+    assert [path.read_bytes() for path in refused_paths] == [request((5, 1), name="poison")]
     assert bench.forwarder.state()["refused"] == 1
     assert bench.forwarder.state()["refused_kept"] == 1
 
@@ -257,8 +257,8 @@ def test_an_endpoint_that_one_request_breaks(
     assert [s.trace_id[-1] for s in downstream.spans()] == [
         n for n in range(1, 10) if n != poisoned
     ]
-    kept = list((bench.folder / "refused").iterdir())
-    assert [path.read_bytes() for path in kept] == [request((poisoned, 1), name="poison")]
+    refused_paths = list((bench.folder / "refused").iterdir())
+    assert [path.read_bytes() for path in refused_paths] == [request((poisoned, 1), name="poison")]
     assert bench.forwarder.state()["error"] is None
 
 
@@ -305,7 +305,7 @@ def test_an_endpoint_that_answers_500_to_all_is_waited_for(
 
 
 @pytest.mark.parametrize(
-    ("encoding", "said"),
+    ("encoding", "response_body"),
     [
         (
             "protobuf",
@@ -321,10 +321,10 @@ def test_rejected_spans_are_counted(
     downstream: Downstream,
     caplog: pytest.LogCaptureFixture,
     encoding: str,
-    said: bytes,
+    response_body: bytes,
 ) -> None:
     """The rejected spans of a partial success are counted, and the reason is logged."""
-    downstream.said = said
+    downstream.said = response_body
     payload = request((1, 1), (1, 2), (1, 3))
     if encoding == "json":
         span = {"traceId": trace(1), "startTimeUnixNano": "1", "endTimeUnixNano": "2"}

@@ -37,14 +37,14 @@ def samples(metrics: ScoringMetrics) -> dict[tuple[str, tuple[str, ...]], float]
 
 def test_scores_are_counted_by_evaluator_and_agent() -> None:
     """/metrics has scores, verdicts, costs and a pass rate in which an error is not a pass."""
-    found = samples(filled())
+    values = samples(filled())
 
-    assert found["oteval_scores_total", ("refunds", "e", "ok")] == 3
-    assert found["oteval_scores_total", ("refunds", "e", "error")] == 1
-    assert found["oteval_verdicts_total", ("refunds", "e", "true")] == 2
-    assert found["oteval_pass_rate", ("refunds", "e")] == 0.5
-    assert found["oteval_cost_dollars_total", ("e",)] == 0.375
-    assert found["oteval_score_count", ("refunds", "e")] == 3
+    assert values["oteval_scores_total", ("refunds", "e", "ok")] == 3
+    assert values["oteval_scores_total", ("refunds", "e", "error")] == 1
+    assert values["oteval_verdicts_total", ("refunds", "e", "true")] == 2
+    assert values["oteval_pass_rate", ("refunds", "e")] == 0.5
+    assert values["oteval_cost_dollars_total", ("e",)] == 0.375
+    assert values["oteval_score_count", ("refunds", "e")] == 3
 
 
 def test_the_names_of_agents_cannot_fill_the_memory() -> None:
@@ -84,18 +84,18 @@ def test_forwarding_is_counted_up() -> None:
         {**state, "sent": 9, "failures": {"503": 3}, "error": None, "failing_seconds": 0.0}
     )
 
-    found = samples(metrics)
-    assert found["oteval_forward_sent_spans_total", ()] == 9
-    assert found["oteval_forward_failures_total", ("503",)] == 3
-    assert found["oteval_forward_ok", ()] == 1
-    assert found["oteval_forward_held_spans", ()] == 3
+    after = samples(metrics)
+    assert after["oteval_forward_sent_spans_total", ()] == 9
+    assert after["oteval_forward_failures_total", ("503",)] == 3
+    assert after["oteval_forward_ok", ()] == 1
+    assert after["oteval_forward_held_spans", ()] == 3
     assert before["oteval_forward_failing_seconds", ()] == 7
-    assert found["oteval_forward_failing_seconds", ()] == 0
-    assert found["oteval_forward_refused_kept", ()] == 4
-    assert found["oteval_forward_rejected_spans_total", ()] == 2
-    assert found["oteval_events_rejected_total", ()] == 2
-    assert found["oteval_events_sent_total", ()] == 5
-    assert found["oteval_events_ok", ()] == 0
+    assert after["oteval_forward_failing_seconds", ()] == 0
+    assert after["oteval_forward_refused_kept", ()] == 4
+    assert after["oteval_forward_rejected_spans_total", ()] == 2
+    assert after["oteval_events_rejected_total", ()] == 2
+    assert after["oteval_events_sent_total", ()] == 5
+    assert after["oteval_events_ok", ()] == 0
 
 
 def test_otlp_says_the_same() -> None:

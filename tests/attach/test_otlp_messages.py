@@ -67,10 +67,10 @@ SPAN = st.builds(
 @pytest.mark.slow
 def test_spans_come_back_as_they_were(spans: list[Span]):
     """Encoding and decoding is the identity, but for the order by resource and scope."""
-    found = decode_protobuf_traces(span_request(spans).SerializeToString())
+    decoded = decode_protobuf_traces(span_request(spans).SerializeToString())
 
-    assert sorted(map(repr, found.spans)) == sorted(map(repr, spans))
-    assert not found.problems
+    assert sorted(map(repr, decoded.spans)) == sorted(map(repr, spans))
+    assert not decoded.problems
 
 
 @pytest.mark.parametrize("name", CAPTURES)
@@ -78,27 +78,29 @@ def test_log_records_of_captures_come_back_as_they_were(name: str):
     """What dialects keep in log records survives."""
     _, logs = capture(name)
 
-    found = decode_protobuf_logs(log_request(logs).SerializeToString()).logs
+    decoded_logs = decode_protobuf_logs(log_request(logs).SerializeToString()).logs
 
-    assert sorted(map(repr, found)) == sorted(map(repr, logs))
+    assert sorted(map(repr, decoded_logs)) == sorted(map(repr, logs))
 
 
 def test_what_a_span_gets_replaces_what_has_the_same_name():
     """A span that was scored before carries the newer score once."""
-    one = Span(f"{1:032x}", f"{1:016x}", attributes={"oteval.score.q": 0.1, "kept": 1})
+    scored_span = Span(f"{1:032x}", f"{1:016x}", attributes={"oteval.score.q": 0.1, "kept": 1})
 
-    request = span_request([one], {(one.trace_id, one.span_id): {"oteval.score.q": 0.9}})
+    request = span_request(
+        [scored_span], {(scored_span.trace_id, scored_span.span_id): {"oteval.score.q": 0.9}}
+    )
 
     (span,) = decode_protobuf_traces(request.SerializeToString()).spans
-    assert span == replace(one, attributes={"oteval.score.q": 0.9, "kept": 1})
+    assert span == replace(scored_span, attributes={"oteval.score.q": 0.9, "kept": 1})
 
 
 def test_what_protobuf_cannot_hold_is_shortened_not_fatal():
     """Integers beyond 64 bits become text, lone surrogates the replacement character."""
-    one = Span(f"{1:032x}", f"{1:016x}", name="a\ud800", attributes={"big": 2**70})
+    oversized_span = Span(f"{1:032x}", f"{1:016x}", name="a\ud800", attributes={"big": 2**70})
     record = LogRecord(body="x\udfff")
 
-    (span,) = decode_protobuf_traces(span_request([one]).SerializeToString()).spans
+    (span,) = decode_protobuf_traces(span_request([oversized_span]).SerializeToString()).spans
     (log,) = decode_protobuf_logs(log_request([record]).SerializeToString()).logs
 
     assert (span.name, span.attributes) == ("a\ufffd", {"big": str(2**70)})

@@ -273,12 +273,12 @@ def test_the_runner_writes_a_section_for_each_part(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
     """The results have the machine, the figures, and the part that could not be measured."""
-    found: dict[str, Any] = {"bare": 0.01, "import": 0.01, "match": 0.02, "peer": None}
+    figures: dict[str, Any] = {"bare": 0.01, "import": 0.01, "match": 0.02, "peer": None}
 
     def measured(name: str, _options: argparse.Namespace) -> dict[str, Any]:
         if name == "cli":
             raise clock.CommandError("it broke")
-        return {**found, "missing": [parts.MISSING_PEER]}
+        return {**figures, "missing": [parts.MISSING_PEER]}
 
     monkeypatch.setattr(run, "measured", measured)
     out = tmp_path / "RESULTS.md"
@@ -353,9 +353,9 @@ def test_the_simulation_fails_when_both_orders_are_biased(
     """By itself the command has exit status 1 when the limit is missed."""
     figures = {"fixed": 0.4, "flips": 0.5, "comparisons": 1, "examples": 1, "bias": 0.1}
     monkeypatch.setattr(sys, "argv", ["pairwise_bias"])
-    for both, status in ((0.061, 1), (0.06, 0)):
-        known = {**figures, "both": both}
-        monkeypatch.setattr(pairwise_bias, "measure", lambda known=known, **_: known)
+    for bias_in_both_orders, status in ((0.061, 1), (0.06, 0)):
+        measured = {**figures, "both": bias_in_both_orders}
+        monkeypatch.setattr(pairwise_bias, "measure", lambda measured=measured, **_: measured)
 
         assert pairwise_bias.main() == status
     assert "**no**" in capsys.readouterr().out

@@ -27,12 +27,12 @@ def test_pass_rates_have_the_usual_mean(variation: str) -> None:
 
 def test_a_condition_gives_its_rows():
     """False alarms and two delays for a condition, with the targets where they apply."""
-    found = {
+    measured = {
         "conditions": [monitor.one_condition(monitor.CONDITIONS[3], 2)],
         "beyond": [monitor.one_condition(monitor.BEYOND[5], 1)],
     }
 
-    rows = monitor.rows(found)
+    rows = monitor.rows(measured)
 
     assert [row.figure for row in rows[:3]] == [
         "1/min, none, r = 0: false alarms per 10,000 scores",

@@ -40,20 +40,20 @@ READ = {"authorization": "Bearer out"}
 
 def free_port() -> int:
     """Return a port of loopback that nobody listens on."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 def program(variable: str, module: str, name: str) -> str:
     """Return where a program is; the test is skipped where it is not."""
-    known = os.environ.get(variable) or shutil.which(name)
+    executable = os.environ.get(variable) or shutil.which(name)
     spec = importlib.util.find_spec(module) if module else None
-    if not known and spec is not None and spec.origin:
-        known = str(Path(spec.origin).with_name(name))
-    if not known:
+    if not executable and spec is not None and spec.origin:
+        executable = str(Path(spec.origin).with_name(name))
+    if not executable:
         pytest.skip(f"no {name}; make test-live installs what it can")
-    return known
+    return executable
 
 
 @pytest.fixture(scope="module")
@@ -101,15 +101,15 @@ def relay(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
 
 
 def _listens(port: int) -> bool:
-    with socket.socket() as found:
-        return found.connect_ex(("127.0.0.1", port)) == 0
+    with socket.socket() as connection:
+        return connection.connect_ex(("127.0.0.1", port)) == 0
 
 
 def trajectory(served: Served, name: str) -> dict[str, Any] | None:
     """Return a trajectory with its scores, once both are there."""
     status, body = served.get(f"/api/trajectories/{name}", READ)
-    found = json.loads(body) if status == 200 else None
-    return found if found and found["scores"] else None
+    stored_run = json.loads(body) if status == 200 else None
+    return stored_run if stored_run and stored_run["scores"] else None
 
 
 @pytest.mark.parametrize("way", ["http", "grpc"])
@@ -126,9 +126,9 @@ def test_through_a_relay_to_oteval_and_on(
 
     trace, _ = run_agent(exporter)
 
-    found = until(lambda: trajectory(served, trace))
-    assert [score["evaluator"] for score in found["scores"]] == ["tools"]
-    root = (trace, found["root_span"]["span_id"])
+    scored_run = until(lambda: trajectory(served, trace))
+    assert [score["evaluator"] for score in scored_run["scores"]] == ["tools"]
+    root = (trace, scored_run["root_span"]["span_id"])
     until(lambda: root in sink.scored)
     assert sum(count for (name, _), count in sink.spans.items() if name == trace) == 2
     assert {key for key in sink.scored if key[0] == trace} == {root}

@@ -32,9 +32,9 @@ Documents = dict[str, dict[str, Any]]
 
 def documents(text: str) -> Documents:
     """Return the documents of a text by their kind; there is one of each."""
-    found = [document for document in yaml.safe_load_all(text) if document]
-    kinds = {document["kind"]: document for document in found}
-    assert len(kinds) == len(found)
+    parsed = [document for document in yaml.safe_load_all(text) if document]
+    kinds = {document["kind"]: document for document in parsed}
+    assert len(kinds) == len(parsed)
     return kinds
 
 
@@ -65,22 +65,22 @@ def check(documents: Documents, folder: Path) -> None:
     pod = pod_of(documents)
     (container,) = pod["containers"]
     command, *options = container["args"]
-    given = dict(option.split("=", 1) for option in options)
+    settings = dict(option.split("=", 1) for option in options)
     assert command == "serve"
-    assert set(given) <= {name for option in serve.params for name in option.opts}
+    assert set(settings) <= {name for option in serve.params for name in option.opts}
     mounts = {mount["mountPath"]: mount["name"] for mount in container["volumeMounts"]}
     claims = [
         claim["metadata"]["name"]
         for claim in documents["StatefulSet"]["spec"]["volumeClaimTemplates"]
     ]
     assert set(mounts.values()) == {*(volume["name"] for volume in pod["volumes"]), *claims}
-    assert mounts[str(Path(given["--db"]).parent)] in claims
-    file = documents["ConfigMap"]["data"][Path(given["--config"]).name]
-    assert mounts[str(Path(given["--config"]).parent)] == "config"
-    assert float(given["--grace"]) < pod["terminationGracePeriodSeconds"]
+    assert mounts[str(Path(settings["--db"]).parent)] in claims
+    file = documents["ConfigMap"]["data"][Path(settings["--config"]).name]
+    assert mounts[str(Path(settings["--config"]).parent)] == "config"
+    assert float(settings["--grace"]) < pod["terminationGracePeriodSeconds"]
     ports = {port["name"]: str(port["containerPort"]) for port in container["ports"]}
-    assert given["--http"] == f"0.0.0.0:{ports['otlp-http']}"
-    assert given["--grpc"] == f"0.0.0.0:{ports['otlp-grpc']}"
+    assert settings["--http"] == f"0.0.0.0:{ports['otlp-http']}"
+    assert settings["--grpc"] == f"0.0.0.0:{ports['otlp-grpc']}"
     assert {port["targetPort"] for port in documents["Service"]["spec"]["ports"]} == set(ports)
     labels = documents["StatefulSet"]["spec"]["template"]["metadata"]["labels"]
     assert documents["Service"]["spec"]["selector"].items() <= labels.items()
@@ -158,13 +158,13 @@ def test_the_chart_renders_what_the_manifest_says(
 
 def _plain(documents: Documents) -> Any:
     """Return documents without what only a chart has, and oteval.yaml as its content."""
-    found = {kind: _without_labels(document) for kind, document in documents.items()}
-    data = found["ConfigMap"]["data"]
+    plain_documents = {kind: _without_labels(document) for kind, document in documents.items()}
+    data = plain_documents["ConfigMap"]["data"]
     data["oteval.yaml"] = yaml.safe_load(data["oteval.yaml"])
-    (container,) = pod_of(found)["containers"]
+    (container,) = pod_of(plain_documents)["containers"]
     container.pop("imagePullPolicy", None)
-    found["StatefulSet"]["spec"]["template"]["metadata"].pop("annotations", None)
-    return found
+    plain_documents["StatefulSet"]["spec"]["template"]["metadata"].pop("annotations", None)
+    return plain_documents
 
 
 def _without_labels(value: Any) -> Any:

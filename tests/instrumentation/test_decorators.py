@@ -113,7 +113,7 @@ def test_messages_in_and_out(run):
 def test_input_and_output_can_be_chosen(run):
     """`input` names a parameter or computes the question, `output` computes the answer."""
 
-    @oteval.agent(input="ticket", output=lambda found: found["text"])
+    @oteval.agent(input="ticket", output=lambda reply: reply["text"])
     def one(text: str, ticket: dict[str, int]) -> dict[str, str]:
         return {"text": f"{text} {ticket['id']}"}
 
@@ -167,8 +167,8 @@ def test_the_call_id_links_calls_to_executions(run):
 
     clerk("twice")
 
-    (asked,) = [message for message in run.trajectory.messages if message.tool_calls]
-    first, second = asked.tool_calls
+    (calling_message,) = [message for message in run.trajectory.messages if message.tool_calls]
+    first, second = calling_message.tool_calls
     assert (first.id, second.id) == ("c0", "c1")
     assert second.end_ns <= first.start_ns
 
@@ -201,8 +201,8 @@ def test_arguments_that_are_no_object_are_an_error():
     """`arguments` of a request says which tool's arguments the model got wrong."""
     request = {"id": "c", "function": {"name": "refund", "arguments": "[1"}}
 
-    with oteval.tool_call(request) as found, pytest.raises(ValueError, match="refund"):
-        _ = found.arguments
+    with oteval.tool_call(request) as tool_call, pytest.raises(ValueError, match="refund"):
+        _ = tool_call.arguments
 
 
 def test_hidden_arguments_and_content_are_not_recorded(run, monkeypatch):
@@ -291,7 +291,7 @@ def test_huge_content_is_cut_and_the_trajectory_says_so(run):
 def test_a_failing_recorder_is_counted_and_logged_once(run, caplog):
     """An exception in a user's `result` function does not reach the agent."""
 
-    @oteval.tool(result=lambda found: found["missing"])
+    @oteval.tool(result=lambda reply: reply["missing"])
     def lookup() -> dict[str, int]:
         return {}
 

@@ -67,8 +67,8 @@ def exchanged(server: Server) -> list[tuple[Any, ...]]:
         for message in messages
     ]
     sent = [
-        (message["role"], message.get("content"), asked)
-        for message, asked in zip(messages, calls, strict=True)
+        (message["role"], message.get("content"), message_calls)
+        for message, message_calls in zip(messages, calls, strict=True)
     ]
     return [*sent, ("assistant", ANSWER, [])]
 
@@ -114,8 +114,8 @@ def test_trace_context_reaches_the_model_server(plain_run: Ran) -> None:
 
     sent = [headers["traceparent"].split("-")[1:3] for headers in run.server.headers]
     exported = {(span.trace_id, span.span_id): span for span in run.spans}
-    assert all(tuple(one) in exported for one in sent)
-    assert {exported[tuple(one)].scope for one in sent} == {"opentelemetry.instrumentation.httpx"}
+    assert all(tuple(ids) in exported for ids in sent)
+    assert {exported[tuple(ids)].scope for ids in sent} == {"opentelemetry.instrumentation.httpx"}
     assert run.states["httpx2"]["status"] == "on"
 
 
@@ -294,8 +294,8 @@ def test_the_page_lists_every_library() -> None:
     rows = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if "|" in line}
 
     for library in LIBRARIES:
-        for one in library.instrumentations:
-            assert f"`{one.distribution}`" in rows[library.name]
+        for instrumentation in library.instrumentations:
+            assert f"`{instrumentation.distribution}`" in rows[library.name]
 
 
 def test_an_unknown_library_is_an_error() -> None:

@@ -320,7 +320,7 @@ async def test_asynchronous_streams(run):
             yield text
 
     async with oteval.model_call(model="m", messages="hi", stream=True) as call:
-        assert [one async for one in call.astream(chunks())] == ["On ", "it"]
+        assert [part async for part in call.astream(chunks())] == ["On ", "it"]
         call.finish_reason("stop")
         call.usage(input_tokens=5, output_tokens=2, cached_tokens=1)
 

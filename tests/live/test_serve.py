@@ -51,7 +51,7 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
 
     trace_id, ended = run_agent(exporter)
 
-    def found() -> dict[str, object] | None:
+    def scored() -> dict[str, object] | None:
         status, body = served.get(f"/api/trajectories/{trace_id}")
         run_json = json.loads(body)
         return run_json if status == 200 and run_json["scores"] else None

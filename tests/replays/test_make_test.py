@@ -50,10 +50,10 @@ def written(desk: Recording, oteval: Run) -> Path:
 def written_test(folder: Path, name: str = NAME) -> Callable[[Any], None]:
     """Return the function of a written test."""
     sys.modules.pop("desk", None)
-    found: Callable[[Any], None] = runpy.run_path(str(folder / "tests" / f"test_{name}.py"))[
-        f"test_{name}"
-    ]
-    return found
+    test_function: Callable[[Any], None] = runpy.run_path(
+        str(folder / "tests" / f"test_{name}.py")
+    )[f"test_{name}"]
+    return test_function
 
 
 def test_the_written_test_reads_like_a_persons(written: Path) -> None:
@@ -97,7 +97,7 @@ def test_the_written_test_fails_when_the_agent_changes(
     written: Path, oteval_replay: Any, edit: str
 ) -> None:
     """The failure is that of a test, and shows the difference."""
-    old, new, shown = EDITS[edit]
+    old, new, difference = EDITS[edit]
     assert old in DESK
     (written / "desk.py").write_text(DESK.replace(old, new))
 
@@ -105,7 +105,7 @@ def test_the_written_test_fails_when_the_agent_changes(
         written_test(written)(oteval_replay)
 
     # The message of a plain assertion is pytest's, which rewrites the test; see the test below.
-    assert isinstance(failed.value, AssertionError) or shown in str(failed.value)
+    assert isinstance(failed.value, AssertionError) or difference in str(failed.value)
 
 
 @pytest.mark.slow
@@ -129,10 +129,10 @@ def test_written_tests_in_a_pytest_of_their_own(
     }
     project.write(**{f"desk_{name}": text for name, text in agents.items()})
     for name in agents:
-        made = ("--target", f"desk_{name}:ask", "--name", name, "--no-run")
-        assert oteval("replay", "make-test", "session.jsonl", *made).status == 0
-    made = ("--target", "desk_same:aask", "--name", "same_async", "--no-run")
-    assert oteval("replay", "make-test", "session.jsonl", *made).status == 0
+        flags = ("--target", f"desk_{name}:ask", "--name", name, "--no-run")
+        assert oteval("replay", "make-test", "session.jsonl", *flags).status == 0
+    flags = ("--target", "desk_same:aask", "--name", "same_async", "--no-run")
+    assert oteval("replay", "make-test", "session.jsonl", *flags).status == 0
 
     printed = project.run("-q", "-rA", *options, "tests")
 
@@ -140,8 +140,8 @@ def test_written_tests_in_a_pytest_of_their_own(
     assert "INTERNALERROR" not in printed
     for name in ("same", "same_async"):
         assert f"PASSED tests/test_{name}.py::test_{name}\n" in printed, printed
-    for _, _, shown in EDITS.values():
-        assert shown in printed
+    for _, _, difference in EDITS.values():
+        assert difference in printed
 
 
 def test_the_agent_is_replayed_once(desk: Recording, oteval: Run) -> None:
@@ -327,11 +327,13 @@ def test_written_tests_are_clean_for_ruff(desk: Recording, oteval: Run) -> None:
         )
         assert checked.returncode == 0, checked.stdout
     module = ast.parse(Path("tests/test_dear_shop_my_order_17_is_broken_please.py").read_text())
-    found = {node.targets[0].id: node.value for node in module.body if isinstance(node, ast.Assign)}
+    assigned = {
+        node.targets[0].id: node.value for node in module.body if isinstance(node, ast.Assign)
+    }
     namespace = {"dedent": textwrap.dedent}
     values = {
         name: eval(compile(ast.Expression(value), "test", "eval"), namespace)
-        for name, value in found.items()
+        for name, value in assigned.items()
         if name != "HERE"
     }
     assert [values.get(f"QUESTION_{at}", text) for at, text in enumerate(texts, 1)] == list(texts)

@@ -92,9 +92,9 @@ def said(messages: list[Message]) -> Counter[Any]:
     )
 
 
-def check(name: str, found: list[Trajectory], recordings: list[Recording]) -> None:
+def check(name: str, runs: list[Trajectory], recordings: list[Recording]) -> None:
     """Check that recordings have the answers of their trajectories, or say why they do not."""
-    trajectories = {one.id: one for one in found}
+    trajectories = {trajectory.id: trajectory for trajectory in runs}
     reasons = " ".join(reason for recording in recordings for reason in recording.reasons)
     assert UNKNOWN.get(name, "") in reasons
     for recording in recordings:
@@ -108,8 +108,8 @@ def check(name: str, found: list[Trajectory], recordings: list[Recording]) -> No
             assert said(answers) <= said(own)
         else:
             assert said(answers) == said(own)
-        asked = Counter(call.name for message in own for call in message.tool_calls)
-        assert asked <= Counter(call.name for call in recording.tool_calls)
+        requested = Counter(call.name for message in own for call in message.tool_calls)
+        assert requested <= Counter(call.name for call in recording.tool_calls)
         starts = [call.start_ns for call in recording.model_calls]
         assert starts == sorted(starts)
         for call in recording.model_calls:
@@ -210,7 +210,9 @@ def test_names_of_sessions(store: Store) -> None:
     with pytest.raises(NotFound, match="no trajectory"):
         read_recording(store, "")
     several = read_recordings(store, [trajectory.id for trajectory in trajectories])
-    assert [one.session for one in several] == [trajectory.id for trajectory in trajectories]
+    assert [recording.session for recording in several] == [
+        trajectory.id for trajectory in trajectories
+    ]
     ids = sorted(trajectory.id for trajectory in trajectories)
     shared = next((i[0] for i, j in itertools.pairwise(ids) if i[0] == j[0]), "")
     if shared:

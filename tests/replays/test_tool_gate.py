@@ -444,8 +444,8 @@ def renamed(recording: Recording, tool: str) -> Recording:
     """Return a recording whose model asks for another tool."""
     call = recording.model_calls[0]
     assert call.answer is not None
-    asked = tuple(replace(tool_call, name=tool) for tool_call in call.answer.tool_calls)
-    answer = replace(call.answer, tool_calls=asked)
+    renamed_calls = tuple(replace(tool_call, name=tool) for tool_call in call.answer.tool_calls)
+    answer = replace(call.answer, tool_calls=renamed_calls)
     calls = (replace(call, answer=answer), *recording.model_calls[1:])
     return replace(recording, model_calls=calls)
 
@@ -620,13 +620,13 @@ def changed(question):
 """
     agent = module(code)
     refunded = shop_recording("Refund 17")
-    asked, told = (call.exchange for call in refunded.model_calls)
-    assert asked is not None
-    assert told is not None
-    body = json.loads(asked.request_body)
+    first_exchange, last_exchange = (call.exchange for call in refunded.model_calls)
+    assert first_exchange is not None
+    assert last_exchange is not None
+    body = json.loads(first_exchange.request_body)
     body["messages"][-1]["content"] = "Hello"
-    greeted = replace(told, request_body=json.dumps(body).encode(), start_ns=1, end_ns=2)
-    recording = recording_of([greeted, asked, told])
+    greeted = replace(last_exchange, request_body=json.dumps(body).encode(), start_ns=1, end_ns=2)
+    recording = recording_of([greeted, first_exchange, last_exchange])
 
     with (
         pytest.raises(ReplayDiverged, match="refund ran before the model asked for it"),

@@ -139,7 +139,10 @@ def test_the_answer_of_a_decorated_agent(
 
     (row,) = done.rows
     assert row["status"] == status, row
-    divergences = [(one["kind"], one["recorded"], one["actual"]) for one in row["divergences"]]
+    divergences = [
+        (divergence["kind"], divergence["recorded"], divergence["actual"])
+        for divergence in row["divergences"]
+    ]
     assert divergences == ([] if status == "passed" else [("answer", "Refunded.", "ERROR")])
     assert done.status == (status != "passed")
 
@@ -159,13 +162,13 @@ def test_ctrl_c_leaves_a_worker_that_still_imports_alone() -> None:
 
 def test_the_report_for_people() -> None:
     """The table, then each divergence with the line of code; also as JUnit XML and Markdown."""
-    found = Divergence(
+    divergence = Divergence(
         *("prompt", "message 0 (system): the text differs"),
         recorded="You refund orders.",
         actual="You [b]refund[/b] nothing.",
         line="shop.py:15 in chat",
     )
-    result = ReplayResult("a1", "wire", ("one reason",), (found,), model_calls=2, served=1)
+    result = ReplayResult("a1", "wire", ("one reason",), (divergence,), model_calls=2, served=1)
     sessions = [
         VerifiedSession("a1", "diverged", result=result),
         VerifiedSession("b2", "passed", result=replace(result, divergences=(), served=2)),
@@ -262,12 +265,12 @@ def test_a_named_session_that_is_not_replayed_is_no_pass(
 
 def test_a_selected_session_that_is_not_replayed_is_left_out(oteval: Run, shop: Path) -> None:
     """Filters select runs without model calls as well; the sessions that were replayed decide."""
-    said = [("system", "You refund orders."), ("user", "Refund 17")]
+    messages = [("system", "You refund orders."), ("user", "Refund 17")]
     agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": "clerk"}
     with Store("runs.duckdb") as store:
         store.spans.write(
             [
-                chat(1, 1, said, "done", **{"gen_ai.request.model": "m"}),
+                chat(1, 1, messages, "done", **{"gen_ai.request.model": "m"}),
                 span(2, 1, name="invoke_agent clerk", attributes=agent),
             ]
         )
@@ -295,11 +298,11 @@ def test_a_conversation_calls_the_target_once_a_turn() -> None:
     """It gets the session and the number of the turn; coroutines share one event loop."""
     recording = shop_recording("Refund 17", "Refund 18", "And 19")
 
-    found = replay_target(ReplaySession(recording), shop_module()["in_turns"], "text")
+    session = replay_target(ReplaySession(recording), shop_module()["in_turns"], "text")
 
-    assert (found.status, found.detail) == ("passed", "")
-    assert found.result is not None
-    assert (found.result.served, found.result.model_calls) == (6, 6)
+    assert (session.status, session.detail) == ("passed", "")
+    assert session.result is not None
+    assert (session.result.served, session.result.model_calls) == (6, 6)
 
 
 def test_inputs_can_be_messages_or_none() -> None:
@@ -310,17 +313,23 @@ def test_inputs_can_be_messages_or_none() -> None:
 
     assert turn_inputs(recording, "none") == [()]
     assert first == [{"role": "user", "content": "Refund 17"}]
-    assert [one["role"] for one in second] == ["user", "assistant", "tool", "assistant", "user"]
+    assert [message["role"] for message in second] == [
+        "user",
+        "assistant",
+        "tool",
+        "assistant",
+        "user",
+    ]
     assert second[1]["tool_calls"][0]["function"]["name"] == "refund"
     assert second[-1]["content"] == "Refund 18"
 
 
 def test_an_agent_that_stops_early_misses_calls() -> None:
     """Its answer may look right, but recorded calls were not made."""
-    found = replay_target(ReplaySession(shop_recording("Refund 17")), lambda text: text, "text")
+    session = replay_target(ReplaySession(shop_recording("Refund 17")), lambda text: text, "text")
 
-    assert found.status == "diverged"
-    assert found.divergences[0].kind == "missing_call"
+    assert session.status == "diverged"
+    assert session.divergences[0].kind == "missing_call"
 
 
 def test_generators_are_read_to_their_end() -> None:
@@ -425,22 +434,22 @@ def test_recordings_are_read_as_sessions_are_replayed() -> None:
             read.append(number)
             yield replace(shop_recording("Refund 17"), session=str(number))
 
-    found = verify(recordings(), _Finished, workers=2)
-    first = next(found)
+    sessions = verify(recordings(), _Finished, workers=2)
+    first = next(sessions)
 
     assert (first.session, first.status) == ("0", "passed")
     assert len(read) < 30
-    assert [one.session for one in found] == [str(number) for number in range(1, 50)]
+    assert [session.session for session in sessions] == [str(number) for number in range(1, 50)]
     assert len(read) == 50
 
 
-def process(*made: int, kinds: Sequence[str] = ()) -> VerifiedSession:
+def process(*numbers: int, kinds: Sequence[str] = ()) -> VerifiedSession:
     """Return the result of one process of a command: of a session with two model calls."""
-    missing = () if kinds else tuple(f"model call {n}" for n in (1, 2) if n not in made)
+    missing = () if kinds else tuple(f"model call {n}" for n in (1, 2) if n not in numbers)
     kinds = kinds or ["missing_call"] * bool(missing)
     divergences = tuple(Divergence(kind, kind) for kind in kinds)  # type: ignore[arg-type]
     result = ReplayResult(
-        "s", "wire", (), divergences, model_calls=2, served=len(made), missing=missing
+        "s", "wire", (), divergences, model_calls=2, served=len(numbers), missing=missing
     )
     return VerifiedSession("s", "diverged" if divergences else "passed", result=result)
 
@@ -449,16 +458,16 @@ def test_processes_of_a_command_share_a_session() -> None:
     """A call that one process misses may have been made by another, and is missing otherwise."""
     idle = process()
 
-    one = combined([idle, process(1, 2)])
-    both = combined([process(1), idle, process(2)])
+    alone = combined([idle, process(1, 2)])
+    together = combined([process(1), idle, process(2)])
     same = combined([process(1), process(1)])
     less = combined([process(1), process(kinds=["network"])])
 
-    assert one is not None
-    assert both is not None
+    assert alone is not None
+    assert together is not None
     assert same is not None
     assert less is not None
-    statuss = [each.status for each in (one, both, same, less)]
+    statuss = [each.status for each in (alone, together, same, less)]
     assert statuss == ["passed", "passed", "diverged", "diverged"]
     assert [each.summary for each in same.divergences] == ["none of 2 processes made model call 2"]
     assert same.result is not None

@@ -33,9 +33,9 @@ def test_answers_are_found_by_processes_that_began_before(tmp_path: Path):
     theirs.put("kind", JudgeCall("failed", "m", error="refused", cost=0.25, time_ns=1))
     (tmp_path / "killed.jsonl").write_bytes(b'{"evaluator": "kind", "key": "torn"')
 
-    found = ours.get("k")
-    assert found is not None
-    assert found.answer == {"score": True}
+    judge_call = ours.get("k")
+    assert judge_call is not None
+    assert judge_call.answer == {"score": True}
     assert ours.get("failed") is ours.get("torn") is None
     assert (ours.spent("kind", 0), ours.spent("kind", 2), ours.spent("x", 0)) == (0.75, 0.5, 0.0)
 

@@ -72,8 +72,8 @@ def test_the_bytes_that_wait_are_bounded() -> None:
         redactor.go.set()
         assert worker.flush(60)
 
-        made, failed = recorded.recorder.recorded, recorded.recorder.failures
-        assert (made + failed, failed > 0) == (20, True)
+        recorded_count, failed = recorded.recorder.recorded, recorded.recorder.failures
+        assert (recorded_count + failed, failed > 0) == (20, True)
         assert recorded.text().count("x" * 10_000) == 2  # a request and its response
         with pytest.raises(UnreadableExchange, match="too many exchanges were waiting"):
             recorded.exchanges()
@@ -84,10 +84,10 @@ def test_a_faulty_task_does_not_end_the_thread() -> None:
 
     class Faulty(Held):
         def headers(self, headers: Any) -> dict[str, str]:
-            found = super().headers(headers)
+            redacted = super().headers(headers)
             if not recorded.recorder.failures:
                 raise ValueError
-            return found
+            return redacted
 
     redactor, worker = Faulty(), RecordingWorker()
     redactor.go.set()
@@ -174,8 +174,8 @@ def test_a_stream_that_is_dropped_is_recorded_by_the_next_flush() -> None:
         finally:
             gc.enable()
             endless.go.set()
-        made = recorded.one()
-    assert (made.response_body, made.is_complete) == (b"data: 1\n\n", False)
+        exchange = recorded.one()
+    assert (exchange.response_body, exchange.is_complete) == (b"data: 1\n\n", False)
 
 
 def test_a_stream_that_is_open_at_the_end_is_recorded(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def bench(tmp_path: Path, downstream: Downstream) -> Iterator[Bench]:
 
 
 def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream) -> None:
-    """Nothing leaves before the release; then all spans do, the scored one with its scores."""
+    """Spans are forwarded only after the release, and the scored span carries its scores."""
     bench.take(request((1, 1), (2, 9), (1, 2)))
     bench.pump()
     before = len(downstream.requests)
@@ -106,7 +106,7 @@ def test_a_trace_is_held_until_it_is_scored(bench: Bench, downstream: Downstream
 
 
 def test_nothing_is_held_past_the_deadline(bench: Bench, downstream: Downstream) -> None:
-    """A part leaves at its own deadline; a later one of its trace may still wait for scores."""
+    """Each part of a trace is forwarded at its deadline, while later parts may wait for scores."""
     bench.take(request((1, 1)))
     bench.now += 20 * SECOND
     bench.take(request((1, 2)))
@@ -148,7 +148,7 @@ def test_errors_and_missing_scores_add_nothing(bench: Bench, downstream: Downstr
 def test_a_request_of_one_trace_is_forwarded_byte_for_byte(
     bench: Bench, downstream: Downstream
 ) -> None:
-    """Without scores, the body is the one that was received, including unknown fields."""
+    """Without scores, the received body is forwarded unchanged, including unknown fields."""
     payload = request((1, 1), (1, 2)) + bytes([0xBA, 0x3E, 0x03]) + b"new"
     bench.take(payload)
     bench.forwarder.release({trace(1): []})
@@ -183,7 +183,7 @@ def test_logs_are_not_held(bench: Bench, downstream: Downstream) -> None:
 def test_failed_requests_are_retried_in_order(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A busy endpoint gets everything later, once and in order; Retry-After is respected."""
+    """A busy endpoint receives each request later, once and in order; Retry-After is respected."""
     moment = [0.0]
     monkeypatch.setattr("oteval.attach.export_queue.time.monotonic", lambda: moment[0])
     downstream.answers = [(503, {"Retry-After": "7"}), (429, {})]
@@ -208,7 +208,7 @@ def test_failed_requests_are_retried_in_order(
 
 
 def test_a_refused_request_does_not_block_the_others(bench: Bench, downstream: Downstream) -> None:
-    """The request that the endpoint refuses is kept in a folder; the others arrive."""
+    """A refused request is saved in a folder; the others arrive."""
     downstream.poison = b"poison"
     for number in range(1, 9):
         name = "poison" if number == 5 else "fine"
@@ -252,7 +252,7 @@ def test_an_endpoint_that_one_request_breaks(
     while time.monotonic() < until and bench.forwarder.state()["waiting_requests"]:
         bench.pump()
 
-    # The last request is kept: no later one has shown that the endpoint works.
+    # The last request still waits: no later request has shown that the endpoint works.
     assert alone["waiting_requests"] == (1 if poisoned == 8 else 0)
     assert [s.trace_id[-1] for s in downstream.spans()] == [
         n for n in range(1, 10) if n != poisoned
@@ -265,7 +265,7 @@ def test_an_endpoint_that_one_request_breaks(
 def test_an_endpoint_that_some_of_many_requests_break(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each is found by bisection, without a new wait after each success in between."""
+    """Bisection finds each refused request, without a new wait after each success."""
     reopen_with_short_waits(bench, monkeypatch, suspect=1.0)
     downstream.poison, downstream.poison_status = b"poison", 500
     poisoned = {77, 190}
@@ -285,7 +285,7 @@ def test_an_endpoint_that_some_of_many_requests_break(
 def test_an_endpoint_that_answers_500_to_all_is_waited_for(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long it lasts, no request is set aside; all arrive afterwards, in order."""
+    """No request is set aside during an outage of any length; all arrive afterwards, in order."""
     reopen_with_short_waits(bench, monkeypatch, suspect=0.0)
     downstream.poison, downstream.poison_status = b"fine", 500
     for number in range(1, 9):
@@ -347,7 +347,7 @@ def test_any_response_body_is_accepted(body: bytes, encoding: str) -> None:
 
 
 def test_refused_requests_are_resent_on_demand(bench: Bench, downstream: Downstream) -> None:
-    """A request is sent with its scores and deleted once accepted; one refused again stays."""
+    """An accepted request is sent with its scores and deleted; a request refused again remains."""
     downstream.answers = [(400, {}), (400, {})]
     bench.take(request((1, 1)))
     bench.take(b'{"resourceLogs": []}', kind="logs", encoding="json")
@@ -384,7 +384,7 @@ def test_refused_requests_count_against_the_quota(bench: Bench, downstream: Down
 
 
 def test_a_restart_sends_the_held_traces(bench: Bench, downstream: Downstream) -> None:
-    """Unsent parts are sent, sent parts are not, and no position is taken twice."""
+    """Only unsent parts are sent, and no position is used twice."""
     bench.take(request((1, 1), (2, 1)))
     bench.take(request((3, 1)))
     bench.forwarder.release({trace(1): []})
@@ -402,7 +402,7 @@ def test_a_restart_sends_the_held_traces(bench: Bench, downstream: Downstream) -
 
 
 def test_a_queue_of_the_old_format_is_sent(bench: Bench, downstream: Downstream) -> None:
-    """After an update, the traces that the old version held are sent, and only those."""
+    """After an update, only the traces held by the old version are sent."""
     bench.forwarder.close()
     old_queue(bench.folder)
 
@@ -501,7 +501,7 @@ def test_spans_that_come_back_are_not_forwarded_again(bench: Bench, downstream: 
 def test_files_are_removed_once_everything_is_sent(
     bench: Bench, downstream: Downstream, options: dict[str, int]
 ) -> None:
-    """The disk space is freed, and there is room again, however large a segment usually is."""
+    """Disk space is reclaimed for new requests, whatever the usual segment size."""
     bench.forwarder.close()
     bench.open(quota=4000, **options)
     for number in range(1, 60):
@@ -519,7 +519,7 @@ def test_files_are_removed_once_everything_is_sent(
 def test_a_full_disk_loses_nothing(
     bench: Bench, downstream: Downstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failed write leaves nothing behind, and the same request can be taken again."""
+    """A failed write leaves no data behind, and the same request can be accepted again."""
     bench.take(request((1, 1)))
 
     def full(*_: object) -> int:
@@ -540,7 +540,7 @@ def test_a_full_disk_loses_nothing(
 def test_its_thread_sends_and_survives_an_endpoint_that_is_away(
     tmp_path: Path, downstream: Downstream
 ) -> None:
-    """While nobody listens everything waits; then it arrives."""
+    """Requests wait while the endpoint is down, and arrive once it is up."""
     dead = HttpClient("http://127.0.0.1:9", timeout=0.5)
     forwarder = Forwarder(tmp_path, dead, deadline=0.1)
     forwarder.take("traces", "protobuf", request((1, 1)), (1, 1), time.time_ns())

@@ -48,7 +48,7 @@ def test_scores_are_counted_by_evaluator_and_agent() -> None:
 
 
 def test_the_names_of_agents_cannot_fill_the_memory() -> None:
-    """After 200 agents, the others share one label."""
+    """Agents after the first 200 share one label."""
     metrics = ScoringMetrics()
     for number in range(500):
         metrics.count_scores("e", [(f"agent {number}", score())], seconds=0.1)

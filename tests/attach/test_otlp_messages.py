@@ -30,7 +30,7 @@ TIME = st.integers(0, 2**62)
 
 
 def ids(digits: int) -> st.SearchStrategy[str]:
-    """Return ids of so many hex digits, none of them all zeros."""
+    """Return ids of the given number of hex digits, never all zeros."""
     return st.integers(1, 16**digits - 1).map(lambda number: f"{number:0{digits}x}")
 
 
@@ -66,7 +66,7 @@ SPAN = st.builds(
 @given(st.lists(SPAN, max_size=4))
 @pytest.mark.slow
 def test_spans_come_back_as_they_were(spans: list[Span]):
-    """Encoding and decoding is the identity, but for the order by resource and scope."""
+    """Decoding an encoded request gives the same spans, ordered by resource and scope."""
     decoded = decode_protobuf_traces(span_request(spans).SerializeToString())
 
     assert sorted(map(repr, decoded.spans)) == sorted(map(repr, spans))
@@ -75,7 +75,7 @@ def test_spans_come_back_as_they_were(spans: list[Span]):
 
 @pytest.mark.parametrize("name", CAPTURES)
 def test_log_records_of_captures_come_back_as_they_were(name: str):
-    """What dialects keep in log records survives."""
+    """Log records of all dialects survive encoding and decoding."""
     _, logs = capture(name)
 
     decoded_logs = decode_protobuf_logs(log_request(logs).SerializeToString()).logs

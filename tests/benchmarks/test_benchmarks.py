@@ -49,12 +49,12 @@ def file(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let no peer be found, whatever is installed here."""
+    """Hide all installed peers."""
     monkeypatch.setattr(parts, "find_peer", lambda peer: peer)
 
 
 def test_generated_spans_load_without_a_problem(file: Path):
-    """Every generated span is stored, and none twice."""
+    """Every generated span is stored exactly once."""
     with Store() as store:
         report = load(store, [file])
         assert (report.read, report.stored, report.bad) == (200, 200, 0)
@@ -87,7 +87,7 @@ def test_generated_traces_give_the_expected_trajectories(file: Path):
 
 
 def test_generated_lines_hold_64_spans_and_the_last_what_is_left():
-    """The lines are requests of 64 spans of the size that the benchmarks speak of."""
+    """Each line is a request of 64 spans, of the size that the benchmarks report."""
     lines = list(traces.lines(200))
     sizes = [len(json.loads(x)["resourceSpans"][0]["scopeSpans"][0]["spans"]) for x in lines]
 
@@ -96,7 +96,7 @@ def test_generated_lines_hold_64_spans_and_the_last_what_is_left():
 
 
 def test_the_same_seed_generates_the_same_traces():
-    """Two runs measure the same bytes; another seed gives others."""
+    """The same seed gives the same bytes; another seed gives different bytes."""
     assert list(traces.lines(8)) == list(traces.lines(8))
     assert list(traces.lines(8)) != list(traces.lines(8, seed=2))
 
@@ -340,7 +340,7 @@ def test_a_slope_tells_linear_from_quadratic(power: float):
 
 
 def test_the_simulated_judge_is_caught_in_both_orders():
-    """A judge of the first place decides fixed comparisons, and none that are asked twice."""
+    """A judge that always prefers the first answer decides fixed-order comparisons only."""
     figures = pairwise_bias.measure(comparisons=3, examples=20, bias=0.5)
 
     assert (figures["fixed"], figures["both"], figures["flips"]) == (1, 0, 1)
@@ -350,7 +350,7 @@ def test_the_simulated_judge_is_caught_in_both_orders():
 def test_the_simulation_fails_when_both_orders_are_biased(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """By itself the command has exit status 1 when the limit is missed."""
+    """The command exits with status 1 when the bias exceeds the limit."""
     figures = {"fixed": 0.4, "flips": 0.5, "comparisons": 1, "examples": 1, "bias": 0.1}
     monkeypatch.setattr(sys, "argv", ["pairwise_bias"])
     for bias_in_both_orders, status in ((0.061, 1), (0.06, 0)):
@@ -392,7 +392,7 @@ def test_pages_are_measured_while_spans_come_in():
 
 @pytest.mark.slow
 def test_commands_on_a_large_store_are_measured():
-    """Each command ends well, also where its pipe is closed; time and memory are measured."""
+    """Each command exits cleanly, even when its pipe is closed; time and memory are measured."""
     figures = large_store.measure(runs=2000)
 
     assert all(min(cost.values()) > 0 for cost in figures["commands"].values())

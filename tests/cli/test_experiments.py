@@ -74,7 +74,7 @@ def test_eval_prints_rows_as_json(shop: Run):
 
 
 def test_eval_goes_on_where_it_was(shop: Run, tmp_path: Path):
-    """With --resume nothing is run again; without, the name is taken."""
+    """With --resume no example runs again; without it, the name is already in use."""
     shop(*EVAL, "--name", "x")
 
     assert shop(*EVAL, "--name", "x").status == 2
@@ -178,7 +178,7 @@ def test_a_model_is_asked_which_is_better(shop: Run, monkeypatch: pytest.MonkeyP
 
 
 def test_three_are_ranked(shop: Run, monkeypatch: pytest.MonkeyPatch):
-    """Of three experiments there is a ranking beside the pairs."""
+    """Three experiments are ranked, and also compared in pairs."""
     for name, good in (("a", "2"), ("b", "5"), ("c", "8")):
         monkeypatch.setenv("GOOD", good)
         shop(*EVAL, "--name", name)
@@ -231,7 +231,7 @@ gates:
 def test_a_score_without_a_verdict_is_no_success(
     shop: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """An evaluator that gives no verdict any more does not pass for one that passes."""
+    """An evaluator that no longer gives a verdict does not count as passing."""
     with (tmp_path / "shop.py").open("a") as module:
         module.write(
             "def kind(outputs): return True if os.environ.get('SEEN') else {'score': None}"
@@ -252,7 +252,7 @@ def test_a_score_without_a_verdict_is_no_success(
 
 
 def test_failed_targets_fail_the_command(shop: Run, tmp_path: Path):
-    """A run that failed has no score, and is counted in every form of the result."""
+    """A failed run has no score, and is counted in every output format."""
     lines = [json.dumps({"inputs": {"n": 9 if n < 2 else 1, "m": n}}) for n in range(10)]
     (tmp_path / "data.jsonl").write_text("\n".join(lines))
 

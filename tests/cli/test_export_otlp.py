@@ -78,7 +78,7 @@ def test_scores_can_stay_away(scored: Run, endpoint: Downstream):
 
 
 def test_scores_as_events_alone(scored: Run, endpoint: Downstream):
-    """With --no-spans, only gen_ai.evaluation.result events go, in the judged spans' contexts."""
+    """With --no-spans, only evaluation events are sent, in the judged spans' contexts."""
     done = scored("export", "--otlp", endpoint.url, "--scores", "events", "--no-spans")
 
     assert done.status == 0
@@ -128,7 +128,7 @@ def test_a_second_store_has_the_same_trajectories(
 
 
 def test_a_busy_endpoint_gets_it_later(filled: Run, endpoint: Downstream):
-    """503 and 429 with Retry-After are tried again, and nothing is lost or doubled."""
+    """503 and 429 with Retry-After are retried without losing or repeating a span."""
     endpoint.answers = [(503, {"Retry-After": "0"}, b""), (429, {"Retry-After": "0.1"}, b"")]
 
     done = filled("export", "--otlp", endpoint.url)

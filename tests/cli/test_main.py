@@ -62,7 +62,7 @@ def test_every_command_has_help(oteval: Run, names: tuple[str, ...]):
 
 
 def test_the_list_of_commands_has_the_summaries_of_their_helps():
-    """The list is written without the commands, and is the same once they are imported."""
+    """The list is available without importing the commands, and equals the imported list."""
     unused = {command.name: command.get_short_help_str(200) for command in known_commands()}
 
     used = {

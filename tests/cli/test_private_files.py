@@ -1,4 +1,4 @@
-"""Whatever a command writes is its owner's alone, under any umask; see SECURITY.md."""
+"""Files that commands write are private to their owner under any umask; see SECURITY.md."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from .test_main import commands
 DEMO = "oteval-demo/demo.duckdb"
 DB = ("--db", DEMO)
 RULES = ("-c", "oteval-demo/oteval.yaml")
-# Files that a user asks for to hand them on have the modes of the user's umask.
+# Files that users export for others have the modes of the user's umask.
 PUBLISHED = {"report.html", "report.md", "junit.xml", "score.md", "test_session.py"}
 
 
@@ -96,7 +96,7 @@ WRITERS: dict[str, Callable[[Run], int]] = {
     "run": recorded,
     "replay make-test": made_test,
 }
-# These are run by the function of another one.
+# Commands that the function of another command runs.
 ALSO = {
     "archive": ("backup", "compact", "delete"),
     "replay make-test": ("replay cassette",),
@@ -148,7 +148,7 @@ def open_to_others(folder: Path) -> dict[str, str]:
 
 
 def test_each_command_that_writes_is_in_the_table():
-    """A new command is put into one of the lists."""
+    """Every command is in one of the lists."""
     names = {" ".join(name) for name in commands(cli)}
 
     also = {name for names in ALSO.values() for name in names}
@@ -209,7 +209,7 @@ def test_files_of_a_library_are_private(tmp_path: Path, umask: int):
 
 
 def test_a_log_that_others_could_read_becomes_private(tmp_path: Path):
-    """A checkpoint beside a commit lets DuckDB create the log; the next statement mends it."""
+    """DuckDB creates the log in a checkpoint during a commit; the next statement fixes its mode."""
     path = tmp_path / "x.duckdb"
     with Store(path) as store:
         store.spans.write([chat(1, 1, [("user", "secret")], "x")])
@@ -239,7 +239,7 @@ def test_an_agents_own_recording_is_private(tmp_path: Path, umask: int, name: st
 
 
 WRITING = {"write_text", "write_bytes", "mkdir", "touch", "copyfile", "copy2", "copytree"}
-# Modules that write otherwise, each with the reason.
+# Modules that write files by other means, each with the reason.
 ALLOWED = {
     "files.py": "the place where it is done",
     "cli/common.py": "a report to a device",

@@ -38,7 +38,7 @@ def test_a_file_becomes_a_reference(filled: Run, tmp_path: Path):
 
 
 def test_what_cannot_be_kept_is_named(filled: Run, tmp_path: Path):
-    """An id that nothing has and a file without messages are exit status 2."""
+    """An unknown id and a file without messages give exit status 2."""
     (tmp_path / "x.json").write_text('{"a": 1}')
 
     missing, wrong = (filled("reference", "add", name) for name in ("none", "x.json"))

@@ -120,7 +120,7 @@ def test_an_unfinished_folder_is_not_read(results: Run):
 
 
 def test_a_missing_or_damaged_file_of_results_is_named(results: Run):
-    """No run is left out unseen."""
+    """No run is left out silently."""
     files = sorted(Path("out").glob("results-1/trajectories/*/*.parquet"))
     files[0].write_bytes(b"PAR1")
     damaged = results("trajectories", "--db", "out")

@@ -57,7 +57,7 @@ def test_gates_decide_the_exit_status(filled: Run, rules: Any):
 
 
 def test_without_gates_the_status_says_little(filled: Run, rules: Any):
-    """Scores alone are exit status 0, with a word of warning."""
+    """Scores without gates give exit status 0 and a warning."""
     rules()
 
     done = filled("score")
@@ -67,7 +67,7 @@ def test_without_gates_the_status_says_little(filled: Run, rules: Any):
 
 
 def test_nothing_to_evaluate_is_status_3(filled: Run, rules: Any):
-    """No trajectory, no verdict, or fewer than wanted: 3, and never a pass."""
+    """No trajectory, no verdict, or fewer than required: exit status 3, never a pass."""
     rules(gates=[{"evaluator": "order"}])
     nobody = filled("score", "--agent", "nobody")
     few = filled("score", "--min-evaluated", "4")
@@ -153,7 +153,7 @@ def test_files_are_kept_when_a_database_is_named(
 
 
 def test_a_file_that_cannot_be_read_is_not_scored(oteval: Run, rules: Any, chat: Path):
-    """A gate must not pass on half of the given files."""
+    """A gate does not pass when only half of the files were read."""
     rules()
 
     done = oteval("score", chat, "none.json")

@@ -43,7 +43,7 @@ def prepare(folder: Path, server: Server, count: int) -> None:
 
 
 def test_what_asking_took_is_said_at_the_end(oteval: Run, tmp_path: Path, server: Server):
-    """Asked, errors, cache hits and cost; then how many were judged before."""
+    """The line has calls, errors, cache hits and cost; later also the runs judged before."""
     prepare(tmp_path, server, 3)
 
     first, second, third = oteval("score"), oteval("score"), oteval("score", "--again")
@@ -56,7 +56,7 @@ def test_what_asking_took_is_said_at_the_end(oteval: Run, tmp_path: Path, server
 
 
 def test_a_judge_that_cannot_be_asked_leaves_errors(oteval: Run, tmp_path: Path, server: Server):
-    """One line each, and exit status 3: nothing could be evaluated."""
+    """Each error is one line; with no run evaluated, the exit status is 3."""
     prepare(tmp_path, server, 2)
     text = (tmp_path / "oteval.yaml").read_text()
     gone = text.replace(server.url, "http://127.0.0.1:9/v1").replace("4", "4", 1)
@@ -72,7 +72,7 @@ def test_a_judge_that_cannot_be_asked_leaves_errors(oteval: Run, tmp_path: Path,
 
 @pytest.mark.slow
 def test_ctrl_c_ends_the_command_and_the_next_one_goes_on(tmp_path: Path, server: Server):
-    """An interrupted process ends soon, and its finished answers are cached."""
+    """An interrupted process exits promptly, and its finished answers are cached."""
     prepare(tmp_path, server, 60)
     server.script = lambda _body, _number: verdict(delay=0.1)
     command = [sys.executable, "-m", "oteval", "score", "--json"]

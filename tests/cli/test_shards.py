@@ -163,7 +163,7 @@ def test_monitors_of_each_database_are_shown(shards: Run):
 
 
 def test_marks_of_any_database_name_a_time(shards: Run):
-    """A mark that one server has noted is a time for all."""
+    """A mark stored in one database names a time for all databases."""
     Path("monitors.yaml").write_text(
         "evaluators: [{name: tools, type: tool_errors}]\nmonitors: [{evaluator: tools}]\n"
     )
@@ -174,7 +174,7 @@ def test_marks_of_any_database_name_a_time(shards: Run):
 
 
 def test_labels_experiments_and_the_audit_log_are_those_of_all_databases(shards: Run):
-    """A judge is compared with the labels of all shards; to add labels, one has to be named."""
+    """A judge is compared with the labels of all shards; adding labels needs one named shard."""
     runs = shards("trajectories", "--json", "--db", "all.duckdb").rows
     scored = shards("scores", "--json", "--db", "all.duckdb").rows
     verdicts = {row["trajectory_id"]: row["passed"] for row in scored if row["passed"] is not None}
@@ -218,7 +218,7 @@ def test_writing_commands_ask_for_one_database(shards: Run):
 
 
 def test_a_missing_database_an_empty_folder_and_another_file_are_named(shards: Run):
-    """Status 2, with the file's name; no shard is left out unseen."""
+    """Status 2, with the file's name; no shard is left out silently."""
     Path("empty").mkdir()
     Path("other.duckdb").write_text("no database" * 1000)
 
@@ -232,7 +232,7 @@ def test_a_missing_database_an_empty_folder_and_another_file_are_named(shards: R
 
 
 def test_a_database_given_twice_is_read_once(shards: Run):
-    """By its name, in its folder, and by a link to it; a line says so."""
+    """A database given by name, in its folder and by a link is read once, with a notice."""
     Path("link.duckdb").symlink_to("shards/0.duckdb")
     once = shards("trajectories", "--json", "--db", "shards")
 
@@ -272,7 +272,7 @@ def test_a_shard_with_an_older_schema_is_migrated_first(shards: Run):
 
 
 def test_a_database_that_is_open_in_a_server_is_read_as_a_copy(shards: Run):
-    """The runs of a served shard are read too, and no copy is left behind."""
+    """The runs of a served shard are read as well, and no copy is left behind."""
     with Store("shards/0.duckdb", served=False) as store:
         server = store.serve(lambda _: b"", {})
         try:

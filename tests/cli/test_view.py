@@ -60,7 +60,7 @@ def test_json_lines_have_the_documented_keys(oteval: Run):
 
 
 def check_message(message: dict[str, Any]) -> None:
-    """Hold that a message has OpenAI's shape."""
+    """Assert that a message has OpenAI's shape."""
     extra = {"tool_calls", "tool_call_id", "name", "is_error"}
     assert {"role", "content"} <= message.keys() <= {"role", "content"} | extra
     assert (message["role"] == "tool") == ("tool_call_id" in message)
@@ -239,7 +239,7 @@ def test_show_shows_several(with_runs: Run):
 
 
 def test_show_names_what_it_cannot_find(with_runs: Run):
-    """An id that nothing has, and one that means several, are one line each."""
+    """An unknown id and an ambiguous one each give a one-line error."""
     missing, several = with_runs("show", "nothing"), with_runs("show", "")
 
     assert missing.status == several.status == 2
@@ -265,7 +265,7 @@ def test_full_shows_messages_whole(oteval: Run):
 
 
 def test_diff_says_whether_runs_differ(with_runs: Run):
-    """Exit status 1 and a mark where they part, 0 where they do not."""
+    """The exit status is 1, with a mark at the divergence, or 0 when the runs are equal."""
     differs = with_runs("diff", run(1).id, run(2).id)
     same = with_runs("diff", run(1).id, run(1).id)
 
@@ -276,7 +276,7 @@ def test_diff_says_whether_runs_differ(with_runs: Run):
 
 
 def test_diff_compares_whole_conversations_on_demand(with_runs: Run):
-    """With --all the turns before are rows too, the equal ones among them."""
+    """With --all, earlier turns are rows as well, including equal ones."""
     alone, whole = (
         with_runs("diff", run(1).id, run(2).id, "--json", *more).rows[0] for more in ([], ["--all"])
     )
@@ -362,7 +362,7 @@ def test_export_writes_lines_and_parquet(filled: Run, tmp_path: Path):
 def test_an_export_that_cannot_be_written_says_where(
     filled: Run, arguments: list[str], reason: str
 ):
-    """Nothing to write to, and places that cannot be written, are exit status 2."""
+    """A missing or unwritable destination gives exit status 2."""
     done = filled("export", *arguments)
 
     assert done.status == 2

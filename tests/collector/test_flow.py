@@ -1,7 +1,7 @@
 """End to end: an agent, an OTLP relay, `oteval serve`, its downstream endpoint and Prometheus.
 
 `make test-live` runs it, with rotel from PyPI as the relay. OTEVAL_ROTEL and OTEVAL_PROMETHEUS name
-the programs where they are not where they usually are.
+programs that are not on the PATH.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ READ = {"authorization": "Bearer out"}
 
 
 def free_port() -> int:
-    """Return a port of loopback that nobody listens on."""
+    """Return a free loopback port."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         return int(listener.getsockname()[1])
 
 
 def program(variable: str, module: str, name: str) -> str:
-    """Return where a program is; the test is skipped where it is not."""
+    """Return the path of a program, or skip the test if it is not installed."""
     executable = os.environ.get(variable) or shutil.which(name)
     spec = importlib.util.find_spec(module) if module else None
     if not executable and spec is not None and spec.origin:
@@ -58,7 +58,7 @@ def program(variable: str, module: str, name: str) -> str:
 
 @pytest.fixture(scope="module")
 def sink() -> Iterator[Sink]:
-    """Return where oteval forwards to."""
+    """Return the downstream endpoint of oteval."""
     there = Sink()
     yield there
     there.close()

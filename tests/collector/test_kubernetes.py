@@ -1,4 +1,4 @@
-"""The Kubernetes manifest and the Helm chart: what they say about oteval is so, and they agree.
+"""The Kubernetes manifest and the Helm chart agree with oteval and with each other.
 
 No cluster runs here. The chart is rendered by Helm's own library where it is installed
 (`make test-helm`), and otherwise only its files are checked.
@@ -40,7 +40,7 @@ def documents(text: str) -> Documents:
 
 @pytest.fixture(scope="module")
 def manifest() -> Documents:
-    """Return the documents of the plain manifest, with that for the Prometheus operator."""
+    """Return the documents of the plain manifest, including the Prometheus operator's."""
     return documents(f"{MANIFEST.read_text('utf-8')}\n---\n{MONITOR.read_text('utf-8')}")
 
 
@@ -61,7 +61,7 @@ def pod_of(documents: Documents) -> dict[str, Any]:
 
 
 def check(documents: Documents, folder: Path) -> None:
-    """Assert that documents agree with each other, and with the options that oteval has."""
+    """Assert that documents agree with each other and with oteval's options."""
     pod = pod_of(documents)
     (container,) = pod["containers"]
     command, *options = container["args"]
@@ -157,7 +157,7 @@ def test_the_chart_renders_what_the_manifest_says(
 
 
 def _plain(documents: Documents) -> Any:
-    """Return documents without what only a chart has, and oteval.yaml as its content."""
+    """Return documents without chart-only fields, with oteval.yaml parsed."""
     plain_documents = {kind: _without_labels(document) for kind, document in documents.items()}
     data = plain_documents["ConfigMap"]["data"]
     data["oteval.yaml"] = yaml.safe_load(data["oteval.yaml"])
@@ -213,7 +213,7 @@ def test_every_value_of_the_chart_gives_valid_documents(values: dict[str, Any]):
     ],
 )
 def test_values_that_the_chart_does_not_have_are_refused(values: dict[str, Any]):
-    """A misspelt value or another type fails, in place of being ignored."""
+    """A misspelt value or a wrong type is an error."""
     helm = pytest.importorskip("helm_python", reason="make test-helm installs Helm's library")
 
     with helm.Chart.load(str(CHART)) as chart, pytest.raises(helm.HelmError):

@@ -93,7 +93,7 @@ def test_interrupts_are_recorded_and_go_on(run, error):
 
 
 def test_messages_in_and_out(run):
-    """Messages of a chat are the agent's input; those that the output repeats are not doubled."""
+    """Chat messages are the agent's input, and messages that the output repeats appear once."""
 
     @oteval.agent(name="chatty", version="2")
     def answer(client: object, messages: list[dict[str, str]]) -> list[dict[str, str]]:
@@ -150,7 +150,7 @@ def test_a_sub_agent_has_its_own_trajectory(run):
 
 
 def test_the_call_id_links_calls_to_executions(run):
-    """Two equal calls, executed in the other order, are told apart by their ids."""
+    """Two equal calls, executed in the other order, are distinguished by their ids."""
     calls = [
         {"id": f"c{n}", "function": {"name": "refund_order", "arguments": '{"order": 7}'}}
         for n in range(2)
@@ -259,7 +259,7 @@ def test_awkward_values_never_break_the_tool(run):
 
 
 def test_mocks_are_values_like_any_other(run):
-    """Mocks answer to any attribute, also to those of models."""
+    """Mocks answer to any attribute, including attributes of models."""
 
     @oteval.tool
     def echo(value: object) -> object:
@@ -362,7 +362,7 @@ def test_a_hook_raises_the_recorded_error(error, kind, raised):
 
 
 def test_a_hook_watches_tools_that_run():
-    """Results and errors reach the hook, also where no span is recorded."""
+    """Results and errors reach the hook, even if no span is recorded."""
     with tool_hook(hook := Answers(None)):
         contextvars.copy_context().run(search, "a")
         with pytest.raises(LookupError):

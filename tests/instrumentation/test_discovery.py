@@ -1,4 +1,4 @@
-"""Which instrumentation is turned on for which library, and the trajectories that come of it."""
+"""The instrumentation that is chosen for each library, and the resulting trajectories."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Ran(NamedTuple):
 
 
 def run_agent(name: str, folder: Path, *libraries: str, **variables: str) -> Ran:
-    """Run a travel agent in a process of its own, and read the spans it exported."""
+    """Run a travel agent in a separate process, and read its exported spans."""
     path = folder / "traces.jsonl"
     with serving(converse) as server:
         code = "from tests.instrumentation.travel_agents import main; main()"
@@ -55,7 +55,7 @@ def told(run: Ran) -> list[tuple[Any, ...]]:
 
 
 def exchanged(server: Server) -> list[tuple[Any, ...]]:
-    """Return the messages that the model server was sent, and its last answer."""
+    """Return the messages of the last request to the model server, and its answer."""
     messages = [
         message for message in server.requests[-1]["messages"] if message["role"] != "system"
     ]
@@ -120,7 +120,7 @@ def test_trace_context_reaches_the_model_server(plain_run: Ran) -> None:
 
 
 def test_only_imported_libraries_are_instrumented(plain_run: Ran) -> None:
-    """Libraries that are installed and not used stay unimported, and are reported as waiting."""
+    """Libraries that are installed but unused are not imported, and are reported as waiting."""
     states = plain_run.states
 
     assert states["openai"]["by"].startswith("opentelemetry-instrumentation-genai-openai ")
@@ -147,7 +147,7 @@ def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("when", ["before", "after"])
 def test_the_agents_own_instrumentation_wins(when: str, tmp_path: Path) -> None:
-    """What the agent's code turns on itself, earlier or later, is not doubled."""
+    """Instrumentations that the agent's code turns on, earlier or later, are not doubled."""
     own = "from openinference.instrumentation.openai import OpenAIInstrumentor as Own\n"
     turn_on = "Own().instrument()\n"
     start = f"import oteval; oteval.instrument({str(tmp_path / 'traces.jsonl')!r})\n"
@@ -204,7 +204,7 @@ def test_never_two_for_one_library(tmp_path: Path) -> None:
 
 
 def test_the_next_one_is_taken_when_the_first_fails(tmp_path: Path) -> None:
-    """An instrumentation that raises is undone, and the agent's import goes on."""
+    """An instrumentation that raises is undone, and the agent's import continues."""
     fake_packages.library(tmp_path, "cohere", "5.0")
     fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere", code="raise KeyError('x')")
     fake_packages.instrumentation(tmp_path, OPENLLMETRY, "cohere")
@@ -220,7 +220,7 @@ def test_the_next_one_is_taken_when_the_first_fails(tmp_path: Path) -> None:
 
 
 def test_a_version_out_of_range_is_named(tmp_path: Path) -> None:
-    """A library that its instrumentations do not fit stays without spans, with both versions."""
+    """An unsupported library version has no spans, and the report has both versions."""
     fake_packages.library(tmp_path, "cohere", "9.1")
     fake_packages.instrumentation(tmp_path, OPENINFERENCE, "cohere<6,>=5")
 
@@ -299,7 +299,7 @@ def test_the_page_lists_every_library() -> None:
 
 
 def test_an_unknown_library_is_an_error() -> None:
-    """A misspelt name says which one is meant."""
+    """The error for a misspelt name suggests the right one."""
     with pytest.raises(ConfigError, match="'opnai' is not known; did you mean openai"):
         check_libraries(["opnai"])
     with pytest.raises(ConfigError, match="openai is instrumented by"):

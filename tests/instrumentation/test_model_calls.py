@@ -274,7 +274,7 @@ def test_streamed_answers_are_put_together(run, api):
 
 @pytest.mark.parametrize("api", STREAMS)
 def test_a_text_among_the_events_of_a_stream_drops_none(run, api):
-    """The events are the answer, whatever else the stream holds."""
+    """The answer consists of the events, whatever else the stream contains."""
     with oteval.model_call(model="gpt-5", messages=QUESTION) as call:
         list(call.stream([*STREAMS[api][:1], ": keep alive", *STREAMS[api][1:]]))
 
@@ -284,7 +284,7 @@ def test_a_text_among_the_events_of_a_stream_drops_none(run, api):
 
 
 def test_the_chunks_of_a_stream_are_not_kept(run):
-    """A long stream holds its data, and none of the provider's objects."""
+    """A long stream keeps its data, but none of the provider's objects."""
 
     class Chunk:
         def __init__(self, text: str) -> None:
@@ -298,7 +298,7 @@ def test_the_chunks_of_a_stream_are_not_kept(run):
 
 
 def test_every_choice_and_the_reasoning_of_a_stream_are_recorded(run):
-    """A stream is put together as a replay puts together a recorded one."""
+    """A stream is assembled in the same way as a recorded stream in a replay."""
     chunks = [
         {"choices": [{"index": 0, "delta": {"reasoning_content": "hm", "content": "On"}}]},
         {"choices": [{"index": 1, "delta": {"content": "No"}, "finish_reason": "stop"}]},
@@ -330,7 +330,7 @@ async def test_asynchronous_streams(run):
 
 
 def test_a_broken_stream_keeps_the_chunks_that_came(run):
-    """An answer that breaks off is recorded as far as it got, with the error."""
+    """An interrupted answer is recorded up to the interruption, with the error."""
 
     def chunks():
         yield "half an "
@@ -347,7 +347,7 @@ def test_a_broken_stream_keeps_the_chunks_that_came(run):
 
 
 def test_settings_system_and_tools_are_attributes(run):
-    """Options that the conventions know, instructions and definitions in their current form."""
+    """Options of the conventions, instructions and definitions are in their current form."""
     parameters = {"type": "object", "properties": {}}
     definitions = [
         {

@@ -1,4 +1,4 @@
-"""The last spans are exported however a process ends, and every fork exports its own."""
+"""The last spans are exported however a process ends, and every fork exports its spans."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def _names(path: Path) -> list[str]:
     ],
 )
 def test_ends_keep_their_status(tmp_path: Path, code: str, status: int) -> None:
-    """The spans are in the file, and the exit status is the one without oteval."""
+    """The spans are in the file, and the exit status is the same as without oteval."""
     done = run_program(AGENT + code, str(tmp_path / "t.jsonl"))
 
     assert done.returncode == status
@@ -78,7 +78,7 @@ while True:
 
 
 def test_a_handler_of_the_agent_is_called(tmp_path: Path) -> None:
-    """A handler that was set before decides how the process ends; its last spans are exported."""
+    """An earlier signal handler decides how the process ends; the last spans are exported."""
     code = """
 import signal, sys
 def handler(number, frame):
@@ -143,7 +143,7 @@ def test_a_server_that_kills_itself_when_done(tmp_path: Path, is_late: bool) -> 
 
 @pytest.mark.slow
 def test_forks_export_their_own_spans(tmp_path: Path) -> None:
-    """Children that are forked while the parent exports lose and repeat no span."""
+    """Children that are forked while the parent exports neither lose nor repeat spans."""
     code = """
 running = True
 def work():
@@ -191,7 +191,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 @pytest.mark.slow
 def test_children_of_multiprocessing_export(tmp_path: Path) -> None:
-    """They end by os._exit, and those of a pool by SIGTERM."""
+    """Processes end by os._exit, and processes of a pool by SIGTERM."""
     code = """
 import multiprocessing
 context = multiprocessing.get_context("fork")
@@ -232,7 +232,7 @@ print(handle.stats.exported)
 @pytest.mark.slow
 @pytest.mark.parametrize("thread", ["", "in a thread"])
 def test_a_fork_may_be_killed_at_once(tmp_path: Path, thread: str) -> None:
-    """No moment after a fork ignores SIGTERM, also if it comes before the child has started."""
+    """SIGTERM is never ignored after a fork, even before the child has started."""
     code = """
 def work():
     for number in range(20):

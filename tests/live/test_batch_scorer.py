@@ -43,14 +43,14 @@ evaluators:
 
 
 class Events(EventExporter):
-    """Events that are not sent."""
+    """Events that are recorded instead of sent."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__(folder, HttpClient("http://127.0.0.1:9"), threaded=False)
         self.sent: list[str] = []
 
     def emit(self, scores: Iterable[tuple[Score, EventRun]]) -> None:
-        """Note the events."""
+        """Record the events."""
         for resource in event_request(scores).resource_logs:
             self.sent += map(str, resource.scope_logs[0].log_records)
 
@@ -86,7 +86,7 @@ def scored(folder: Path) -> tuple[list[Score], dict[str, float], list[str]]:
 
 
 def decided_rows(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return the evaluators of the runs that are decided in batches from now on."""
+    """Record the evaluators of the runs that are decided in batches from now on."""
     decided: list[str] = []
     decide = Decider.decide
 
@@ -118,7 +118,7 @@ def test_scores_metrics_and_events_are_those_of_single_evaluations(
 def test_an_evaluator_that_cannot_decide_is_run_on_each_run(
     driver: Driver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An error in the decision of a batch costs no score, and each run has exactly one."""
+    """An error in the decision of a batch loses no score, and each run has exactly one."""
 
     def fails(*_: Any) -> Any:
         raise ValueError("broken")

@@ -1,4 +1,4 @@
-"""`oteval.capture`: all that runs inside the block, and nothing else."""
+"""`oteval.capture` records the spans of its block and no others."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def tools_of(run: oteval.Trajectory) -> list[str]:
 
 
 def test_the_block_gives_the_agents_trajectory():
-    """Without any provider of one's own, the spans of the block are reconstructed."""
+    """Without a tracer provider of the user, the spans of the block are reconstructed."""
     with oteval.capture() as run:
         answer("q", "look_up", "refund")
 
@@ -68,7 +68,7 @@ def test_what_ran_before_and_after_is_not_in_it():
 
 
 def test_what_an_earlier_block_left_running_stays_out():
-    """A span whose parent belongs to a closed capture is in no later one."""
+    """A span whose parent belongs to a closed capture is not in a later one."""
     tracer = trace.get_tracer("late")
     with oteval.capture() as first:
         parent = tracer.start_span("left running")
@@ -84,7 +84,7 @@ def test_what_an_earlier_block_left_running_stays_out():
 
 
 def test_a_span_around_all_blocks_does_not_mix_them():
-    """Blocks inside one outer span, as test runners make it, each get their own."""
+    """Blocks inside one outer span, such as a test runner's, are captured separately."""
     with trace.get_tracer("session").start_as_current_span("session"):
         captures = []
         for question in ("one", "two"):
@@ -96,7 +96,7 @@ def test_a_span_around_all_blocks_does_not_mix_them():
 
 
 def test_threads_are_captured():
-    """Agents in threads, which lose the context, are captured too."""
+    """Agents in threads, which lose the context, are captured as well."""
     with oteval.capture() as run:
         threads = [threading.Thread(target=answer, args=(f"q{n}", "look_up")) for n in range(8)]
         for thread in threads:
@@ -110,7 +110,7 @@ def test_threads_are_captured():
 
 
 async def test_blocks_of_tasks_that_run_at_once_stay_apart():
-    """Each of many asynchronous blocks gets the agent of its own task."""
+    """Each of many asynchronous blocks captures the agent of its task."""
 
     async def one(number: int) -> str:
         with oteval.capture() as run:
@@ -126,7 +126,7 @@ async def test_blocks_of_tasks_that_run_at_once_stay_apart():
 
 
 def test_a_block_in_a_block_gives_both():
-    """The outer block has the inner one's spans too."""
+    """The outer block also has the spans of the inner block."""
     with oteval.capture() as outer:
         answer("outer")
         with oteval.capture() as inner:
@@ -152,7 +152,7 @@ def test_a_provider_of_ones_own_is_captured():
 
 
 def test_log_records_are_captured_as_they_were_when_emitted():
-    """A body that is changed after it was emitted is captured as it was."""
+    """A body is captured as it was emitted, even if it is changed later."""
     body = {"content": "as said"}
     with oteval.capture() as run, trace.get_tracer("t").start_as_current_span("s"):
         _logs.get_logger("l").emit(body=body, event_name="gen_ai.user.message")
@@ -246,7 +246,7 @@ def test_a_provider_that_takes_no_processor_is_refused():
 
 
 def test_an_sdk_that_is_switched_off_is_named(monkeypatch: pytest.MonkeyPatch):
-    """Nothing would be captured, and that is said."""
+    """The error says that nothing would be captured."""
     monkeypatch.setenv("OTEL_SDK_DISABLED", "true")
 
     with pytest.raises(oteval.ConfigError, match="OTEL_SDK_DISABLED"), oteval.capture():
@@ -271,7 +271,7 @@ def test_without_the_sdk_oteval_can_still_be_imported():
 
 
 def test_each_score_is_announced_once(tmp_path: Path):
-    """Evaluators called inside an evaluator, also in threads, and repeated scoring add nothing."""
+    """Nested evaluators, even in threads, and repeated scoring announce no extra score."""
     config = tmp_path / "oteval.yaml"
     config.write_text(
         "evaluators:\n"

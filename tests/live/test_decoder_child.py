@@ -39,7 +39,7 @@ def together(requests: list[bytes], folder: Path) -> tuple[list[dict[str, Any]],
 
 
 def one_by_one(requests: list[bytes]) -> tuple[list[dict[str, Any]], list[str], int]:
-    """Return the same by way of objects for each span."""
+    """Return the same, decoded into an object for each span."""
     tables, problems, rejected = [span_table((), 0)], [], 0
     for data in requests:
         try:
@@ -78,7 +78,7 @@ def test_random_requests(tmp_path_factory: pytest.TempPathFactory, sent: list[An
 def test_damaged_requests(
     tmp_path_factory: pytest.TempPathFactory, sent: Any, at: int, inserted: bytes, cut: int
 ) -> None:
-    """A request with some bytes exchanged is read in the same way, or rejected in both."""
+    """A corrupted request is read in the same way, or rejected by both decoders."""
     folder = tmp_path_factory.getbasetemp() / "rejected"
     data = sent.SerializeToString()
     at %= len(data) + 1
@@ -86,7 +86,7 @@ def test_damaged_requests(
 
 
 def test_real_captures(tmp_path: Path) -> None:
-    """Every capture that protobuf can hold gives equal rows, all of them together."""
+    """All captures that protobuf can encode, decoded together, give equal rows."""
     requests = []
     for path in sorted(DATA.glob("*/**/*.json*")):
         for line in path.read_bytes().splitlines():
@@ -128,7 +128,7 @@ def test_a_span_of_many_attributes(tmp_path: Path, count: int) -> None:
 
 
 def test_a_character_divided_between_two_texts(tmp_path: Path) -> None:
-    """Two texts that are UTF-8 only together are rejected, as protobuf rejects them."""
+    """Two texts that are valid UTF-8 only when joined are rejected, as by protobuf."""
     sent = ExportTraceServiceRequest()
     spans = sent.resource_spans.add().scope_spans.add().spans
     for number in (1, 2):
@@ -160,7 +160,7 @@ def test_keys_of_equal_sums_are_told_apart() -> None:
 @settings(max_examples=200, deadline=None)
 @given(st.binary(max_size=80), st.integers(0, 80))
 def test_any_bytes_are_fields_or_left_out(data: bytes, cut: int) -> None:
-    """Fields never reach out of their message, whatever the bytes are."""
+    """Fields never extend beyond their message, whatever the bytes are."""
     cut = min(cut, len(data))
     start, end = np.array([0, cut]), np.array([cut, len(data)])
 

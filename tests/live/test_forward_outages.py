@@ -1,4 +1,4 @@
-"""`oteval serve --forward` while the endpoint is away, busy or hangs."""
+"""`oteval serve --forward` while the endpoint is down, busy or hanging."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RUN = 8
 
 
 class Load:
-    """Agent runs that come in all the time."""
+    """A continuous load of agent runs."""
 
     def __init__(self, port: int) -> None:
         self.sent = Sent()
@@ -60,7 +60,7 @@ def metric(served: Served, name: str) -> float:
 def test_an_endpoint_that_takes_nothing_costs_nothing(
     tmp_path: Path, mode: str, seconds: float
 ) -> None:
-    """All goes on meanwhile and /readyz and /metrics say so; then all arrives with its scores."""
+    """Scoring continues, as /readyz and /metrics show; later all spans arrive with scores."""
     sink = Sink()
     (tmp_path / "oteval.yaml").write_text(RULES.format(url=sink.url))
     served = Served(tmp_path)
@@ -81,7 +81,7 @@ def test_an_endpoint_that_takes_nothing_costs_nothing(
         sink.become("takes")
         until(lambda: not sent_traces - sink.spans.keys(), 60)
         until(lambda: served.state()["warnings"] == [])
-        # The figures are brought up to date about once a second.
+        # The figures are updated about once a second.
         until(lambda: metric(served, "forward_held_spans") == 0)
         until(lambda: metric(served, "forward_ok") == 1)
         rest = metric(served, "forward_failing_seconds")

@@ -55,7 +55,7 @@ def trajectory(server: Served, trace_id: str, seconds: float = 60.0) -> dict[str
 
 
 def all_scored(server: Served, runs: list[str]) -> bool:
-    """Return whether each of some runs becomes a scored trajectory."""
+    """Return whether each run becomes a scored trajectory."""
     return all(trajectory(server, name) for name in runs)
 
 
@@ -66,7 +66,7 @@ def body(**fields: object) -> bytes:
 
 @cache
 def bomb() -> bytes:
-    """Return 400 MB as gzip; it takes a second, so not when tests are found."""
+    """Return 400 MB as gzip; made lazily because it takes a second."""
     return gzip.compress(b"\0" * (100 * LIMIT))
 
 
@@ -116,7 +116,7 @@ def _bytes(sent: Body) -> bytes:
 
 @pytest.mark.slow
 def test_bad_requests_are_answered_and_others_served(served: Served) -> None:
-    """Over HTTP and gRPC each has its answer, nothing of it is stored, the neighbour all of its."""
+    """Each hostile request is answered and not stored, and all runs of the neighbour are stored."""
     served.drained()
     before = served.state()["stored"]["spans"]
     with Neighbour(served) as neighbour:
@@ -160,7 +160,7 @@ def ways(server: Served) -> dict[str, Callable[[bytes], object]]:
 
 
 def peaks(server: Served) -> dict[str, int]:
-    """Return the most that each process had resident so far (MB)."""
+    """Return the peak resident memory of each process (MB)."""
     peak_by_process = {}
     for part in ("listener", "storage", "decoder"):
         lines = Path(f"/proc/{server.pid(part)}/status").read_text().splitlines()
@@ -172,7 +172,7 @@ def peaks(server: Served) -> dict[str, int]:
 
 @pytest.mark.slow
 def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
-    """By default: 413 or its like whichever way it comes, little memory, the neighbour served."""
+    """By default it is refused over every transport, with little memory used."""
     huge = body(answer="x" * (100 * MB))
     with Neighbour(large) as neighbour:
         answers = {name: send(huge) for name, send in ways(large).items()}
@@ -195,7 +195,7 @@ def test_an_attribute_of_100_mb_is_refused(large: Served) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("large", [("--max-request", "256MB")], indirect=True)
 def test_an_attribute_of_100_mb_is_stored_scored_and_shown(large: Served) -> None:
-    """Where 256 MB may come: each way it is a scored run, and other commands show it."""
+    """With a limit of 256 MB, a run with it is scored over every transport."""
     with Neighbour(large, pause=0.5) as neighbour:
         for name in ("http", "grpc gzip"):
             trace_id, request = agent_run("word " * (20 * MB))
@@ -222,7 +222,7 @@ def test_an_attribute_of_100_mb_is_stored_scored_and_shown(large: Served) -> Non
 
 
 def chain(depth: int) -> tuple[str, list[ExportTraceServiceRequest]]:
-    """Return a trace whose spans are one below the other, a request of one span each."""
+    """Return a trace in which each span is the child of the one before, one span a request."""
     trace_id = random.randbytes(16)
     requests = []
     for number in range(depth):
@@ -246,7 +246,7 @@ def joined(requests: list[ExportTraceServiceRequest]) -> bytes:
 @pytest.mark.slow
 @pytest.mark.parametrize("size", [10_000, 10], ids=["one request", "a thousand requests"])
 def test_a_tree_of_10_000_levels(large: Served, size: int) -> None:
-    """It is a scored run that can be shown, and the neighbour is served meanwhile."""
+    """The tree becomes a scored run, and other clients are served meanwhile."""
     trace_id, requests = chain(10_000)
     bodies = [joined(requests[at : at + size]) for at in range(0, len(requests), size)]
     random.Random(1).shuffle(bodies)
@@ -288,7 +288,7 @@ def trickled(port: int, head: str, seconds: float = 40.0) -> bytes:
 
 @pytest.mark.slow
 def test_slow_senders_are_cut_off(served: Served) -> None:
-    """Two hundred that never finish their headers or their body; the neighbour notices nothing."""
+    """Two hundred clients that never finish a request do not affect other clients."""
     head = f"POST /v1/traces HTTP/1.1\r\nhost: x\r\ncontent-type: {PROTOBUF}\r\n"
     full = f"{head}authorization: Bearer in\r\ncontent-length: 1000\r\n\r\n"
     with Neighbour(served) as neighbour, ThreadPoolExecutor(200) as pool:
@@ -306,7 +306,7 @@ def test_slow_senders_are_cut_off(served: Served) -> None:
 
 @pytest.mark.parametrize("rounds", [25, pytest.param(900, marks=pytest.mark.slow)])
 def test_mutated_requests(served: Served, rounds: int) -> None:
-    """Valid requests with bits flipped, cut, doubled or nested: no error of the server's own."""
+    """Requests with bits flipped, cut, doubled or nested cause no internal server error."""
     chance = random.Random(rounds)
     answers: Counter[object] = Counter()
     served.drained()

@@ -102,7 +102,7 @@ def test_every_span_of_many_threads_is_written_once(tmp_path: Path):
 
 
 def test_what_comes_after_shutdown_is_counted(tmp_path: Path):
-    """A span that ends too late is dropped, counted, and no error."""
+    """A span that ends too late is dropped and counted, without an error."""
     recorder = oteval.InProcess(tmp_path / "runs.duckdb")
     provider = recorded(recorder)
     recorder.shutdown()
@@ -113,7 +113,7 @@ def test_what_comes_after_shutdown_is_counted(tmp_path: Path):
 
 
 def test_a_store_that_fails_does_not_fail_the_agent(caplog: pytest.LogCaptureFixture):
-    """The agent goes on, the loss is counted, said once in the log, and by force_flush."""
+    """The agent continues; the loss is counted, logged once, and reported by force_flush."""
     store = Store()
     recorder = oteval.InProcess(store, interval=0.01)
     provider = recorded(recorder)
@@ -143,7 +143,7 @@ def test_a_second_process_is_told_who_holds_the_file(tmp_path: Path):
 
 @pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork:DeprecationWarning")
 def test_a_forked_child_records_nothing_and_does_not_hang(tmp_path: Path):
-    """The child ends by itself, and the parent's record stays whole."""
+    """The child ends by itself, and the parent's recording is complete."""
     with oteval.InProcess(tmp_path / "runs.duckdb") as recorder:
         provider = recorded(recorder)
         child = os.fork()

@@ -31,7 +31,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Served, Pat
 
 
 def test_the_front_page_says_where_to_send_traces(bare: tuple[Served, Path]):
-    """It names both addresses and the variable to set, and no secret."""
+    """The output names both addresses and the variable to set, without secrets."""
     server, _ = bare
 
     status, body = server.get("/")
@@ -58,7 +58,7 @@ def test_metrics_leave_out_unconfigured_features(bare: tuple[Served, Path]):
 
 @pytest.mark.slow
 def test_refused_peers_are_named_once(bare: tuple[Served, Path]):
-    """However often a peer without a token tries, one line for each reason names it."""
+    """A peer that retries without a token is logged once for each reason."""
     server, _ = bare
     body = agent_run()[1].SerializeToString()
 

@@ -64,7 +64,7 @@ class Line:
         self.driver, self.attach, self.position = driver, attach, 0
 
     def receive(self, payload: bytes) -> None:
-        """Take a request in."""
+        """Accept a request."""
         self.position += 1
         if self.attach.forward is not None:
             self.attach.forward.take(
@@ -131,7 +131,7 @@ def test_led_back_nothing_goes_round(line: Line, downstream: Downstream) -> None
     for body in downstream.bodies():
         line.receive(body)
     line.driver.run(600)
-    # Another trace is sent after all that came before it.
+    # Another trace is sent after all earlier ones.
     line.receive(spans_of_an_agent())
     line.driver.run(6)
     until(lambda: len({span.trace_id for span in downstream.spans()}) == 2)
@@ -169,7 +169,7 @@ def test_a_slow_judge_lets_the_trace_go_at_its_deadline(
     downstream: Downstream,
     tmp_path: Path,
 ) -> None:
-    """At the deadline the trace leaves with the scores that are there."""
+    """At the deadline the trace is forwarded with its current scores."""
     name = module(CODE)
     driver.rules(
         f"evaluators:\n  - {{name: ok, type: python, call: '{name}:ok'}}\n"
@@ -210,7 +210,7 @@ def test_a_header_needs_its_variable(tmp_path: Path) -> None:
 
 
 def test_the_url_of_the_command_line_comes_first(tmp_path: Path, store: Store) -> None:
-    """--forward replaces the file's URL and keeps its deadline; one that is none is an error."""
+    """--forward replaces the file's URL and keeps its deadline; an invalid URL is an error."""
     config = parse_config(
         "evaluators: [{name: a, type: python, call: 'm:f'}]\n"
         "forward: {url: 'http://127.0.0.1:1', deadline: 3s}\n"

@@ -1,4 +1,4 @@
-"""Reading only the rows of the traces gives the same trajectories as searching all rows."""
+"""Reading only the traces' rows gives the same trajectories as searching all rows."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def turns(count: int, chance: random.Random) -> list[Span]:
 
 @pytest.mark.parametrize("seed", [0, *(pytest.param(n, marks=pytest.mark.slow) for n in (1, 2))])
 def test_turns_that_come_hours_apart_find_each_other(seed: int) -> None:
-    """Turns, with and without a conversation's id, in any order, come to whole conversations."""
+    """Turns with and without a conversation id, in any order, form whole conversations."""
     chance = random.Random(seed)
     spans = turns(12, chance)
     chance.shuffle(spans)

@@ -26,7 +26,7 @@ from .test_scoring_loop import COUNT, rules, said
 
 @pytest.mark.slow
 def test_the_worker_archives_by_itself_and_ends(tmp_path: Path) -> None:
-    """Old spans move by themselves; changed rules apply from the next run on."""
+    """Old spans are archived automatically; changed rules apply from the next run on."""
     rules: Retention | None = None
     runs = 0
 
@@ -63,7 +63,7 @@ def oteval(served: Served, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.slow
 def test_maintenance_beside_a_running_server(tmp_path: Path) -> None:
-    """Archive, backup and export work while it runs; compact says to stop it; late spans join."""
+    """Archive, backup and export work while the server runs; compact asks to stop it."""
     (tmp_path / "oteval.yaml").write_text(RULES)
     served, sink = Served(tmp_path), Sink()
     try:
@@ -125,14 +125,14 @@ def test_archived_traces_are_complete_without_a_row(
 
 
 def completions(store: Store) -> list[int]:
-    """Return the numbers of the completions there are."""
+    """Return the trace numbers of the stored completions."""
     return [n for (n,) in store._connection.execute(
         "SELECT number FROM completions ORDER BY number"
     ).fetchall()]  # fmt: skip
 
 
 def test_what_evaluators_cost_is_summed_up_by_day(store: Store) -> None:
-    """Past days become one row an evaluator each, with the same sums; today stays as it is."""
+    """Past days become one row per evaluator with the same sums; today is unchanged."""
     days = ["2026-11-19", "2026-11-20", "2026-11-21"]
     store.live.add_costs([("e", day, 2, 0.25) for day in days for _ in range(4)])
 

@@ -54,7 +54,7 @@ def said(number: int, text: str = "hello") -> Span:
 
 
 def test_a_complete_trace_is_scored_once(driver: Driver, module: Callable[[str], str]) -> None:
-    """Nothing is scored before the quiet time, each run once after it, and never again."""
+    """Each run is scored exactly once, after the quiet time."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     driver.came(said(1), said(2))
@@ -72,7 +72,7 @@ def test_a_complete_trace_is_scored_once(driver: Driver, module: Callable[[str],
 def test_a_late_span_makes_a_new_revision_and_a_new_score(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """The old score stays in the table, superseded by the one of the new revision."""
+    """The old score remains in the table, superseded by the new revision's score."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     parent = said(1)
@@ -122,7 +122,7 @@ def test_a_sample_draws_the_same_traces_always(
 
 
 def test_a_broken_evaluator_holds_up_no_other(driver: Driver, module: Callable[[str], str]) -> None:
-    """One that raises leaves errors, is tried a bounded number of times, and the other scores."""
+    """A raising evaluator leaves errors after a bounded number of attempts; the other scores."""
     driver.rules(rules(module(COUNT), "bad", "ok", more="budgets: {bad: {attempts: 3}}\n"))
     driver.start()
     driver.came(said(1))
@@ -139,7 +139,7 @@ def test_a_broken_evaluator_holds_up_no_other(driver: Driver, module: Callable[[
 def test_one_that_hangs_is_given_up_and_holds_up_no_other(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A call past its timeout is an error; while all its threads hang, the rest is put off."""
+    """A call past its timeout is an error; while all threads hang, other calls are postponed."""
     name = module(COUNT)
     limits = "budgets: {hangs: {timeout: 0.2s, concurrency: 1}}\n"
     driver.rules(rules(name, "hangs", "ok", more=limits))
@@ -192,7 +192,7 @@ def test_over_its_budget_it_is_postponed_until_the_next_day(
 def test_a_budget_is_remembered_over_a_restart(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """A process that starts again on the same day has only the rest of the budget."""
+    """A restarted process has only the rest of the day's budget."""
     more = "budgets: {costs: {max_cost_per_day: 0.5, concurrency: 1}}\n"
     driver.rules(rules(module(COUNT), "costs", more=more))
     driver.start().tick()
@@ -266,7 +266,7 @@ def test_backfill_says_how_far_back(driver: Driver, module: Callable[[str], str]
 def test_a_broken_file_keeps_the_old_rules_and_says_so(
     driver: Driver, module: Callable[[str], str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The old rules go on, the state and the log name the fault, and a mended file is taken."""
+    """The old rules stay active, the state and the log name the error, and a fixed file is read."""
     name = module(COUNT)
     driver.rules(rules(name, "ok"))
     scoring = driver.start()
@@ -288,7 +288,7 @@ def test_a_broken_file_keeps_the_old_rules_and_says_so(
 
 
 def test_a_replaced_reference_counts_from_the_next_check_on(driver: Driver) -> None:
-    """A stored reference is read again when another takes its place, without a restart."""
+    """A replaced reference is read again without a restart."""
     driver.store.references.add("wanted", [Message("assistant", "hello 1")], "test", 1)
     driver.rules(
         "evaluators:\n"
@@ -312,7 +312,7 @@ def test_a_replaced_reference_counts_from_the_next_check_on(driver: Driver) -> N
 def test_a_conversation_in_two_traces_is_told_as_one(
     driver: Driver, module: Callable[[str], str]
 ) -> None:
-    """The second turn knows the first, and each turn has one score."""
+    """The second turn has the first as history, and each turn has one score."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     first = chat(1, 1, [("user", "hi")], "hello", **{"gen_ai.conversation.id": "c"})
@@ -330,7 +330,7 @@ def test_a_conversation_in_two_traces_is_told_as_one(
 
 
 def test_the_span_views_carry_the_scores(driver: Driver, module: Callable[[str], str]) -> None:
-    """A span in scored_spans has its scores beside it, one that has none has none."""
+    """A span in scored_spans has its scores; an unscored span has none."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     driver.came(said(1))
@@ -366,7 +366,7 @@ def test_a_page_that_cannot_be_reconstructed_is_tried_again(
 def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is tried a few times and then left, and the others of its page are scored."""
+    """The run is skipped after a few attempts, and the others of its page are scored."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     driver.came(*[said(number) for number in range(1, 6)])
@@ -392,7 +392,7 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
 def test_a_trace_that_cannot_be_admitted_holds_up_no_other(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its batch is split, and after some attempts it is scored as the store has it."""
+    """Its batch is split, and after some attempts the run is scored as stored."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
     driver.came(*[said(number) for number in range(1, 6)])
@@ -443,7 +443,7 @@ def test_traces_whose_end_cannot_be_recorded_stay_open(
 def test_more_than_memory_holds_is_found_in_the_store(
     driver: Driver, module: Callable[[str], str], monkeypatch: pytest.MonkeyPatch, most: int
 ) -> None:
-    """With room for a few items only, every run is judged once and every failure tried again."""
+    """With a small queue, every run is judged once and every failure is retried."""
     monkeypatch.setattr(pending_evaluations, "CAPACITY", most)
     monkeypatch.setattr(scheduler, "_REFILL", 3)
     driver.rules(rules(module(COUNT), "ok", "bad", more="budgets: {bad: {attempts: 2}}\n"))

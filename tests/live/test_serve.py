@@ -39,7 +39,7 @@ from .clients import INGEST, READ, RULES, TOKENS, TRACES, agent_run, run_agent
 
 @pytest.mark.parametrize("name", ["http", "http-gzip", "grpc", "grpc-gzip"])
 def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> None:
-    """Any exporter of the OpenTelemetry SDK: seconds later the run is there, and its score."""
+    """A run sent by any exporter of the OpenTelemetry SDK has its score seconds later."""
     url = f"http://127.0.0.1:{served.http}/v1/traces"
     if name == "http":
         exporter: SpanExporter = HttpExporter(url)
@@ -60,7 +60,7 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
     took = time.monotonic() - ended
     assert [score["evaluator"] for score in scored_run["scores"]] == ["tools"]
     assert [m["content"] for m in scored_run["messages"]] == ["refund 7", "Done."]
-    assert took < 15  # 2 s when the machine has nothing else to do
+    assert took < 15  # 2 s on an idle machine
 
 
 def test_the_other_commands_work_meanwhile(served: Served, oteval: Run, tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ def test_health_readiness_metrics_and_api(served: Served) -> None:
 
 
 def test_a_page_that_points_its_name_here_reads_nothing(served: Served) -> None:
-    """Without a read token only this machine's own names are answered."""
+    """Without a read token, only requests for local host names are answered."""
     status, _ = served.get("/api/trajectories", {"host": "evil.example:4318"})
 
     assert status == 403
@@ -141,7 +141,7 @@ def test_duplicates_are_stored_once(served: Served) -> None:
 
 
 def test_the_socket_is_for_the_owner_alone(served: Served) -> None:
-    """Who may not open the database may not open the socket."""
+    """A user who cannot open the database cannot open the socket."""
     mode = Path(f"{served.db}.sock").stat().st_mode & 0o777
 
     assert mode == 0o600
@@ -149,9 +149,9 @@ def test_the_socket_is_for_the_owner_alone(served: Served) -> None:
 
 @pytest.mark.slow
 def test_while_nothing_is_stored_all_is_taken_until_the_quota(tmp_path: Path) -> None:
-    """With storing held up, requests are taken up to the quota; then a stop stores them all.
+    """While storing is blocked, requests are accepted up to the quota; a stop stores them all.
 
-    It ends with status 0, everything acknowledged is in the database, and no file is left.
+    The exit status is 0, all acknowledged spans are in the database, and no file is left.
     """
     server = Served(tmp_path, "--quota", "16MB", "--max-request", "4MB", "--grace", "60")
     try:
@@ -192,7 +192,7 @@ def count_until_refused(server: Served) -> int:
 
 
 def fill_spool(server: Served) -> tuple[int, tuple[int, bytes, Mapping[str, str]]]:
-    """Send runs of 1 MB until one is refused; return how many were not, and the refusal."""
+    """Send runs of 1 MB until one is refused; return the accepted count and the refusal."""
     for count in range(64):
         _, request = agent_run("x" * (1 << 20))
         answer = server.post("/v1/traces", request.SerializeToString())
@@ -203,7 +203,7 @@ def fill_spool(server: Served) -> tuple[int, tuple[int, bytes, Mapping[str, str]
 
 @pytest.mark.slow
 def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
-    """A SIGKILL of each process under load: stored once, scored once, nothing missing."""
+    """After a SIGKILL of each process under load, every run is stored and scored once."""
     outcome = survive(tmp_path, ("storage", "listener", "decoder"), rate=800, seed=3)
 
     assert outcome.acknowledged > 0
@@ -213,7 +213,7 @@ def test_killed_processes_lose_nothing(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """On a full disk: refused with the reason while it is full; all that was taken is kept."""
+    """A full disk refuses requests with the reason; all accepted requests are kept."""
     disk = tmp_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=120m", "tmpfs", str(disk)]
@@ -303,12 +303,12 @@ def test_a_file_that_is_not_a_database_is_refused(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """A server with TLS and tokens that only takes clients with a certificate."""
+    """A server with TLS and tokens that only accepts clients with a certificate."""
     if shutil.which("openssl") is None:
         pytest.skip("openssl makes the certificate")
     folder = tmp_path_factory.mktemp("secured")
     certificate, key = folder / "cert.pem", folder / "key.pem"
-    # Of this machine, and its own authority.
+    # A self-signed certificate for this machine, which is also the authority.
     subprocess.run(
         [
             *("openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"),
@@ -349,7 +349,7 @@ class Secured(NamedTuple):
 
 
 def test_tokens_and_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Over TLS, the ingest token sends and the read token reads, and neither does the other's."""
+    """Over TLS, the ingest token can only send and the read token can only read."""
     for name in ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE"):
         monkeypatch.delenv(name, raising=False)
     over_http, _ = run_agent(
@@ -386,7 +386,7 @@ def test_tokens_and_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_only_clients_with_a_certificate_are_served(secured: Secured) -> None:
-    """With --tls-client-ca a client without one gets no connection, over either protocol."""
+    """With --tls-client-ca, clients without a certificate are refused over both protocols."""
     with secured.http(has_certificate=False) as client, pytest.raises(httpx.TransportError):
         client.get("/healthz")
     with secured.http() as client:

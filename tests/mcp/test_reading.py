@@ -88,7 +88,7 @@ async def test_a_replaced_score_is_not_an_outcome(workspace: Workspace, ask: Ask
 
 
 async def test_a_run_is_shown_with_scores_and_messages(ask: Ask) -> None:
-    """The first row has everything about the run, and each further row a message."""
+    """The first row describes the run, and each further row is a message."""
     head, *messages = (await ask("show_run", run=BAD.id[:8])).rows
 
     assert head["run"] == BAD.id
@@ -120,7 +120,7 @@ async def test_earlier_turns_are_shown_on_request(workspace: Workspace) -> None:
 
 
 async def test_a_run_is_compared_with_another_run(ask: Ask) -> None:
-    """Without a difference in calls there is no row for them, and the first message counts."""
+    """Without a difference in calls, there are no rows of calls, and the first message counts."""
     same_calls = await ask("diff_runs", run=LATER.id, other=GOOD.id)
     stored = await ask("diff_runs", run=BAD.id, reference="good")
 
@@ -161,7 +161,7 @@ async def test_spans_are_explained_with_the_remedy_of_gaps(tmp_path: Path) -> No
 
 
 async def test_traces_that_wait_are_reconstructed(tmp_path: Path) -> None:
-    """A tool sees the runs of traces that were only loaded."""
+    """A tool also sees runs of traces that are not reconstructed yet."""
     path = tmp_path / "traces.duckdb"
     with Store(path) as store:
         load(store, [TRACES / "genai_openai_chat.json"])

@@ -48,7 +48,7 @@ ACCEPT = {"accept": "application/json, text/event-stream"}
 
 
 def process(workspace: Workspace, *options: str) -> StdioServerParameters:
-    """Return the command by which a client starts the server."""
+    """Return the command that a client uses to start the server."""
     return StdioServerParameters(
         command=sys.executable,
         args=["-m", "oteval", "mcp", "--db", workspace.db, "-c", workspace.config_path, *options],
@@ -111,7 +111,7 @@ async def test_other_commands_use_the_database_between_calls(workspace: Workspac
 
 @pytest.mark.slow
 async def test_a_database_in_use_is_an_error_that_names_the_process(workspace: Workspace) -> None:
-    """While another process writes, calls say so, and the server goes on."""
+    """While another process writes, calls return an error, and the server continues."""
     async with Client(process(workspace)) as client:
         with Store(workspace.db):
             locked = await ask_with(client, "list_runs", {})
@@ -150,7 +150,7 @@ async def test_a_database_that_a_server_holds_is_read_through_it(tmp_path: Path)
 
 @pytest.mark.slow
 async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) -> None:
-    """None of them fails because another one has the database open."""
+    """No call fails because another one has the database open."""
     async with Client(process(workspace)) as client:
         answers = await asyncio.gather(
             *(ask_with(client, "show_run", {"run": GOOD.id}) for _ in range(8))
@@ -161,7 +161,7 @@ async def test_calls_at_the_same_time_wait_for_each_other(workspace: Workspace) 
 
 @pytest.mark.slow
 def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
-    """A client that closes the pipe ends the process, and lines that are no messages do not."""
+    """A client that closes the pipe ends the process; invalid lines do not."""
     parameters = process(workspace)
     done = subprocess.run(
         [parameters.command, *parameters.args],
@@ -178,7 +178,7 @@ def test_the_server_ends_with_its_input(workspace: Workspace) -> None:
 
 @pytest.mark.slow
 def test_a_client_that_was_killed_ends_the_server(workspace: Workspace) -> None:
-    """The server ends without a word when both pipes are closed before it answers."""
+    """The server exits silently when both pipes are closed before it answers."""
     parameters = process(workspace)
     environment = {**os.environ, **(parameters.env or {})}
     with subprocess.Popen(
@@ -296,7 +296,7 @@ def test_an_address_in_use_is_an_error(workspace: Workspace) -> None:
 
 
 def test_wrong_options_are_errors_of_one_line(oteval: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The errors come before anything is served."""
+    """The errors are raised before the server starts."""
     monkeypatch.delenv("OTEVAL_WRITE_TOKEN", raising=False)
     for options, expected in (
         (("--http", "127.0.0.1"), "write HOST:PORT"),
@@ -327,7 +327,7 @@ def test_a_missing_package_is_named(oteval: Run, monkeypatch: pytest.MonkeyPatch
 def test_a_request_that_is_nested_too_deeply_gets_an_error(
     workspace: Workspace, depth: int
 ) -> None:
-    """The answer has the id of the request, and the server goes on."""
+    """The answer has the id of the request, and the server continues."""
     parameters = process(workspace)
     arguments = "[" * depth + "]" * depth
     nested = (

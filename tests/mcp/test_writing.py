@@ -91,7 +91,7 @@ async def test_scoring_has_filters_and_a_limit(write: Ask) -> None:
 
 
 async def test_a_run_becomes_a_reference(workspace: Workspace, write: Ask) -> None:
-    """Runs are then compared with it, and a second one of the same name replaces it."""
+    """Runs are compared with the new reference, and a second one of the same name replaces it."""
     added = await write("add_reference", run=BAD.id, name="bad one")
     again = await write("add_reference", run=GOOD.id, name="bad one")
     compared = await write("diff_runs", run=GOOD.id, reference="bad one")
@@ -132,7 +132,7 @@ async def test_a_session_becomes_a_test(written: str, oteval: Run) -> None:
 
 
 async def test_the_client_cannot_name_a_file_or_an_option(workspace: Workspace) -> None:
-    """The run of a test is an id: neither a path nor an option of the command."""
+    """The run of a test must be an id, not a path or an option of the command."""
     agent = AgentUnderTest("desk:ask")
     write = asking(Workspace(workspace.db, workspace.config_path, agent), writes=True)
 
@@ -145,7 +145,7 @@ async def test_the_client_cannot_name_a_file_or_an_option(workspace: Workspace) 
 
 
 async def test_an_unknown_session_is_an_error(workspace: Workspace) -> None:
-    """The error is that of the command."""
+    """The tool returns the command's error."""
     agent = AgentUnderTest("desk:ask")
     write = asking(Workspace(workspace.db, workspace.config_path, agent), writes=True)
 

@@ -22,7 +22,7 @@ QUALITY = "{evaluator: e, group_by: agent, notify: [ops]}"
 
 
 def only(statuses: list[MonitorStatus]) -> MonitorStatus:
-    """Return the one state of a check."""
+    """Return the only status of a check."""
     (status,) = statuses
     return status
 
@@ -94,7 +94,7 @@ def test_before_a_baseline_a_group_is_learning():
 
 
 def test_a_conversation_is_one_observation():
-    """Turns of a conversation are averaged, and it is observed once it was idle."""
+    """The turns of a conversation are averaged, and observed once the conversation is idle."""
     with Store() as store:
         history = History(store, step=2 * MINUTE)
         watched = config(QUALITY)
@@ -110,7 +110,7 @@ def test_a_conversation_is_one_observation():
 
 
 def test_a_long_conversation_is_closed_after_an_hour():
-    """A conversation that never rests is an observation after an hour all the same."""
+    """A conversation that is never idle is observed after an hour."""
     with Store() as store:
         history = History(store, step=2 * MINUTE)
         history.scored(40, 1.0, conversation_id="endless")
@@ -137,7 +137,7 @@ def test_late_scores_and_revisions_raise_no_alarm():
 
 
 def test_a_changed_evaluator_starts_a_new_baseline():
-    """A stricter version of the evaluator raises no alarm, also while it has an episode."""
+    """A stricter version of the evaluator raises no alarm, even during an episode."""
     with Store() as store:
         history, watched = History(store), config(QUALITY)
         history.scored(400, 0.95)
@@ -444,7 +444,7 @@ checks.check(store, config("{evaluator: e, group_by: agent, notify: [ops]}"), in
 
 @pytest.mark.slow
 def test_a_killed_check_changes_nothing(tmp_path: Path):
-    """SIGKILL at any step leaves the state before, and the next check gives the same as without."""
+    """After a SIGKILL at any step, the next check gives the same state as without it."""
     path, plain = tmp_path / "s.duckdb", tmp_path / "plain.duckdb"
     for file in (path, plain):
         with Store(file) as store:

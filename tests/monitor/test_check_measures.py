@@ -24,14 +24,14 @@ from ..make import SOME_SEEDS, asks, call, gap, keep, run
 from .histories import SECOND, START, History, config
 
 _MOST = 10**9
-# The check of each measure that has one, and its figure. `length` counts messages of all roles, and
-# variants are compared with those of a baseline: no check has these figures.
+# The check with the same figure as each measure. `length` counts messages of all roles, and
+# variants are compared with a baseline's: no check has these figures.
 CHECKS: dict[str, tuple[Any, Any]] = {
     "tool_errors": (ToolErrors(), lambda result: result.metadata["error_rate"]),
     "loops": (Loops(), lambda result: float(not result.passed)),
     "latency": (Latency(max_seconds=_MOST), lambda result: result.metadata["seconds"]),
     "tokens": (Budget(max_total_tokens=_MOST), lambda result: result.metadata["total_tokens"]),
-    # Of several models the dearest counts.
+    # The most expensive of several models counts.
     "cost": (Budget(max_cost=_MOST), lambda result: _most(result.metadata["cost"])),
 }
 OTHERS = {"length", "new_variants", "variant_shift"}

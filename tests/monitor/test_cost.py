@@ -22,7 +22,7 @@ def cost_of(model: str, tokens_in: int, tokens_out: int) -> float:
 
 
 def test_a_dearer_model_is_an_alert():
-    """The limit is the cost of the usual model in dollars, and the dearer model exceeds it."""
+    """The limit is the usual model's cost in dollars; the more expensive model exceeds it."""
     with Store() as store:
         history = History(store)
         watched = config("{measure: cost, group_by: agent, notify: [ops]}")
@@ -41,7 +41,7 @@ def test_a_dearer_model_is_an_alert():
 
 
 def test_the_dearest_model_counts_and_models_without_a_price_do_not():
-    """A run of two models costs as one of the dearer; without a price or tokens it is left out."""
+    """Two models cost as much as the dearer one; runs without prices or tokens are left out."""
     with Store() as store:
         history = History(store)
         usage = Usage(input_tokens=1000, output_tokens=200)

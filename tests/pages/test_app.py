@@ -51,7 +51,7 @@ def test_every_answer_has_the_headers_that_keep_a_browser_safe(shop: Store, page
 
 
 def test_style_and_script_are_small_and_cached_by_their_content(shop: Store, pages: ShowPages):
-    """A page loads files whose address changes with their content, under 100 KB together."""
+    """Files that a page loads have content-based addresses, and total under 100 KB."""
     client = pages(shop)
     text = client.get("/runs").text
     paths = re.findall(r'(?:src|href)="(/static/[^"]+)"', text)
@@ -64,7 +64,7 @@ def test_style_and_script_are_small_and_cached_by_their_content(shop: Store, pag
 
 
 def test_an_unknown_page_says_so(shop: Store, pages: ShowPages):
-    """It has the status 404 and a way back."""
+    """The page has the status 404 and a link back."""
     answer = pages(shop).get("/nowhere")
     assert answer.status_code == 404
     assert 'href="/runs"' in answer.text
@@ -150,7 +150,7 @@ def test_spans_name_the_switch_that_captures_missing_content(traced: Store, page
 
 
 def test_a_run_without_spans_has_a_page_of_spans(store: Store, pages: ShowPages):
-    """It says that the spans are not stored."""
+    """The page says that the spans are not stored."""
     put(store, run(1))
     assert "spans of this run are not stored" in pages(store).get(f"/runs/{1:016x}/spans").text
 
@@ -187,7 +187,7 @@ def test_view_serves_trace_files_until_it_is_stopped(tmp_path: Path):
 def test_view_refuses_a_file_that_cannot_be_read(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ):
-    """It names the file and exits with status 2."""
+    """The command names the file and exits with status 2."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["oteval", "view", "none.json", "--no-open"])
     with pytest.raises(SystemExit) as ended:

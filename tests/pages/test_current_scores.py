@@ -1,4 +1,4 @@
-"""The score of a run's newest revision counts everywhere, whenever that of an older was written."""
+"""The score of a run's newest revision counts everywhere, even if it was written earlier."""
 
 from __future__ import annotations
 

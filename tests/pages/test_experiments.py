@@ -58,7 +58,7 @@ def test_an_empty_store_says_how_to_make_an_experiment(store: Store, pages: Show
 
 
 def test_an_experiment_of_another_connection_appears(store: Store, pages: ShowPages):
-    """A list that was kept is not shown again after a new experiment, with or without runs."""
+    """A cached list is not shown after a new experiment, with or without runs."""
     client = pages(store)
     assert "one" not in plain(client.get("/experiments").text).split()
     make(store, "one", [1])
@@ -68,7 +68,7 @@ def test_an_experiment_of_another_connection_appears(store: Store, pages: ShowPa
 
 
 def test_the_matrix_has_the_reason_of_each_failure(store: Store, pages: ShowPages):
-    """A fail has its comment, an error of the evaluator and of the target theirs, as text."""
+    """Comments of fails and messages of errors in evaluators and targets are shown as text."""
     make(store, "mixed", [1, 0, None, ValueError("<u>broken</u>")])
     text = pages(store).get("/experiments/mixed").text
     assert "&lt;i&gt;answer 0&lt;/i&gt;" in text
@@ -80,7 +80,7 @@ def test_the_matrix_has_the_reason_of_each_failure(store: Store, pages: ShowPage
 
 
 def test_only_failing_rows_can_be_shown(store: Store, pages: ShowPages):
-    """The link counts them, and leads to them."""
+    """A link counts the failed examples, and leads to them."""
     make(store, "mixed", [1, 0, 1])
     client = pages(store)
     [link] = [
@@ -142,7 +142,7 @@ def test_the_baseline_is_chosen_in_a_form(compared: Store, pages: ShowPages):
 
 
 def test_experiments_without_common_examples_have_no_figures(store: Store, pages: ShowPages):
-    """The page says so, and shows the experiment all the same."""
+    """The page shows the error, and still shows the experiment."""
     make(store, "one", [1])
     make(store, "two", [1], data=[{"id": "other", "inputs": 0}])
     answer = pages(store).get("/experiments/one?baseline=two")
@@ -185,7 +185,7 @@ def test_a_pairwise_comparison_shows_preferences(compared: Store, pages: ShowPag
 
 @pytest.mark.slow
 def test_names_of_experiments_are_hostile_as_well(store: Store, pages: ShowPages):
-    """They are escaped in all pages, and lead to their own page; names no path can hold do so."""
+    """Names are escaped on all pages and link to their page, even names that paths cannot hold."""
     names = [text.encode("utf-8", "replace").decode() for text in hostile.TEXTS]
     names = [*dict.fromkeys(name[:3000] for name in names), "..", "a/b", "a?b#c", "a\nb", "/x/"]
     for name in names:

@@ -1,4 +1,4 @@
-"""Every page with hostile texts: they stay text, and no page grows with what a trace holds."""
+"""Hostile texts stay text on every page, and no page grows with the content of a trace."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def test_hostile_texts_do_nothing_and_pages_stay_small(
 
 
 def test_searches_and_addresses_are_hostile_as_well(store: Store, pages: ShowPages):
-    """A text in the search field, a path or a parameter is escaped, and never a failure."""
+    """A text in the search field, a path or a parameter is escaped, and never causes an error."""
     put(store, run(1))
     client = pages(store)
     for text in hostile.TEXTS:
@@ -120,7 +120,7 @@ def test_a_message_of_thousands_of_calls_shows_the_first(store: Store, pages: Sh
 
 
 def test_the_list_shows_questions_with_half_a_surrogate_pair(store: Store, pages: ShowPages):
-    """JSON that DuckDB refuses is read all the same; the broken character is escaped."""
+    """JSON that DuckDB refuses is still read, with the broken character escaped."""
     put(store, run(1, "before \ud83d after"), run(2, "a pair \U0001f600, \\ud800 escaped"))
     text = pages(store).get("/runs").text
     assert "before \\ud83d after" in text
@@ -128,7 +128,7 @@ def test_the_list_shows_questions_with_half_a_surrogate_pair(store: Store, pages
 
 
 def test_the_attributes_of_a_span_are_counted_and_cut(store: Store, pages: ShowPages):
-    """A span with a thousand attributes of which some are large has a link to the whole."""
+    """A span with a thousand attributes, some of them large, has a link to all of them."""
     trajectory = run(1)
     put(store, trajectory)
     store.spans.write(hostile.spans(trajectory, 3, is_large=True))

@@ -1,4 +1,4 @@
-"""Pages of a database that a server has open, or of several read as one, are those of its file."""
+"""Pages of a served database, or of several read as one, equal the pages of the file."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SEARCHES = (
     *("since=2020-01-01", "evaluator=calls passed=true", "conversation=c1", "asked~order"),
 )
 LISTS = ("/runs", "/conversations", "/variants", "/evaluators")
-# How much the store has grown since, which counts the same things in other ways.
+# The growth of the store since then, which is counted differently.
 STATE = re.compile(r' data-live="[^"]*"')
 
 
@@ -75,7 +75,7 @@ def answers(client: TestClient, runs: list[Trajectory]) -> dict[str, tuple[int, 
 def test_pages_are_the_same_however_the_database_is_opened(
     kind: str, pages: ShowPages, tmp_path: Path
 ):
-    """Every page has the text that it has where this process has the database open."""
+    """Every page equals the page of a database that this process opened."""
     path = tmp_path / "traces.duckdb"
     runs = filled(path)
     with Store(path) as store:

@@ -63,7 +63,7 @@ def test_a_score_of_a_run_that_was_scored_again_counts_once(store: Store, pages:
 
 
 def test_a_period_ends_with_the_newest_run(store: Store, pages: ShowPages):
-    """Runs before it do not count; an unknown period is refused."""
+    """Runs before the period do not count; an unknown period is refused."""
     put(store, run(1, start_ns=START - 240 * HOUR, end_ns=START), run(2))
     client = pages(store)
     assert "1 run from" in plain(client.get("/").text)
@@ -72,7 +72,7 @@ def test_a_period_ends_with_the_newest_run(store: Store, pages: ShowPages):
 
 
 def test_a_wrong_clock_does_not_empty_the_overview(store: Store, pages: ShowPages):
-    """A run in the future does not end the period, and those left out are counted."""
+    """A run in the future does not end the period, and omitted runs are counted."""
     future = START + 876_000 * HOUR
     timeless = run(4, start_ns=0, end_ns=0)
     put(store, run(1), run(2), run(3, start_ns=future, end_ns=future), timeless)
@@ -88,7 +88,7 @@ def test_a_wrong_clock_does_not_empty_the_overview(store: Store, pages: ShowPage
 
 
 def test_runs_that_are_all_in_the_future_are_shown(store: Store, pages: ShowPages):
-    """Where the clock of this machine is wrong, the overview is as full as ever."""
+    """A wrong clock on this machine does not empty the overview."""
     future = START + 876_000 * HOUR
     put(store, run(1, start_ns=future, end_ns=future))
     assert "1 run from" in plain(pages(store).get("/").text)
@@ -100,7 +100,7 @@ def test_the_overview_of_an_empty_store_says_how_to_fill_it(store: Store, pages:
 
 
 async def test_figures_are_kept_until_the_store_grows(store: Store):
-    """A figure is computed again when there is a new run, and not before."""
+    """Figures are computed again only when there is a new run."""
     site = Site("test", store.sibling, patience=0)
     calls: list[int] = []
 
@@ -180,7 +180,7 @@ def test_changes_without_a_new_run_or_score_are_shown(shop: Store):
 
 
 def test_the_link_of_a_service_leads_to_its_runs_without_an_agent(store: Store, pages: ShowPages):
-    """A row for a service has runs without an agent, and so have the lists it links to."""
+    """A service's row counts runs without an agent, and its links list the same runs."""
     put(store, run(1, agent=""), run(2), run(3, agent=""))
     text = pages(store).get("/").text
     link = next(iter(re.findall(r'href="(/runs\?[^"]*service[^"]*)"', text)))
@@ -194,7 +194,7 @@ def test_a_store_without_monitors_says_how_to_get_alerts(store: Store, pages: Sh
 
 
 def test_variants_have_a_graph_of_tools_and_a_row_for_each_sequence(store: Store, pages: ShowPages):
-    """The search restricts the runs; outcomes of scores cannot."""
+    """The search filters the runs; filters by outcome are refused."""
     put(store, run(1), run(2), failing_calls(3, "refund", agent="other"))
     store.scores.write([score(run(1), "calls")])
     client = pages(store)
@@ -208,7 +208,7 @@ def test_variants_have_a_graph_of_tools_and_a_row_for_each_sequence(store: Store
 
 
 def test_conversations_are_listed_once_with_their_turns(store: Store, pages: ShowPages):
-    """A conversation is where its latest run is; its page has the turns in order."""
+    """A conversation is listed at its latest run; its page has the turns in order."""
     first = [run(n, f"turn {n}", conversation_id="a/b c", turn=n) for n in (1, 2, 3)]
     second = run(4, "other", conversation_id="d")
     put(store, *first, second, run(5))
@@ -249,7 +249,7 @@ def test_conversations_have_pages(store: Store, pages: ShowPages):
 def test_a_search_lists_the_conversations_in_which_a_run_matches(
     query: str, store: Store, pages: ShowPages
 ):
-    """Each is on one page, also if newer runs of it do not match, and if runs begin together."""
+    """Each conversation is on one page, even if its newer runs do not match the search."""
     runs = []
     for n in range(1, 901):
         is_found = n % 3 == 0
@@ -268,7 +268,7 @@ def test_a_search_lists_the_conversations_in_which_a_run_matches(
 def test_a_conversation_of_a_thousand_runs_hides_no_other(
     query: str, store: Store, pages: ShowPages
 ):
-    """A constant session id is one conversation; of its scores the latest are looked at."""
+    """A constant session id is one conversation; only its latest scores are read."""
     runs = [run(n, f"turn {n}", conversation_id="c0") for n in range(1, 1001)]
     for n in range(1, 50):
         start = START + n * 20 * SECOND + 1
@@ -285,7 +285,7 @@ def test_a_conversation_of_a_thousand_runs_hides_no_other(
 
 
 def test_a_conversation_is_shown_by_its_latest_run_that_matches(store: Store, pages: ShowPages):
-    """Its turns and failures are those of the whole conversation."""
+    """Turns and failures are counted over the whole conversation."""
     put(
         store,
         run(1, "about a refund", conversation_id="c1", turn=1),
@@ -328,7 +328,7 @@ def test_two_runs_are_aligned_and_the_first_divergence_is_marked(store: Store, p
 
 
 def test_a_failing_run_is_compared_with_the_last_one_that_passed(store: Store, pages: ShowPages):
-    """One with the same question is preferred; without any, the page says so."""
+    """A passing run with the same question is preferred; without one, the page says so."""
     runs = [run(1, "Where is it?"), run(2, "Other"), run(3, "Where is it?")]
     put(store, *runs)
     store.scores.write([score(run, "calls") for run in runs[:2]])
@@ -401,7 +401,7 @@ def test_a_comparison_needs_two_sides(shop: Store, pages: ShowPages):
 
 
 def test_a_late_divergence_is_shown_in_a_long_comparison(store: Store, pages: ShowPages):
-    """Where only so many rows are shown, these are the rows around the first divergence."""
+    """A limited comparison shows the rows around the first divergence."""
     same = [Message("user" if at % 2 else "assistant", f"same {at}") for at in range(2000)]
     put(store, run(1, messages=[*same, Message("assistant", "the one end")]))
     put(store, run(2, messages=[*same, Message("assistant", "the other end")]))
@@ -426,7 +426,7 @@ def test_a_later_pass_is_compared_only_without_an_earlier_one(store: Store, page
 
 
 def test_a_pass_wherever_a_run_failed_is_compared_first(store: Store, pages: ShowPages):
-    """A run that passes one of two evaluators gives way to an earlier one that passes both."""
+    """An earlier run that passes both evaluators is preferred to one that passes only one."""
     runs = [run(1, "Other"), run(2), run(3)]
     put(store, *runs)
     store.scores.write(
@@ -461,7 +461,7 @@ def test_deployments_are_marks_with_a_text(store: Store, pages: ShowPages):
 def test_a_search_for_a_pass_that_stopped_does_not_claim_that_there_is_none(
     shop: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
 ):
-    """A search that was cut short says so; only a whole one says that no run passes."""
+    """A truncated search says so; only a complete one says that no run passes."""
     client, address = pages(shop), f"/compare?a={1:016x}&b=pass"
     monkeypatch.setattr(
         "oteval.pages.compare.find_runs", lambda *_, **__: FoundRuns((), is_cut=True)

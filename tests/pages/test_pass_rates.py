@@ -55,7 +55,7 @@ def right(outputs: int) -> bool:
 
 
 def test_the_rate_is_exact():
-    """Two of four are .5, between the ends of the exact interval, of which Wilson's is a part."""
+    """Two of four are .5, within the exact interval, which contains Wilson's."""
     assert tuple(RATE) == pytest.approx((0.5, 0.0676, 0.9324), abs=1e-4)
 
 
@@ -69,7 +69,7 @@ def test_pages_show_it(path: Path, pages: ShowPages, page: str):
 
 
 def test_reports_and_the_terminal_show_it(path: Path):
-    """The table of evaluators, that of variants and the HTML report agree."""
+    """The tables of evaluators and variants and the HTML report agree."""
     with Store(path) as store:
         selected = store.statistics.of(EVERYTHING)
         items = from_keys(store, selected.worst(9))
@@ -96,7 +96,7 @@ async def test_tools_of_agents_show_it(path: Path, tmp_path: Path):
 
 
 def test_the_list_and_the_page_of_an_experiment_agree(path: Path, pages: ShowPages):
-    """Both have the interval over examples."""
+    """The list and the page have the interval over examples."""
     with Store(path) as store:
         client = pages(store)
         listed = plain(client.get("/experiments").text)

@@ -42,7 +42,7 @@ def test_the_reason_of_a_fail_is_beside_the_message_it_speaks_of(shop: Store, pa
 
 
 def test_the_extra_call_of_a_match_is_marked_where_it_was_made(store: Store, pages: ShowPages):
-    """A match's alignment tells which call the reference does not have."""
+    """A match's alignment identifies the call that the reference lacks."""
     calls = tuple(ToolCall(name, {}) for name in ("read", "refund"))
     trajectory = run(1, messages=[Message("user", "Hi"), Message("assistant", tool_calls=calls)])
     put(store, trajectory)
@@ -81,7 +81,7 @@ def test_the_conversation_has_calls_arguments_results_and_errors(store: Store, p
 def test_each_configured_evaluator_without_a_score_has_a_reason(
     shop: Store, pages: ShowPages, tmp_path: Path
 ):
-    """The filter, the attribute, the sample or the time says why there is no score."""
+    """The reason for a missing score is the filter, the attribute, the sample or the time."""
     path = tmp_path / "oteval.yaml"
     path.write_text(
         """
@@ -109,7 +109,7 @@ evaluators:
 def test_a_broken_configuration_is_named_and_the_run_still_shown(
     shop: Store, pages: ShowPages, tmp_path: Path
 ):
-    """The page says that the file is wrong, and where; once it is mended, it is read again."""
+    """The page names the error and its line in the file; a fixed file is read again."""
     path = tmp_path / "oteval.yaml"
     path.write_text("evaluators: 5\n")
     client = pages(shop, path)
@@ -208,7 +208,7 @@ def test_a_run_of_many_messages_is_shown_in_parts(store: Store, pages: ShowPages
 def test_the_runs_around_a_run_are_those_of_the_search(
     shop: Store, pages: ShowPages, way: str, start: int, search: str, target: int | None
 ):
-    """Newer, older and the next failure stay in the search; at its end the page says so."""
+    """Links to newer, older and failing runs stay in the search, and its end is shown."""
     client = pages(shop)
     answer = client.get(f"/runs/{start:016x}/{way}", params={"q": search} if search else {})
     assert answer.status_code == 303
@@ -244,7 +244,7 @@ def test_sub_agents_are_listed_on_the_page_of_the_run_that_called_them(
 def test_a_run_that_changed_says_that_it_is_not_scored(
     store: Store, pages: ShowPages, tmp_path: Path
 ):
-    """The pass of the earlier revision is no verdict on the new one, and the page says why."""
+    """The earlier revision's pass does not count for the new one, and the page says why."""
     config = tmp_path / "oteval.yaml"
     config.write_text("evaluators:\n  - {name: calls, type: tool_errors}\n")
     put(store, run(1))
@@ -258,7 +258,7 @@ def test_a_run_that_changed_says_that_it_is_not_scored(
 
 
 def test_messages_of_earlier_turns_are_shown_on_demand(store: Store, pages: ShowPages):
-    """The page has the run's own messages, and with a link those before, each with its number."""
+    """The page has the run's own messages and a link to the earlier ones, all numbered."""
     before = run(1, "First question")
     own = (Message("user", "Second question"), Message("assistant", "Second answer"))
     after = run(2, messages=own, history=before, new_from=4, turn=2, conversation_id="c")

@@ -33,7 +33,7 @@ def test_every_column_of_a_run_can_be_chosen(shop: Store, pages: ShowPages):
 
 
 def test_the_form_sends_a_value_for_each_column(shop: Store, pages: ShowPages):
-    """The form's own value chooses no column if none is ticked."""
+    """Without a ticked column, the form's value chooses no column."""
     client = pages(shop)
     assert heads(client.get("/runs?columns=none&columns=time&columns=gaps").text) == [
         "time",
@@ -61,7 +61,7 @@ def test_the_links_and_the_search_keep_the_columns(store: Store, pages: ShowPage
 
 
 def test_an_unknown_column_is_refused(shop: Store, pages: ShowPages):
-    """The page names the columns that there are, and escapes the one that there is not."""
+    """The page names the existing columns, and escapes the unknown one."""
     answer = pages(shop).get("/runs", params={"columns": "calls,<b>"})
     assert answer.status_code == 400
     assert "&lt;b&gt;: there are service, conversation" in answer.text

@@ -44,7 +44,7 @@ def test_the_newest_run_comes_first_with_its_verdicts_and_sizes(shop: Store, pag
 
 
 def test_a_line_has_the_failures_that_a_search_counts(store: Store, pages: ShowPages):
-    """A failed result of a call of an earlier turn counts, although no call of the run failed."""
+    """A failed result of an earlier turn's call counts, although no call of the run failed."""
     late = Message("tool", "refused", (), "call-of-the-turn-before", is_error=True)
     trajectory = run(1)
     put(store, replace(trajectory, tail=(late, *trajectory.tail)))
@@ -55,7 +55,7 @@ def test_a_line_has_the_failures_that_a_search_counts(store: Store, pages: ShowP
 
 
 def test_a_run_that_was_not_evaluated_is_neither_passed_nor_failed(shop: Store, pages: ShowPages):
-    """Its mark is a question mark, and the line says why."""
+    """The mark of the evaluator is a question mark, and the line has the reason."""
     text = pages(shop).get("/runs").text
     line = text[text.index('data-id="0000000000000003"') :].split("</li>")[0]
     assert "not evaluated: </span>calls" in line
@@ -124,7 +124,7 @@ def test_a_wrong_search_is_answered_with_its_reason(
 
 
 def test_pages_follow_each_other_without_gaps(store: Store, pages: ShowPages):
-    """Following the links to older runs shows every run once, also those of one instant."""
+    """Following the links to older runs shows every run once, even runs of the same instant."""
     put(store, *(run(number, start_ns=10**18 + number // 7) for number in range(1, 121)))
     client, address = pages(store), "/runs"
     seen: list[int] = []
@@ -157,7 +157,7 @@ def test_runs_that_began_far_from_each_other_are_all_listed(store: Store, is_for
 def test_rare_runs_are_listed_in_their_order_wherever_they_are(
     store: Store, is_forward: bool, most: int
 ):
-    """Each stretch of time that is searched adds its runs once, also those of one instant."""
+    """Each searched period adds its runs once, even runs of the same instant."""
     chance = random.Random(most)
     rare = set(chance.sample(range(1, 3001), 40))
     agents = {number: "rare" if number in rare else "common" for number in range(1, 3001)}
@@ -185,7 +185,7 @@ def test_a_run_that_was_reconstructed_again_counts_once(store: Store):
 def test_runs_with_a_verdict_are_the_same_however_many_have_it(
     store: Store, monkeypatch: pytest.MonkeyPatch, few: int
 ):
-    """Few are looked up by their ids, many are looked for among all; times and agents count."""
+    """The same runs match whether few or many have a verdict; times and agents apply."""
     monkeypatch.setattr("oteval.store.run_list._FEW_SCORED", few)
     runs = [run(at, agent="shop" if at % 2 else "desk") for at in range(1, 41)]
     put(store, *runs)
@@ -213,7 +213,7 @@ def test_counting_ends_at_a_limit(store: Store):
 
 
 def test_a_search_that_reads_runs_stops_after_a_while_and_continues(store: Store):
-    """It returns the key at which the next page continues, and finds every run in the end."""
+    """Each result has the key for the next page, and the pages contain every run."""
     put(store, *(run(number, f"question {number}") for number in range(1, 1001)))
     search, ticks = parse_search("asked~question.*1$"), iter(range(10_000))
     numbers, after, pages = [], None, 0
@@ -241,13 +241,13 @@ def test_words_are_found_whatever_they_are(store: Store, pages: ShowPages):
 
 
 def test_quotes_in_a_text_are_found(store: Store, pages: ShowPages):
-    """JSON escapes a quote, which the search does not have to know."""
+    """A search for a quote matches although JSON escapes it."""
     put(store, run(1, 'Refund "my" headphones'), run(2, "Refund my headphones"))
     assert ids(pages(store).get("/runs", params={"q": '"refund ""my"" head"'}).text) == [1]
 
 
 def test_a_word_that_most_runs_say_is_found_page_by_page(store: Store):
-    """Runs that are left out by the store and those that are read come in one order."""
+    """Runs filtered by the store and runs filtered after reading have one order."""
     put(store, *(run(n, "common" if n % 3 else "other") for n in range(1, 1501)))
     search, numbers, after = parse_search("common"), [], None
     while True:
@@ -271,21 +271,21 @@ def test_the_id_of_a_run_or_trace_leads_to_the_run(shop: Store, pages: ShowPages
 
 
 def test_links_of_filters_replace_one_that_cannot_hold_as_well():
-    """Another outcome or time takes the place of the one before; conditions are added."""
+    """Another outcome or time replaces the previous one; conditions are added."""
     assert narrowed("agent=shop passed=false", "status=error") == "agent=shop status=error"
     assert narrowed('since=2h "since=x" errors>0', "since=1d") == '"since=x" errors>0 since=1d'
     assert narrowed("agent=shop", "errors>0") == "agent=shop errors>0"
 
 
 def test_a_relative_time_moves():
-    """Results of a search since an hour ago are other ones a minute later."""
+    """The results of a search since an hour ago change a minute later."""
     now, later = (RunSearch("since=1h", Selection(since_ns=ns * SECOND)) for ns in (6000, 6060))
     assert now.key != later.key
     assert parse_search("since=2026-11-01").key == parse_search("since=2026-11-01").key
 
 
 def test_a_wrong_key_is_refused(shop: Store, pages: ShowPages):
-    """A page that begins after something else than a run has the status 400."""
+    """A page with an invalid start has the status 400."""
     answer = pages(shop).get("/runs?after=yesterday")
     assert answer.status_code == 400
     assert "not the key of a run" in answer.text
@@ -297,7 +297,7 @@ def test_an_empty_store_says_how_to_fill_it(store: Store, pages: ShowPages):
 
 
 def test_many_passes_are_counted_in_one_mark(store: Store, pages: ShowPages):
-    """Of more than three verdicts, only those that are not passes are named."""
+    """With more than three verdicts, only non-passing ones are named."""
     trajectory = run(1)
     put(store, trajectory)
     store.scores.write([score(trajectory, f"check-{number}") for number in range(5)])
@@ -323,7 +323,7 @@ def test_costs_have_a_few_digits(dollars: float, text: str):
 
 
 def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
-    """A page that runs arrive on asks for the rows of the same search, and the count."""
+    """A live page requests the rows and the count of the same search."""
     answer = pages(shop).get("/runs?q=agent%3Dshop&rows=1")
     assert ids(answer.text) == [3, 2, 1]
     assert "<html" not in answer.text
@@ -331,7 +331,7 @@ def test_the_rows_alone_can_be_asked_for(shop: Store, pages: ShowPages):
 
 
 async def test_listeners_are_told_of_each_change_once():
-    """A listener that has seen the current state waits; another one is told at once."""
+    """A listener that has seen the current state waits; others are notified at once."""
     states: asyncio.Queue[str] = asyncio.Queue()
     changes = StoreChanges(states.get, interval=0)
     early, late = changes.after("0.0"), changes.after("1.0")
@@ -358,7 +358,7 @@ async def test_lines_end_when_the_server_stops():
 
 
 async def test_lines_end_when_the_listener_may_no_longer_read(monkeypatch: pytest.MonkeyPatch):
-    """A revoked token ends the events that were asked for before, also while nothing happens."""
+    """A revoked token ends open event streams, even while no event is sent."""
     monkeypatch.setattr("oteval.pages.events._CHECK_INTERVAL", 0.0)
     states: asyncio.Queue[str] = asyncio.Queue()
     changes = StoreChanges(states.get, interval=0)
@@ -373,7 +373,7 @@ async def test_lines_end_when_the_listener_may_no_longer_read(monkeypatch: pytes
 def test_a_search_that_stops_says_how_far_it_looked(
     store: Store, pages: ShowPages, monkeypatch: pytest.MonkeyPatch
 ):
-    """The page names the time of the last run that it looked at, and offers to go on."""
+    """The page names the time of the last searched run, and links to the rest."""
     monkeypatch.setattr("oteval.pages.runs._PATIENCE", -1.0)
     put(store, *(run(number, f"question {number}") for number in range(1, 301)))
     client, address, numbers, stops = pages(store), "/runs?q=asked~question.%5B57%5D%24", [], 0
@@ -391,7 +391,7 @@ def test_a_search_that_stops_says_how_far_it_looked(
 
 
 def test_failed_calls_that_no_call_explains_are_found(store: Store, pages: ShowPages):
-    """errors>0 counts results that report a failure, also those that belong to no call."""
+    """errors>0 counts results that report a failure, including results without a call."""
     orphan = (Message("user", "Refund me"), Message("tool", "Error", is_error=True))
     call = ToolCall("refund", {"id": 1}, id="c")
     failed = (

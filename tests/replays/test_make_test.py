@@ -80,7 +80,7 @@ def test_the_written_test_reads_like_a_persons(written: Path) -> None:
 
 
 def test_the_written_test_passes(written: Path, oteval_replay: Any) -> None:
-    """It needs neither a server nor a key, and gets each tool's own result, not the model's."""
+    """The test needs neither a server nor a key, and gets each tool's result, not the model's."""
     recordings = []
 
     def opened(path: Path) -> Any:
@@ -145,7 +145,7 @@ def test_written_tests_in_a_pytest_of_their_own(
 
 
 def test_the_agent_is_replayed_once(desk: Recording, oteval: Run) -> None:
-    """An agent that has changed since gives the exit status 1, and the difference."""
+    """A changed agent gives the exit status 1, and the difference."""
     Path("desk.py").write_text(DESK.replace("You refund", "You never refund"))
     save(desk, "session.jsonl")
 
@@ -176,7 +176,7 @@ RETURNS = {
 def test_the_written_test_asserts_what_the_agent_returns(
     desk: Recording, oteval: Run, oteval_replay: Any, name: str
 ) -> None:
-    """It is the return value of the target, not the model's last answer, where it can be told."""
+    """The answer is the target's return value, if known, not the model's last answer."""
     code, assertion = RETURNS[name]
     text = DESK.replace("return message.content", code).replace(
         "import json\n", "import dataclasses\nimport json\n", 1
@@ -229,7 +229,7 @@ def test_chunks_and_awaited_values_are_asserted(
 
 
 def test_existing_files_are_kept(written: Path, oteval: Run) -> None:
-    """Only --force overwrites them."""
+    """Only --force overwrites existing files."""
     arguments = ("replay", "make-test", "session.jsonl", "--target", "desk:aask", "--no-run")
     path = written / "tests" / f"test_{NAME}.py"
     before = path.read_text()

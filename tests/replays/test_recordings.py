@@ -27,7 +27,7 @@ OTHERS = sorted(
     for path in (DATA / folder).glob("*.json")
     if not path.name.endswith(".logs.json") and path.stem not in ("expected", "truth")
 )
-# Why the recording has fewer answers than the trajectory has messages of the assistant.
+# Reasons why a recording has fewer answers than its trajectory has assistant messages.
 UNKNOWN = {
     # The history of the first model call has a turn, or its beginning, that no trace has.
     "ai_sdk_parts_genai": "came from no recorded model call",
@@ -67,7 +67,7 @@ def files(path: Path) -> tuple[list[Span], list[LogRecord]]:
 def without_store(
     spans: list[Span], logs: list[LogRecord]
 ) -> tuple[list[Trajectory], list[Recording]]:
-    """Return the trajectories, and the recording of each trace that has any."""
+    """Return the trajectories, and the recording of each trace that has trajectories."""
     trajectories = reconstruct(spans, logs)
     sessions: dict[str, list[Trajectory]] = {}
     for trajectory in trajectories:
@@ -131,7 +131,7 @@ def test_other_captures_give_recordings_too(path: Path) -> None:
 
 
 def test_sub_agents_belong_to_the_session(store: Store) -> None:
-    """The recording of a manager has the calls of its sub-agent, and knows the tool that ran it."""
+    """A manager's recording has the calls of its sub-agent and the tool that ran it."""
     stored(store, *capture("openai_agents_genai_plus_llm"))
     manager = next(
         trajectory for trajectory in store.trajectories.read() if trajectory.agent == "manager"
@@ -190,7 +190,7 @@ def test_histories_that_the_spans_leave_out_are_completed(store: Store) -> None:
 
 
 def test_requests_are_found_again_by_their_keys(store: Store) -> None:
-    """Each request of a session differs from the others, and not from itself."""
+    """Each request of a session differs from the others, and equals itself."""
     stored(store, *capture("langgraph_openinference"))
     for trajectory in store.trajectories.read():
         calls = read_recording(store, trajectory.id).model_calls
@@ -221,5 +221,5 @@ def test_names_of_sessions(store: Store) -> None:
 
 
 def test_all_captures_are_known() -> None:
-    """A capture that is listed as incomplete exists."""
+    """Every capture that is listed as incomplete exists."""
     assert set(UNKNOWN) <= {*CAPTURES, *(path.stem for path in OTHERS)}

@@ -1,4 +1,4 @@
-"""A replay never acts: the tools of hand-written loops are answered, or the replay stops."""
+"""A replay runs no tool: tools of hand-written loops are answered, or the replay stops."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ def module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable
 
 
 def effects(agent: Any) -> list[int]:
-    """Return the orders that were really refunded."""
+    """Return the orders that the tool refunded."""
     other = sys.modules.get("tools_of_shop")
     return [*agent.acted, *(other.acted if other is not None else [])]
 
@@ -251,7 +251,7 @@ def effects(agent: Any) -> list[int]:
 def test_a_plain_function_is_answered_however_it_is_reached(
     module: Callable[[str], Any], way: str
 ) -> None:
-    """Nothing acts, the agent goes on with the recorded result, and the function is named."""
+    """No tool runs, the agent continues with the recorded result, and the function is named."""
     agent = module(HEAD + way + LOOP)
 
     with oteval.replay(shop_recording("Refund 17")) as replay:
@@ -267,7 +267,7 @@ def test_a_plain_function_is_answered_however_it_is_reached(
 def test_the_function_is_its_own_again_after_the_replay(
     module: Callable[[str], Any], way: str
 ) -> None:
-    """What was taken over is given back exactly."""
+    """The replaced functions are restored exactly."""
     agent = module(HEAD + way + LOOP)
     with oteval.replay(shop_recording("Refund 17")):
         agent.ask("Refund 17")
@@ -276,7 +276,7 @@ def test_the_function_is_its_own_again_after_the_replay(
     assert effects(agent) == [5]
 
 
-# Ways that no replay can answer: each with what the message has to say.
+# Ways that a replay cannot answer, each with the expected message.
 REFUSED = {
     "inline": (
         """
@@ -347,7 +347,7 @@ def run(a): return do_refund(**a)
 def test_a_replay_stops_before_a_tool_that_would_run(
     module: Callable[[str], Any], way: str, message: str, miss: Miss
 ) -> None:
-    """The answer is not given, whatever happens at misses; the message says what to add."""
+    """The tool is not answered, whatever the policy for misses; the message names the remedy."""
     agent = module(HEAD + way + LOOP)
 
     with (
@@ -394,14 +394,14 @@ def test_the_user_names_the_function(module: Callable[[str], Any], name: str) ->
 
 
 def test_a_result_from_elsewhere_is_no_pass(module: Callable[[str], Any]) -> None:
-    """A function has the tool's name, but the loop does the work itself: the replay stops."""
+    """The replay stops when the loop does the work of the tool in other code."""
     code = "def refund(order):\n    return act(order)\ndef run(a): return act(a['order'])\n"
     agent = module(HEAD + code + LOOP)
 
     with (
         pytest.raises(ReplayUnguarded, match=r"gave a result, but .* was not called"),
         oteval.replay(shop_recording("Refund 17")),
-        pytest.raises(ReplayUnguarded),  # the next answer is not given
+        pytest.raises(ReplayUnguarded),  # the next answer is withheld
     ):
         agent.ask("Refund 17")
 
@@ -420,7 +420,7 @@ def test_one_function_for_all_tools(module: Callable[[str], Any]) -> None:
 
 
 def test_a_tool_that_may_run_runs(module: Callable[[str], Any]) -> None:
-    """Only the user lets a tool act, by its name."""
+    """Only tools that the user names may run."""
     agent = module(HEAD + REFUSED["inline"][0] + LOOP)
 
     with oteval.replay(shop_recording("Refund 17"), run_tools=["refund"]) as replay:
@@ -457,7 +457,7 @@ def first_body(recording: Recording) -> Any:
     return json.loads(exchange.request_body)
 
 
-# What a function returned, and how the loop sends it; the recording has only the text.
+# The returned value of a function, and the text that the loop sends; only the text is recorded.
 RESULTS = {
     "a dict, dumped": ("{'order': 17, 'paid': 30.5}", "json.dumps(value)"),
     "a dict, as str": ("{'order': 17, 'ok': True, 'none': None}", "str(value)"),
@@ -477,7 +477,7 @@ RESULTS = {
 def test_a_function_without_annotations_gives_what_it_gave(
     module: Callable[[str], Any], returned: str, sent: str
 ) -> None:
-    """An unchanged loop makes the same text of the value that it gets in a replay."""
+    """An unchanged loop makes the same text from the replayed value."""
     code = (
         "def helper(order):\n    return {'order': order, 'state': 'refunded'}\n"
         "def refund(order):\n    act(order)\n    result = f'{order} refunded'\n"
@@ -496,7 +496,7 @@ def test_a_function_without_annotations_gives_what_it_gave(
 
 
 def with_result(recording: Recording, text: str) -> Recording:
-    """Return a recording in which the tool has given another text."""
+    """Return a recording with another text as the tool's result."""
     exchanges = []
     for call in recording.model_calls:
         exchange = call.exchange
@@ -510,7 +510,7 @@ def with_result(recording: Recording, text: str) -> Recording:
 
 
 def test_two_replays_at_once_answer_the_same_function(module: Callable[[str], Any]) -> None:
-    """Each call goes to the replay of its own thread."""
+    """Each call goes to the replay of its thread."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)
     both_are_open = threading.Barrier(2)
     answers = {}
@@ -551,7 +551,7 @@ def test_the_command_names_the_function(oteval_command: Run, tmp_path: Path, whe
 
 
 def test_an_unverified_session_exits_with_3(oteval_command: Run, tmp_path: Path) -> None:
-    """The status, the row and the line on standard error say why there is no verdict."""
+    """The status, the row and the line on standard error explain the missing verdict."""
     write_shop(tmp_path)
     path = tmp_path / "shop.py"
     path.write_text(path.read_text().replace("refund(", "pay_back("))
@@ -567,7 +567,7 @@ def test_an_unverified_session_exits_with_3(oteval_command: Run, tmp_path: Path)
 
 
 def test_what_outlives_a_replay_does_not_act(module: Callable[[str], Any]) -> None:
-    """A thread that began in the block still gets no tool, no function and no network after it."""
+    """A thread started in the block still has no tools, functions or network after it."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)
     go_on, attempts = threading.Event(), []
 
@@ -638,7 +638,7 @@ def changed(question):
 
 
 def test_a_tool_before_the_first_model_call_does_not_run(module: Callable[[str], Any]) -> None:
-    """The functions that are there when a replay begins are answered from its beginning."""
+    """Functions that exist when a replay begins are answered from its start."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)
 
     with (
@@ -651,7 +651,7 @@ def test_a_tool_before_the_first_model_call_does_not_run(module: Callable[[str],
 
 
 def test_a_tool_that_the_agent_calls_by_itself_does_not_run(module: Callable[[str], Any]) -> None:
-    """Before any model has asked for it, other arguments than recorded are no reason to act."""
+    """A tool with unrecorded arguments does not run before a model asked for it."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)
 
     with (
@@ -666,7 +666,7 @@ def test_a_tool_that_the_agent_calls_by_itself_does_not_run(module: Callable[[st
 def test_a_module_that_is_imported_in_a_replay_does_not_act(
     module: Callable[[str], Any], tmp_path: Path
 ) -> None:
-    """The functions of its tools are taken over once it is imported."""
+    """The functions of its tools are replaced once the module is imported."""
     (tmp_path / "gate_late.py").write_text(HEAD + WAYS["in a table"] + LOOP)
     agent = module(
         "import importlib\ndef late():\n    return importlib.import_module('gate_late')\n"
@@ -681,7 +681,7 @@ def test_a_module_that_is_imported_in_a_replay_does_not_act(
     assert sys.modules.pop("gate_late").acted == []
 
 
-# Ways to define the function of a tool while the agent runs, beside the one that is there.
+# Ways to define another function of a tool while the agent runs.
 DEFINED_LATE = {
     "exec": """
 def run(a):
@@ -706,7 +706,7 @@ def run(a):
 
 @pytest.mark.parametrize("way", DEFINED_LATE.values(), ids=DEFINED_LATE)
 def test_a_tool_that_is_defined_late_does_not_run(module: Callable[[str], Any], way: str) -> None:
-    """A function that was made after the answer was given is not known: the replay stops."""
+    """The replay stops at a function that was defined after the model's answer."""
     agent = module(f"{HEAD}def refund(order): return act(order)\n{way}{LOOP}")
 
     with (
@@ -730,7 +730,7 @@ TRANSFORMED = {
 def test_a_result_that_the_loop_transforms_says_how_to_record_it(
     module: Callable[[str], Any], code: str, text: str
 ) -> None:
-    """The recording lacks what the function returned: the difference says so, and what to do."""
+    """The recording lacks the returned value; the divergence says so, with the remedy."""
     agent = module(f"{HEAD}def refund(order): return act(order)\ndef run(a): return {code}\n{LOOP}")
 
     with (
@@ -761,7 +761,7 @@ def test_an_agent_that_cannot_use_a_result_says_how_to_record_it(
 
 
 def test_a_child_process_takes_all_tools_over(module: Callable[[str], Any]) -> None:
-    """The answer that asks for a tool reached the parent: its child answers the tool as well."""
+    """A child process answers a tool that the model asked its parent for."""
     agent = module(HEAD + WAYS["by its name"] + LOOP)
 
     results = []
@@ -818,7 +818,7 @@ def test_a_tool_in_a_pool_of_processes_does_not_act(
 
 
 def test_a_generic_function_is_not_the_one_that_runs(module: Callable[[str], Any]) -> None:
-    """A function that dispatches by type would let the one that it calls run: it is refused."""
+    """A function that dispatches by type is refused, since its implementations would run."""
     generic = """
 import functools
 @functools.singledispatch

@@ -88,11 +88,11 @@ def test_each_session_has_a_result(oteval: Run, shop: Path) -> None:
 
 @pytest.mark.slow
 def test_a_session_that_hangs_ends_at_the_limit(oteval: Run, shop: Path) -> None:
-    """Its process is ended, and the report says where it waits."""
+    """Its process is killed, and the report has the line where it waits."""
     files = [recording_file(shop, name) for name in ("hangs",)]
 
     done = oteval(
-        # A busy machine takes its time until the agent's code runs.
+        # On a busy machine the agent's code starts late.
         *("replay", "verify", *files, "--target", "shop:target", "--json", "--timeout", "5")
     )
 
@@ -129,7 +129,7 @@ if __name__ == "__main__":
 def test_the_answer_of_a_decorated_agent(
     oteval: Run, shop: Path, goal: Sequence[str], answer: str, status: str
 ) -> None:
-    """It is compared in the processes of a command as well as in a function."""
+    """The answer is compared both in processes of a command and in a function."""
     (shop / "ask.py").write_text(ASK.replace("ANSWER", repr(answer)))
     message = {"role": "assistant", "parts": [{"type": "text", "content": "Refunded."}]}
     recorded = RecordedAnswer("ask", answer=json.dumps([message]), is_decorated=True)
@@ -148,7 +148,7 @@ def test_the_answer_of_a_decorated_agent(
 
 
 def test_ctrl_c_leaves_a_worker_that_still_imports_alone() -> None:
-    """The parent ends it; until then, its import neither fails nor prints a traceback."""
+    """The parent kills the process; until then, its import neither fails nor prints a traceback."""
     settings = {"target": "json:dumps", "options": {}, "input": "text", "timeout": 1}
     process = ChildProcess(
         "oteval.replays.verify_worker", json.dumps(settings), waits_with_interrupts=True
@@ -161,7 +161,7 @@ def test_ctrl_c_leaves_a_worker_that_still_imports_alone() -> None:
 
 
 def test_the_report_for_people() -> None:
-    """The table, then each divergence with the line of code; also as JUnit XML and Markdown."""
+    """The report has a table, then each divergence with its line of code, in three formats."""
     divergence = Divergence(
         *("prompt", "message 0 (system): the text differs"),
         recorded="You refund orders.",
@@ -232,7 +232,7 @@ def test_options_reach_the_replay(oteval: Run, shop: Path) -> None:
 def test_wrong_arguments(
     oteval: Run, shop: Path, arguments: tuple[str, ...], status: int, text: str
 ) -> None:
-    """One line says which, and the status tells errors from sessions that failed."""
+    """One line names the session, and the status distinguishes errors from failed sessions."""
     done = oteval("replay", "verify", recording_file(shop, "Refund 17"), *arguments)
 
     assert done.status == status, done
@@ -240,7 +240,7 @@ def test_wrong_arguments(
 
 
 def test_recordings_without_model_calls_are_not_replayed(oteval: Run, shop: Path) -> None:
-    """If that is so for all of them, nothing was verified: status 3."""
+    """If no session could be verified, the status is 3."""
     done = oteval("replay", "verify", recording_file(shop), "--target", "shop:target")
 
     assert done.status == 3
@@ -251,7 +251,7 @@ def test_recordings_without_model_calls_are_not_replayed(oteval: Run, shop: Path
 def test_a_named_session_that_is_not_replayed_is_no_pass(
     oteval: Run, shop: Path, name: str, status: int
 ) -> None:
-    """The others passed, and yet not all that was asked for is verified; a failure goes first."""
+    """An unverified session counts although the others passed; a failure takes precedence."""
     empty = recording_file(shop, session="empty")
 
     done = oteval(
@@ -306,7 +306,7 @@ def test_a_conversation_calls_the_target_once_a_turn() -> None:
 
 
 def test_inputs_can_be_messages_or_none() -> None:
-    """Messages are those up to the user's, without system instructions."""
+    """The input has the messages up to the user's, without system instructions."""
     recording = shop_recording("Refund 17", "Refund 18")
 
     (first,), (second,) = turn_inputs(recording, "messages")
@@ -325,7 +325,7 @@ def test_inputs_can_be_messages_or_none() -> None:
 
 
 def test_an_agent_that_stops_early_misses_calls() -> None:
-    """Its answer may look right, but recorded calls were not made."""
+    """The agent diverges although its answer may be right: recorded calls are missing."""
     session = replay_target(ReplaySession(shop_recording("Refund 17")), lambda text: text, "text")
 
     assert session.status == "diverged"
@@ -350,7 +350,7 @@ def test_generators_are_read_to_their_end() -> None:
 def test_ctrl_c_shows_the_finished_sessions(
     oteval: Run, shop: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A failure that was found before is not lost, and nobody is told that anything was kept."""
+    """An earlier failure is still reported, and no message claims that files were kept."""
 
     def stopped(*_: Any, **__: Any) -> Iterator[VerifiedSession]:
         yield VerifiedSession("s-1", "error", "no such order")
@@ -397,7 +397,7 @@ def test_a_command_reads_standard_input(oteval: Run, shop: Path) -> None:
 
 @pytest.mark.slow
 def test_a_command_that_fails(oteval: Run, shop: Path) -> None:
-    """An exception, a crash and a hang are told apart."""
+    """An exception, a crash and a hang have different statuses."""
     files = [recording_file(shop, name) for name in ("raises", "crashes")]
     agent = ("--json", "--", sys.executable, "shop.py", "{input}")
 
@@ -413,7 +413,7 @@ def test_a_command_that_fails(oteval: Run, shop: Path) -> None:
 
 
 class _Finished:
-    """A runner whose sessions pass at once."""
+    """A runner that passes every session at once."""
 
     def run(self, job: ReplayJob) -> VerifiedSession:
         return VerifiedSession(job.session, "passed" if job.recording.exists() else "crashed")
@@ -426,7 +426,7 @@ class _Finished:
 
 
 def test_recordings_are_read_as_sessions_are_replayed() -> None:
-    """Results come before the last recording is read, which need not fit on the disk together."""
+    """Results arrive before the last recording is read, so that not all have to fit on the disk."""
     read: list[int] = []
 
     def recordings() -> Iterator[Recording]:
@@ -444,7 +444,7 @@ def test_recordings_are_read_as_sessions_are_replayed() -> None:
 
 
 def process(*numbers: int, kinds: Sequence[str] = ()) -> VerifiedSession:
-    """Return the result of one process of a command: of a session with two model calls."""
+    """Return the result of one process of a command, for a session with two model calls."""
     missing = () if kinds else tuple(f"model call {n}" for n in (1, 2) if n not in numbers)
     kinds = kinds or ["missing_call"] * bool(missing)
     divergences = tuple(Divergence(kind, kind) for kind in kinds)  # type: ignore[arg-type]
@@ -455,7 +455,7 @@ def process(*numbers: int, kinds: Sequence[str] = ()) -> VerifiedSession:
 
 
 def test_processes_of_a_command_share_a_session() -> None:
-    """A call that one process misses may have been made by another, and is missing otherwise."""
+    """A call is missing only if no process of the command made it."""
     idle = process()
 
     alone = combined([idle, process(1, 2)])

@@ -26,7 +26,7 @@ CLEAN = "[/bold] [red]x[/red] [link=http://x]\\x1b]0;title\\x07\\x1b[2J\\x0d\\u2
 
 
 def shown(renderable: Any, width: int = 300, *, colour: bool = False) -> str:
-    """Return what a terminal gets."""
+    """Return the text that a terminal receives."""
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, color_system=None)
     console.print(renderable)
     assert isinstance(console.file, io.StringIO)
@@ -34,7 +34,7 @@ def shown(renderable: Any, width: int = 300, *, colour: bool = False) -> str:
 
 
 def hostile() -> Trajectory:
-    """Return a trajectory whose every text wants to be more than text."""
+    """Return a trajectory in which every text contains markup and control characters."""
     return run(
         1,
         Message("user", HOSTILE, name=HOSTILE, parts=({"type": HOSTILE, "data": HOSTILE},)),
@@ -76,7 +76,7 @@ def views() -> dict[str, Any]:
 
 @pytest.mark.parametrize("name", views())
 def test_traces_are_shown_as_plain_text(name: str):
-    """Nothing from a trace reaches the terminal as a control character or as markup."""
+    """No text of a trace reaches the terminal as a control character or as markup."""
     text = shown(views()[name], 2000)
 
     assert CLEAN[:20] in text
@@ -85,7 +85,7 @@ def test_traces_are_shown_as_plain_text(name: str):
 
 
 def test_a_trajectory_shows_what_it_holds():
-    """Roles, calls, results, failures, gaps and scores are all there."""
+    """Roles, calls, results, failures, gaps and scores are shown."""
     trajectory = run(
         1,
         Message("system", "be kind"),
@@ -134,7 +134,7 @@ def test_earlier_turns_are_shown_when_asked_for():
 
 
 def test_long_messages_are_cut_unless_asked_for():
-    """A message says how much of it was left out."""
+    """A shortened message says how many characters are left out."""
     trajectory = run(1, Message("user", "x" * 2000))
 
     assert "… (1,000 more characters)" in shown(trajectory_view(trajectory))
@@ -142,7 +142,7 @@ def test_long_messages_are_cut_unless_asked_for():
 
 
 def test_a_diff_marks_where_two_runs_part():
-    """Equal rows, the first that differs and later ones have marks of their own."""
+    """Equal rows, the first different row and later ones have different marks."""
     left = run(1, Message("user", "a"), asks(call("f", {"n": 1})), Message("tool", "x"))
     right = run(2, Message("user", "a"), asks(call("f", {"n": 2})))
 

@@ -13,7 +13,7 @@ from oteval.spark.judge_calls import FolderBudget, FolderCalls, RequestCount, be
 
 
 def take_all(folder: Path, limit: int, taken: multiprocessing.Queue[int]) -> None:
-    """Take requests until none is left, and report how many there were."""
+    """Take requests until none is left, and report their count."""
     count = 0
     while True:
         try:
@@ -25,7 +25,7 @@ def take_all(folder: Path, limit: int, taken: multiprocessing.Queue[int]) -> Non
 
 
 def test_answers_are_found_by_processes_that_began_before(tmp_path: Path):
-    """Also after a torn line of a process that was killed; failed calls are no answers."""
+    """Answers are read even after a killed process's torn line; failed calls are not answers."""
     ours, theirs = FolderCalls(tmp_path), FolderCalls(tmp_path)
     assert ours.get("k") is None
 
@@ -42,7 +42,7 @@ def test_answers_are_found_by_processes_that_began_before(tmp_path: Path):
 
 @pytest.mark.slow
 def test_several_processes_never_take_more_requests_than_the_limit(tmp_path: Path):
-    """Three processes at once take as many as there are, and a job that resumes none."""
+    """Three concurrent processes take all requests together, and a resumed job takes none."""
     begin_limits(tmp_path, resumes=False)
     context = multiprocessing.get_context("spawn")
     taken: multiprocessing.Queue[int] = context.Queue()
@@ -62,7 +62,7 @@ def test_several_processes_never_take_more_requests_than_the_limit(tmp_path: Pat
 
 
 def test_costs_are_limited_over_all_processes(tmp_path: Path):
-    """A reservation of another process counts, and counts as spent if that process was lost."""
+    """A reservation of another process counts, and counts as spent if that process is killed."""
     begin_limits(tmp_path, resumes=False)
     ours = FolderBudget(1.0, folder=tmp_path, evaluator="kind")
     theirs = FolderBudget(1.0, folder=tmp_path, evaluator="kind")

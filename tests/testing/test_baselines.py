@@ -112,7 +112,7 @@ def test_a_baseline_can_be_named_by_its_path(project: Project):
 
 
 def test_an_absolute_path_needs_no_ini_file(project: Project, tmp_path: Path):
-    """Pytest takes the path for one of its own, and then guesses another root folder."""
+    """Pytest takes the path for one of its arguments, and then guesses another root folder."""
     (project.path / "pytest.ini").unlink()
     scored(project, one={"good": 0.5})
     path = tmp_path / "elsewhere" / "main.json"
@@ -160,7 +160,7 @@ def test_a_tolerance_lets_small_falls_pass(project: Project):
 
 
 def test_feedback_that_is_gone_is_a_regression(project: Project):
-    """An evaluator that is not called any more does not pass for one that passes."""
+    """An evaluator that is no longer called does not count as passing."""
     scored(project, one={"good": 0.9, "kind": 1})
     project.run("--oteval-save-baseline", "main")
     scored(project, one={"kind": 1})
@@ -284,7 +284,7 @@ ROWS = st.lists(
 )
 
 
-# Each opens a database, which takes its time.
+# Each example opens a database, which is slow.
 @settings(deadline=None, max_examples=30)
 @given(ROWS)
 def test_a_run_does_not_regress_from_itself(rows: list[Row]):

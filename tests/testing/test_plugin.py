@@ -179,7 +179,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Modules:
 
 
 def test_importing_the_plugin_is_cheap():
-    """Pytest imports it in every project: nothing slow, and nothing of ours it does not need."""
+    """Pytest imports the plugin in every project, so it imports no slow or unneeded modules."""
     code = (
         "import sys, pytest; before = set(sys.modules); import oteval.testing.plugin; "
         "print(*sorted(set(sys.modules) - before))"
@@ -196,7 +196,7 @@ def test_importing_the_plugin_is_cheap():
 
 @pytest.mark.slow
 def test_a_project_that_does_not_use_it_is_left_alone(project: Project):
-    """With the plugin there and without, pytest prints the same."""
+    """Pytest prints the same with and without the plugin."""
     project.write(test_it="def test_a(): pass\n\ndef test_b(): assert 0\n")
 
     with_it, without = project.run("-q"), project.run("-q", "-p", "no:oteval")
@@ -208,7 +208,7 @@ def test_a_project_that_does_not_use_it_is_left_alone(project: Project):
 
 @pytest.mark.slow
 def test_switched_off_nothing_of_it_is_there(project: Project):
-    """`-p no:oteval` takes the options and the mark away; the functions then do nothing."""
+    """`-p no:oteval` removes the options and the mark; the functions then do nothing."""
     project.write(
         test_it="""
 from oteval import testing, trajectory_superset
@@ -352,7 +352,7 @@ def test_it(oteval_trajectory, n):
 
 
 def test_logging_in_an_unmarked_test_is_an_error(project: Project):
-    """A forgotten mark is said, and not silently nothing."""
+    """A forgotten mark is reported."""
     project.write(
         test_it="from oteval import testing\n\ndef test_it(): testing.log_inputs({'a': 1})\n"
     )
@@ -403,7 +403,7 @@ def test_what_a_log_refuses():
 
 @pytest.mark.slow
 def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
-    """One line names the extra; tests that do not capture go on."""
+    """One line names the extra; tests that do not capture still run."""
     project.write(
         conftest="import sys\nsys.modules['opentelemetry.sdk'] = None\n",
         test_it="import pytest\n@pytest.mark.oteval\ndef test_a(oteval_capture): pass\n"
@@ -418,7 +418,7 @@ def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
 
 @pytest.mark.slow
 def test_a_run_in_a_process_that_has_oteval_already_warns_of_nothing(project: Project):
-    """As in a notebook: pytest finds the installed plugin's package in memory, and is content."""
+    """Pytest runs with the plugin's package already imported, as in a notebook."""
     info = project.site / "oteval-0.dist-info"
     (info / "RECORD").write_text("oteval/__init__.py,,\noteval/testing/plugin.py,,\n")
     project.write(

@@ -1,4 +1,4 @@
-"""Exchanges are redacted and emitted in a separate thread: later, but never unredacted or lost."""
+"""Exchanges are redacted and emitted in a separate thread, and never unredacted or lost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def echo(arrived: Arrived) -> Answer:
 
 
 class Held(SecretRedactor):
-    """A redactor that waits until it is let go, and remembers who called it."""
+    """A redactor that waits for an event, and remembers the calling threads."""
 
     def __init__(self) -> None:
         super().__init__(environment={})
@@ -44,7 +44,7 @@ class Held(SecretRedactor):
 
 
 def test_the_agent_does_not_wait_for_the_redaction() -> None:
-    """The response is there before its exchange is redacted, and a flush waits for the latter."""
+    """The response returns before its exchange is redacted; a flush waits for the redaction."""
     redactor, worker = Held(), RecordingWorker()
     with answering(echo) as web, recording(redactor=redactor, worker=worker) as recorded:
         for number in range(3):
@@ -64,7 +64,7 @@ def test_the_agent_does_not_wait_for_the_redaction() -> None:
 
 
 def test_the_bytes_that_wait_are_bounded() -> None:
-    """What does not fit is recorded without its bodies, and then not at all; both are named."""
+    """Exchanges over the limit are recorded without bodies, then dropped; both are reported."""
     redactor, worker = Held(), RecordingWorker(20_000)
     with answering(echo) as web, recording(redactor=redactor, worker=worker) as recorded:
         for _ in range(20):
@@ -143,7 +143,7 @@ def test_ends_of_a_process_wait_for_the_last_exchange(
 
 
 class Endless:
-    """A server whose stream goes on until it is let go."""
+    """A server whose stream continues until an event is set."""
 
     def __init__(self) -> None:
         self.go = threading.Event()
@@ -179,7 +179,7 @@ def test_a_stream_that_is_dropped_is_recorded_by_the_next_flush() -> None:
 
 
 def test_a_stream_that_is_open_at_the_end_is_recorded(tmp_path: Path) -> None:
-    """A program ends while it still holds a response: the part that came is kept."""
+    """A program that exits with an open response keeps the received part."""
     program = """
 import sys, httpx2, oteval
 oteval.instrument(sys.argv[1], libraries=[])

@@ -1,4 +1,4 @@
-"""A store with what a report can show: two versions of an agent, their verdicts, their faults."""
+"""A store for reports: two versions of an agent, with their verdicts and faults."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def scores(
 
 
 def hostile(number: int = 5000) -> tuple[Trajectory, list[Score]]:
-    """Return a run whose every text tries to be more than text."""
+    """Return a run in which every text contains markup."""
     image = {"type": "blob", "mime_type": "image/png", "content": PIXEL}
     evil = {"type": HOSTILE, "image_url": {"url": "javascript:alert(1)"}}
     remote = {"type": "image_url", "image_url": {"url": "https://evil.example/pixel.png"}}
@@ -213,7 +213,7 @@ def experiments(store: Store, cases: int = 20, seed: int = 3) -> None:
 
 
 def question(case: int) -> str:
-    """Return what an example asks."""
+    """Return the question of an example."""
     return f"{ASKED[case % len(ASKED)]} (case {case})"
 
 
@@ -256,7 +256,7 @@ def one_run(
 
 
 def votes(ids: dict[tuple[str, int, int], str], cases: int, rng: random.Random) -> Iterator[Vote]:
-    """Yield the answers to which run is better, asked in both orders."""
+    """Yield the votes on pairs of runs, in both orders."""
     for case in range(cases):
         sides = (ids["baseline", case, 0], ids["candidate", case, 0])
         leaning = rng.gauss(0.15, 0.6)
@@ -281,7 +281,7 @@ def read(
     case: str = "",
     selection: Selection = EVERYTHING,
 ) -> list[ReportRun]:
-    """Return the runs of a report, all of them read."""
+    """Read all runs of a report."""
     chosen = [run for run in store.trajectories.read() if selection.matches(run)]
     chosen = chosen[-(selection.limit or len(chosen)) :]
     ids, starts = [run.id for run in chosen], [run.start_ns for run in chosen]

@@ -170,7 +170,7 @@ def _rounded_rates(series: Any) -> Any:
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.slow
 def test_counting_in_sql_gives_the_same_report(seed: int) -> None:
-    """All figures, charts, rows and gates equal those of reading every run, whatever is shown."""
+    """All figures, charts, rows and gates equal those of a report that reads every run."""
     selection = (EVERYTHING, Selection(limit=17), Selection(agents=("a",)))[seed % 3]
     options = ReportOptions(
         evaluators=("x", "z") if seed % 2 else (),
@@ -210,7 +210,7 @@ _SELECTIONS = (
 @pytest.mark.parametrize("seed", range(18))
 @pytest.mark.slow
 def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
-    """Cases, differences and all figures of groups equal those of reading every run."""
+    """Cases, differences and all figures of groups equal those of a report that reads every run."""
     group, selection = _GROUPS[seed % len(_GROUPS)], _SELECTIONS[seed % 4]
     case = ("", "test.case.id")[seed % 2]
     groups = run_groups(group, case)
@@ -238,7 +238,7 @@ def test_groups_compared_in_sql_give_the_same_report(seed: int) -> None:
 
 @pytest.mark.slow
 def test_captures_compared_in_sql_give_the_same_report(store: Store) -> None:
-    """Of real captures, the groups, cases and rows are those of reading every run."""
+    """For real captures, groups, cases and rows equal those of a report that reads every run."""
     for name in CAPTURES:
         store.spans.write(*capture(name))
     refresh(store)
@@ -257,7 +257,7 @@ def test_captures_compared_in_sql_give_the_same_report(store: Store) -> None:
 
 
 def test_a_baseline_that_no_run_has_is_named(store: Store) -> None:
-    """A value that is no group is an error, and no runs give no report."""
+    """An unknown group is an error, and a selection without runs gives no report."""
     groups = run_groups(grouping("agent"))
     options = ReportOptions(is_grouped=True, baseline="none")
 
@@ -284,7 +284,7 @@ def test_sample_reports_are_equal(store: Store) -> None:
 
 
 def test_failures_are_those_of_the_newest_scores(store: Store) -> None:
-    """The list has the newest score of each evaluator that is no pass, by run."""
+    """The list has each evaluator's newest score, by run, unless it is a pass."""
     _fill(store, 5)
     runs = store.statistics.of(EVERYTHING)
     expected = [

@@ -114,15 +114,15 @@ def test_input_and_output_can_be_chosen(run):
     """`input` names a parameter or computes the question, `output` computes the answer."""
 
     @oteval.agent(input="ticket", output=lambda reply: reply["text"])
-    def one(text: str, ticket: dict[str, int]) -> dict[str, str]:
+    def describe(text: str, ticket: dict[str, int]) -> dict[str, str]:
         return {"text": f"{text} {ticket['id']}"}
 
     @oteval.agent(input=lambda first, second: f"{first} + {second}")
-    def two(first: int, second: int) -> int:
+    def add(first: int, second: int) -> int:
         return first + second
 
-    one("ticket", {"id": 4})
-    two(1, second=2)
+    describe("ticket", {"id": 4})
+    add(1, second=2)
 
     first, second = run.trajectories
     assert story(first) == [("user", '{"id":4}'), ("assistant", "ticket 4")]
@@ -314,14 +314,14 @@ class Answers:
     """A hook that answers `lookup` and watches the other tools."""
 
     def __init__(self, answer: ToolAnswer | None) -> None:
-        self.given = answer
-        self.asked: list[object] = []
+        self.recorded = answer
+        self.calls: list[object] = []
         self.observed: list[object] = []
 
     def answer(self, name, arguments):
         """Note and answer a call."""
-        self.asked.append((name, arguments))
-        return self.given
+        self.calls.append((name, arguments))
+        return self.recorded
 
     def observe(self, name, arguments, result, error, start_ns, end_ns):
         """Note a call that ran."""
@@ -339,7 +339,7 @@ def test_a_hook_answers_in_place_of_the_tool(run):
     with tool_hook(hook := Answers(ToolAnswer('{"total": 5}'))):
         assert lookup(7) == {"total": 5}
 
-    assert hook.asked == [("lookup", {"order": 7})]
+    assert hook.calls == [("lookup", {"order": 7})]
     assert hook.observed == []
     assert attributes_of(run, "execute_tool lookup")["gen_ai.tool.call.result"] == '{"total":5}'
 
@@ -363,7 +363,7 @@ def test_a_hook_raises_the_recorded_error(error, kind, raised):
 
 def test_a_hook_watches_tools_that_run():
     """Results and errors reach the hook, even if no span is recorded."""
-    with tool_hook(hook := Answers(None)):
+    with tool_hook(hook := Answers(answer=None)):
         contextvars.copy_context().run(search, "a")
         with pytest.raises(LookupError):
             refund(order=8)

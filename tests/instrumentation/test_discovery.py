@@ -44,7 +44,7 @@ def run_agent(name: str, folder: Path, *libraries: str, **variables: str) -> Ran
     return Ran(reconstruct(spans, logs), spans, states, server)
 
 
-def told(run: Ran) -> list[tuple[Any, ...]]:
+def messages_of(run: Ran) -> list[tuple[Any, ...]]:
     """Return the messages of the only run that has any, system messages left out."""
     [trajectory] = [trajectory for trajectory in run.trajectories if trajectory.messages]
     return [
@@ -82,7 +82,7 @@ def plain_run(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 @pytest.mark.slow
 def test_a_plain_loop_tells_what_was_exchanged(plain_run: Ran) -> None:
     """The trajectory of a loop around the client equals the messages of the model server."""
-    assert told(plain_run) == exchanged(plain_run.server)
+    assert messages_of(plain_run) == exchanged(plain_run.server)
     assert [trajectory.gaps for trajectory in plain_run.trajectories if trajectory.messages] == [()]
 
 
@@ -101,7 +101,7 @@ def test_a_run_tells_what_was_exchanged(name: str, agent: str, tmp_path: Path) -
     """Each framework's trajectory equals the messages of the model server, each call once."""
     run = run_agent(name, tmp_path)
 
-    assert told(run) == exchanged(run.server)
+    assert messages_of(run) == exchanged(run.server)
     [trajectory] = [trajectory for trajectory in run.trajectories if trajectory.messages]
     assert trajectory.agent == agent
     assert trajectory.usage.model_calls == len(run.server.requests) == 3
@@ -137,7 +137,7 @@ def test_a_preferred_instrumentation_is_used(tmp_path: Path) -> None:
     """NAME=DISTRIBUTION chooses among the installed ones, and a list leaves other libraries out."""
     run = run_agent("plain", tmp_path, "openai=openinference-instrumentation-openai")
 
-    assert told(run) == exchanged(run.server)
+    assert messages_of(run) == exchanged(run.server)
     # The plain functions of the loop have spans of oteval's.
     scopes = {span.scope for span in run.spans} - {"oteval"}
     assert scopes == {"openinference.instrumentation.openai"}

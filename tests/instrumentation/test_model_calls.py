@@ -205,7 +205,7 @@ STREAMS = {
         chunk(piece(function={"arguments": '{"ord'})),
         chunk(piece(function={"arguments": 'er": 7}'})),
         chunk({}, "tool_calls"),
-        chunk(None, usage={"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}),
+        chunk(delta=None, usage={"prompt_tokens": 10, "completion_tokens": 4, "total_tokens": 14}),
     ],
     "responses": [
         {"type": "response.created", "response": {"id": "r1", "model": "gpt-5-2026"}},
@@ -233,7 +233,7 @@ STREAMS = {
         },
     ],
     "anthropic": [
-        {"type": "message_start", "message": claude(None)},
+        {"type": "message_start", "message": claude(reason=None)},
         {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
         {
             "type": "content_block_delta",

@@ -112,7 +112,7 @@ def test_threads_are_captured():
 async def test_blocks_of_tasks_that_run_at_once_stay_apart():
     """Each of many asynchronous blocks captures the agent of its task."""
 
-    async def one(number: int) -> str:
+    async def captured(number: int) -> str:
         with oteval.capture() as run:
             await asyncio.sleep(0)
             answer(f"q{number}")
@@ -120,7 +120,7 @@ async def test_blocks_of_tasks_that_run_at_once_stay_apart():
             answer(f"again {number}")
         return " ".join(trajectory.messages[0].content or "" for trajectory in run.trajectories)
 
-    questions = await asyncio.gather(*(one(number) for number in range(20)))
+    questions = await asyncio.gather(*(captured(number) for number in range(20)))
 
     assert questions == [f"q{number} again {number}" for number in range(20)]
 

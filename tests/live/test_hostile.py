@@ -43,13 +43,13 @@ def large(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[Served]:
 def trajectory(server: Served, trace_id: str, seconds: float = 60.0) -> dict[str, object]:
     """Return a run as the API shows it, once it is scored."""
 
-    def found() -> dict[str, object] | None:
+    def scored_run() -> dict[str, object] | None:
         status, body = server.get(f"/api/trajectories/{trace_id}", READ)
         document = json.loads(body)
         return document if status == 200 and document["scores"] else None
 
     try:
-        return dict(until(found, seconds))
+        return dict(until(scored_run, seconds))
     except TimeoutError as error:
         raise TimeoutError(f"{trace_id}: {error}: {server.state()} {server.log[-20:]}") from error
 

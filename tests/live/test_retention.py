@@ -21,7 +21,7 @@ from oteval.store import Store
 from ..store.test_archive import fill, whole
 from .clients import RULES, run_agent
 from .conftest import Driver
-from .test_scoring_loop import COUNT, rules, said
+from .test_scoring_loop import COUNT, chat_span, rules
 
 
 @pytest.mark.slow
@@ -100,7 +100,7 @@ def test_archived_traces_are_complete_without_a_row(
     """Archived traces keep only rows that evaluators still need; a late span is scored."""
     driver.rules(rules(module(COUNT), "ok"))
     scoring = driver.start()
-    driver.came(*[said(number) for number in range(1, 6)])
+    driver.came(*[chat_span(number) for number in range(1, 6)])
     driver.run(6)
     driver.run(11)
     store, now = driver.store, driver.clock.now
@@ -109,7 +109,7 @@ def test_archived_traces_are_complete_without_a_row(
     not_archived = store.live.forget(0, now, "2026-11-21"), completions(store)
     deleted = store.live.forget(scoring.progress, now, "2026-11-21"), completions(store)
     driver.start()
-    late = replace(said(2, "and more"), span_id=f"{7:016x}", parent_id=f"{1:016x}")
+    late = replace(chat_span(2, "and more"), span_id=f"{7:016x}", parent_id=f"{1:016x}")
     driver.came(late)
     driver.run(6)
 

@@ -49,7 +49,7 @@ def rules(name: str, *lines: str, more: str = "") -> str:
     return "\n".join(text_lines) + "\n" + more
 
 
-def said(number: int, text: str = "hello") -> Span:
+def chat_span(number: int, text: str = "hello") -> Span:
     return chat(number, 1, [("user", "hi")], f"{text} {number}")
 
 
@@ -57,7 +57,7 @@ def test_a_complete_trace_is_scored_once(driver: Driver, module: Callable[[str],
     """Each run is scored exactly once, after the quiet time."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(said(1), said(2))
+    driver.came(chat_span(1), chat_span(2))
 
     driver.run(4)
     before = driver.scores()
@@ -75,7 +75,7 @@ def test_a_late_span_makes_a_new_revision_and_a_new_score(
     """The old score remains in the table, superseded by the new revision's score."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    parent = said(1)
+    parent = chat_span(1)
     driver.came(parent)
     driver.run(6)
 
@@ -97,10 +97,10 @@ def test_what_came_back_changes_nothing(driver: Driver, module: Callable[[str], 
     """Spans sent twice make no new revision and no new score."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
 
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(600)
 
     assert len(driver.rows()) == 1
@@ -113,7 +113,7 @@ def test_a_sample_draws_the_same_traces_always(
     name = module(COUNT)
     driver.rules(f"evaluators:\n  - {{name: ok, type: python, call: '{name}:ok', sample: 0.3}}\n")
     driver.start()
-    driver.came(*[said(number) for number in range(1, 41)])
+    driver.came(*[chat_span(number) for number in range(1, 41)])
     driver.run(6)
 
     drawn = {f"{n:032x}" for n in range(1, 41) if is_drawn("oteval", "ok", f"{n:032x}", 0.3)}
@@ -125,7 +125,7 @@ def test_a_broken_evaluator_holds_up_no_other(driver: Driver, module: Callable[[
     """A raising evaluator leaves errors after a bounded number of attempts; the other scores."""
     driver.rules(rules(module(COUNT), "bad", "ok", more="budgets: {bad: {attempts: 3}}\n"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
 
     assert [s.status for s in driver.scores("ok")] == ["ok"]
@@ -144,7 +144,7 @@ def test_one_that_hangs_is_given_up_and_holds_up_no_other(
     limits = "budgets: {hangs: {timeout: 0.2s, concurrency: 1}}\n"
     driver.rules(rules(name, "hangs", "ok", more=limits))
     driver.start()
-    driver.came(said(1), said(2))
+    driver.came(chat_span(1), chat_span(2))
     driver.run(6)
 
     assert {s.status for s in driver.scores("ok")} == {"ok"}
@@ -171,7 +171,7 @@ def test_over_its_budget_it_is_postponed_until_the_next_day(
     more = "budgets: {costs: {max_cost_per_day: 1.0, concurrency: 1}}\n"
     driver.rules(rules(module(COUNT), "costs", "ok", more=more))
     driver.start()
-    driver.came(*[said(number) for number in range(1, 6)])
+    driver.came(*[chat_span(number) for number in range(1, 6)])
     driver.run(6)
     first = Counter(score.status for score in driver.scores("costs"))
     reasons = {s.comment for s in driver.scores("costs") if s.status == "not_evaluated"}
@@ -196,13 +196,13 @@ def test_a_budget_is_remembered_over_a_restart(
     more = "budgets: {costs: {max_cost_per_day: 0.5, concurrency: 1}}\n"
     driver.rules(rules(module(COUNT), "costs", more=more))
     driver.start().tick()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
     assert driver.scoring is not None
     driver.scoring.close()
 
     driver.start()
-    driver.came(said(2))
+    driver.came(chat_span(2))
     driver.run(6)
 
     assert Counter(score.status for score in driver.scores()) == {"ok": 1, "not_evaluated": 1}
@@ -214,9 +214,9 @@ def test_a_restart_goes_on_where_the_process_ended(
     """Open traces, runs not judged yet and retries are found again; nothing is judged twice."""
     driver.rules(rules(module(COUNT), "ok", "bad"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
-    driver.came(said(2))
+    driver.came(chat_span(2))
 
     driver.start()  # the other is left as a crash leaves it
     driver.scoring.tick()  # type: ignore[union-attr]
@@ -237,7 +237,7 @@ def test_a_new_evaluator_scores_complete_traces(
     name = module(COUNT)
     driver.rules(rules(name, "ok"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
 
     driver.rules(rules(name, "ok", "costs"))
@@ -252,12 +252,12 @@ def test_backfill_says_how_far_back(driver: Driver, module: Callable[[str], str]
     more = "completion: {backfill: 0}\n"
     driver.rules(rules(name, "ok", more=more))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
 
     driver.rules(rules(name, "ok", "costs", more=more))
     driver.run(2)
-    driver.came(said(2))
+    driver.came(chat_span(2))
     driver.run(6)
 
     assert Counter(score.evaluator for score in driver.scores()) == {"ok": 2, "costs": 1}
@@ -274,7 +274,7 @@ def test_a_broken_file_keeps_the_old_rules_and_says_so(
     driver.rules("evaluators: [{name: x, typ: python}]\n")
     driver.run(2)
     broken = scoring.state()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
     driver.rules(rules(name, "costs"))
     scoring.reload()
@@ -296,12 +296,12 @@ def test_a_replaced_reference_counts_from_the_next_check_on(driver: Driver) -> N
         "reference: {name: wanted}}\n"
     )
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
     first = {score.version for score in driver.scores("m")}
     driver.store.references.add("wanted", [Message("assistant", "hello 2")], "test", 2)
     driver.run(6)
-    driver.came(said(2))
+    driver.came(chat_span(2))
     driver.run(6)
 
     newest = [score for score in driver.scores("m") if score.version not in first]
@@ -333,7 +333,7 @@ def test_the_span_views_carry_the_scores(driver: Driver, module: Callable[[str],
     """A span in scored_spans has its scores; an unscored span has none."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
     driver.run(6)
 
     rows = driver.store._connection.execute("SELECT span_id, scores FROM scored_spans").fetchall()
@@ -349,7 +349,7 @@ def test_a_page_that_cannot_be_reconstructed_is_tried_again(
     """When the store fails while a trace is reconstructed, the trace is not lost."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(said(1))
+    driver.came(chat_span(1))
 
     def fails(*_: object) -> list[str]:
         raise OSError("disk full")
@@ -369,7 +369,7 @@ def test_a_trace_that_cannot_be_reconstructed_holds_up_no_other(
     """The run is skipped after a few attempts, and the others of its page are scored."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(*[said(number) for number in range(1, 6)])
+    driver.came(*[chat_span(number) for number in range(1, 6)])
     real, tries = reconstructor.refresh_traces, []
 
     def fails(store: Store, names: list[str], places: TraceLocator) -> RefreshResult:
@@ -395,7 +395,7 @@ def test_a_trace_that_cannot_be_admitted_holds_up_no_other(
     """Its batch is split, and after some attempts the run is scored as stored."""
     driver.rules(rules(module(COUNT), "ok"))
     driver.start()
-    driver.came(*[said(number) for number in range(1, 6)])
+    driver.came(*[chat_span(number) for number in range(1, 6)])
     real, tries = scheduler.Scheduler.admit, []
 
     def fails(self: scheduler.Scheduler, batch: ReconstructedTraces, now: int) -> ScoredBatch:
@@ -422,7 +422,7 @@ def test_traces_whose_end_cannot_be_recorded_stay_open(
     """When the store fails while the ends of traces are recorded, no trace is lost or left out."""
     driver.rules(rules(module(COUNT), "ok"))
     scoring = driver.start()
-    driver.came(*[said(number) for number in range(1, 6)])
+    driver.came(*[chat_span(number) for number in range(1, 6)])
 
     def fails(*_: object) -> None:
         raise OSError("disk full")
@@ -448,7 +448,7 @@ def test_more_than_memory_holds_is_found_in_the_store(
     monkeypatch.setattr(scheduler, "_REFILL", 3)
     driver.rules(rules(module(COUNT), "ok", "bad", more="budgets: {bad: {attempts: 2}}\n"))
     scoring = driver.start()
-    driver.came(*[said(number) for number in range(1, 31)])
+    driver.came(*[chat_span(number) for number in range(1, 31)])
     driver.clock.move(6)
     until = time.monotonic() + 60
     while len(driver.rows()) < 90 and time.monotonic() < until:

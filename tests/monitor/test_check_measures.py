@@ -43,7 +43,7 @@ def _most(value: Any) -> float:
     return float(value[-1] if isinstance(value, list) else value)
 
 
-def made(number: int, chance: random.Random) -> Trajectory:
+def random_run(number: int, chance: random.Random) -> Trajectory:
     """Return a random run: calls may repeat, fail, lack results or arguments."""
     messages: list[Message] = [Message("user", "x")]
     for at in range(chance.randrange(10)):
@@ -102,7 +102,7 @@ def test_every_measure_of_runs_is_known_here() -> None:
 def test_a_measure_agrees_with_its_check(measure: str, seed: int) -> None:
     """The values of random runs are the check's; runs that it cannot evaluate have none."""
     chance = random.Random(seed)
-    runs = [made(number, chance) for number in range(1, 121)]
+    runs = [random_run(number, chance) for number in range(1, 121)]
     with Store() as store:
         keep(store, *runs)
 

@@ -192,16 +192,16 @@ def test_runs_with_a_verdict_are_the_same_however_many_have_it(
     store.scores.write([score(run, "calls", passed=at % 3 > 0) for at, run in enumerate(runs, 1)])
     failing = VerdictFilter("fail", ("calls", "other"))
 
-    def found(**chosen: Any) -> list[int]:
+    def failing_ids(**chosen: Any) -> list[int]:
         after = chosen.pop("after", None)
         keys = store.run_list.keys(Selection(**chosen), 5, after=after, verdict=failing)
         return [int(key.id, 16) for key in keys]
 
-    assert found() == [39, 36, 33, 30, 27]
-    assert found(agents=("shop",)) == [39, 33, 27, 21, 15]
-    assert found(since_ns=runs[32].start_ns) == [39, 36, 33]
-    assert found(after=RunKey(runs[8].start_ns, runs[8].id)) == [6, 3]
-    assert found(agents=("nobody",)) == []
+    assert failing_ids() == [39, 36, 33, 30, 27]
+    assert failing_ids(agents=("shop",)) == [39, 33, 27, 21, 15]
+    assert failing_ids(since_ns=runs[32].start_ns) == [39, 36, 33]
+    assert failing_ids(after=RunKey(runs[8].start_ns, runs[8].id)) == [6, 3]
+    assert failing_ids(agents=("nobody",)) == []
 
 
 def test_counting_ends_at_a_limit(store: Store):

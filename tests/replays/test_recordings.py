@@ -83,7 +83,7 @@ def without_store(
     ]
 
 
-def said(messages: list[Message]) -> Counter[Any]:
+def answer_counts(messages: list[Message]) -> Counter[Any]:
     """Count the messages of the assistant by text and tools."""
     return Counter(
         (message.content or "", tuple(call.name for call in message.tool_calls))
@@ -105,9 +105,9 @@ def check(name: str, runs: list[Trajectory], recordings: list[Recording]) -> Non
         ]
         answers = [call.answer for call in recording.model_calls if call.answer]
         if name in UNKNOWN:
-            assert said(answers) <= said(own)
+            assert answer_counts(answers) <= answer_counts(own)
         else:
-            assert said(answers) == said(own)
+            assert answer_counts(answers) == answer_counts(own)
         requested = Counter(call.name for message in own for call in message.tool_calls)
         assert requested <= Counter(call.name for call in recording.tool_calls)
         starts = [call.start_ns for call in recording.model_calls]

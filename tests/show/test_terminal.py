@@ -25,7 +25,7 @@ HOSTILE = "[/bold] [red]x[/red] [link=http://x]\x1b]0;title\x07\x1b[2J\r\u202e"
 CLEAN = "[/bold] [red]x[/red] [link=http://x]\\x1b]0;title\\x07\\x1b[2J\\x0d\\u202e"
 
 
-def shown(renderable: Any, width: int = 300, *, colour: bool = False) -> str:
+def terminal_text(renderable: Any, width: int = 300, *, colour: bool = False) -> str:
     """Return the text that a terminal receives."""
     console = Console(file=io.StringIO(), width=width, force_terminal=colour, color_system=None)
     console.print(renderable)
@@ -77,7 +77,7 @@ def views() -> dict[str, Any]:
 @pytest.mark.parametrize("name", views())
 def test_traces_are_shown_as_plain_text(name: str):
     """No text of a trace reaches the terminal as a control character or as markup."""
-    text = shown(views()[name], 2000)
+    text = terminal_text(views()[name], 2000)
 
     assert CLEAN[:20] in text
     for character in "\x1b\x07\r\u202e":
@@ -92,7 +92,7 @@ def test_a_trajectory_shows_what_it_holds():
         Message("user", "where is my order?"),
         asks(
             call("find", {"id": 7}, "c1", start_ns=1, end_ns=3_000_000),
-            call("look", None, "c2", start_ns=2, end_ns=4_000_000),
+            call("look", arguments=None, call_id="c2", start_ns=2, end_ns=4_000_000),
         ),
         Message("tool", "not found", (), "c1", "find", is_error=True),
         Message("tool"),
@@ -102,7 +102,7 @@ def test_a_trajectory_shows_what_it_holds():
         turn=2,
     )
 
-    text = shown(trajectory_view(trajectory, [score(1, label="pass")]))
+    text = terminal_text(trajectory_view(trajectory, [score(1, label="pass")]))
 
     for part in (
         "conversation  c ",
@@ -125,7 +125,10 @@ def test_earlier_turns_are_shown_when_asked_for():
     first = run(1, Message("user", "before"), Message("assistant", "answered"))
     second = run(2, Message("user", "after"), history=first, new_from=2, turn=2)
 
-    alone, whole = shown(trajectory_view(second)), shown(trajectory_view(second, whole=True))
+    alone, whole = (
+        terminal_text(trajectory_view(second)),
+        terminal_text(trajectory_view(second, whole=True)),
+    )
 
     assert "2 earlier messages" in alone
     assert "before" not in alone
@@ -137,8 +140,8 @@ def test_long_messages_are_cut_unless_asked_for():
     """A shortened message says how many characters are left out."""
     trajectory = run(1, Message("user", "x" * 2000))
 
-    assert "… (1,000 more characters)" in shown(trajectory_view(trajectory))
-    assert "more characters" not in shown(trajectory_view(trajectory, length=10**9))
+    assert "… (1,000 more characters)" in terminal_text(trajectory_view(trajectory))
+    assert "more characters" not in terminal_text(trajectory_view(trajectory, length=10**9))
 
 
 def test_a_diff_marks_where_two_runs_part():
@@ -146,8 +149,8 @@ def test_a_diff_marks_where_two_runs_part():
     left = run(1, Message("user", "a"), asks(call("f", {"n": 1})), Message("tool", "x"))
     right = run(2, Message("user", "a"), asks(call("f", {"n": 2})))
 
-    text = shown(diff_view(left, right, align(left.messages, right.messages)))
-    same = shown(diff_view(left, left, align(left.messages, left.messages)))
+    text = terminal_text(diff_view(left, right, align(left.messages, right.messages)))
+    same = terminal_text(diff_view(left, left, align(left.messages, left.messages)))
 
     marks = [line[1] for line in text.splitlines()[3:] if line[1] in "=▶≠"]
     assert marks == ["=", "▶", "≠"]
@@ -166,7 +169,7 @@ def test_scores_are_shown_in_a_word():
         score(6, status="error"),
     ]
 
-    lines = shown(scores_table(scores)).splitlines()[1:]
+    lines = terminal_text(scores_table(scores)).splitlines()[1:]
 
     verdicts = [line.split("  e          ", 1)[1].strip() for line in lines]
     assert [text.split("  ")[0] for text in verdicts] == [

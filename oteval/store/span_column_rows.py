@@ -196,7 +196,7 @@ class _Attributes:
         return int(every.number[index]) if every.is_integer[index] else every.others[index]
 
     def remaining(self, *stored: _Integers) -> pa.Array:
-        """Return the attributes of each span without a column of their own, as JSON text."""
+        """Return the attributes that have no column, as one JSON text for each span."""
         is_kept = np.ones(len(self._all.key), np.bool_)
         for indexes in stored:
             is_kept[indexes[indexes != _MISSING]] = False

@@ -56,7 +56,7 @@ def test_an_agent_is_scored_soon_after_it_ended(served: Served, name: str) -> No
         run_json = json.loads(body)
         return run_json if status == 200 and run_json["scores"] else None
 
-    scored_run = until(found)
+    scored_run = until(scored)
     took = time.monotonic() - ended
     assert [score["evaluator"] for score in scored_run["scores"]] == ["tools"]
     assert [m["content"] for m in scored_run["messages"]] == ["refund 7", "Done."]

@@ -13,7 +13,7 @@ from .builders import asks, brief, chat, codes, only, said, span, texts, user
 SCOPE = "opentelemetry.instrumentation.openai_agents"
 
 
-def made(name: str, start: int, **fields: Any) -> Span:
+def sdk_span(name: str, start: int, **fields: Any) -> Span:
     attributes = {key.replace("__", "."): value for key, value in fields.pop("attributes").items()}
     fields.setdefault("parent", "" if name == "a" else "a")
     return span(name, start, scope=SCOPE, attributes=attributes, **fields)
@@ -23,7 +23,7 @@ def response(name: str, start: int, sent: Any, got: Any = None) -> Span:
     attributes = {"gen_ai__operation__name": "chat", "gen_ai__input__messages": json.dumps(sent)}
     if got is not None:
         attributes["gen_ai__output__messages"] = json.dumps(got)
-    return made(name, start, title="openai.response", told=attributes)
+    return sdk_span(name, start, title="openai.response", attributes=attributes)
 
 
 AGENT = sdk_span(
@@ -46,7 +46,7 @@ def run(name: str, start: int, id_: str, arguments: str) -> Span:
         "gen_ai__tool__call__arguments": arguments,
         "gen_ai__tool__call__result": f"r{id_}",
     }
-    return made(name, start, told=attributes)
+    return sdk_span(name, start, attributes=attributes)
 
 
 def test_the_items_of_one_answer_are_one_message():
@@ -91,7 +91,9 @@ def test_content_that_is_off_has_the_switch():
     """Without input and output, the hint is the variable that turns content on."""
     trajectory = only(
         AGENT,
-        made("c", 2, attributes={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False}),
+        sdk_span(
+            "c", 2, attributes={"gen_ai__operation__name": "chat", "gen_ai__is_streaming": False}
+        ),
     )
 
     assert "TRACELOOP_TRACE_CONTENT=true" in trajectory.gaps[0].detail
@@ -135,7 +137,7 @@ def completion(index: int, role: str, content: str, **fields: str) -> dict[str, 
 
 
 def test_filter_results_beside_a_prompt_lose_nothing():
-    """Azure writes them among the messages, under a name instead of an index."""
+    """Azure's stand among the messages, under a name instead of an index."""
     attributes = {
         "gen_ai.prompt.prompt_filter_results": '[{"prompt_index": 0}]',
         **OLD,

@@ -1,9 +1,10 @@
 """Reads the JSON schemas of tools' arguments from tool definitions in many forms.
 
 The forms are OpenAI's ``{"type": "function", "function": {...}}``, the flat form of OpenAI's
-responses and of OpenTelemetry's GenAI conventions, Anthropic's
-``input_schema``, MCP's ``inputSchema``, Bedrock's ``toolSpec``, Gemini's
-``functionDeclarations`` and Pydantic AI's ``parameters_json_schema``. A schema may be JSON text. Gemini's upper-case types and ``nullable`` are converted to JSON schema.
+responses and of OpenTelemetry's GenAI conventions, Anthropic's ``input_schema``, MCP's
+``inputSchema``, Bedrock's ``toolSpec``, Gemini's ``functionDeclarations`` and Pydantic AI's
+``parameters_json_schema``. A schema may be JSON text. Gemini's upper-case types and ``nullable``
+are converted to JSON schema.
 """
 
 from __future__ import annotations

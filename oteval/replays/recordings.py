@@ -94,10 +94,10 @@ def _traces(session: StoredSession) -> tuple[str, ...]:
 
 
 def _by_trace(rows: Iterable[_Row]) -> Mapping[str, list[_Row]]:
-    found: dict[str, list[_Row]] = defaultdict(list)
+    rows_by_trace: dict[str, list[_Row]] = defaultdict(list)
     for row in rows:
-        found[row.trace_id].append(row)
-    return found
+        rows_by_trace[row.trace_id].append(row)
+    return rows_by_trace
 
 
 def recording_of(
@@ -110,18 +110,20 @@ def recording_of(
         spans: The spans of its traces.
         logs: The log records of its traces, with those of HTTP exchanges.
     """
-    found = reconstruct_with_runs(spans, logs)
+    traced = reconstruct_with_runs(spans, logs)
     is_whole = session.kind == "invocation"
-    members = {one.trajectory.id for one in found} if is_whole else set(session.trajectory_ids)
-    family = [one for one in found if one.trajectory.id in members]
-    around = _around(family, [one for one in found if one.trajectory.id not in members])
+    members = (
+        {member.trajectory.id for member in traced} if is_whole else set(session.trajectory_ids)
+    )
+    family = [member for member in traced if member.trajectory.id in members]
+    around = _around(family, [member for member in traced if member.trajectory.id not in members])
     exchanges, damaged = _exchanges(logs)
     parents = {span.span_id: span.parent_id for span in spans}
-    own = _own_exchanges(exchanges, parents, [*family, *around], found)
+    own = _own_exchanges(exchanges, parents, [*family, *around], traced)
     joined = join_exchanges(_rebuilt(family), own, parents)
-    calls = [one.call for one in joined.calls]
+    calls = [rebuilt.call for rebuilt in joined.calls]
     is_wire = bool(calls) and all(call.exchange is not None for call in calls)
-    tops = [one for one in family if one.trajectory.parent_id not in members]
+    tops = [member for member in family if member.trajectory.parent_id not in members]
     return Recording(
         session=session.name,
         fidelity="wire" if is_wire else "semconv",
@@ -135,20 +137,22 @@ def recording_of(
         tool_calls=tuple(_tools(family, around)),
         exchanges=tuple(_placed(joined.exchanges, family, parents)),
         trajectory_ids=session.trajectory_ids,
-        answers=answers_of(spans, tops, _members(spans, parents, family, found)),
+        answers=answers_of(spans, tops, _members(spans, parents, family, traced)),
     )
 
 
-def _input(one: TracedTrajectory) -> str:
+def _input(member: TracedTrajectory) -> str:
     """Return the text with which an agent was called.
 
     The agent's span has it. The message that the agent makes of it may have more in it.
     """
-    asked = [m for run in one.runs[:1] if run.agent for m in run.agent.input if m.role == "user"]
-    said = (asked[-1].content or "").strip() if asked else ""
-    if said:
-        return asked[-1].content or ""
-    question = one.trajectory.question
+    questions = [
+        m for run in member.runs[:1] if run.agent for m in run.agent.input if m.role == "user"
+    ]
+    text = (questions[-1].content or "") if questions else ""
+    if text.strip():
+        return text
+    question = member.trajectory.question
     return (question.content or "") if question else ""
 
 
@@ -162,16 +166,16 @@ def _around(
         others: The other trajectories of its traces. One with model calls is another session, to
             which the tools may belong as well.
     """
-    traces = {name for one in family for name in one.trajectory.trace_ids}
-    others = [one for one in others if traces & set(one.trajectory.trace_ids)]
-    if any(run.model_calls for one in others for run in one.runs):
+    traces = {name for member in family for name in member.trajectory.trace_ids}
+    others = [member for member in others if traces & set(member.trajectory.trace_ids)]
+    if any(run.model_calls for member in others for run in member.runs):
         return []
     return list(others)
 
 
 def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[tuple[str, str]]]:
     """Return the HTTP exchanges in log records; of others the span, and why it cannot be read."""
-    found: list[Exchange] = []
+    exchanges: list[Exchange] = []
     damaged: list[tuple[str, str]] = []
     for record in logs:
         try:
@@ -180,15 +184,15 @@ def _exchanges(logs: Sequence[LogRecord]) -> tuple[list[Exchange], list[tuple[st
             damaged.append((record.span_id, str(error)))
             continue
         if exchange is not None:
-            found.append(exchange)
-    return found, damaged
+            exchanges.append(exchange)
+    return exchanges, damaged
 
 
 def _rebuilt(family: Sequence[TracedTrajectory]) -> list[RebuiltCall]:
     return [
-        rebuilt_call(call, run, one.trajectory)
-        for one in family
-        for run in one.runs
+        rebuilt_call(call, run, member.trajectory)
+        for member in family
+        for run in member.runs
         for call in run.model_calls
     ]
 
@@ -197,14 +201,14 @@ def _members(
     spans: Sequence[Span],
     parents: Mapping[str, str],
     family: Sequence[TracedTrajectory],
-    found: Sequence[TracedTrajectory],
+    traced: Sequence[TracedTrajectory],
 ) -> dict[str, bool]:
     """Return whether a span belongs to a session, by its id; see `_own_exchanges`."""
-    members = {one.trajectory.id for one in family}
-    traces = {name for one in family for name in one.trajectory.trace_ids}
-    foreign = [one for one in found if one.trajectory.id not in members]
-    shared = {name for one in foreign for name in one.trajectory.trace_ids}
-    own = {span.span_id for one in family for run in one.runs for span in run.spans}
+    members = {member.trajectory.id for member in family}
+    traces = {name for member in family for name in member.trajectory.trace_ids}
+    foreign = [member for member in traced if member.trajectory.id not in members]
+    shared = {name for member in foreign for name in member.trajectory.trace_ids}
+    own = {span.span_id for member in family for run in member.runs for span in run.spans}
     return {
         span.span_id: span.trace_id in traces
         and (span.trace_id not in shared or _is_below(span.span_id, own, parents))
@@ -216,7 +220,7 @@ def _own_exchanges(
     exchanges: Sequence[Exchange],
     parents: Mapping[str, str],
     family: Sequence[TracedTrajectory],
-    found: Sequence[TracedTrajectory],
+    traced: Sequence[TracedTrajectory],
 ) -> list[Exchange]:
     """Return the exchanges of a session.
 
@@ -224,27 +228,27 @@ def _own_exchanges(
         exchanges: The exchanges of its traces.
         parents: The id of each span's parent.
         family: The trajectories of the session.
-        found: All trajectories of the traces.
+        traced: All trajectories of the traces.
     """
-    members = {one.trajectory.id for one in family}
-    traces = {name for one in family for name in one.trajectory.trace_ids}
-    foreign = [one for one in found if one.trajectory.id not in members]
-    shared = {name for one in foreign for name in one.trajectory.trace_ids}
-    own = {span.span_id for one in family for run in one.runs for span in run.spans}
+    members = {member.trajectory.id for member in family}
+    traces = {name for member in family for name in member.trajectory.trace_ids}
+    foreign = [member for member in traced if member.trajectory.id not in members]
+    shared = {name for member in foreign for name in member.trajectory.trace_ids}
+    own = {span.span_id for member in family for run in member.runs for span in run.spans}
     with_run = traces | shared
-    first_ns = min((one.trajectory.start_ns for one in found), default=0)
-    start_ns = min((one.trajectory.start_ns for one in family), default=0)
-    end_ns = max((one.trajectory.end_ns for one in family), default=0)
+    first_ns = min((member.trajectory.start_ns for member in traced), default=0)
+    start_ns = min((member.trajectory.start_ns for member in family), default=0)
+    end_ns = max((member.trajectory.end_ns for member in family), default=0)
 
-    def is_own(one: Exchange) -> bool:
-        if one.trace_id not in with_run:
+    def is_own(exchange: Exchange) -> bool:
+        if exchange.trace_id not in with_run:
             # Made outside of any run: at import, or while this session ran.
-            return one.start_ns < first_ns or start_ns <= one.start_ns <= end_ns
-        if one.trace_id not in traces:
+            return exchange.start_ns < first_ns or start_ns <= exchange.start_ns <= end_ns
+        if exchange.trace_id not in traces:
             return False
-        return one.trace_id not in shared or _is_below(one.span_id, own, parents)
+        return exchange.trace_id not in shared or _is_below(exchange.span_id, own, parents)
 
-    return [one for one in exchanges if is_own(one)]
+    return [exchange for exchange in exchanges if is_own(exchange)]
 
 
 def _placed(
@@ -253,16 +257,18 @@ def _placed(
     parents: Mapping[str, str],
 ) -> Iterator[Exchange]:
     """Yield exchanges with whether an agent of the session made them."""
-    own = {span.span_id for one in family for run in one.runs for span in run.spans}
-    for one in exchanges:
-        yield replace(one, is_in_agent=_is_below(one.span_id, own, parents))
+    own = {span.span_id for member in family for run in member.runs for span in run.spans}
+    for exchange in exchanges:
+        yield replace(exchange, is_in_agent=_is_below(exchange.span_id, own, parents))
 
 
 def _tools(
     family: Sequence[TracedTrajectory], around: Sequence[TracedTrajectory]
 ) -> Iterator[RecordedToolCall]:
     """Yield the executions of a session; those around its agents need not be made in a replay."""
-    outside = {tool.span.span_id for one in around for run in one.runs for tool in run.tool_runs}
+    outside = {
+        tool.span.span_id for member in around for run in member.runs for tool in run.tool_runs
+    }
     for tool in executions_of([*family, *around]):
         yield replace(tool, is_decorated=tool.is_decorated and tool.span_id not in outside)
 
@@ -293,8 +299,10 @@ def _reasons(
     """
     if not calls:
         yield "the trace has no model calls"
-    rebuilt = [one.call.span_id for one in calls if one.call.exchange is None]
-    dialects = ", ".join(dict.fromkeys(name for one in family for name in one.trajectory.dialects))
+    rebuilt = [call.call.span_id for call in calls if call.call.exchange is None]
+    dialects = ", ".join(
+        dict.fromkeys(name for member in family for name in member.trajectory.dialects)
+    )
     # The exchange of a span that is above no model call may be that of any.
     unread = [
         name
@@ -311,11 +319,11 @@ def _reasons(
         some = "all" if count == len(calls) else f"{count} of {len(calls)}"
         if count:
             yield f"{some} model calls are rebuilt from spans ({dialects}): {why}"
-    for number, one in enumerate(calls, 1):
-        name = call_name(number, one.call)
-        if one.problem:
-            yield f"{name}: {one.problem}"
-        exchange = one.call.exchange
+    for number, call in enumerate(calls, 1):
+        name = call_name(number, call.call)
+        if call.problem:
+            yield f"{name}: {call.problem}"
+        exchange = call.call.exchange
         if exchange is None or exchange.is_complete or exchange.error:
             continue
         if not has_whole_answer(exchange):

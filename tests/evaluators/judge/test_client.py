@@ -34,8 +34,13 @@ GOOD = json.dumps({"reasoning": "It does.", "score": True})
 
 def options(server: Server, **more: Any) -> dict[str, Any]:
     """Return the arguments of a judge."""
-    known = {"prompt": "{outputs}", "model": "openai:m", "base_url": server.url, "max_retries": 0}
-    return {**known, **more}
+    judge_options = {
+        "prompt": "{outputs}",
+        "model": "openai:m",
+        "base_url": server.url,
+        "max_retries": 0,
+    }
+    return {**judge_options, **more}
 
 
 @pytest.mark.parametrize("kind", ["sync", "async", "client", "async client", "client in async"])
@@ -43,32 +48,32 @@ def options(server: Server, **more: Any) -> dict[str, Any]:
 def test_a_server_that_drips_is_given_up(server: Server, kind: str, where: str):
     """The timeout covers the whole request, however slowly bytes arrive."""
     server.script = lambda _body, _number: Reply(drips=where)
-    known = options(server, timeout=0.3, stream=where == "comments", max_retries=2)
+    judge_options = options(server, timeout=0.3, stream=where == "comments", max_retries=2)
     if "client" in kind:
         make = openai.AsyncOpenAI if kind == "async client" else openai.OpenAI
-        known["judge"] = make(base_url=server.url, api_key="k")
+        judge_options["judge"] = make(base_url=server.url, api_key="k")
     start = time.monotonic()
 
     if "async" in kind:
-        found = asyncio.run(_asked_and_closed(known))
+        score = asyncio.run(_asked_and_closed(judge_options))
     else:
-        evaluate = create_llm_as_judge(**known)
-        found = evaluate(outputs="x")
+        evaluate = create_llm_as_judge(**judge_options)
+        score = evaluate(outputs="x")
         evaluate.close()
 
     assert time.monotonic() - start < 15
-    assert found["metadata"]["error"].endswith("within 0.3 s")
+    assert score["metadata"]["error"].endswith("within 0.3 s")
     assert len(server.requests) <= 1  # on a busy machine the time may pass before one arrives
     server.stop()
     if kind in ("client", "client in async"):
-        known["judge"].close()
+        judge_options["judge"].close()
 
 
-async def _asked_and_closed(known: dict[str, Any]) -> Any:
-    found = await create_async_llm_as_judge(**known)(outputs="x")
-    if isinstance(known.get("judge"), openai.AsyncOpenAI):
-        await known["judge"].close()
-    return found
+async def _asked_and_closed(judge_options: dict[str, Any]) -> Any:
+    score = await create_async_llm_as_judge(**judge_options)(outputs="x")
+    if isinstance(judge_options.get("judge"), openai.AsyncOpenAI):
+        await judge_options["judge"].close()
+    return score
 
 
 def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
@@ -80,9 +85,9 @@ def test_concurrency_is_limited_over_threads_and_event_loops(server: Server):
         return await asyncio.gather(*(evaluate(outputs=f"{thread} {n}") for n in range(5)))
 
     with ThreadPoolExecutor(3) as threads:
-        found = list(threads.map(lambda thread: asyncio.run(many(thread)), range(3)))
+        scores = list(threads.map(lambda thread: asyncio.run(many(thread)), range(3)))
 
-    assert [one["score"] for three in found for one in three] == [True] * 15
+    assert [score["score"] for thread_scores in scores for score in thread_scores] == [True] * 15
     assert server.busiest <= 2
 
 
@@ -94,12 +99,12 @@ def test_equal_questions_of_threads_are_asked_once(server: Server):
     )
 
     with ThreadPoolExecutor(8) as threads:
-        found = list(threads.map(lambda _: evaluate(outputs="x"), range(8)))
+        scores = list(threads.map(lambda _: evaluate(outputs="x"), range(8)))
 
     evaluate.close()
     assert len(server.requests) == 1
-    assert [one["score"] for one in found] == [True] * 8
-    assert sum(one["metadata"]["cost_usd"] > 0 for one in found) == 1
+    assert [score["score"] for score in scores] == [True] * 8
+    assert sum(score["metadata"]["cost_usd"] > 0 for score in scores) == 1
 
 
 async def test_equal_questions_of_a_loop_are_asked_once(server: Server):
@@ -109,14 +114,14 @@ async def test_equal_questions_of_a_loop_are_asked_once(server: Server):
     other = create_async_llm_as_judge(**options(server, cache=cache, feedback_key="other"))
     server.script = lambda _body, _number: error(503, "down")
 
-    failed = await asyncio.gather(*(one(outputs="x") for one in (evaluate, other) * 3))
+    failed = await asyncio.gather(*(judge(outputs="x") for judge in (evaluate, other) * 3))
     server.script = lambda _body, _number: verdict()
-    asked = len(server.requests)
-    found = await asyncio.gather(*(one(outputs="x") for one in (evaluate, other) * 3))
+    request_count = len(server.requests)
+    scores = await asyncio.gather(*(judge(outputs="x") for judge in (evaluate, other) * 3))
 
-    assert [one["metadata"]["status"] for one in failed] == ["error"] * 6
-    assert asked == 1
-    assert [one["score"] for one in found] == [True] * 6
+    assert [score["metadata"]["status"] for score in failed] == ["error"] * 6
+    assert request_count == 1
+    assert [score["score"] for score in scores] == [True] * 6
     assert len(server.requests) == 2
 
 
@@ -139,16 +144,16 @@ async def test_an_equal_question_is_asked_by_the_next_where_the_first_gives_up(s
 def test_the_cache_distinguishes_servers(server: Server, monkeypatch: pytest.MonkeyPatch):
     """An address from the environment is part of the key."""
     cache = MemoryCache()
-    known = {**options(server, cache=cache, api_key="k"), "base_url": None}
-    found = []
+    judge_options = {**options(server, cache=cache, api_key="k"), "base_url": None}
+    is_cached = []
     with serving() as second:
         for url in (server.url, second.url):
             monkeypatch.setenv("OPENAI_BASE_URL", url)
-            evaluate = create_llm_as_judge(**known)
-            found.append(evaluate(outputs="x")["metadata"]["cached"])
+            evaluate = create_llm_as_judge(**judge_options)
+            is_cached.append(evaluate(outputs="x")["metadata"]["cached"])
             evaluate.close()
 
-        assert found == [False, False]
+        assert is_cached == [False, False]
         assert (len(server.requests), len(second.requests)) == (1, 1)
 
 
@@ -180,8 +185,10 @@ def test_three_failures_do_not_demote_a_model(server: Server, kind: str):
         error(500, "busy") if number <= (3 if kind == "openai" else 2) else verdict()
     )
     model = chat_model(server)
-    known = {"prompt": "{outputs}", "judge": model} if kind == "langchain" else options(server)
-    evaluate = create_llm_as_judge(**known)
+    judge_options = (
+        {"prompt": "{outputs}", "judge": model} if kind == "langchain" else options(server)
+    )
+    evaluate = create_llm_as_judge(**judge_options)
 
     ways = [evaluate(outputs=str(n))["metadata"]["asked_as"] for n in range(3)]
 
@@ -217,13 +224,13 @@ def test_a_server_that_ignores_streaming_is_read(server: Server):
     server.script = lambda _body, _number: verdict()
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
-    found = evaluate(outputs="x")
+    score = evaluate(outputs="x")
     with openai.OpenAI(base_url=server.url, api_key="k", max_retries=0) as client:
         other = create_llm_as_judge(prompt="{outputs}", judge=client, model="m", stream=True)
         again = other(outputs="x")
 
     evaluate.close()
-    assert (found["score"], found["metadata"]["input_tokens"]) == (True, 100)
+    assert (score["score"], score["metadata"]["input_tokens"]) == (True, 100)
     assert again["score"] is True
     assert len(server.requests) == 2
 
@@ -234,10 +241,10 @@ def test_a_whole_completion_as_one_event_is_read(server: Server):
     server.script = lambda _body, _number: Reply(chunks=(whole,))
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
-    found = evaluate(outputs="x")
+    score = evaluate(outputs="x")
 
     evaluate.close()
-    assert found["score"] is True
+    assert score["score"] is True
 
 
 def test_a_response_that_is_neither_stream_nor_completion_is_an_error(server: Server):
@@ -245,11 +252,11 @@ def test_a_response_that_is_neither_stream_nor_completion_is_an_error(server: Se
     server.script = lambda _body, _number: Reply('{"detail": "nothing here"}')
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
-    found = evaluate(outputs="x")
+    score = evaluate(outputs="x")
 
     evaluate.close()
-    assert found["score"] is None
-    assert "nothing here" in found["metadata"]["error"]
+    assert score["score"] is None
+    assert "nothing here" in score["metadata"]["error"]
 
 
 def test_a_stream_whose_tokens_never_come_is_read(server: Server):
@@ -257,10 +264,10 @@ def test_a_stream_whose_tokens_never_come_is_read(server: Server):
     server.script = lambda _body, _number: streamed(GOOD, tokens=None)
     evaluate = create_llm_as_judge(**options(server, stream=True))
 
-    found = evaluate(outputs="x")
+    score = evaluate(outputs="x")
 
     evaluate.close()
-    assert (found["score"], found["metadata"]["input_tokens"]) == (True, 0)
+    assert (score["score"], score["metadata"]["input_tokens"]) == (True, 0)
 
 
 async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
@@ -270,28 +277,28 @@ async def test_a_function_that_hangs_keeps_no_event_loop(server: Server):
         prompt="{outputs}", judge=lambda _m, _s: release.wait(30), timeout=0.05
     )
 
-    found = await evaluate(outputs="x")
+    score = await evaluate(outputs="x")
 
     await asyncio.wait_for(asyncio.get_running_loop().shutdown_default_executor(), 10)
     release.set()
-    assert "no answer within" in found["metadata"]["error"]
+    assert "no answer within" in score["metadata"]["error"]
 
 
 def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
     """An evaluator that waits for an equal question asks itself if the other's budget is spent."""
-    held, begun = threading.Event(), threading.Event()
+    released, begun = threading.Event(), threading.Event()
 
     def judge(messages: Any, _schema: Any) -> dict[str, Any]:
         if "first" in str(messages):
             begun.set()
-            held.wait(60)
+            released.wait(60)
         return {"reasoning": "9" * 2000, "score": True}
 
     judge.cache_key = "the same"  # type: ignore[attr-defined]
-    known: dict[str, Any] = {"prompt": "{outputs}", "judge": judge, "model": "m"}
+    judge_options: dict[str, Any] = {"prompt": "{outputs}", "judge": judge, "model": "m"}
     prices = {"m": {"input": 0.0, "output": 100_000.0}}
-    poor = create_llm_as_judge(**known, cache=True, max_cost=51.0, prices=prices)
-    rich = create_llm_as_judge(**known, cache=True)
+    poor = create_llm_as_judge(**judge_options, cache=True, max_cost=51.0, prices=prices)
+    rich = create_llm_as_judge(**judge_options, cache=True)
 
     with ThreadPoolExecutor(3) as pool:
         first = pool.submit(poor, outputs="first")
@@ -300,7 +307,7 @@ def test_a_spent_budget_is_not_passed_on_to_another_evaluator():
         _until(lambda: len(_PENDING._waiters) == 2)
         other = pool.submit(rich, outputs="both ask this")
         _until(lambda: any(_PENDING._waiters.values()))
-        held.set()
+        released.set()
 
         assert first.result()["score"] is True
         assert second.result()["metadata"]["status"] == "not_evaluated"
@@ -319,12 +326,14 @@ def test_a_blocking_question_does_not_wait_for_its_own_event_loop():
         return {"reasoning": "r", "score": True}
 
     slow.cache_key = fast.cache_key = "the same"  # type: ignore[attr-defined]
-    known: dict[str, Any] = {"prompt": "{outputs}", "model": "m", "cache": True}
+    judge_options: dict[str, Any] = {"prompt": "{outputs}", "model": "m", "cache": True}
 
     async def main() -> None:
-        asking = asyncio.create_task(create_async_llm_as_judge(judge=slow, **known)(outputs="x"))
+        asking = asyncio.create_task(
+            create_async_llm_as_judge(judge=slow, **judge_options)(outputs="x")
+        )
         await asyncio.sleep(0)
-        scores.append(create_llm_as_judge(judge=fast, **known)(outputs="x")["score"])
+        scores.append(create_llm_as_judge(judge=fast, **judge_options)(outputs="x")["score"])
         scores.append((await asking)["score"])
 
     thread = threading.Thread(target=lambda: asyncio.run(main()), daemon=True)

@@ -35,19 +35,19 @@ GOOD = json.dumps({"reasoning": "r", "score": True})
 
 def ask(judge: Any, **options: Any) -> dict[str, Any]:
     """Ask about a text with a blocking evaluator."""
-    found = create_llm_as_judge(prompt="{outputs}", judge=judge, **options)(outputs="x")
-    assert isinstance(found, dict)
-    return found
+    score = create_llm_as_judge(prompt="{outputs}", judge=judge, **options)(outputs="x")
+    assert isinstance(score, dict)
+    return score
 
 
 def test_a_chat_model_is_asked_for_structured_output(server: Server):
     """One request gives the answer, the tokens and the model."""
-    found = ask(chat_model(server), prices={"m": (1.0, 1.0)})
+    score = ask(chat_model(server), prices={"m": (1.0, 1.0)})
 
-    assert (found["score"], found["comment"]) == (True, "It does.")
+    assert (score["score"], score["comment"]) == (True, "It does.")
     assert server.modes == ["json_schema"]
-    assert found["metadata"]["input_tokens"] == 100
-    assert found["metadata"]["cost_usd"] == pytest.approx(120 / 1e6)
+    assert score["metadata"]["input_tokens"] == 100
+    assert score["metadata"]["cost_usd"] == pytest.approx(120 / 1e6)
 
 
 def test_a_chat_model_whose_server_refuses_schemas_uses_other_modes(server: Server):
@@ -71,9 +71,9 @@ def test_a_forced_tool_call_of_a_chat_model_is_read(server: Server):
         else error(400, "no")
     )
 
-    found = ask(chat_model(server))
+    score = ask(chat_model(server))
 
-    assert (found["score"], found["metadata"]["asked_as"]) == (True, "tool")
+    assert (score["score"], score["metadata"]["asked_as"]) == (True, "tool")
 
 
 def test_with_retry_stays_around_the_model(server: Server):
@@ -85,9 +85,9 @@ def test_with_retry_stays_around_the_model(server: Server):
         stop_after_attempt=3,
     )
 
-    found = ask(judge)
+    score = ask(judge)
 
-    assert found["score"] is True
+    assert score["score"] is True
     assert server.modes == ["json_schema"] * 3
 
 
@@ -181,10 +181,10 @@ def test_a_function_that_gives_no_verdict_is_an_error(returned: Any, reason: str
         calls.append(1)
         return returned
 
-    found = ask(judge)
+    score = ask(judge)
 
-    assert found["score"] is None
-    assert reason in found["metadata"]["error"]
+    assert score["score"] is None
+    assert reason in score["metadata"]["error"]
     assert len(calls) == 1
 
 

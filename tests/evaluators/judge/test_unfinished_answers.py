@@ -35,9 +35,9 @@ DRAFTS = {
 @pytest.fixture
 def made() -> Iterator[list[JudgeEvaluator]]:
     """Return a list of evaluators, which are closed at the end."""
-    found: list[JudgeEvaluator] = []
-    yield found
-    for evaluator in found:
+    evaluators: list[JudgeEvaluator] = []
+    yield evaluators
+    for evaluator in evaluators:
         evaluator.close()
 
 
@@ -46,8 +46,13 @@ def evaluator(server: Server, made: list[JudgeEvaluator]) -> Callable[..., Judge
     """Return a function that makes an evaluator that asks the scripted server."""
 
     def make(**options: Any) -> JudgeEvaluator:
-        known = {"prompt": "{outputs}", "model": "m", "base_url": server.url, "max_retries": 0}
-        made.append(create_llm_as_judge(**{**known, **options}))
+        judge_options = {
+            "prompt": "{outputs}",
+            "model": "m",
+            "base_url": server.url,
+            "max_retries": 0,
+        }
+        made.append(create_llm_as_judge(**{**judge_options, **options}))
         return made[-1]
 
     return make
@@ -100,9 +105,9 @@ def test_a_draft_is_an_error(
     for name, draft in DRAFTS.items():
         server.script = saying(mode, draft)
 
-        found = evaluate(outputs="x")
+        score = evaluate(outputs="x")
 
-        assert (found["score"], found["metadata"]["status"]) == (None, "error"), name
+        assert (score["score"], score["metadata"]["status"]) == (None, "error"), name
 
 
 @pytest.mark.parametrize("stream", [False, True], ids=["whole", "streamed"])
@@ -116,11 +121,11 @@ def test_an_answer_that_did_not_end_is_an_error(
     for finish in ("length", "incomplete", "max_tokens", "MAX_TOKENS", "error", "pause_turn"):
         server.script, asked = saying(mode, GOOD, finish), len(server.requests)
 
-        found = evaluate(outputs="x")
+        score = evaluate(outputs="x")
 
-        assert found["score"] is None, finish
-        assert "before its end" in found["metadata"]["error"]
-        assert repr(finish) in found["metadata"]["error"]
+        assert score["score"] is None, finish
+        assert "before its end" in score["metadata"]["error"]
+        assert repr(finish) in score["metadata"]["error"]
         assert server.modes[asked:] == MODES[: MODES.index(mode) + 1]
 
 
@@ -163,9 +168,9 @@ def test_a_chat_model_s_stream_that_breaks_off_is_an_error(server: Server):
     )
     model = chat_model(server, streaming=True)
 
-    found = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
+    score = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
 
-    assert found["score"] is None
+    assert score["score"] is None
 
 
 def test_a_completion_that_says_it_is_incomplete_is_an_error(
@@ -203,9 +208,9 @@ def test_several_tool_calls_are_not_a_verdict(
 
     server.script = script
 
-    found = ask(stream=stream)
+    score = ask(stream=stream)
 
-    assert found["score"] is None
+    assert score["score"] is None
 
 
 def test_a_call_of_another_tool_is_not_a_verdict(ask: Callable[..., Any], server: Server):
@@ -225,10 +230,10 @@ def test_several_answers_are_not_a_verdict(ask: Callable[..., Any], server: Serv
     reply.body["choices"].append({**reply.body["choices"][0], "index": 1})
     server.script = lambda _body, _number: reply
 
-    found = ask()
+    score = ask()
 
-    assert found["score"] is None
-    assert "2 answers" in found["metadata"]["error"]
+    assert score["score"] is None
+    assert "2 answers" in score["metadata"]["error"]
 
 
 @pytest.mark.parametrize(
@@ -309,6 +314,6 @@ def test_a_draft_of_any_chat_model_is_an_error(message: AIMessage):
     """Packages use different finish reasons for incomplete answers."""
     model = FakeMessagesListChatModel(responses=[message])
 
-    found = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
+    score = create_llm_as_judge(prompt="{outputs}", judge=model)(outputs="x")
 
-    assert found["score"] is None
+    assert score["score"] is None

@@ -328,8 +328,8 @@ def _reasons(
             continue
         if not has_whole_answer(exchange):
             yield f"{name}: the agent did not read the response to its end"
-    # A call whose answer cannot be read has its line above.
-    are_read = bool(calls) and not any(rebuilt.problem for rebuilt in calls)
+    # Calls that failed or cannot be read have no answer to compare.
+    are_read = bool(calls) and not any(call.problem or call.call.error for call in calls)
     unrecorded = _answers_of_no_call(calls, family) if are_read else 0
     if unrecorded:
         yield (

@@ -26,9 +26,11 @@ from oteval.reconstruct.span_reader import attach_logs, read_span
 from . import builders
 from . import test_dialect_adk_openinference as adk_openinference
 from . import test_dialect_any_agent as any_agent
+from . import test_dialect_braintrust as braintrust
 from . import test_dialect_claude_code as claude_code
 from . import test_dialect_gemini_cli as gemini_cli
 from . import test_dialect_langwatch as langwatch
+from . import test_dialect_spring_ai as spring_ai
 from . import test_exchange_calls as exchange_calls
 from .builders import DATA, capture
 
@@ -101,6 +103,15 @@ def of_langwatch(result: str) -> Recorded:
     ], []  # fmt: skip
 
 
+def of_braintrust(result: str) -> Recorded:
+    return braintrust.agent_run(result), []
+
+
+def of_spring_ai(result: str) -> Recorded:
+    tool = spring_ai.tool_run("look", 10, id="k", arguments='{"x": 1}', result=result)
+    return spring_ai.conversation(tool), []
+
+
 def of_http(result: str) -> Recorded:
     call = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": '{"x":1}'}}
     received = {"role": "tool", "tool_call_id": "c1", "content": result}
@@ -146,6 +157,7 @@ CASES: dict[str, str | Callable[[str], Recorded]] = {
     "adot": "traces/adot_agentcore_strands",
     "agent-framework": "traces/ms_agent_framework",
     "any-agent": of_any_agent,
+    "braintrust": of_braintrust,
     "by-shape": of_shapes,
     "claude-code": of_claude_code,
     "crewai": "frameworks/crewai_native",
@@ -172,6 +184,7 @@ CASES: dict[str, str | Callable[[str], Recorded]] = {
     "pydantic-ai": "traces/pydantic_ai_v5",
     "semantic-kernel": "traces/semantic_kernel",
     "smolagents": "frameworks/smolagents_toolcalling_openinference",
+    "spring-ai": of_spring_ai,
     "strands": "traces/strands_default",
     "traceloop": "traces/traceloop_chat",
     "vercel-ai": "traces/vercel_ai6_stream",

@@ -77,11 +77,11 @@ def test_dialects_have_names_of_their_own():
 
 # Specific before generic: a span that several dialects know goes to the first of them.
 ORDER = (
-    *("adot", "strands", "claude-code", "langfuse", "langsmith", "crewai", "smolagents"),
-    *("dspy", "adk-openinference", "haystack-openinference", "openinference", "google-adk"),
-    *("pydantic-ai", "agent-framework", "semantic-kernel", "genkit", "mastra", "gemini-cli"),
-    *("openlit", "logfire", "any-agent", "vercel-ai", "haystack", "litellm", "llamaindex"),
-    *("traceloop", "mcp", "genai-events", "genai", "mlflow"),
+    *("adot", "strands", "claude-code", "langfuse", "braintrust", "langsmith", "crewai"),
+    *("smolagents", "dspy", "adk-openinference", "haystack-openinference", "openinference"),
+    *("google-adk", "pydantic-ai", "agent-framework", "semantic-kernel", "genkit", "mastra"),
+    *("gemini-cli", "openlit", "logfire", "any-agent", "vercel-ai", "spring-ai", "haystack"),
+    *("litellm", "llamaindex", "traceloop", "mcp", "genai-events", "genai", "mlflow"),
 )
 
 

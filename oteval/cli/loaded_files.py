@@ -41,3 +41,6 @@ def _report_problems(file: FileReport) -> None:
         warn(file.error)
     elif not (file.spans or file.logs or file.runs or file.problem_count):
         warn(f"{file.path}: contains no spans, log records or conversations")
+    if file.traceless_logs and not file.spans:
+        records = counted(file.traceless_logs, "log record")
+        warn(f"{file.path}: contains no spans, and {records} without a trace id, so without a run")

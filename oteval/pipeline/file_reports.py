@@ -21,6 +21,7 @@ class FileReport:
         path: The file.
         spans: The number of spans read.
         logs: The number of log records read.
+        traceless_logs: How many of them have no trace id, so that no run can have them.
         runs: The number of exported runs read.
         written: How many of them were new, and how many the store already had.
         problems: The first 1,000 parts that could not be read.
@@ -31,6 +32,7 @@ class FileReport:
     path: str
     spans: int = 0
     logs: int = 0
+    traceless_logs: int = 0
     runs: int = 0
     written: WriteResult = field(default_factory=WriteResult)
     problems: list[Problem] = field(default_factory=list)

@@ -94,6 +94,7 @@ def _take_batches(inserter: _Inserter, file: FileReport) -> Iterator[int]:
     for batch in read(file.path, chunk=CHUNK, tables=EXPORTED):
         file.spans += len(batch.spans)
         file.logs += len(batch.logs)
+        file.traceless_logs += sum(not record.trace_id for record in batch.logs)
         file.runs += len(batch.runs)
         file.note(batch.problems)
         inserter.take(batch)
@@ -105,6 +106,7 @@ def _take_parts(inserter: _Inserter, file: FileReport, parts: Sequence[FilePart]
     for part, found in decode_parts(file.path, parts):
         file.spans += found.spans.num_rows
         file.logs += found.logs.num_rows
+        file.traceless_logs += found.logs.column("trace_id").to_pylist().count("")
         file.note(found.problems)
         inserter.take_part(found)
         yield part.end

@@ -153,6 +153,19 @@ def test_a_file_without_spans_says_so(oteval: Run, tmp_path: Path):
     )
 
 
+def test_log_records_without_a_trace_are_mentioned(oteval: Run, tmp_path: Path):
+    """Agents that write log records alone, such as Codex, give no run; the load says so."""
+    attributes = [{"key": "event.name", "value": {"stringValue": "codex.user_prompt"}}]
+    records = [{"timeUnixNano": "1", "attributes": attributes}]
+    logs = {"resourceLogs": [{"scopeLogs": [{"logRecords": records}]}]}
+    (tmp_path / "x.json").write_text(json.dumps(logs))
+
+    done = oteval("ingest", "x.json")
+
+    assert done.status == 0
+    assert "contains no spans, and 1 log record without a trace id, so without a run" in done.err
+
+
 def test_the_database_is_where_it_was_asked_for(
     oteval: Run, chat: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):

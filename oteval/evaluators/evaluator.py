@@ -33,7 +33,6 @@ from ..model import (
     Trajectory,
 )
 from .accepted import AnyOf, BestMatch, any_of, naming
-from .messages import to_messages
 from .observed import observed
 from .options import PYTHON_ONLY, check_options, describe_options
 from .passed_run import passed_run
@@ -428,9 +427,10 @@ class Evaluator(ABC):
         Raises:
             InputError: The trajectory or the reference cannot be read; the text names the place.
         """
+        run = passed_run(outputs)
         context = EvaluationContext(
-            to_messages(outputs, "outputs"),
-            passed_run(outputs),
+            run.messages,
+            run if run.gaps or run is outputs else None,
             reference_outputs,
             scope="conversation",
             given_tools=_tools_beside(outputs),

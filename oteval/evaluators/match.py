@@ -44,7 +44,7 @@ from .observed import observed
 from .options import InConfig, Share
 from .outline import Unread
 from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
-from .passed_run import passed_run
+from .passed_run import gaps_beside, passed_run
 from .rules import Custom, Rule
 from .spec import MatchSpec, Mode, View, make_spec
 
@@ -205,7 +205,7 @@ class TrajectoryMatch(Evaluator):
     def _answer(self, outputs: Any, reference_outputs: Any, verdict: Verdict) -> dict[str, Any]:
         """Return the result of a comparison, unless the run lacks data for it."""
         try:
-            run = _whole_run(outputs)
+            run = _whole_run(outputs, verdict)
             if run is not None and not verdict.passed:
                 reference = to_messages(reference_outputs, "reference_outputs")
                 self._refuse_unknown(run, run.messages, reference)
@@ -356,16 +356,21 @@ class AsyncTrajectoryMatch(TrajectoryMatch):
         return observed(best.result())
 
 
-def _whole_run(outputs: Any) -> Trajectory | None:
-    """Return the run that a caller passed, or None if only messages are known.
+def _whole_run(outputs: Any, verdict: Verdict) -> Trajectory | None:
+    """Return the run that a caller passed, or None if messages alone show its calls.
 
     Raises:
         NotEvaluated: The run may have made calls that it does not show.
     """
+    if verdict.matched + verdict.extra and not (
+        isinstance(outputs, Trajectory) or gaps_beside(outputs)
+    ):
+        return None
     run = passed_run(outputs)
-    if run is not None:
-        refuse_empty(run, run.messages, needs_messages=True)
-        EvaluationContext(run.messages, run, scope="conversation").require_all_calls()
+    if not run.gaps and run is not outputs:
+        return None
+    refuse_empty(run, run.messages, needs_messages=True)
+    EvaluationContext(run.messages, run, scope="conversation").require_all_calls()
     return run
 
 

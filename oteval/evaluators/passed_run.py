@@ -1,7 +1,8 @@
 """The run that a caller passes to an evaluator, where more than its messages is known.
 
 A caller may pass a `Trajectory`, or a dict in the form of `Trajectory.as_dict`, whose ``gaps`` name
-content that its messages lack. A list of messages names none: it is the whole run.
+content that its messages lack. Of messages alone, `oteval.model.gaps_of_calls` tells whether they are
+the whole run.
 """
 
 from __future__ import annotations
@@ -9,29 +10,31 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Gap, SpanRef, Trajectory
+from ..model import Gap, SpanRef, Trajectory, gaps_of_calls
 from .messages import is_message, to_messages
 from .values import show
 
 __all__ = ["gaps_beside", "passed_run"]
 
 
-def passed_run(outputs: Any, name: str = "outputs") -> Trajectory | None:
-    """Return the run that a caller passed; None if only messages are known.
+def passed_run(outputs: Any, name: str = "outputs", run_id: str = "") -> Trajectory:
+    """Return the run that a caller passed.
+
+    Of messages, it has the gaps beside them, and that of calls which they do not show.
 
     Args:
         outputs: A trajectory in any form of `oteval.evaluators.messages`.
         name: Its name in error messages.
+        run_id: The id of a run that is made from messages.
 
     Raises:
-        InputError: The messages beside the gaps cannot be read.
+        InputError: The messages cannot be read.
     """
     if isinstance(outputs, Trajectory):
         return outputs
-    gaps = gaps_beside(outputs)
-    if not gaps:
-        return None
-    return Trajectory("", SpanRef("", ""), tail=to_messages(outputs, name), gaps=gaps)
+    messages = to_messages(outputs, name)
+    gaps = dict.fromkeys((*gaps_beside(outputs), *gaps_of_calls(messages)))
+    return Trajectory(run_id, SpanRef("", ""), tail=messages, gaps=tuple(gaps))
 
 
 def gaps_beside(outputs: Any) -> tuple[Gap, ...]:

@@ -14,23 +14,16 @@ from uuid import UUID
 from ..errors import InputError
 from ..evaluators import to_messages
 from ..evaluators.messages import is_message
-from ..evaluators.passed_run import gaps_beside
-from ..model import Gap, Message, Run, SpanRef, Trajectory, Usage
+from ..evaluators.passed_run import gaps_beside, passed_run
+from ..model import Message, Run, Trajectory, Usage
 from ..serialization import to_jsonable
 
 __all__ = [
-    *("ANSWER_ONLY", "facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
+    *("facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
 ]
 
 # Values whose text is the value; numbers include those of numpy and `decimal`.
 _PRINTED = (Number, Enum, PurePath, UUID, date, time)
-
-ANSWER_ONLY = Gap(
-    "calls_not_captured",
-    "the target returned only its answer, so that the run may have made calls; return all "
-    "messages, or a Trajectory such as that of oteval.capture()",
-)
-"""The gap of a run that recorded only its answer."""
 
 
 def json_form(value: Any) -> Any:
@@ -93,8 +86,7 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     if isinstance(outputs, Trajectory):
         return outputs
     if is_message(outputs):
-        answer = to_messages(outputs)
-        return Trajectory(trajectory_id, SpanRef("", ""), tail=answer, gaps=(ANSWER_ONLY,))
+        return passed_run(outputs, run_id=trajectory_id)
     if not isinstance(outputs, (list, Mapping)) or not outputs:
         return None
     fields = outputs if isinstance(outputs, Mapping) else {}
@@ -104,10 +96,11 @@ def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
     # The JSON form of a trajectory is a list; beside messages, it is a list of something else.
     is_json_form = isinstance(inner, list) and fields.get("messages") is None
     try:
-        messages = to_messages(inner if is_json_form else outputs)
+        messages = {**fields, "messages": inner} if is_json_form else outputs
+        run = passed_run(messages, run_id=trajectory_id)
     except InputError:
         return None
-    return Trajectory(trajectory_id, SpanRef("", ""), tail=tuple(messages), **_facts(fields))
+    return replace(run, **_facts(fields))
 
 
 def trajectory_of_run(run: Run) -> Trajectory | None:
@@ -116,7 +109,7 @@ def trajectory_of_run(run: Run) -> Trajectory | None:
         return run.trajectory
     trajectory = trajectory_of(run.outputs, run.id)
     return (
-        replace(trajectory, **_facts(run.facts))
+        replace(trajectory, gaps=gaps_beside(run.facts), **_facts(run.facts))
         if trajectory is not None and run.facts
         else trajectory
     )
@@ -148,5 +141,4 @@ def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
     counts = Usage().as_dict().keys()
     if isinstance(usage, Mapping) and usage.keys() == counts:
         facts["usage"] = Usage(**{name: int(usage[name]) for name in counts})
-    facts["gaps"] = gaps_beside(outputs)
     return facts

@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..errors import ConfigError, InputError
-from ..evaluators import to_messages
-from ..model import Dataset, Example, SpanRef, Trajectory, example_id
+from ..evaluators.passed_run import passed_run
+from ..model import Dataset, Example, Trajectory, example_id
 from ..selection import Selection
 from ..store import Store
 from .datasets import CASE_KEY, dataset_of, has_question, inputs_of, make_dataset
@@ -92,9 +92,7 @@ def _session(session: Any, source: str) -> Trajectory:
     """Return a session as a trajectory; a dict may have an id besides its messages."""
     if isinstance(session, Trajectory):
         return session
-    trajectory = trajectory_of(session, "")
-    if trajectory is None:
-        trajectory = Trajectory("", SpanRef("", ""), tail=to_messages(session, source))
+    trajectory = trajectory_of(session, "") or passed_run(session, source)
     if not isinstance(session, Mapping):
         return trajectory
     case = next((session[key] for key in (CASE_KEY, "id") if session.get(key) is not None), None)

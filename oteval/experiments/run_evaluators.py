@@ -26,14 +26,13 @@ from ..evaluators.accepted import any_of
 from ..evaluators.evaluator import Evaluator, NotEvaluated
 from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
-from ..model import Example, Message, Reference, Run, SpanRef, Trajectory
+from ..model import ANSWER_ONLY, Example, Message, Reference, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
 from ..runner.async_runner import AsyncRunner
 from ..store import Store
 from .datasets import CASE_KEY
 from .feedback import KeyedResult, failed, keyed_results, not_evaluated
-from .outputs import ANSWER_ONLY
 
 __all__ = [
     "Arguments",

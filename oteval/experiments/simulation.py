@@ -22,9 +22,9 @@ from ..evaluators import to_messages
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.messages import is_message
 from ..evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
+from ..model import ANSWER_ONLY
 from ..runner import describe_error
 from ..sync import IoCall, drive, drive_async
-from .outputs import ANSWER_ONLY
 from .run_evaluators import name_of
 
 __all__ = ["run_multiturn_simulation", "run_multiturn_simulation_async"]

@@ -124,6 +124,9 @@ from .telemetry import (
     is_completed_by as is_completed_by,
 )
 from .trajectory import (
+    ANSWER_ONLY as ANSWER_ONLY,
+)
+from .trajectory import (
     CALL_GAPS as CALL_GAPS,
 )
 from .trajectory import (
@@ -173,6 +176,9 @@ from .trajectory import (
 )
 from .trajectory import (
     Trajectory as Trajectory,
+)
+from .trajectory import (
+    gaps_of_calls as gaps_of_calls,
 )
 from .trajectory import (
     trajectory_id as trajectory_id,

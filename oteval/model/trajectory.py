@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal, TypeVar, dataclass_transform, final
@@ -13,6 +13,7 @@ from .telemetry import Attributes
 from .usage import Usage
 
 __all__ = [
+    "ANSWER_ONLY",
     "CALL_GAPS",
     "CONTENT_GAPS",
     "DAMAGED_CONTENT_GAPS",
@@ -30,6 +31,7 @@ __all__ = [
     "SpanRef",
     "ToolCall",
     "Trajectory",
+    "gaps_of_calls",
     "trajectory_id",
 ]
 
@@ -115,6 +117,12 @@ DAMAGED_CONTENT_GAPS = frozenset({"content_truncated", "redacted"})
 """Codes of gaps of messages that were recorded, but were cut or replaced."""
 FAILURE_GAPS = frozenset({"internal_error", "too_large"})
 """Codes of gaps of a placeholder for a trace that could not be reconstructed."""
+ANSWER_ONLY = Gap(
+    "calls_not_captured",
+    "only the answer is known, so that the run may have made calls; return or pass all messages, "
+    "or a Trajectory such as that of oteval.capture()",
+)
+"""The gap of a run of which only the answer is known."""
 
 
 @final
@@ -473,3 +481,13 @@ class Trajectory:
 def trajectory_id(trace_id: str, span_id: str) -> str:
     """Return the stable id (16 hex digits) of the trajectory with this root span."""
     return hashlib.blake2b(f"{trace_id}:{span_id}".encode(), digest_size=8).hexdigest()
+
+
+def gaps_of_calls(messages: Sequence[Message]) -> tuple[Gap, ...]:
+    """Return the gap of a run whose messages, without spans, do not show its calls; else none.
+
+    Messages are the whole run if they show a call, or the question that it answers. No messages at
+    all hide nothing.
+    """
+    shows = any(message.tool_calls or message.role == "user" for message in messages)
+    return () if shows or not messages else (ANSWER_ONLY,)

@@ -44,6 +44,7 @@ CHANGES = {
     "paths": "a dotted path finds keys that hold dots, and list items by index",
     "broken": "arguments that are not a JSON object are compared as they are, without an exception",
     "NaN": "NaN equals NaN",
+    "unseen": "messages that show neither a question nor a call give no verdict",
 }
 """The intended differences, by the names that docs/matching.md has for them."""
 
@@ -333,6 +334,9 @@ class _Rules:
         self.changes = changes
 
     def verdict(self, out: list[Plain], ref: list[Plain]) -> bool:
+        is_seen = not out or any(calls or role == "user" for role, calls in out)
+        if "unseen" in self.changes and not is_seen:
+            return False  # the score is None
         if self.mode == "strict":
             return self._strict(out, ref)
         outs, refs = self._calls(out), self._calls(ref)

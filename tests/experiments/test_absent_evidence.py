@@ -15,6 +15,7 @@ from oteval.config import parse_config
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.evaluators.registry import evaluator_types
 from oteval.experiments import configured
+from oteval.ingest.conversations import ConversationFile
 from oteval.model import Gap, Message, Trajectory, Usage
 
 from ..make import asks, call, gap, run
@@ -39,14 +40,15 @@ PLAIN = [message.as_dict() for message in WHOLE]
 OUTPUTS = {
     "text": ANSWER.content,
     "answer": ANSWER.as_dict(),
+    "list": [ANSWER.as_dict()],
     "nothing": {"answer": ANSWER.content},
     "hidden": run(2, QUESTION, ANSWER, gaps=(gap("content_not_captured"),), start_ns=0, end_ns=0),
     "no_models": run(3, QUESTION, ANSWER, gaps=(gap("no_model_spans"),), start_ns=0, end_ns=0),
     "messages": PLAIN,
     "observed": OBSERVED,
 }
-CALLS = "nnnnnpp"  # n: not evaluated, p: pass, f: fail; for the outputs above
-RUN = "nnnnnnp"
+CALLS = "nnnnnnpp"  # n: not evaluated, p: pass, f: fail; for the outputs above
+RUN = "nnnnnnnp"
 MATRIX: list[tuple[str, dict[str, Any], str]] = [
     ("tool_errors", {}, CALLS),
     ("tool_errors", {"missing_ok": True}, CALLS),
@@ -62,17 +64,17 @@ MATRIX: list[tuple[str, dict[str, Any], str]] = [
     ("latency", {"max": "2s"}, RUN),
     ("latency", {"max_tool": "2s"}, RUN),
     ("finish_reason", {}, RUN),
-    ("required_text", {"texts": ["done"]}, "ppnpppp"),
-    ("required_text", {"texts": ["cat"]}, "ffnnfff"),
-    ("required_text", {"texts": ["cat"], "match": "none"}, "ppnnppp"),
-    ("required_text", {"texts": ["cat"], "match": "none", "said_by": "tool"}, "nnnnppp"),
-    ("required_text", {"texts": ["done"], "match": "none", "said_by": "user"}, "ffnffff"),
-    ("final_answer", {"expected": "It is done."}, "ppnpppp"),
+    ("required_text", {"texts": ["done"]}, "pppnpppp"),
+    ("required_text", {"texts": ["cat"]}, "fffnnfff"),
+    ("required_text", {"texts": ["cat"], "match": "none"}, "pppnnppp"),
+    ("required_text", {"texts": ["cat"], "match": "none", "said_by": "tool"}, "nnnnnppp"),
+    ("required_text", {"texts": ["done"], "match": "none", "said_by": "user"}, "fffnffff"),
+    ("final_answer", {"expected": "It is done."}, "pppnpppp"),
     ("trajectory_match", {"mode": "superset", "reference": "wanted.json"}, CALLS),
     ("trajectory_match", {"mode": "subset", "reference": "wanted.json"}, CALLS),
     ("graph_match", {"reference": "steps.json"}, RUN),
-    ("judge", {"model": "openai:m"}, "nnnnnpp"),
-    ("judge", {"model": "openai:m", "prompt": "conciseness"}, "ppnnppp"),
+    ("judge", {"model": "openai:m"}, "nnnnnnpp"),
+    ("judge", {"model": "openai:m", "prompt": "conciseness"}, "pppnnppp"),
 ]
 
 
@@ -146,11 +148,48 @@ def test_evaluators_in_python_know_as_much(store: Store):
         letters[entry.evaluator] = letters.get(entry.evaluator, "") + letter(
             entry.status, entry.passed
         )
-    assert list(letters.values()) == ["nnnnpp"] * len(OURS)
+    assert list(letters.values()) == ["nnnnnpp"] * len(OURS)
 
 
-@pytest.mark.parametrize("code", ["content_not_captured", "calls_not_captured"])
 @pytest.mark.parametrize("evaluator", OURS[:6], ids=lambda evaluator: evaluator.key)
+def test_messages_without_a_question_or_a_call_prove_nothing(evaluator: Any):
+    """A lone answer has no verdict in any form; one with its question is a run without calls."""
+    answer = ANSWER.as_dict()
+    system = {"role": "system", "content": "Be brief."}
+
+    for outputs in (answer, ANSWER, [answer], [system, answer], {"messages": [answer]}):
+        result = evaluator(outputs=outputs, reference_outputs=PLAIN)
+        assert (result["score"], result["metadata"]) == (None, {"status": "not_evaluated"})
+        assert result["comment"].startswith("calls_not_captured")
+    asked = [QUESTION.as_dict(), answer]
+    assert evaluator(outputs=asked, reference_outputs=PLAIN)["score"] is True
+    assert evaluator(outputs=PLAIN[1:], reference_outputs=PLAIN)["score"] is True
+
+
+@pytest.mark.parametrize(
+    ("document", "is_whole"),
+    [
+        (PLAIN[-1], False),
+        (PLAIN[-1:], False),
+        ({"messages": PLAIN[-1:]}, False),
+        ({"inputs": {"q": "?"}, "outputs": {"answer": "done"}}, False),
+        ({"inputs": {"q": "?"}, "outputs": {"messages": PLAIN[1:]}}, True),
+        ([PLAIN[0], PLAIN[-1]], True),
+        (PLAIN[1:], True),
+    ],
+)
+def test_a_file_with_an_answer_alone_does_not_show_calls(document: Any, is_whole: bool):
+    """Messages of files are read by the rule for messages that a caller passes."""
+    file = ConversationFile()
+    taken = file.take(document)
+
+    (scored,) = [*(taken.runs if taken else ()), *file.finish().runs]
+    result = OURS[0](outputs=scored.trajectory)
+    assert result["score"] is (True if is_whole else None)
+
+
+@pytest.mark.parametrize("evaluator", OURS[:6], ids=lambda evaluator: evaluator.key)
+@pytest.mark.parametrize("code", ["content_not_captured", "calls_not_captured"])
 def test_gaps_that_a_caller_passes_count(evaluator: Any, code: str):
     """A `Trajectory`, or a dict with its gaps, may lack calls; a list of messages is the run."""
     missing = Gap(code, "why")

@@ -14,7 +14,7 @@ from typing import Any
 from ...errors import InputError
 from ...jsontext import dumps, loads
 from ...messages.forms import ROLES, forms_of
-from ...model import Message
+from ...model import ANSWER_ONLY, Message
 from .recorded_run import RecordedRun, content_digest, read_messages, short_attributes, time_ns
 
 __all__ = ["is_message", "is_message_list", "is_record", "run_of_list", "run_of_record"]
@@ -104,6 +104,7 @@ def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
         models=(text("model"),),
         tools=[tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else (),
         start_ns=time_ns(start),
+        gaps=() if _has_messages(document) else (ANSWER_ONLY,),
         attributes=attributes,
         scores={"reward": (float(reward or 0), None, "")} if has_reward else {},
     )
@@ -112,6 +113,14 @@ def run_of_record(document: Mapping[str, Any], ordinal: int) -> RecordedRun:
 def _text_of(document: Mapping[str, Any]) -> Callable[[str], str]:
     """Return a function that gives a text of an object, or ""."""
     return lambda key: value if isinstance(value := document.get(key), str) else ""
+
+
+def _has_messages(document: Mapping[str, Any]) -> bool:
+    """Return whether the outputs of an example are messages, and not the answer alone."""
+    if "inputs" not in document or "outputs" not in document:
+        return True
+    outputs = document["outputs"]
+    return isinstance(outputs, Mapping) and _list_of(outputs) is not None
 
 
 def _messages_of(document: Mapping[str, Any]) -> tuple[Message, ...]:

@@ -24,6 +24,7 @@ from ...model import (
     SpanRef,
     Trajectory,
     Usage,
+    gaps_of_calls,
     trajectory_id,
 )
 from ..otlp.json_fields import json_kind
@@ -173,12 +174,17 @@ class RecordedRun:
             usage=self.usage,
             start_ns=self.start_ns,
             end_ns=max(self.end_ns, self.start_ns),
-            gaps=(*self.gaps, *_unread_parts(self.messages)),
+            gaps=self._all_gaps(),
             attributes=self.attributes,
             user=identity_in("user", self.attributes),
             version=identity_in("version", self.attributes),
         )
         return ScoredRun(run, tuple(self._score(run, name) for name in self.scores))
+
+    def _all_gaps(self) -> tuple[Gap, ...]:
+        own = self.messages[self.new_from :]
+        gaps = (*self.gaps, *_unread_parts(self.messages), *gaps_of_calls(own))
+        return tuple(dict.fromkeys(gaps))
 
     def _score(self, run: Trajectory, name: str) -> Score:
         score, passed, comment = self.scores[name]

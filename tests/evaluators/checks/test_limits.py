@@ -86,7 +86,11 @@ def test_a_model_of_the_table_needs_no_price_of_ones_own() -> None:
         ({"max_cost": 1.0}, used(), "does not name the model"),
         ({"max_total_tokens": 5}, used("small", usage=Usage(model_calls=1)), "reports no tokens"),
         ({"max_model_calls": 5}, used("small", usage=Usage()), "shows no model call"),
-        ({"max_total_tokens": 5}, [says("x")], "messages alone do not tell it"),
+        (
+            {"max_total_tokens": 5},
+            [Message("user", "?"), says("x")],
+            "messages alone do not tell it",
+        ),
         ({"max_steps": 5}, used("small", gaps=(gap("content_truncated"),)), "content_truncated"),
         (
             {"max_tool_calls": 5},

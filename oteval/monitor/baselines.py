@@ -141,6 +141,7 @@ def learn(
     rules: LearningRules | None = None,
     *,
     tried: int = 0,
+    is_chosen: bool = False,
 ) -> Baseline | Learning:
     """Learn a baseline from the first observations that suffice.
 
@@ -150,9 +151,14 @@ def learn(
         times_ns: Their times.
         rules: When to stop.
         tried: The `Learning.size` of an earlier call with fewer observations, which saves time.
+        is_chosen: Whether a user chose the observations: all are used, whatever they cover.
     """
     checked_values, times = checked(values, times_ns)
     rules = rules or LearningRules()
+    if is_chosen:
+        if len(checked_values) < rules.effective:
+            return _short(checked_values, float(len(checked_values)), _span(times), rules)
+        return _frozen(checked_values, times, rules)
     latest = Learning(0, 0.0, 0, "no observations")
     for size in takewhile(lambda size: size <= len(checked_values), _sizes(rules.effective)):
         if size <= tried and size * _GROWTH + 1 <= len(checked_values):
@@ -216,6 +222,8 @@ def _span(times: Ints) -> int:
 def _short(values: Floats, effective: float, span: int, rules: LearningRules) -> Learning:
     if effective < rules.effective:
         reason = f"{effective:.0f} of {rules.effective} effective observations"
+        if round(effective) < len(values) and low_runs(values) < _FEWEST_RUNS:
+            reason += f" ({len(values):,}; {_ASSUMED_TIME:.0f} count as one without failures)"
     elif span < rules.span_ns:
         reason = f"{span / 3.6e12:.1f} of {rules.span_ns / 3.6e12:.0f} hours"
     else:
@@ -246,21 +254,20 @@ def _progress(values: Floats, times: Ints, rules: LearningRules) -> Baseline | L
         hours = f"{span / 3.6e12:.1f} of {longer / 3.6e12:.0f} hours"
         reason = f"{hours}, since hours differ from each other"
         return Learning(len(values), effective, span, reason)
-    cycle = fit_cycle(values, times, time) if span >= 2 * DAY_NS else NO_CYCLE
-    if cycle.waves:
-        values = cycle.removed(values, times)
-        time = autocorrelation_time(values)
-    return _learned(values, times, rules, time=time, cycle=cycle)
+    return _frozen(values, times, rules)
 
 
 def _varies(values: Floats, times: Ints, time: float) -> bool:
     return is_unsteady(values, time) or may_have_cycle(values, times, time)
 
 
-def _learned(
-    values: Floats, times: Ints, rules: LearningRules, *, time: float, cycle: DailyCycle
-) -> Baseline:
+def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
     """Return the baseline of values less their daily cycle."""
+    time = autocorrelation_time(values)
+    cycle = fit_cycle(values, times, time) if _span(times) >= 2 * DAY_NS else NO_CYCLE
+    if cycle.waves:
+        values = cycle.removed(values, times)
+        time = autocorrelation_time(values)
     effective = len(values) / _cautious_time(values, time)
     mean = float(values.mean())
     bound = lower_bound(mean, effective)

@@ -47,6 +47,8 @@ __all__ = [
 ]
 
 _GROWTH = 1.25
+# The fewest observations of a time that a user chose for the baseline.
+_FEWEST_CHOSEN = 20
 _EXAMPLES = 3
 # How much less a value counts in the average of the newest than the one after it.
 _FADES = 0.5 ** (1 / 25)
@@ -250,18 +252,17 @@ def _learn_all(
     settings: MonitorSettings, period: Observations
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     """Learn from all observations of a period."""
-    span = int(period.times.max() - period.times.min()) if len(period) else 0
-    rules = replace(
-        learning_rules(settings),
-        effective=max(20, min(settings.baseline.scores, len(period) * 9 // 10)),
-        span_ns=round(span * 0.9),
-        longest_ns=round(span * 0.9),
-    )
-    return _learn_first(settings, period, rules)
+    rules = replace(learning_rules(settings), effective=_FEWEST_CHOSEN, span_ns=0)
+    return _learn_first(settings, period, rules, is_chosen=True)
 
 
 def _learn_first(
-    settings: MonitorSettings, found: Observations, rules: LearningRules, *, tried: int = 0
+    settings: MonitorSettings,
+    found: Observations,
+    rules: LearningRules,
+    *,
+    tried: int = 0,
+    is_chosen: bool = False,
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     learned: dict[Side, LearnedSide] = {}
     taken = 0
@@ -274,7 +275,7 @@ def _learn_first(
         scale = fit(settings.measure, side, found.first(settings.baseline.scores))
         if not scale.is_fixed:
             scale = fit(settings.measure, side, found)
-        baseline = learn(scale.values(found), found.times, rules, tried=tried)
+        baseline = learn(scale.values(found), found.times, rules, tried=tried, is_chosen=is_chosen)
         if isinstance(baseline, Learning):
             return baseline
         learned[side] = LearnedSide(scale, baseline)

@@ -108,6 +108,26 @@ def test_few_observations_say_how_many_are_missing():
     assert found.reason == "120 of 300 effective observations"
 
 
+def test_a_group_without_failures_says_how_its_observations_count():
+    """Failures that are absent show no dependence: ten observations count as one."""
+    found = learn(np.ones(1000), clock(1000, each=6))
+
+    assert isinstance(found, Learning)
+    assert found.reason.startswith("96 of 300 effective observations (955; 10 count as one")
+    assert isinstance(learn(np.ones(3100), clock(3100)), Baseline)
+
+
+@pytest.mark.parametrize("values", [np.ones(1000), chain(1000, 0.0)])
+def test_all_observations_of_a_chosen_time_are_learned_from(values: Floats) -> None:
+    """However they are spread over the time: the last tenth may take most of it."""
+    times = np.concatenate([clock(900, each=1), 900 * MINUTE_NS + clock(100, each=600)])
+
+    found = learn(values, times, LearningRules(effective=20), is_chosen=True)
+
+    assert isinstance(found, Baseline)
+    assert found.size == 1000
+
+
 def test_no_observations_are_not_an_error():
     """A group without observations is learning."""
     assert learn([], []) == Learning(0, 0.0, 0, "no observations")

@@ -169,3 +169,41 @@ def test_a_new_definition_of_the_check_begins_anew(monkeypatch: pytest.MonkeyPat
 
         assert store.monitors.monitors()["loops"].definition != learned
     assert (before.observations, after.observations) == (420, 420)
+
+
+@pytest.mark.parametrize("measure", ["loops", "tool_errors"])
+def test_clean_runs_of_a_chosen_time_end_the_learning(measure: str):
+    """A thousand runs without a fault are a baseline, though most of the time has few of them."""
+    done = (asks(call("f", {}, "c")), Message("tool", "x", (), "c"))
+    times = [START + at * SECOND for at in range(950)]
+    times += [times[-1] + at * 1800 * SECOND for at in range(1, 50)]
+    runs = [
+        run(number, *done, agent="a", start_ns=at, end_ns=at + SECOND)
+        for number, at in enumerate(times, start=1)
+    ]
+    period = "{from: 2026-09-01, until: 2026-09-23T12:00}"
+    with Store() as store:
+        keep(store, *runs)
+        watched = config(f"{{measure: {measure}, baseline: {period}}}")
+        (waiting,) = check(store, watched, times[-1])
+        assert (waiting.state, waiting.progress) == (
+            "learning",
+            "the time of the baseline is not over",
+        )
+        later = times[-1] + 24 * 3600 * SECOND
+        keep(store, run(2000, *done, agent="a", start_ns=later, end_ns=later + SECOND))
+
+        (status,) = check(store, watched, later + SECOND)
+
+    assert (status.state, status.recent) == ("ok", 0.0)
+
+
+def test_a_group_says_what_it_waits_for():
+    """Before the first attempt to learn, the status has the number of runs or the time."""
+    with Store() as store:
+        history = History(store, step=SECOND)
+        watched = config("{measure: length}")
+        history.runs(10, "f")
+        assert check(store, watched, history.now)[0].progress == "10 of 300 observations"
+        history.runs(300, "f")
+        assert check(store, watched, history.now)[0].progress == "0.1 of 24 hours"

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from functools import lru_cache
@@ -23,7 +23,7 @@ from .model import Usage
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice
 
-__all__ = ["Price", "Prices", "list_version", "make_prices", "require_price"]
+__all__ = ["CostSum", "Price", "Prices", "list_version", "make_prices", "require_price"]
 
 _MILLION = 1e6
 # Names of models on Bedrock, perhaps with a region: "eu.anthropic.claude-sonnet-4-20250514-v1:0".
@@ -96,6 +96,31 @@ class Price:
         return float(sum(amounts))
 
 
+@dataclass(frozen=True, slots=True)
+class CostSum:
+    """The cost of several runs at list prices.
+
+    Attributes:
+        dollars: The cost of the runs whose cost is known, in US dollars.
+        priced: How many they are.
+        runs: The number of all runs.
+    """
+
+    dollars: float
+    priced: int
+    runs: int
+
+    @property
+    def mean(self) -> float | None:
+        """The mean of the known costs; None if no cost is known."""
+        return self.dollars / self.priced if self.priced else None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether the cost of each run is known."""
+        return self.priced == self.runs
+
+
 @dataclass(frozen=True)
 class Prices:
     """A price list: the user's prices first, then those of ``genai-prices``.
@@ -125,6 +150,29 @@ class Prices:
             if price is not None:
                 return price
         return None
+
+    def cost(self, models: Sequence[str], usage: Usage) -> float | None:
+        """Return the cost of a run in US dollars.
+
+        It is None if several models answered, none has a price, or the tokens are not known.
+        """
+        price = self.of(models[0]) if len(models) == 1 and usage.is_known else None
+        return None if price is None else price.cost(usage)
+
+    def total(self, usages: Iterable[tuple[str, int, Usage]], runs: int) -> CostSum:
+        """Return the cost of several runs.
+
+        Args:
+            usages: By model, the number of runs that it alone answered and whose tokens are known,
+                and the sum of their tokens.
+            runs: The number of all runs.
+        """
+        dollars, priced = 0.0, 0
+        for model, count, usage in usages:
+            if price := self.of(model):
+                dollars += price.cost(usage)
+                priced += count
+        return CostSum(dollars, priced, runs)
 
     def _own(self, model: str) -> Price | None:
         for name in (model, model.rpartition("/")[2]):

@@ -55,10 +55,15 @@ class Condition:
         return self.accepts(column_values(trajectory))
 
     def accepts(self, values: RunValues) -> bool:
-        """Return whether the comparison is true for the run's column, or for any of its texts."""
-        actual = items_of(self.name, values)
+        """Return whether the comparison is true for the run's column, or for any of its texts.
+
+        It is not if the column is unknown. An attribute that a run lacks is known to differ.
+        """
         if self.operator == "!=":
-            return not any(_equal(item, self.value) for item in actual)
+            if self.name in COLUMNS and values(self.name) is None:
+                return False
+            return not any(_equal(item, self.value) for item in items_of(self.name, values))
+        actual = items_of(self.name, values)
         return any(_compare(item, self.operator, self.value) for item in actual)
 
 

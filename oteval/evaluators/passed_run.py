@@ -1,8 +1,8 @@
 """The run that a caller passes to an evaluator, where more than its messages is known.
 
 A caller may pass a `Trajectory`, or a dict in the form of `Trajectory.as_dict`, whose ``gaps`` name
-content that its messages lack. Of messages alone, `oteval.model.gaps_of_calls` tells whether they are
-the whole run.
+content that its messages lack. Of messages alone, `oteval.model.gaps_of_calls` tells whether they
+are the whole run.
 """
 
 from __future__ import annotations

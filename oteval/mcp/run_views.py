@@ -86,7 +86,7 @@ def run_head(
             "turn": run.turn,
             "called_by": run.parent_id,
             "models": list(run.models),
-            "tokens": usage.as_dict() if usage.model_calls else None,
+            "tokens": usage.as_dict() if usage.is_known else None,
             "root_span": f"{run.root_span.trace_id}/{run.root_span.span_id}",
             "failed_messages": failed,
             "gaps": [{"code": gap.code, "detail": gap.detail} for gap in run.gaps],

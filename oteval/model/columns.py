@@ -130,9 +130,14 @@ def _seconds(run: Trajectory) -> float | None:
     return (run.end_ns - run.start_ns) / 1e9 if is_timed else None
 
 
+def _tokens(run: Trajectory, *kinds: str) -> int | None:
+    """Return a sum of kinds of tokens; None if the trace does not report the input."""
+    return sum(getattr(run.usage, kind) for kind in kinds) if run.usage.is_known else None
+
+
 def _failed_share(run: Trajectory) -> float | None:
     errors = call_errors(run.own_messages)
-    return sum(error is True for error in errors) / len(errors) if errors else None
+    return sum(map(bool, errors)) / len(errors) if errors and None not in errors else None
 
 
 _ALL = (
@@ -209,21 +214,21 @@ _ALL = (
         "input_tokens",
         "the input tokens, including cached ones",
         "number",
-        lambda run: run.usage.input_tokens,
+        lambda run: _tokens(run, "input_tokens"),
         unit="tokens",
     ),
     RunColumn(
         "output_tokens",
         "the output tokens, including reasoning",
         "number",
-        lambda run: run.usage.output_tokens,
+        lambda run: _tokens(run, "output_tokens"),
         unit="tokens",
     ),
     RunColumn(
         "cached_tokens",
         "the input tokens that came from a cache",
         "number",
-        lambda run: run.usage.cached_tokens,
+        lambda run: _tokens(run, "cached_tokens"),
         unit="tokens",
     ),
     RunColumn(
@@ -237,15 +242,15 @@ _ALL = (
     ),
     RunColumn(
         "tokens",
-        "the input and output tokens, if the trace has any",
+        "the input and output tokens",
         "number",
-        lambda run: run.usage.input_tokens + run.usage.output_tokens or None,
+        lambda run: _tokens(run, "input_tokens", "output_tokens"),
         unit="tokens",
         measure="tokens",
     ),
     RunColumn(
         "tool_errors",
-        "the share of tool calls that failed, if there are calls",
+        "the share of tool calls that failed, if the result of each call is known",
         "number",
         _failed_share,
         unit="share",

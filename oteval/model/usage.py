@@ -55,6 +55,11 @@ class Usage:
     input_audio_tokens: int = 0
     output_audio_tokens: int = 0
 
+    @property
+    def is_known(self) -> bool:
+        """Whether the input was reported: a model that answered has read something."""
+        return self.input_tokens > 0 or self.cached_tokens + self.cache_write_tokens > 0
+
     def __add__(self, other: Usage) -> Usage:
         """Return the sum of two usages."""
         return Usage.total((self, other))

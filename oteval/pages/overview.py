@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ..evaluators.stats import pass_rate
 from ..prices import Prices
-from ..show.run_cells import cost_text
+from ..show.run_cells import mean_cost_text, total_cost_text
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store
 from .alerts import Alert, open_alerts
@@ -82,7 +82,7 @@ class AgentItem:
         seconds: The median duration, or "".
         slow: The 95% quantile of the durations, or "".
         cost: The mean cost of a run at list prices, or "".
-        total: The cost of all runs with a price, or "".
+        total: The cost of all runs, at least that of those with a known cost; or "".
         failing: The share of runs with a failed call.
         failed_calls: The link to those runs.
         with_gaps: The share of runs with a gap.
@@ -219,11 +219,8 @@ def _agent(
     )
     words = [agent_words(agent_runs.agent, agent_runs.service)]
     words += [f"since={since.replace(' ', 'T')}"] if since else []
-    cost, priced = 0.0, 0
-    for model_tokens in agent_runs.tokens:
-        if price := prices.of(model_tokens.model):
-            cost += price.cost(model_tokens.usage)
-            priced += model_tokens.runs
+    usages = ((tokens.model, tokens.runs, tokens.usage) for tokens in agent_runs.tokens)
+    cost = prices.total(usages, agent_runs.runs)
     seconds = [duration(round(value * 1e9)) for value in agent_runs.seconds or ()]
     return AgentItem(
         name=shorten(one_line(name), _NAME) or "(no name)",
@@ -234,8 +231,8 @@ def _agent(
         volume=_bars(agent_runs.places),
         seconds=seconds[0] if seconds else "",
         slow=seconds[1] if seconds else "",
-        cost=cost_text(cost / priced) if priced else "",
-        total=cost_text(cost) if priced else "",
+        cost=mean_cost_text(cost.mean, cost.priced, cost.runs),
+        total=total_cost_text(cost),
         failing=agent_runs.failing / agent_runs.runs,
         failed_calls=_runs([*words, "errors>0"]),
         with_gaps=agent_runs.with_gaps / agent_runs.runs,

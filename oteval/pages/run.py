@@ -478,11 +478,8 @@ def _comparisons(
 
 
 def _cost(run: Trajectory, prices: Prices | None) -> str:
-    price = prices.of(run.models[0]) if prices and len(run.models) == 1 else None
-    usage = run.usage
-    if price is None or not usage.model_calls:
-        return ""
-    return cost_text(price.cost(usage))
+    cost = None if prices is None else prices.cost(run.models, run.usage)
+    return "" if cost is None else cost_text(cost)
 
 
 def _number(request: Request, name: str) -> int:

@@ -14,7 +14,7 @@ from ..errors import ConfigError
 from ..pipeline import variants as count_variants
 from ..show.html.graph_layout import GraphDrawing, draw_graph
 from ..show.html.tool_graph import ToolGraph, ToolGraphCounts
-from ..show.run_cells import cost_text
+from ..show.run_cells import mean_cost_text
 from ..show.text import clean, duration
 from ..store import Store, is_exact
 from .responses import page
@@ -145,7 +145,7 @@ def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> Var
 
 def _item(row: Mapping[str, Any]) -> VariantItem:
     interval: Sequence[float] = row["pass_rate_interval"] or (0.0, 1.0)
-    tokens = row["input_tokens"] + row["output_tokens"]
+    tokens = None if row["input_tokens"] is None else row["input_tokens"] + row["output_tokens"]
     tools = row["tools"]
     return VariantItem(
         tools=tuple(clean(name)[:80] for name in tools[:_LONGEST_PATH]),
@@ -157,8 +157,8 @@ def _item(row: Mapping[str, Any]) -> VariantItem:
         high=interval[1],
         failing=row["errors"],
         took=duration(round(row["seconds"] * 1e9)) if row["seconds"] is not None else "",
-        cost="" if row["cost"] is None else cost_text(row["cost"]),
-        tokens=f"{tokens:,.0f}" if tokens else "",
+        cost=mean_cost_text(row["cost"], row["priced"], row["count"]),
+        tokens="" if tokens is None else f"{tokens:,.0f}",
         first_ns=row["first_seen_ns"],
         last_ns=row["last_seen_ns"],
         example=row["example"],

@@ -13,7 +13,7 @@ from typing import IO, Any
 
 from ..files import make_folder, write_private
 from ..jsontext import dumps
-from ..model import CONTENT_GAPS, FAILURE_GAPS, Message, Score, ToolCall, Trajectory
+from ..model import CONTENT_GAPS, FAILURE_GAPS, Message, Score, ToolCall, Trajectory, Usage
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 from ..text import printable_json
@@ -172,12 +172,16 @@ def as_atif(trajectory: Trajectory) -> dict[str, Any]:
             **({"tool_definitions": tools} if tools else {}),
         },
         "steps": list(_steps(trajectory)),
-        "final_metrics": {
-            "total_prompt_tokens": usage.input_tokens,
-            "total_completion_tokens": usage.output_tokens,
-            "total_cached_tokens": usage.cached_tokens,
-        },
+        **({"final_metrics": _metrics(usage)} if usage.is_known else {}),
         "extra": {name: value for name, value in extra.items() if value},
+    }
+
+
+def _metrics(usage: Usage) -> dict[str, int]:
+    return {
+        "total_prompt_tokens": usage.input_tokens,
+        "total_completion_tokens": usage.output_tokens,
+        "total_cached_tokens": usage.cached_tokens,
     }
 
 

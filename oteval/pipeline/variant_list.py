@@ -5,14 +5,14 @@ A variant is a sequence of tools that runs called. Calls of one message may come
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..evaluators.stats import pass_rate
 from ..prices import Prices, make_prices
 from ..selection import EVERYTHING, Selection
 from ..store import Period, Store
-from ..store.usage_sums import usage_of
+from ..store.usage_sums import usages_of
 
 __all__ = ["VariantList", "variants"]
 
@@ -47,8 +47,9 @@ def variants(
     - ``errors``: runs with a failed call;
     - ``passed``; ``judged``: passes, fails and errors, the current score of each evaluator;
       ``pass_rate`` and its 95% interval, None if nothing passed or failed;
-    - ``cost``: the mean in US dollars at list prices over the ``priced`` runs: one
-      model each, with a known price; ``input_tokens``, ``output_tokens``: means over all runs;
+    - ``cost``: the mean in US dollars at list prices over the ``priced`` runs: one model each,
+      with a known price, and known tokens; ``input_tokens``, ``output_tokens``: means over the
+      runs that report them, None if none does;
     - ``seconds``, ``seconds_p95``: the median and the 95% quantile, None without a time;
     - ``first_seen_ns``, ``last_seen_ns``: starts of runs; ``periods``: the count and the share in
       each period; ``recent_share``, ``earlier_share``: in the last period, and in all before.
@@ -71,6 +72,7 @@ def _row(
 ) -> dict[str, Any]:
     passed, failed, errors = counts["passed"], counts["failed"], counts["evaluator_errors"]
     rate = pass_rate(passed, failed, errors)
+    cost = prices.total(usages_of(counts["models"]), counts["count"])
     median, p95 = counts["seconds"] or (None, None)
     return {
         "tools": counts["tools"],
@@ -82,7 +84,8 @@ def _row(
         "share": counts["count"] / runs,
         "pass_rate": rate.value,
         "pass_rate_interval": None if rate.interval is None else list(rate.interval),
-        **_costs(counts["models"], prices),
+        "cost": cost.mean,
+        "priced": cost.priced,
         "input_tokens": counts["input_tokens"],
         "output_tokens": counts["output_tokens"],
         "seconds": median,
@@ -91,15 +94,6 @@ def _row(
         "last_seen_ns": counts["last_seen_ns"],
         **_over_time(counts["periods"], periods),
     }
-
-
-def _costs(usages: Iterable[Mapping[str, Any]], prices: Prices) -> dict[str, Any]:
-    cost, priced = 0.0, 0
-    for usage in usages:
-        if price := prices.of(usage["model"]):
-            priced += usage["runs"]
-            cost += price.cost(usage_of(usage))
-    return {"cost": cost / priced if priced else None, "priced": priced}
 
 
 def _over_time(counts: Sequence[int], periods: Sequence[Period]) -> dict[str, Any]:

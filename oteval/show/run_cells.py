@@ -9,8 +9,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..errors import ConfigError
+from ..model import Usage
 from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
-from ..prices import Prices
+from ..prices import CostSum, Prices
+from ..text import counted
 from .text import clean, clock, duration, one_line, shorten
 
 __all__ = [
@@ -23,6 +25,9 @@ __all__ = [
     "cost_text",
     "head_of",
     "json_row",
+    "mean_cost_text",
+    "tokens_text",
+    "total_cost_text",
 ]
 
 _ALWAYS_SHOWN = ("id", "started", "agent", "asked")
@@ -73,7 +78,7 @@ def cell_text(row: RunRow, name: str, prices: Prices) -> str:
     """
     if name != "cost":
         return _text_of(COLUMNS[name], row[name])
-    cost = _cost(row, prices)
+    cost = prices.cost(row["model"], row.usage)
     return "" if cost is None else cost_text(cost)
 
 
@@ -85,19 +90,16 @@ def json_row(row: RunRow, names: Iterable[str], prices: Prices) -> dict[str, Any
         names: The columns.
         prices: The prices of models.
     """
-    values = {name: _cost(row, prices) if name == "cost" else row[name] for name in names}
+    values = {
+        name: prices.cost(row["model"], row.usage) if name == "cost" else row[name]
+        for name in names
+    }
     texts = {name: list(value) for name, value in values.items() if isinstance(value, tuple)}
     return {"trajectory_id": row.id, **values, **texts}
 
 
-def _cost(row: RunRow, prices: Prices) -> float | None:
-    models = row["model"]
-    price = prices.of(models[0]) if len(models) == 1 and row.usage.model_calls else None
-    return None if price is None else price.cost(row.usage)
-
-
 def _text_of(column: RunColumn, value: Any) -> str:
-    if value is None or (column.unit == "tokens" and not value):
+    if value is None:
         return ""
     if column.kind == "time":
         return clock(value)
@@ -118,3 +120,26 @@ def cost_text(dollars: float) -> str:
     if dollars >= 1:
         return f"${dollars:,.2f}"
     return f"${dollars:.6f}".rstrip("0") if dollars < 0.0001 else f"${dollars:.4f}"
+
+
+def mean_cost_text(mean: float | None, priced: int, runs: int) -> str:
+    """Return the mean cost of the priced runs, and how many of all runs they are; "" if none is."""
+    if mean is None:
+        return ""
+    return cost_text(mean) + ("" if priced == runs else f" ({priced:,} of {runs:,})")
+
+
+def total_cost_text(cost: CostSum) -> str:
+    """Return the cost of runs, a lower bound if that of some is not known; "" if none is known."""
+    if not cost.priced:
+        return ""
+    return cost_text(cost.dollars) if cost.is_whole else f"at least {cost_text(cost.dollars)}"
+
+
+def tokens_text(usage: Usage) -> str:
+    """Return the tokens of a run and its model calls: ``10 in, 5 out, 2 model calls``, or ""."""
+    tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
+    cached = f", {usage.cached_tokens:,} from a cache" if usage.cached_tokens else ""
+    calls = counted(usage.model_calls, "model call") if usage.model_calls else ""
+    tokens = f"{tokens}{cached}" if usage.is_known else "not reported" if calls else ""
+    return ", ".join(filter(None, (tokens, calls)))

@@ -14,6 +14,7 @@ from ..jsontext import dumps
 from ..model import Gap, Message, Score, ToolCall, Trajectory, unusual_reasons
 from ..text import counted
 from .columns import Column, Columns, one_row
+from .run_cells import tokens_text
 from .text import call_text, clean, clock, duration, ran_in_parallel, shorten
 
 __all__ = ["ROLE_STYLES", "trajectory_view", "verdict"]
@@ -98,7 +99,6 @@ def _header(t: Trajectory) -> RenderableType:
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column()
-    usage = t.usage
     rows = [
         ("when", f"{clock(t.start_ns)}, {duration(t.end_ns - t.start_ns)}"),
         ("conversation", t.conversation_id),
@@ -107,13 +107,7 @@ def _header(t: Trajectory) -> RenderableType:
         ("version", t.version),
         ("service", t.service),
         ("models", ", ".join(t.models)),
-        (
-            "tokens",
-            f"{usage.input_tokens:,} in, {usage.output_tokens:,} out, "
-            f"{counted(usage.model_calls, 'model call')}"
-            if usage.model_calls
-            else "",
-        ),
+        ("tokens", tokens_text(t.usage)),
         ("stopped by", ", ".join(unusual_reasons(t.finish_reasons))),
         ("prompts", ", ".join(t.prompts)),
         ("retrieved", counted(len(t.documents), "document") if t.documents else ""),

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from .columns import Column, Columns, one_row
+from .run_cells import mean_cost_text
 from .text import ago, duration, short_ids
 
 __all__ = ["variants_table"]
@@ -42,7 +43,7 @@ def variants_table(rows: Sequence[Mapping[str, Any]], now_ns: int, period_ns: in
     ids = short_ids(row["example"] for row in rows)
     for row in rows:
         rate, interval = row["pass_rate"], row["pass_rate_interval"]
-        tokens = row["input_tokens"] + row["output_tokens"]
+        tokens = None if row["input_tokens"] is None else row["input_tokens"] + row["output_tokens"]
         table.add_row(
             str(row["count"]),
             f"{row['share']:.1%}",
@@ -50,8 +51,8 @@ def variants_table(rows: Sequence[Mapping[str, Any]], now_ns: int, period_ns: in
             str(row["errors"]),
             "-" if rate is None else f"{rate:.3f}",
             "" if interval is None else f"{interval[0]:.3f} - {interval[1]:.3f}",
-            "" if row["cost"] is None else f"${row['cost']:.4f}",
-            f"{tokens:.0f}" if tokens else "",
+            mean_cost_text(row["cost"], row["priced"], row["count"]),
+            "" if tokens is None else f"{tokens:.0f}",
             duration(round(row["seconds"] * 1e9)) if row["seconds"] is not None else "",
             ago(row["first_seen_ns"], now_ns),
             ago(row["last_seen_ns"], now_ns),

@@ -17,7 +17,7 @@ from .column_sql import COLUMN_SQL
 from .current_scores import current_scores
 from .memory import with_memory
 from .query import first_row, rows_of
-from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS, usage_of
+from .usage_sums import ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS, usage_of
 
 __all__ = ["AgentFigures", "AgentRuns", "AgentVerdicts", "ModelTokens"]
 
@@ -42,9 +42,9 @@ _AGENTS = f"""
 """  # noqa: S608
 _TOKENS = f"""
     WITH {_RUNS}
-    SELECT agent, service, models[1] AS model, count(*) AS runs,
+    SELECT agent, service, {ONE_MODEL} AS model, count(*) AS runs,
         {TOKEN_SUMS}
-    FROM runs WHERE len(models) = 1 AND model_calls > 0 GROUP BY ALL
+    FROM runs WHERE {ONE_MODEL} IS NOT NULL GROUP BY ALL
 """  # noqa: S608
 _VERDICTS = f"""
     WITH {_RUNS},

@@ -14,6 +14,7 @@ from .. import semconv
 from ..jsontext import restore
 from ..model.columns import COLUMNS, MEASURES
 from ..patterns import SPACES
+from .usage_sums import HAS_TOKENS
 
 __all__ = [
     "ASKED",
@@ -81,6 +82,12 @@ _LISTED_ASKED = f"""
 _FAILED_CALLS = "len(list_filter(call_errors, lambda e: e))"
 
 
+def _tokens(*kinds: str) -> str:
+    """Return a sum of kinds of tokens, NULL if the row does not report the input."""
+    total = " + ".join(f"coalesce({kind}, 0)::HUGEINT" for kind in kinds)
+    return f"CASE WHEN {HAS_TOKENS} THEN {total} END"
+
+
 @dataclass(frozen=True, slots=True)
 class ColumnSql:
     """The value of a column in SQL.
@@ -133,16 +140,17 @@ COLUMN_SQL: Mapping[str, ColumnSql] = {
     "errors": ColumnSql(
         _FAILED_CALLS, "len(list_filter(roles, lambda r: r = 'tool')) = list_count(call_errors)"
     ),
-    "input_tokens": ColumnSql("coalesce(input_tokens, 0)"),
-    "output_tokens": ColumnSql("coalesce(output_tokens, 0)"),
-    "cached_tokens": ColumnSql("coalesce(cached_tokens, 0)"),
+    "input_tokens": ColumnSql(_tokens("input_tokens")),
+    "output_tokens": ColumnSql(_tokens("output_tokens")),
+    "cached_tokens": ColumnSql(_tokens("cached_tokens")),
     "seconds": ColumnSql(
         "CASE WHEN start_ns > 0 AND end_ns >= start_ns "
         "THEN (end_ns::HUGEINT - start_ns)::DOUBLE / 1e9 END"
     ),
-    "tokens": ColumnSql("nullif(input_tokens::HUGEINT + output_tokens, 0)"),
+    "tokens": ColumnSql(_tokens("input_tokens", "output_tokens")),
     "tool_errors": ColumnSql(
-        f"CASE WHEN len(call_names) > 0 THEN {_FAILED_CALLS} / len(call_names) END"
+        "CASE WHEN len(call_names) > 0 AND list_count(call_errors) = len(call_names) "
+        f"THEN {_FAILED_CALLS} / len(call_names) END"
     ),
     "messages": ColumnSql("len(roles)"),
     "asked": ColumnSql(ASKED, is_optional=True, is_wide=True, listed=_LISTED_ASKED),

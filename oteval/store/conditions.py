@@ -94,8 +94,7 @@ def _number(condition: Condition, column: str) -> SqlCondition | None:
     if number is None or not math.isfinite(number) or abs(number) >= _INEXACT:
         return None
     operator = "<>" if condition.operator == "!=" else condition.operator
-    missing = "TRUE" if operator == "<>" else "FALSE"
-    return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, {missing})", (number,))
+    return SqlCondition(f"coalesce(({column})::DOUBLE {operator} ?::DOUBLE, FALSE)", (number,))
 
 
 def _float_of(text: str) -> float | None:

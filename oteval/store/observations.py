@@ -25,7 +25,7 @@ from .current_scores import current_numbers
 from .outlines import Outlines
 from .query import condition_of, is_exact, number, registered, wanted
 from .trajectories import Trajectories
-from .usage_sums import TOKEN_COLUMNS, all_input
+from .usage_sums import HAS_TOKENS, TOKEN_COLUMNS, all_input
 
 __all__ = [
     "COST",
@@ -55,15 +55,16 @@ SCORE_VALUES: Mapping[str, tuple[str, str]] = {
     "error_rate": ("(status = 'error')::DOUBLE", f"NOT {_DEFERRED}"),
     "not_evaluated_rate": ("(status = 'not_evaluated')::DOUBLE", f"NOT {_DEFERRED}"),
 }
-# The cost at the prices of the dearest of a run's models.
+# The cost at the prices of the dearest of a run's models, which must all have one.
 _RATED = {
     **{name: f"coalesce(t.{name}, 0)" for name in TOKEN_COLUMNS},
     "input_tokens": f"{all_input('t.')}::DOUBLE",
 }
-COST = f""", (
+_MODELS_WITH_PRICE = "FROM prices WHERE list_contains(t.models, model)"
+COST = f""", CASE WHEN len(list_distinct(t.models)) = (SELECT count(*) {_MODELS_WITH_PRICE}) THEN (
     SELECT max({" + ".join(f"prices.{name} * {tokens}" for name, tokens in _RATED.items())})
-    FROM prices WHERE list_contains(t.models, model)
-) AS cost"""  # noqa: S608
+    {_MODELS_WITH_PRICE}
+) END AS cost"""
 _VARIANTS = ("new_variants", "variant_shift")
 _RUN_COLUMNS = (
     "trajectory_id, nullif(conversation_id, '') AS conversation_id, "
@@ -431,5 +432,5 @@ def value_of(source: ObservationSource) -> str:
     if source.measure in _VARIANTS:
         return "0.0"
     if source.measure == "cost":  # tokens that the trace does not report are not free
-        return "CASE WHEN input_tokens > 0 OR output_tokens > 0 THEN cost END"
+        return f"CASE WHEN {HAS_TOKENS} THEN cost END"
     return measure_sql(source.measure)

@@ -25,7 +25,7 @@ from .run_fields import RunExpression, RunFields, RunFunction, selected
 from .run_groups import RunGroups
 from .scores import REPORTED_COST, score_of
 from .trajectories import Trajectories
-from .usage_sums import TOKEN_SUMS
+from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_SUMS
 
 __all__ = ["CaseComparison", "RunStatistics", "SelectedRuns"]
 
@@ -47,17 +47,21 @@ _GROUPS = """
     SELECT group_number FROM marked GROUP BY group_number
     ORDER BY min({'start_ns': start_ns, 'trajectory_id': trajectory_id})
 """
-_FIGURES = """
+_TOKENS = ", ".join(
+    f"sum({name}) FILTER ({HAS_TOKENS})::HUGEINT AS {name}"
+    for name in ("input_tokens", "output_tokens", "cached_tokens")
+)
+_FIGURES = f"""
     SELECT count(*) AS runs,
         min(start_ns) FILTER (start_ns <> 0) AS first_ns, max(start_ns) AS last_ns,
         list(DISTINCT agent ORDER BY agent) AS agents,
         count(DISTINCT hash(service, conversation_id)) FILTER (conversation_id <> '')
             AS conversations,
-        sum(input_tokens)::HUGEINT AS input_tokens, sum(output_tokens)::HUGEINT AS output_tokens,
-        sum(cached_tokens)::HUGEINT AS cached_tokens,
+        {_TOKENS},
+        count(*) FILTER ({HAS_TOKENS}) AS counted,
         count(*) FILTER (len(gap_codes) > 0) AS runs_with_gaps
     FROM runs
-"""
+"""  # noqa: S608
 _CASES = f"""
     SELECT count(DISTINCT case_number) AS cases,
         count(*) FILTER (case_number = {number_of("trajectory_id")}) AS unpaired
@@ -73,8 +77,8 @@ _SHAPES = """
     ORDER BY min(start_ns), min(trajectory_id)
 """
 _USAGES = f"""
-    SELECT models[1] AS model, count(*) AS runs, {TOKEN_SUMS}
-    FROM runs WHERE len(models) = 1 AND model_calls <> 0 GROUP BY ALL
+    SELECT {ONE_MODEL} AS model, count(*) AS runs, {TOKEN_SUMS}
+    FROM runs WHERE {ONE_MODEL} IS NOT NULL GROUP BY ALL
 """  # noqa: S608
 _NEWEST = f"""
     newest AS NOT MATERIALIZED (
@@ -249,8 +253,8 @@ class SelectedRuns:
         """Return counts over all runs.
 
         They are ``runs``, ``first_ns`` and ``last_ns`` (starts of runs), ``agents``,
-        ``conversations``, ``input_tokens``, ``output_tokens``, ``cached_tokens`` and
-        ``runs_with_gaps``.
+        ``conversations``, ``input_tokens``, ``output_tokens``, ``cached_tokens``, ``counted`` (runs
+        that report tokens) and ``runs_with_gaps``.
         """
         return self._rows(_FIGURES)[0]
 

@@ -25,7 +25,7 @@ from .current_scores import current_scores
 from .memory import with_memory
 from .query import condition_of, first_row, is_exact, new_cursor, registered
 from .trajectories import Trajectories
-from .usage_sums import TOKEN_COLUMNS, TOKEN_SUMS
+from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_COLUMNS, TOKEN_SUMS
 
 __all__ = ["TOOL_SEQUENCE", "Period", "VariantCounts", "Variants"]
 
@@ -46,9 +46,10 @@ _CHOSEN = f"""
     chosen AS MATERIALIZED (
         SELECT trajectory_id, strict_names AS shape, start_ns,
             {COLUMN_SQL["seconds"].sql} AS seconds, input_tokens, output_tokens,
+            {HAS_TOKENS} AS has_tokens,
             {_FURTHER_TOKENS},
             coalesce(list_contains(call_errors, TRUE), FALSE) AS failed,
-            CASE WHEN len(models) = 1 AND model_calls <> 0 THEN models[1] END AS model
+            {ONE_MODEL} AS model
         FROM current_trajectories {{semi_join}} WHERE {{clause}} {{last}}
     )
 """  # noqa: S608
@@ -73,7 +74,8 @@ _VARIANTS = f"""WITH {_CHOSEN},
             min(struct_pack(start_ns := start_ns, id := trajectory_id)) AS first,
             max(start_ns) AS last_seen_ns,
             quantile_cont(seconds, [0.5, 0.95]) AS seconds,
-            avg(input_tokens) AS input_tokens, avg(output_tokens) AS output_tokens,
+            avg(input_tokens) FILTER (has_tokens) AS input_tokens,
+            avg(output_tokens) FILTER (has_tokens) AS output_tokens,
             histogram((start_ns - {{origin}}) // {{length}}) FILTER (start_ns > 0) AS periods
         FROM chosen JOIN numbered USING (shape) GROUP BY variant
     ),
@@ -138,7 +140,8 @@ class VariantCounts(NamedTuple):
         rows: The variants, most frequent first, then by their first run. Each has `tools`,
             `count`, `errors` (runs with a failed call), `passed`, `failed` and `evaluator_errors`
             (current scores), `example` (its first run), `first_seen_ns`, `last_seen_ns`, `seconds`
-            (the median and the 95% quantile), `input_tokens` and `output_tokens` (means),
+            (the median and the 95% quantile), `input_tokens` and `output_tokens` (means
+            over the runs that report them, or None),
             `periods` (runs by period, in the order of `periods`), and `models`: for runs of a
             single model the sums of tokens by model. They can be read once.
     """

@@ -160,7 +160,7 @@ def test_the_columns_of_the_table_can_be_chosen(with_runs: Run):
         "asked",
     ]
     assert [line.split()[-4:] for line in lines[1:3]] == [
-        ["c", "f", "0%", "one"],
+        ["a", "c", "f", "one"],  # the call has no result
         ["c", "g", "100%", "two"],
     ]
     assert refused.status == 2

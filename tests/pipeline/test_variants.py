@@ -105,7 +105,8 @@ def _row(
     times = [COLUMNS["seconds"].value(member) for member in members]
     took = sorted(seconds for seconds in times if seconds is not None)
     prices = make_prices(None)
-    single = [m for m in members if len(m.models) == 1 and m.usage.model_calls]
+    known = [member for member in members if member.usage.is_known]
+    single = [member for member in known if len(member.models) == 1]
     costs = [price.cost(m.usage) for m in single if (price := prices.of(*m.models))]
     return {
         "tools": "\n".join(tools),
@@ -117,14 +118,18 @@ def _row(
         "example": members[0].id,
         "cost": sum(costs) / len(costs) if costs else None,
         "priced": len(costs),
-        "input_tokens": sum(m.usage.input_tokens for m in members) / len(members),
-        "output_tokens": sum(m.usage.output_tokens for m in members) / len(members),
+        "input_tokens": _mean([m.usage.input_tokens for m in known]),
+        "output_tokens": _mean([m.usage.output_tokens for m in known]),
         "seconds": _quantile(took, 0.5),
         "seconds_p95": _quantile(took, 0.95),
         "first_seen_ns": members[0].start_ns,
         "last_seen_ns": members[-1].start_ns,
         "timed": sum(member.start_ns > 0 for member in members),
     }
+
+
+def _mean(values: Sequence[int]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 def _failed(trajectory: Trajectory) -> bool:

@@ -57,7 +57,7 @@ def views() -> dict[str, Any]:
     trajectory = hostile()
     scores = [score(1, label=HOSTILE, comment=HOSTILE, evaluator=HOSTILE, passed=None)]
     rates = {"pass_rate": 0.5, "pass_rate_interval": [0.0, 1.0], "earlier_share": 1.0}
-    figures = {"cost": 1.0, "input_tokens": 1.0, "output_tokens": 1.0, "seconds": 1.0}
+    figures = {"cost": 1.0, "priced": 1, "input_tokens": 1.0, "output_tokens": 1.0, "seconds": 1.0}
     seen = {"recent_share": 1.0, "first_seen_ns": 1, "last_seen_ns": 1, **rates, **figures}
     row = {"tools": [HOSTILE], "count": 1, "share": 1.0, "errors": 0, **seen}
     reference = {"name": HOSTILE, "messages": 1, "source": HOSTILE, "created_ns": 1}

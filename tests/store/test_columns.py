@@ -27,6 +27,10 @@ _SECOND = 10**9
 _ATTRIBUTES = ("attributes.env", "attributes.n", "attributes.tags", "attributes.none")
 # Numbers in Python; SQL does not accept some of them.
 _SPELLINGS = ("\uff13", "+3", "0_3", "3e0", "1e23", "inf", "nan", "\u0663", "3 ")
+_SOMETIMES_UNKNOWN = (
+    *("input_tokens", "output_tokens", "cached_tokens", "seconds", "tokens", "tool_errors"),
+    "asked",
+)
 # Columns whose value some rows do not have.
 _SOMETIMES_READ = ("user", "version", "tool", "errors", "asked")
 
@@ -169,6 +173,20 @@ def test_sql_and_python_filter_alike(name: str, filled: Store, runs: list[Trajec
 
         expected = {run.id for run in runs if condition.holds(run)}
         assert set(keys["trajectory_id"].to_pylist()) == expected, condition
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_no_comparison_with_an_unknown_value_is_true(
+    name: str, filled: Store, runs: list[Trajectory]
+) -> None:
+    """A run whose value is not known is found by none of the operators."""
+    unknown = {run.id for run in runs if COLUMNS[name].value(run) is None}
+    for operator in ("=", "!=", "<", "<=", ">", ">="):
+        for value in ("0", "1", "1e300"):
+            condition = Condition(name, operator, value)
+            keys = filled.trajectories.key_table(Selection(conditions=(condition,)))
+            assert not unknown.intersection(keys["trajectory_id"].to_pylist()), condition
+    assert bool(unknown) == (name in _SOMETIMES_UNKNOWN)
 
 
 def _items(trajectory: Trajectory, name: str) -> tuple[object, ...]:

@@ -187,7 +187,7 @@ def _model_calls(context: EvaluationContext) -> float:
 
 
 def _usage(run: Trajectory) -> Usage:
-    if not (run.usage.input_tokens or run.usage.output_tokens):
+    if not run.usage.is_known:
         raise NotEvaluated(f"the trace of run {run.id} reports no tokens")
     return run.usage
 

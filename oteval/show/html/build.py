@@ -16,6 +16,7 @@ from ... import __version__
 from ...config import Gate
 from ...errors import ConfigError, NothingEvaluated
 from ...jsontext import dumps
+from ...model.columns import COLUMNS
 from ...pipeline import Tally, align, first_divergence
 from ...store import SelectedRuns
 from ..text import clean, clock, one_line, shorten
@@ -283,7 +284,7 @@ def _row(
     changes = [cell.change for cell in cells if cell.change]
     runs = [item.trajectory for item in members if item.trajectory]
     took = [item.end_ns - item.start_ns for item in members if item.end_ns]
-    tokens = [run.usage.input_tokens + run.usage.output_tokens for run in runs]
+    tokens = [n for run in runs if (n := COLUMNS["tokens"].value(run)) is not None]
     gaps = dict.fromkeys(gap.code for run in runs for gap in run.gaps)
     first = members[0]
     return MatrixRow(

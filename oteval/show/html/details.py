@@ -16,6 +16,7 @@ import orjson
 from ...jsontext import dumps
 from ...model import Gap, Message, ToolCall, unusual_reasons
 from ...text import counted
+from ..run_cells import tokens_text
 from ..text import clean, clock, duration, ran_in_parallel
 from .model import ReportRun, RunVerdict
 
@@ -85,10 +86,6 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
     if run is None:
         took = duration(item.end_ns - item.start_ns) if item.end_ns else ""
         return [("started", clock(item.start_ns) if item.start_ns else ""), ("took", took)]
-    usage = run.usage
-    tokens = f"{usage.input_tokens:,} in, {usage.output_tokens:,} out"
-    cached = f", {usage.cached_tokens:,} from a cache" if usage.cached_tokens else ""
-    calls = f", {counted(usage.model_calls, 'model call')}"
     turn = f"{run.conversation_id}, turn {run.turn}" if run.conversation_id else ""
     return [
         ("agent", run.agent),
@@ -96,7 +93,7 @@ def _facts(item: ReportRun) -> list[tuple[str, str]]:
         ("models", ", ".join(run.models)),
         ("started", f"{clock(run.start_ns)} UTC" if run.start_ns else ""),
         ("took", duration(run.end_ns - run.start_ns) if run.end_ns else ""),
-        ("tokens", tokens + cached + calls if usage.model_calls else ""),
+        ("tokens", tokens_text(run.usage)),
         ("stopped by", ", ".join(unusual_reasons(run.finish_reasons))),
         ("prompts", ", ".join(run.prompts)),
         ("retrieved", counted(len(run.documents), "document") if run.documents else ""),

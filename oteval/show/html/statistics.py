@@ -10,12 +10,12 @@ from dataclasses import dataclass, field, replace
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
-from ...model import reported_cost
-from ...model.columns import COLUMNS, call_errors
+from ...model import Usage, reported_cost
+from ...model.columns import call_errors
 from ...pipeline import check_gates
 from ...prices import make_prices
 from ...store import CaseComparison, SelectedRuns
-from ...store.usage_sums import usage_of
+from ...store.usage_sums import usage_of, usages_of
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
 from .histograms import (
@@ -135,7 +135,8 @@ class ReportStatistics:
         self._differences: dict[Place, _Differences] = {}
         self._unpaired = 0
         self._times = [0, 0]
-        self._tokens = [0, 0, 0]
+        self._tokens = Usage()
+        self._counted = 0
         self._failed_calls = 0
         self._runs_with_failures = 0
         self._runs_with_gaps = 0
@@ -182,15 +183,14 @@ class ReportStatistics:
         if run.conversation_id:
             self._conversations.add(f"{run.service}\0{run.conversation_id}")
         usage = run.usage
-        if tokens := COLUMNS["tokens"].value(run):
-            group.tokens.append(tokens)
-        self._tokens[0] += usage.input_tokens
-        self._tokens[1] += usage.output_tokens
-        self._tokens[2] += usage.cached_tokens
-        price = self._prices.of(*run.models) if len(run.models) == 1 else None
-        if price and usage.model_calls:
+        if usage.is_known:
+            group.tokens.append(usage.input_tokens + usage.output_tokens)
+            self._tokens += usage
+            self._counted += 1
+        cost = self._prices.cost(run.models, usage)
+        if cost is not None:
             self._priced += 1
-            self._spent += price.cost(usage)
+            self._spent += cost
         failed = sum(error is True for error in call_errors(run.own_messages))
         self._failed_calls += failed
         self._runs_with_failures += failed > 0
@@ -229,8 +229,8 @@ class ReportStatistics:
         self._times = [figures["first_ns"] or 0, figures["last_ns"] or 0]
         self._agents.update(figures["agents"] or ())
         self._stored_conversations = figures["conversations"]
-        kinds = ("input_tokens", "output_tokens", "cached_tokens")
-        self._tokens = [figures[kind] or 0 for kind in kinds]
+        self._tokens = usage_of(figures)
+        self._counted = figures["counted"]
         self._runs_with_gaps = figures["runs_with_gaps"]
         for name, batch in runs.numbers():
             extend_numbers(self.groups[name].seconds, batch["seconds"])
@@ -240,10 +240,8 @@ class ReportStatistics:
             failed = sum(error is True for error in shape["call_errors"])
             self._failed_calls += failed * shape["runs"]
             self._runs_with_failures += shape["runs"] if failed else 0
-        for usage in runs.usages():
-            if price := self._prices.of(usage["model"]):
-                self._priced += usage["runs"]
-                self._spent += price.cost(usage_of(usage))
+        cost = self._prices.total(usages_of(runs.usages()), self.runs)
+        self._spent, self._priced = cost.dollars, cost.priced
         self.add_stored_verdicts(runs)
 
     def add_stored_verdicts(self, runs: SelectedRuns) -> None:
@@ -317,13 +315,16 @@ class ReportStatistics:
         if seconds:
             remark = f"95% below {seconds_text(seconds.quantile(0.95))}"
             yield "median time", duration(round(seconds.median * 1e9)), remark
-        if sum(self._tokens):
-            cached = f", {short(self._tokens[2])} cached" if self._tokens[2] else ""
-            remark = f"{short(self._tokens[0])} in, {short(self._tokens[1])} out{cached}"
-            yield "tokens", short(self._tokens[0] + self._tokens[1]), remark
+        if self._counted:
+            tokens = self._tokens
+            cached = f", {short(tokens.cached_tokens)} cached" if tokens.cached_tokens else ""
+            remark = f"{short(tokens.input_tokens)} in, {short(tokens.output_tokens)} out{cached}"
+            total = short(tokens.input_tokens + tokens.output_tokens)
+            yield "tokens", *_partly(total, remark, self.runs - self._counted)
         if self._priced:
             remark = f"{_many(self._priced, 'run')} at list prices"
-            yield "models' cost", _dollars(self._spent), remark
+            unknown = self.runs - self._priced
+            yield "models' cost", *_partly(_dollars(self._spent), remark, unknown)
         if self._cost is not None:
             yield "judges' cost", _dollars(self._cost), ""
 
@@ -490,6 +491,13 @@ def _is_binary(values: SortedNumbers) -> bool:
 
 def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
+
+
+def _partly(value: str, remark: str, unknown: int) -> tuple[str, str]:
+    """Return a sum over runs and a remark: if some are unknown, it is a lower bound."""
+    if not unknown:
+        return value, remark
+    return f"at least {value}", f"{remark}; unknown for {_many(unknown, 'run')}"
 
 
 def _dollars(value: float) -> str:

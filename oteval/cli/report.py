@@ -71,7 +71,8 @@ _MEMORY_LIMIT = "84MB"
 @click.option(
     "--case",
     metavar="attributes.KEY",
-    help="The attribute that pairs runs.  [default: test.case.id, or else the user's question]",
+    help="The attribute that pairs runs.  [default: test.case.id or the like, else the user's "
+    "question and its turn]",
 )
 @click.option(
     "--experiments",

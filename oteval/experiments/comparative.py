@@ -14,6 +14,7 @@ from ..store import Store
 from ..sync import blocking_form
 from .experiment_store import StoreLike, open_store, start_experiment
 from .outputs import json_form
+from .paired_examples import paired_rows, with_common_examples
 from .pairwise import ComparedRuns, ComparisonRun, Order, pairwise_evaluators_of, questions_of
 from .results import ExperimentResults, load_experiment
 from .run_options import TIMEOUT, OnError, OnProgress, RunOptions, refuse_client
@@ -194,7 +195,7 @@ async def aevaluate_comparative(
     )
     chosen: Order = "random" if randomize_order else order
     with open_store(store) as opened:
-        compared = [_load(each, opened) for each in experiments]
+        compared = with_common_examples([_load(each, opened) for each in experiments])
         items = _items(compared)
         if load_nested:
             items = [_with_trajectories(item, opened) for item in items]
@@ -264,14 +265,10 @@ def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
     names = [each.name for each in compared]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"pass two or more different experiments to compare, not {names}")
-    runs = [
-        {(row.example.id, row.run.repetition): row for row in each if not row.run.error}
-        for each in compared
-    ]
     found = [
-        ComparedRuns(row.example, key[1], tuple(each[key].run for each in runs))
-        for key, row in runs[0].items()
-        if all(key in each for each in runs)
+        ComparedRuns(rows[0].example, repetition, tuple(row.run for row in rows))
+        for (_, repetition), rows in paired_rows(compared).items()
+        if not any(row.run.error for row in rows)
     ]
     if not found:
         raise NothingEvaluated(

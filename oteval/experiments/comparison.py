@@ -37,6 +37,7 @@ from ..evaluators.stats import (
 from ..evaluators.stats.means import FEWEST
 from ..evaluators.stats.rates import mean
 from .experiment_store import StoreLike, open_store
+from .paired_examples import with_common_examples
 from .results import ExperimentResults, Figure, load_experiment, values_of
 
 __all__ = ["Comparison", "Difference", "compare", "compare_experiments"]
@@ -119,7 +120,7 @@ class Comparison:
 
     Attributes:
         a: The first experiment, the baseline.
-        b: The second.
+        b: The second; its examples have the ids of those of the first with the same question.
         differences: One for each figure that both have.
         only_a: Figures that only the first has.
         only_b: Figures that only the second has.
@@ -196,7 +197,7 @@ def compare(
     """
     if not 0 < alpha < 1 or not 0 < power < 1:
         raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
-    first, second = _load(a, b, store)
+    first, second = with_common_examples(_load(a, b, store))
     options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
     figures_a, figures_b = _figures(first), _figures(second)
     shared = [key for key in figures_a if key in figures_b]

@@ -14,7 +14,15 @@ from typing import Any
 from ..errors import InputError, NotFound
 from ..evaluators import to_messages
 from ..jsontext import loads_exact
-from ..model import Dataset, Example, Message, Trajectory, example_id
+from ..model import (
+    CASE_ATTRIBUTES,
+    Dataset,
+    Example,
+    Message,
+    Trajectory,
+    example_id,
+    first_attribute,
+)
 from ..store import Store
 from .outputs import json_form
 
@@ -32,7 +40,7 @@ __all__ = [
 ]
 
 # The attribute with a run's test case, as OpenTelemetry's conventions name it.
-CASE_KEY = "test.case.id"
+CASE_KEY = CASE_ATTRIBUTES[0]
 
 _FIELDS = {
     "id": "id",
@@ -218,16 +226,17 @@ def dataset_from_trajectories(
 ) -> Dataset:
     """Return a dataset of runs that should stay as they are.
 
-    Each example has a run's inputs, and all its messages as reference outputs. Its id is the run's
-    attribute ``test.case.id`` if it has one. A run without a captured question keeps its own id.
+    Each example has a run's inputs, and all its messages as reference outputs. Its id is the first
+    of the attributes `CASE_ATTRIBUTES` that the run has. A run without a captured question keeps
+    its own id.
 
     Raises:
         InputError: There are none, or two have the same id.
     """
     rows = []
     for one in trajectories:
-        case = one.attributes.get(CASE_KEY)
-        if case is None and not has_question(one.own_messages):
+        case = first_attribute(one, CASE_ATTRIBUTES)
+        if not case and not has_question(one.own_messages):
             case = one.id  # missing questions do not make two runs equal
         fields = _fields_of(one.own_messages)
         rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})

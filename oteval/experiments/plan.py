@@ -9,11 +9,20 @@ from typing import Any
 
 from ..errors import ConfigError, InputError
 from ..evaluators.passed_run import passed_run
-from ..model import Dataset, Example, Trajectory, example_id
+from ..model import (
+    CASE_ATTRIBUTES,
+    Dataset,
+    Example,
+    Trajectory,
+    example_id,
+    first_attribute,
+    turn_case_id,
+)
 from ..selection import Selection
 from ..store import Store
 from .datasets import CASE_KEY, dataset_of, has_question, inputs_of, make_dataset
 from .outputs import trajectory_of
+from .paired_examples import SESSIONS
 
 __all__ = ["Plan", "RunTask", "plan_of"]
 
@@ -118,7 +127,7 @@ def _plan_of_sessions(sessions: Sequence[Trajectory], data: Any, store: Store) -
 
 
 def _example_ids(sessions: Sequence[Trajectory]) -> list[str]:
-    """Return the example of each session: its case, or else a hash of its inputs.
+    """Return the example of each session: its case, or else a hash of the question.
 
     A session without a case and without a captured question is an example by itself: missing
     questions do not make two sessions equal.
@@ -127,29 +136,32 @@ def _example_ids(sessions: Sequence[Trajectory]) -> list[str]:
 
 
 def _example_id(session: Trajectory, at: int) -> str:
-    case = session.attributes.get(CASE_KEY)
-    if case is not None:
-        return str(case)
+    if case := first_attribute(session, CASE_ATTRIBUTES):
+        return case
     if has_question(session.own_messages):
-        return example_id(inputs_of(session.own_messages))
+        return turn_case_id(inputs_of(session.own_messages), session.turn)
     messages = [message.as_dict() for message in session.messages]
     return session.id or example_id({"session": at, "messages": messages})
 
 
 def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
-    """Return a dataset of the sessions' inputs; equal inputs are one example."""
+    """Return a dataset of the sessions' inputs; those with one question are one example."""
     examples: dict[str, Example] = {}
     for name, session in zip(_example_ids(sessions), sessions, strict=True):
         if name not in examples:
             examples[name] = Example(name, inputs_of(session.own_messages))
-    return make_dataset(examples.values(), "sessions", "sessions")
+    return make_dataset(examples.values(), SESSIONS, SESSIONS)
 
 
 def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
-    """Return the example of each session, matched by case, else by inputs, else by position."""
+    """Return the example of each session, matched by case, else by question or position."""
     ids = {example.id for example in dataset.examples}
-    by_inputs = {example_id(example.inputs): example.id for example in dataset.examples}
-    matches = [name if name in ids else by_inputs.get(name) for name in _example_ids(sessions)]
+    by_case = {example.case: example.id for example in dataset.examples}
+    matches = []
+    for name, session in zip(_example_ids(sessions), sessions, strict=True):
+        # An example does not tell its turn unless its id does.
+        asked = turn_case_id(inputs_of(session.own_messages), 1)
+        matches.append(name if name in ids else by_case.get(name) or by_case.get(asked))
     if all(matches):
         return [name for name in matches if name]
     if not any(matches) and len(sessions) == len(dataset.examples):
@@ -157,5 +169,5 @@ def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[st
     at = matches.index(None)
     raise ConfigError(
         f"sessions[{at}] matches no example of {dataset.name}; "
-        f"its {CASE_KEY!r} or its first messages must match an example"
+        f"its {CASE_KEY!r} or its question must match an example"
     )

@@ -1,8 +1,11 @@
 """The names of `oteval.model`; `__init__.py` loads them from here, and type checkers read it."""
 
+from .cases import CASE_ATTRIBUTES as CASE_ATTRIBUTES
 from .cases import LONGEST_CASE as LONGEST_CASE
 from .cases import case_text as case_text
 from .cases import first_attribute as first_attribute
+from .cases import normal_text as normal_text
+from .cases import turn_case_id as turn_case_id
 from .experiment import (
     Dataset as Dataset,
 )

@@ -1,20 +1,52 @@
 """Cases: runs of the same case are compared with each other.
 
-An attribute names the case of a run, else the question does. A run without either is a case of its
-own: two runs with missing content are never the same case.
+An attribute names the case of a run, else the user's question does: its text, in which white space
+does not count, and its place in the conversation. The system prompt, the tools and the model do not
+count: they change between the runs that are compared. A run without a name and a question is a
+separate case: two runs with missing content are never the same case.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from ..jsontext import dumps
+from ..jsontext import canonical, dumps
 from .trajectory import Trajectory
 
-__all__ = ["LONGEST_CASE", "case_text", "first_attribute"]
+__all__ = [
+    "CASE_ATTRIBUTES",
+    "LONGEST_CASE",
+    "case_id",
+    "case_text",
+    "first_attribute",
+    "input_hash",
+    "normal_text",
+    "turn_case_id",
+]
+
+CASE_ATTRIBUTES = ("test.case.id", "oteval.example_id", "case_name", "example.id")
+"""Attributes that name a run's case; the first one present counts."""
 
 LONGEST_CASE = 2000
-"""The length of a question (characters) up to which its line breaks do not count."""
+"""The length of a question (characters) up to which it is the text of its case."""
+
+_QUESTIONS = frozenset(
+    {
+        *("question", "query", "prompt", "input", "message", "text"),
+        *("user_input", "user_message", "user_prompt"),
+    }
+)
+"""Names of inputs that are a question, if it is the only input."""
+
+_SETTINGS = frozenset({"model", "system", "system_prompt", "tools", "tool_choice"})
+"""Names of inputs that say how to answer, and are not part of the question."""
+
+
+def normal_text(text: str) -> str:
+    """Return a question as questions are compared: white space does not count, and case does."""
+    return " ".join(text.split())
 
 
 def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
@@ -31,14 +63,96 @@ def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
         keys: The attributes that name a case; the first one present counts.
 
     Returns:
-        The name; the question on one line; the question and its parts, after ``\0``, if it is long
-        or has parts such as images; or the run's id.
+        The name; the question, with the number of a later turn; the question and its parts, after
+        ``\0``, if it is long or has parts such as images; or the run's id.
     """
     named = first_attribute(trajectory, keys).strip()
     asked = trajectory.question
     if named or asked is None:
         return named or trajectory.id
-    content = asked.content or ""
-    if not asked.parts and len(content) <= LONGEST_CASE:
-        return " ".join(content.splitlines())
-    return f"\0{content}\0{dumps(list(asked.parts)) if asked.parts else ''}"
+    question = normal_text(asked.content or "")
+    text = question if trajectory.turn <= 1 else f"turn {trajectory.turn}: {question}"
+    if not asked.parts and len(question) <= LONGEST_CASE:
+        return text
+    return f"\0{text}\0{dumps(list(asked.parts)) if asked.parts else ''}"
+
+
+def input_hash(inputs: Any) -> str:
+    """Return a hash of an example's inputs."""
+    return hashlib.blake2b(canonical(inputs).encode(), digest_size=8).hexdigest()
+
+
+def case_id(inputs: Any) -> str:
+    """Return the hash of the question in an example's inputs.
+
+    Of messages, those of the user count. Inputs without messages of a user, and without a question
+    as the only input, count as they are.
+    """
+    return input_hash(_asked(inputs))
+
+
+def turn_case_id(inputs: Any, turn: int) -> str:
+    """Return the hash of the question of a turn, with the number of the turn from the second on."""
+    return case_id(inputs) if turn <= 1 else f"{case_id(inputs)}.{turn}"
+
+
+def _asked(inputs: Any) -> Any:
+    if isinstance(inputs, str):
+        return normal_text(inputs)
+    if isinstance(inputs, (list, tuple)):
+        return _user_messages(inputs) or inputs
+    if not isinstance(inputs, Mapping):
+        return inputs
+    asking = {name: value for name, value in inputs.items() if name not in _SETTINGS}
+    for name in ("messages", "input"):
+        if asked := _user_messages(asking.get(name)):
+            rest = {key: asking[key] for key in asking if key not in (name, "instructions")}
+            return {**rest, "messages": asked} if rest else asked
+    if len(asking) == 1:
+        [(name, value)] = asking.items()
+        if name in _QUESTIONS and isinstance(value, str):
+            return normal_text(value)
+    return inputs
+
+
+def _user_messages(messages: Any) -> Any:
+    """Return the content of a user's messages: a text if there is one message, else a list.
+
+    A message is an object with ``role`` (or LangChain's ``type``) and ``content``, or a pair of
+    both. Returns "" if the value is not a list of messages, or if the user wrote nothing.
+    """
+    if not isinstance(messages, (list, tuple)):
+        return ""
+    contents = []
+    for message in messages:
+        if isinstance(message, Mapping):
+            role = message.get("role") or message.get("type")
+            content, parts = message.get("content"), message.get("parts")
+        elif isinstance(message, (list, tuple)) and len(message) == 2:
+            (role, content), parts = message, None
+        else:
+            return ""
+        if role in ("user", "human") and not _is_tool_result(content):
+            contents.append(_content(content, parts))
+    if not any(contents):
+        return ""
+    return contents[0] if len(contents) == 1 else contents
+
+
+def _is_tool_result(content: Any) -> bool:
+    """Return whether the content of a user's message is the result of a tool, as at Anthropic."""
+    return isinstance(content, list) and any(
+        isinstance(block, Mapping) and block.get("type") == "tool_result" for block in content
+    )
+
+
+def _content(content: Any, parts: Any) -> Any:
+    """Return the content of a message; one with parts other than text is a list."""
+    if isinstance(content, (list, tuple)):
+        blocks = [block.get("text") if isinstance(block, Mapping) else block for block in content]
+        texts = [text for text in blocks if isinstance(text, str)]
+        if len(texts) < len(blocks):
+            return [content, parts] if parts else list(content)
+        content = "\n".join(texts)
+    text = normal_text(content) if isinstance(content, str) else content
+    return [text, parts] if parts else text

@@ -9,11 +9,13 @@ evaluator. A **vote** is one answer to the question which of several runs of an 
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from ..jsontext import canonical, dumps
+from .cases import case_id, input_hash
 from .score import EvaluationResult, Status
 from .trajectory import Trajectory
 
@@ -29,11 +31,14 @@ __all__ = [
 ]
 
 _LONGEST_QUESTION = 2000  # characters
+_HASH = 16  # characters
+# After the hash in an id: the number of a later turn, and that of a repeated question.
+_NUMBERS = re.compile(r"((?:\.\d+)?)(?:-\d+)?")
 
 
 def example_id(inputs: Any) -> str:
     """Return the id of an example without an explicit one: a hash of its inputs."""
-    return hashlib.blake2b(canonical(inputs).encode(), digest_size=8).hexdigest()
+    return input_hash(inputs)
 
 
 def question_of(inputs: Any) -> str:
@@ -72,11 +77,21 @@ class Example:
         return self.reference_outputs
 
     @property
+    def has_own_id(self) -> bool:
+        """Whether the id was given, and does not follow from the inputs."""
+        hashes = (example_id(self.inputs), case_id(self.inputs))
+        return self.id[:_HASH] not in hashes or _NUMBERS.fullmatch(self.id, _HASH) is None
+
+    @property
+    def case(self) -> str:
+        """The hash of the question, with the number of a later turn."""
+        numbers = None if self.has_own_id else _NUMBERS.fullmatch(self.id, _HASH)
+        return case_id(self.inputs) + (numbers[1] if numbers else "")
+
+    @property
     def title(self) -> str:
         """A readable name: the explicit id, or else the question."""
-        if self.id != example_id(self.inputs):
-            return self.id
-        return question_of(self.inputs) or self.id
+        return self.id if self.has_own_id else question_of(self.inputs) or self.id
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form, which is also a line of a dataset file."""

@@ -20,8 +20,8 @@ from ..config import Config
 from ..errors import ConfigError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.reference_form import ComparedStep, in_reference_form
-from ..model import Message, SpanRef, Trajectory
-from ..model.columns import RunRow
+from ..model import Message, SpanRef, Trajectory, normal_text
+from ..model.columns import LONGEST_ASKED, RunRow, RunValues, column_values
 from ..pipeline import align, first_divergence
 from ..pipeline.references import compared_reference, references_of
 from ..selection import Condition, Selection
@@ -42,6 +42,8 @@ __all__ = ["ComparePage", "ComparedSide", "DifferentText", "compare_page", "comp
 _LONGEST, _TITLE = 4000, 140
 # Runs that passed among which one with the same question is preferred.
 _PASSES = 40
+# Characters of a question that are compared; a list has little more of it.
+_COMPARED = 1000
 _MOST_ROWS = 600
 # Characters of all texts of a side, and of each at least.
 _ROOM, _SHORTEST = 100_000, 120
@@ -238,14 +240,13 @@ def last_pass(store: Store, name: str) -> str:
             store, passing, _PASSES, after=key, is_forward=True, scores=listedscores
         )
         is_cut = is_cut or matches.is_cut
-    question = question_line(run)[:200]
-    rows = store.run_list.rows(list(matches.keys), ["asked"])
+    case = _case(column_values(run))
+    rows = store.run_list.rows(list(matches.keys), ["asked", "turn"])
     verdicts = listedscores.of([row.id for row in rows])
 
     def likeness(row: RunRow) -> tuple[bool, bool]:
         passed = {score.evaluator for score in verdicts[row.id] if score.passed}
-        is_same = bool(question) and one_line(row["asked"] or "").startswith(question)
-        return passed.issuperset(failing), is_same
+        return passed.issuperset(failing), case is not None and _case(row.__getitem__) == case
 
     if not rows:
         agent_name = shorten(run.agent, _TITLE) or "the same agent"
@@ -257,6 +258,12 @@ def last_pass(store: Store, name: str) -> str:
         raise NotFound(f"no run of {agent_name} passes to compare with")
     # The first of those that are most alike.
     return max(rows, key=likeness).id
+
+
+def _case(values: RunValues) -> tuple[int, str] | None:
+    """Return the beginning of a question and its turn, by a run's columns; None without one."""
+    question = normal_text((values("asked") or "")[:LONGEST_ASKED])[:_COMPARED]
+    return (values("turn"), question) if question else None
 
 
 def reference_of(

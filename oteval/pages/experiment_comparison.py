@@ -129,7 +129,7 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
             before.name, before.experiment.id, figures=(), notes=(one_line(str(error)),)
         )
     ordered = sorted(found.differences, key=lambda one: _ORDER.index(one.verdict))
-    sides = _Rows(store, before), _Rows(store, now)
+    sides = _Rows(store, found.a), _Rows(store, found.b)
     return ExperimentComparison(
         baseline=before.name,
         baseline_id=before.experiment.id,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..experiments import ExperimentResults, Feedback, Figure, Pair, ResultRow, load_experiment
+from ..experiments.paired_examples import paired_rows, with_common_examples
 from ..experiments.votes import pairs_of
 from ..show.experiments import interval_text, k_text, number
 from ..show.html.model import RunVerdict
@@ -279,15 +280,9 @@ def _cell(one: Feedback | None) -> ExperimentCell:
 def _pairs(store: Store, results: ExperimentResults) -> tuple[Pair, ...]:
     """Return the preferences of a pairwise comparison; () if a compared experiment is missing."""
     names = results.experiment.compared
-    found = [store.experiments.find(name) for name in names]
-    sides = [
-        {(run.example_id, run.repetition): run for run in store.experiments.runs(one.id)}
-        for one in found
-        if one is not None
-    ]
-    if not sides or len(sides) < len(names):
+    if any(store.experiments.find(name) is None for name in names):
         return ()
-    shared = [key for key in sides[0] if all(key in side for side in sides)]
-    runs = {key: [side[key] for side in sides] for key in shared}
+    compared = with_common_examples([load_experiment(name, store) for name in names])
+    runs = {key: [row.run for row in rows] for key, rows in paired_rows(compared).items()}
     votes = store.experiments.votes(results.experiment.id)
     return tuple(pairs_of(names, runs, votes))

@@ -22,7 +22,7 @@ from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.accepted import any_of
 from ..jsontext import canonical
-from ..model import Reference, Trajectory
+from ..model import Reference, Trajectory, normal_text
 from .resources import read_text
 
 if TYPE_CHECKING:
@@ -150,7 +150,7 @@ def _named(reference: Reference, name: str) -> list[Reference]:
 
 def _case_name(value: Any, key: str) -> str:
     """Return a case as cases are compared; in a question, white space does not count."""
-    return " ".join(str(value).split()) if key == QUESTION else str(value)
+    return normal_text(str(value)) if key == QUESTION else str(value)
 
 
 def _shown(case: str) -> str:

@@ -6,13 +6,11 @@ import hashlib
 from collections.abc import Iterable, Sequence
 
 from ..jsontext import escaped
-from ..model import LONGEST_CASE, Trajectory, case_text, first_attribute
+from ..model import CASE_ATTRIBUTES, LONGEST_CASE, Trajectory, case_text, first_attribute
 from .text import clean, one_line, shorten
 
-__all__ = ["CASE_ATTRIBUTES", "case_key", "question_line", "run_title", "unique"]
+__all__ = ["case_key", "question_line", "run_title", "unique"]
 
-# Attributes that name a run's case; the first one present counts.
-CASE_ATTRIBUTES = ("test.case.id", "case_name", "example.id")
 _LONGEST_IN_TITLE = 120
 
 

@@ -19,8 +19,6 @@ from .run_fields import RunExpression
 
 __all__ = ["case_column", "number_of"]
 
-# The breaks of `str.splitlines`.
-_BREAK = r"(\r\n|[\n\r\x{b}\x{c}\x{1c}-\x{1e}\x{85}\x{2028}\x{2029}])"
 _NAME = "CASE WHEN contains(attributes, ?) THEN json_extract(attributes, ?)::VARCHAR END"
 _PARTS = f"""
     coalesce(CASE WHEN contains(messages, '"parts":') THEN list_filter(
@@ -49,11 +47,14 @@ _NAMED = f"""
         json_extract_string(run.name, '$'), '^[{SPACES}]+|[{SPACES}]+$', '', 'g'
     ) ELSE run.name END
 """
-_LINE = f"""
-    CASE WHEN regexp_matches(run.asked, '{_BREAK}')
-        THEN regexp_replace(regexp_replace(run.asked, '{_BREAK}$', ''), '{_BREAK}', ' ', 'g')
+# White space as in `oteval.model.cases.normal_text`; most questions are as it returns them.
+_BREAKS = SPACES.replace(r"-\x{20}", r"-\x{1f}")
+_QUESTION = f"""
+    CASE WHEN regexp_matches(run.asked, '^ | $|  |[{_BREAKS}]')
+        THEN trim(regexp_replace(run.asked, '[{SPACES}]+', ' ', 'g'), ' ')
         ELSE run.asked END
 """
+_TEXT = f"CASE WHEN run.turn > 1 THEN 'turn ' || run.turn || ': ' ELSE '' END || ({_QUESTION})"
 
 
 def case_column(attributes: Sequence[str]) -> RunExpression:
@@ -68,15 +69,17 @@ def case_column(attributes: Sequence[str]) -> RunExpression:
     # Columns that a lambda uses are copied, so that this one gets only narrow ones. Python and
     # JSON write values other than texts and integers differently.
     sql = f"""
-        list_transform([{{id: trajectory_id, name: {name}, asked: {ASKED}, parts: {_PARTS}}}],
+        list_transform([{{
+                id: trajectory_id, turn: turn, name: {name}, asked: {ASKED}, parts: {_PARTS}
+            }}],
             lambda run: CASE
                 WHEN NOT regexp_matches(run.name, '^("|-?[0-9]+$)') THEN NULL
                 WHEN {_NAMED} <> '' THEN {number_of(_NAMED)}
                 WHEN run.asked IS NULL THEN NULL
                 WHEN run.asked = '' THEN {number_of("run.id")}
-                WHEN run.parts = '' AND length(run.asked) <= {LONGEST_CASE}
-                    THEN {number_of(_LINE)}
-                ELSE {number_of("chr(0) || run.asked || chr(0) || run.parts")} END)[1]
+                WHEN run.parts = '' AND length({_QUESTION}) <= {LONGEST_CASE}
+                    THEN {number_of(_TEXT)}
+                ELSE {number_of(f"chr(0) || {_TEXT} || chr(0) || run.parts")} END)[1]
     """
 
     def of(run: Trajectory) -> int:

@@ -10,13 +10,23 @@ from itertools import combinations
 import pyarrow as pa
 
 from ...errors import ConfigError
-from ...experiments.outputs import trajectory_of_run
+from ...experiments.paired_examples import paired_rows, with_common_examples
+from ...experiments.results import ExperimentResults, load_experiment
 from ...experiments.votes import pairs_of
-from ...model import Experiment, Run, Score, Trajectory, Vote, first_attribute, question_of
+from ...model import (
+    CASE_ATTRIBUTES,
+    Experiment,
+    Run,
+    Score,
+    Trajectory,
+    Vote,
+    first_attribute,
+    question_of,
+)
 from ...model.columns import GROUPS, RunValues, group_text
 from ...selection import Selection
 from ...store import RunExpression, RunFunction, RunGroups, Store
-from ..run_titles import CASE_ATTRIBUTES, case_key, question_line
+from ..run_titles import case_key, question_line
 from ..text import clean, one_line
 from .model import PairwiseExample, PairwiseSummary, ReportRun, RunVerdict
 
@@ -143,25 +153,29 @@ def from_experiments(
                 f"{experiment.name} is a comparison; name the experiments it compares: "
                 f"--experiments {compared}"
             )
-        items += _items(store, experiment)
+    for results in _compared(store, [experiment.name for experiment in experiments]):
+        items += _items(store, results)
     return experiments, items
 
 
-def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
-    verdicts: dict[str, list[RunVerdict]] = {}
-    for feedback in store.experiments.feedback(experiment.id):
-        verdicts.setdefault(feedback.run_id, []).append(RunVerdict.of(feedback))
-    runs = store.experiments.runs(experiment.id)
-    trajectories = _trajectories(store, [run.trajectory_id for run in runs if run.trajectory_id])
-    for run in runs:
+def _compared(store: Store, names: Sequence[str]) -> list[ExperimentResults]:
+    """Return the results of experiments whose examples have one id if they have one question."""
+    return with_common_examples([load_experiment(name, store) for name in names])
+
+
+def _items(store: Store, results: ExperimentResults) -> Iterator[ReportRun]:
+    names = [row.run.trajectory_id for row in results if row.run.trajectory_id]
+    trajectories = _trajectories(store, names)
+    for row in results:
+        run = row.run
         stored = trajectories.get(run.trajectory_id)
-        rebuilt = None if stored else trajectory_of_run(run)
+        rebuilt = None if stored else run.trajectory
         yield ReportRun(
             id=run.id,
-            group=experiment.name,
+            group=results.name,
             case=run.example_id,
-            label=one_line(question_of(run.inputs)) or run.example_id,
-            verdicts=tuple(verdicts.get(run.id, ())),
+            label=_label(run),
+            verdicts=tuple(map(RunVerdict.of, row.feedback)),
             trajectory=stored or rebuilt,
             inputs=run.inputs,
             outputs=None if rebuilt else run.outputs,
@@ -170,6 +184,10 @@ def _items(store: Store, experiment: Experiment) -> Iterator[ReportRun]:
             end_ns=run.end_ns,
             repetition=run.repetition,
         )
+
+
+def _label(run: Run) -> str:
+    return one_line(question_of(run.inputs)) or run.example_id
 
 
 def _trajectories(store: Store, ids: Sequence[str]) -> dict[str, Trajectory]:
@@ -189,7 +207,6 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
     """
     if len(experiments) < 2:
         return []
-    runs = {experiment.name: store.experiments.runs(experiment.id) for experiment in experiments}
     summaries: list[PairwiseSummary] = []
     for row in store.experiments.list():
         names = [
@@ -199,27 +216,25 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
         ]
         if row["kind"] == "comparison" and len(names) > 1:
             votes = store.experiments.votes(row["experiment_id"])
+            # The votes name the examples of the first of those that still exist.
+            existing = [name for name in row["compared"] if store.experiments.find(name)]
+            compared = {each.name: each for each in _compared(store, existing)}
             for base, other in combinations(names, 2):
-                summaries += _pairwise((base, other), runs, votes)
+                summaries += _pairwise((compared[base], compared[other]), votes)
     return summaries
 
 
 def _pairwise(
-    names: tuple[str, str], runs: Mapping[str, Sequence[Run]], votes: Sequence[Vote]
+    compared: tuple[ExperimentResults, ExperimentResults], votes: Sequence[Vote]
 ) -> Iterator[PairwiseSummary]:
     """Yield the result of the votes on two experiments, for each question."""
-    base, other = names
-    places = {(run.example_id, run.repetition): run for run in runs[base]}
+    base, other = names = compared[0].name, compared[1].name
     paired_runs = {
-        key: (run, places[key])
-        for run in runs[other]
-        if (key := (run.example_id, run.repetition)) in places
+        key: (second.run, first.run) for key, (first, second) in paired_rows(compared).items()
     }
-    side = {run.id: name for name in names for run in runs[name]}
+    side = {row.run.id: each.name for each in compared for row in each}
     about = [vote for vote in votes if {side.get(run) for run in vote.shown} >= set(names)]
-    labels = {
-        run.example_id: one_line(question_of(run.inputs)) or run.example_id for run in runs[base]
-    }
+    labels = {row.example.id: _label(row.run) for row in compared[0]}
     for pair in pairs_of((other, base), paired_runs, about):
         evaluators = {vote.evaluator for vote in about if vote.key == pair.key}
         by_place: dict[tuple[str, int], list[Vote]] = {}

@@ -42,6 +42,7 @@ _QUESTIONS = (
     [Message("user", "question\n1")],
     [Message("user", "question\r\n1\x85")],
     [Message("user", "question\u2028\n1")],
+    [Message("user", " question  1\u3000")],
     [Message("system", "be kind"), Message("user", "question 1")],
     [Message("user", " \u3000"), Message("user", "\t\x1b[31mred\x00")],
     [Message("user"), Message("assistant", "hm"), Message("user", "question 2")],
@@ -95,6 +96,7 @@ def _run(number: int, chance: random.Random, history: Trajectory | None) -> Traj
         new_from=max(0, earlier - chance.randrange(3)),
         start_ns=start,
         end_ns=start + chance.choice([-1, 0, 5, chance.randrange(10**10)]),
+        turn=chance.choice([1, 1, 2]),
     )
 
 

@@ -39,6 +39,7 @@ from .idle import idle_statuses
 from .notices import queue_events
 from .removals import end_removed
 from .run_reader import RunReader
+from .scales import VARIANT_MEASURES
 from .status import MonitorStatus, statuses
 from .watcher import Watcher
 
@@ -198,6 +199,9 @@ def _definition(settings: MonitorSettings) -> str:
     values = settings.model_dump(mode="json", include=set(names), by_alias=True)
     if measured := CHECK_MEASURES.get(settings.measure):
         values["check"] = version_of(measured.check.describe())
+    if settings.measure in VARIANT_MEASURES:
+        # Baselines that were measured in sample alert on usual traffic, so the monitor starts over.
+        values["baseline_values"] = "out of sample"
     return canonical(values)
 
 

@@ -12,9 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+import numpy as np
+
 from ..config import MonitorSettings
 from .baselines import Baseline, Learning
-from .detector import Detector
+from .detector import Detector, Floats
 from .groups import (
     LearnedSide,
     allowance_of,
@@ -24,6 +26,7 @@ from .groups import (
     without_baseline,
 )
 from .observations import Observations
+from .scales import Scale, Side
 from .simulation import Rule, RuleResult, simulate
 from .status import group_values
 from .threshold import Threshold
@@ -87,18 +90,19 @@ def simulate_group(
         One result for each side that alerts.
     """
     values = group_values(settings, group)
-    learned = _learned(settings, found)
-    if isinstance(learned, Learning):
+    attempt = _learned(settings, found)
+    if isinstance(attempt, Learning):
         return [
             GroupSimulation(
-                settings.title, values, "", settings.measure, len(found), (), learned.reason
+                settings.title, values, "", settings.measure, len(found), (), attempt.reason
             )
         ]
+    learned, taken = attempt
     allowance = allowance_of(settings, groups)
     results = []
     for side, one in learned.items():
         rules = simulate(
-            one.scale.values(found),
+            _values(one.scale, found, taken),
             found.times,
             _rules(settings, one, allowance, min(drops)),
             drops=drops,
@@ -124,12 +128,18 @@ def simulate_group(
 
 def _learned(
     settings: MonitorSettings, found: Observations
-) -> Mapping[Any, LearnedSide] | Learning:
+) -> tuple[Mapping[Side, LearnedSide], int] | Learning:
+    """Return the sides and the number of observations that they were learned from."""
     plain = without_baseline(settings)
     if plain is not None:
-        return plain
-    learned = learn_sides(settings, found, int(found.times.max()))
-    return learned if isinstance(learned, Learning) else learned[0]
+        return plain, 0
+    return learn_sides(settings, found, int(found.times.max()))
+
+
+def _values(scale: Scale, found: Observations, taken: int) -> Floats:
+    """Return the values of a history; those of the baseline as if they had come later."""
+    own = scale.baseline_values(found.first(taken))
+    return np.concatenate([own, scale.values(found.after(taken))])
 
 
 def _rules(

@@ -275,11 +275,13 @@ def _learn_first(
         scale = fit(settings.measure, side, found.first(settings.baseline.scores))
         if not scale.is_fixed:
             scale = fit(settings.measure, side, found)
-        baseline = learn(scale.values(found), found.times, rules, tried=tried, is_chosen=is_chosen)
+        values = scale.baseline_values(found)
+        baseline = learn(values, found.times, rules, tried=tried, is_chosen=is_chosen)
         if isinstance(baseline, Learning):
             return baseline
         learned[side] = LearnedSide(scale, baseline)
-        taken = max(taken, baseline.size)
+        # Later runs are those that the scale does not know either.
+        taken = max(taken, baseline.size if scale.is_fixed else len(found))
     return learned, taken
 
 

@@ -20,9 +20,9 @@ from ..evaluators.measures import CHECK_MEASURES
 from ..model.columns import MEASURES
 from .detector import Floats
 from .observations import Observations
-from .shapes import KnownVariants
+from .shapes import KnownVariants, held_out
 
-__all__ = ["Scale", "Side", "fit", "threshold_scale"]
+__all__ = ["VARIANT_MEASURES", "Scale", "Side", "fit", "threshold_scale"]
 
 Side = Literal["worse", "better", "silent"]
 
@@ -34,7 +34,9 @@ _SHARES = frozenset(
         *CHECK_MEASURES,
     }
 )
-_VARIANTS = frozenset({"new_variants", "variant_shift"})
+VARIANT_MEASURES = frozenset({"new_variants", "variant_shift"})
+"""The measures that compare the variants of runs with those of the baseline."""
+
 _QUANTILE = 0.9
 
 
@@ -63,13 +65,23 @@ class Scale:
         """Return the values that a detector compares."""
         raw = observations.values
         if self.known is not None:
-            is_new = self.measure == "new_variants"
-            scaled = self.known.seen(observations) if is_new else self.known.common(observations)
+            scaled = self.known.values(observations, is_new=self._is_new)
             return scaled if self.side == "worse" else 1.0 - scaled
         if self.limit is not None:
             return (raw >= self.limit if self.is_least else raw <= self.limit).astype(np.float64)
         scaled = np.clip(raw / (self.most or 1.0), 0.0, 1.0)
         return scaled if self.is_good_high else 1.0 - scaled
+
+    def baseline_values(self, baseline: Observations) -> Floats:
+        """Return the values of the observations that the scale was fitted to, out of sample."""
+        if self.known is None:
+            return self.values(baseline)
+        scaled = held_out(baseline, is_new=self._is_new)
+        return scaled if self.side == "worse" else 1.0 - scaled
+
+    @property
+    def _is_new(self) -> bool:
+        return self.measure == "new_variants"
 
     @property
     def is_fixed(self) -> bool:
@@ -86,7 +98,7 @@ class Scale:
         if value is None:
             return None
         if self.known is not None:
-            if self.measure == "new_variants":
+            if self._is_new:
                 return 1.0 - value if self.side == "worse" else value
             return value if self.side == "worse" else 1.0 - value
         if self.limit is not None:
@@ -99,7 +111,7 @@ class Scale:
         if self.measure == "new_variants":
             return "share of runs with a new tool sequence"
         if self.measure == "variant_shift":
-            return "commonness of tool sequences (0.5 in the baseline)"
+            return "commonness of tool sequences (about 0.5 in the baseline)"
         if self.limit is not None:
             relation = "below" if self.is_least else "above"
             return f"share of conversations with {self.measure} {relation} {self.limit:.4g}"
@@ -154,7 +166,7 @@ def fit(measure: str, side: Side, baseline: Observations) -> Scale:
         side: The change that alerts.
         baseline: At least one observation, except for shares.
     """
-    if measure in _VARIANTS:
+    if measure in VARIANT_MEASURES:
         return Scale(measure, side, known=KnownVariants.of(baseline.variants))
     raw = baseline.values
     is_share = not len(raw) or (raw.min() >= 0.0 and raw.max() <= 1.0)

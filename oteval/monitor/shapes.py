@@ -3,12 +3,16 @@
 A *variant* is the sequence of tool names of a run, by a hash. Two measures compare the variants of
 new runs with those of the baseline:
 
-- ``new_variants``: whether a variant was seen before. Variants that the baseline has only once
-  count as unseen, so that the share of unseen variants in the baseline itself estimates that of
-  later runs (Good 1953, "The population frequencies of species").
-- ``variant_shift``: how common a variant is, as the share of baseline runs with rarer ones. Its
-  mean is 1/2 while the distribution stays as it is. It falls when rare or unseen variants become
-  common, and rises when common ones displace the others.
+- ``new_variants``: whether a variant was seen before.
+- ``variant_shift``: how common a variant is, as the share of baseline runs with rarer ones, which
+  is about 1/2 on average. It falls when rare or unseen variants become common, and rises when
+  common ones displace the others.
+
+The runs of a baseline know their own variants, and later runs do not. So a baseline is measured out
+of sample (`held_out`): each of 24 successive parts is compared with the other parts. If runs are
+independent, the share of unseen variants is then that of Good and Turing (1953, "The population
+frequencies of species"): the share of runs whose variant occurs once. If a variant comes in a
+burst, such as a batch of one customer, all of its runs count as unseen, as they will later.
 
 The other measures of shape (tool errors, loops, length) are numbers that the store computes.
 """
@@ -23,10 +27,12 @@ import numpy as np
 from .detector import Floats, Ints
 from .observations import Observations
 
-__all__ = ["KnownVariants"]
+__all__ = ["KnownVariants", "held_out"]
 
 # Rarer variants beyond this number count as unseen.
 _MOST = 10_000
+# Parts of a baseline of which each is compared with the others.
+_PARTS = 24
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +40,10 @@ class KnownVariants:
     """The variants of a baseline.
 
     Attributes:
-        variants: Those that it has more than once, sorted.
+        variants: The variants, sorted.
         ranks: How common each is: the share of runs with rarer variants, plus half of the runs
             with equally common ones.
-        unseen: The rank of all other variants.
+        unseen: The rank of all other variants: half of the share that they are expected to have.
         runs: The number of runs in the baseline.
     """
 
@@ -49,18 +55,25 @@ class KnownVariants:
     @classmethod
     def of(cls, variants: Ints) -> KnownVariants:
         """Return the known variants of the runs of a baseline."""
-        found, counts = np.unique(variants, return_counts=True)
-        often = np.flatnonzero(counts > 1)
-        if len(often) > _MOST:
-            often = np.sort(often[np.argsort(-counts[often], kind="stable")[:_MOST]])
-        runs = max(1, len(variants))
-        shares = counts[often] / runs
-        rest = max(0.0, 1.0 - float(shares.sum()))
-        levels, places = np.unique(counts[often], return_inverse=True)
-        weights = np.bincount(places, weights=shares, minlength=len(levels))
-        below = rest + np.concatenate([[0.0], np.cumsum(weights)[:-1]]) if len(levels) else shares
-        ranks = (below + weights / 2)[places] if len(levels) else shares
-        return cls(found[often].astype(np.int64), ranks, rest / 2, runs)
+        names, counts = np.unique(variants, return_counts=True)
+        return cls._of_counts(names.astype(np.int64), counts)
+
+    @classmethod
+    def _of_counts(cls, names: Ints, counts: Ints) -> KnownVariants:
+        """Return the known variants of a baseline that has each so often."""
+        runs = max(1, int(counts.sum()))
+        once = float(np.sum(counts == 1)) / runs
+        kept = np.flatnonzero(counts)
+        if len(kept) > _MOST:
+            kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[:_MOST]])
+        often = counts[kept]
+        left_out = 1.0 - float(often.sum()) / runs
+        unseen = min(1.0, left_out + once)
+        levels, places = np.unique(often, return_inverse=True)
+        weights = np.bincount(places, weights=often) / max(1, int(often.sum()))
+        middles = np.cumsum(weights) - weights / 2
+        ranks = unseen + (1.0 - unseen) * middles[places] if len(levels) else np.empty(0)
+        return cls(names[kept], ranks, unseen / 2, runs)
 
     def seen(self, observations: Observations) -> Floats:
         """Return the share of each observation's runs whose variant was seen before."""
@@ -74,6 +87,10 @@ class KnownVariants:
         ranks = np.full(len(known), self.unseen)
         ranks[known] = self.ranks[places[known]]
         return _means(np.clip(ranks, 0.0, 1.0), observations)
+
+    def values(self, observations: Observations, *, is_new: bool) -> Floats:
+        """Return the values of ``new_variants`` or of ``variant_shift``."""
+        return self.seen(observations) if is_new else self.common(observations)
 
     def _is_known(self, variants: Ints, places: Ints) -> Any:
         inside = places < len(self.variants)
@@ -95,6 +112,26 @@ class KnownVariants:
         """Return the variants that `to_dict` described."""
         variants = np.array(values["variants"], np.int64)
         return cls(variants, np.array(values["ranks"]), values["unseen"], values["runs"])
+
+
+def held_out(baseline: Observations, *, is_new: bool) -> Floats:
+    """Return the values of a baseline's observations, as if each part came after the others.
+
+    Args:
+        baseline: The observations of the baseline.
+        is_new: Whether the measure is ``new_variants``; else it is ``variant_shift``.
+    """
+    names, codes = np.unique(baseline.variants, return_inverse=True)
+    counts = np.bincount(codes, minlength=len(names))
+    bounds = np.linspace(0, len(baseline), min(_PARTS, len(baseline)) + 1).astype(int)
+    ends = np.concatenate([[0], np.cumsum(baseline.sizes)])[bounds]
+    values = []
+    for part in range(len(bounds) - 1):
+        own = np.bincount(codes[ends[part] : ends[part + 1]], minlength=len(names))
+        others = KnownVariants._of_counts(names, counts - own)
+        later = baseline.between(int(bounds[part]), int(bounds[part + 1]))
+        values.append(others.values(later, is_new=is_new))
+    return np.concatenate(values) if values else np.empty(0)
 
 
 def _means(values: Floats, observations: Observations) -> Floats:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from ..model import EvaluationResult
 from .accepted import AnyOf
 from .compare import Verdict, acompare, compare
-from .evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption, Resources
+from .evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption
 from .match import (
     TrajectoryMatch,
     create_async_trajectory_match_evaluator,
@@ -27,6 +27,7 @@ from .match import (
 )
 from .messages import to_messages
 from .options import InConfig
+from .resources import Resources
 from .spec import MatchSpec, make_spec
 
 __all__ = [

@@ -154,9 +154,9 @@ def _passed(result: EvaluationResult | dict[str, Any]) -> bool:
 
 
 def _named(result: Result, name: str, prefix: str) -> Result:
-    """Return a result with the name of its reference; a passed result dict keeps comment None."""
+    """Return a result with the name of its reference; a pass keeps its empty comment."""
     if isinstance(result, EvaluationResult):
-        comment = f"{prefix}{name}: {result.comment}" if result.comment else f"matches {name}"
+        comment = result.comment and f"{prefix}{name}: {result.comment}"
         return replace(result, comment=comment, metadata={**result.metadata, "reference": name})
     comment = result["comment"] and f"{prefix}{name}: {result['comment']}"
     metadata = {**(result["metadata"] or {}), "reference": name}

@@ -2,16 +2,13 @@
 
 All functions work on indexes of calls; `oteval.evaluators.assignment` computes the matching.
 Each call has one key. Rules that are preorders pair calls with equal keys first, which never
-prevents a better pairing. `compare` tries the shortcuts `differing` and `same_texts` before that.
+prevents a better pairing. `oteval.evaluators.compare` tries shortcuts before that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Sequence
-from itertools import repeat
-from operator import ne
 
-from ..jsontext import flat_objects
 from .assignment import longest_order, match_equal, maximum_matching
 from .calls import CallTable
 from .rules import Rule
@@ -20,74 +17,13 @@ from .spec import MatchSpec
 __all__ = [
     "Pairs",
     "call_fits",
-    "differing",
     "match_calls",
     "ordered_calls",
-    "same_texts",
     "unpaired",
 ]
 
-_NOWHERE = -1
-
 Pairs = list[tuple[int, int]]
 """Index of an output call, and index of the reference call that it matches."""
-
-
-def differing(out: CallTable, ref: CallTable, spec: MatchSpec) -> list[int] | None:
-    """Return the calls that do not match the call at the same index on the other side.
-
-    A shortcut before `match_calls`: without it, the cases of the match benchmark take 1.7 times as
-    long (geometric mean; at most 5.3 times).
-
-    Returns:
-        The calls; None if the sides call different tools or in a different order, or if the
-        arguments' texts or flat values do not decide which calls match.
-    """
-    rule = spec.args
-    if spec.overrides or out.names != ref.names:
-        return None
-    if not rule.by_value and rule.blind:
-        return []
-    if not (rule.preorder and out.textual and ref.textual):
-        return None
-    if out.raw == ref.raw:
-        return []
-    if not rule.by_value:
-        return None
-    calls = [call for call, differs in enumerate(map(ne, out.raw, ref.raw)) if differs]
-    values = flat_objects([table.raw[call] for table in (out, ref) for call in calls])
-    if values is None:
-        return None
-    output_args, reference_args = values[: len(calls)], values[len(calls) :]
-    if output_args == reference_args:
-        return []
-    for index, call in enumerate(calls):
-        out.learn(call, output_args[index])
-        ref.learn(call, reference_args[index])
-    return [
-        call
-        for call, left, right in zip(calls, output_args, reference_args, strict=True)
-        if left != right
-    ]
-
-
-def same_texts(out: CallTable, ref: CallTable, spec: MatchSpec) -> Pairs | None:
-    """Pair all calls with the calls whose texts are equal.
-
-    A shortcut before `match_calls`: without it, calls in another order take 2.6 to 4.1 times as
-    long in the match benchmark.
-
-    Returns:
-        The pairs; None unless both sides have the same texts, each exactly once.
-    """
-    rule, count = spec.args, len(out.names)
-    if spec.overrides or rule.blind or not (rule.preorder and out.textual and ref.textual):
-        return None
-    call_of_text = dict(zip(zip(ref.names, ref.raw, strict=True), range(count), strict=False))
-    if len(call_of_text) != count or len(ref.names) != count:
-        return None
-    refs = [*map(call_of_text.pop, zip(out.names, out.raw, strict=True), repeat(_NOWHERE, count))]
-    return None if call_of_text else [*enumerate(refs)]
 
 
 def match_calls(

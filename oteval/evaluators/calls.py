@@ -113,7 +113,7 @@ def read(value: Any, name: str) -> CallTable:
     Raises:
         InputError: The value cannot be read as a trajectory; the message contains the name.
     """
-    items, name = entries(value, name)
+    items, name = (value, name) if type(value) is list else entries(value, name)
     table = _read_plain(items)
     if table is not None:
         return table

@@ -11,12 +11,13 @@ describes how fields become options. `Evaluator.evaluate` gets an `EvaluationCon
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Protocol, Self
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from ..errors import InputError
+from ..errors import InputError, JudgeError
 from ..messages.objects import field_of
 from ..model import (
     CALL_GAPS,
@@ -33,9 +34,11 @@ from ..model import (
     Trajectory,
 )
 from .accepted import AnyOf, BestMatch, any_of, naming
+from .messages import to_messages
 from .observed import observed
 from .options import PYTHON_ONLY, check_options, describe_options
 from .passed_run import passed_run
+from .resources import Resources
 from .values import show
 
 __all__ = [
@@ -44,7 +47,6 @@ __all__ = [
     "Evaluator",
     "NotEvaluated",
     "ReferenceOption",
-    "Resources",
     "refuse_empty",
     "refuse_unseen",
     "runs_of",
@@ -54,7 +56,19 @@ Scope = Literal["turn", "conversation"]
 
 
 class NotEvaluated(Exception):
-    """The run cannot be evaluated; the message says why."""
+    """The run cannot be evaluated; the message says why.
+
+    Attributes:
+        metadata: Figures of the attempt, such as the cost of answers.
+    """
+
+    metadata: Mapping[str, Any] = MappingProxyType({})
+
+    def result(self) -> EvaluationResult:
+        """Return the result of the evaluation."""
+        return EvaluationResult(
+            status="not_evaluated", comment=str(self), metadata=dict(self.metadata)
+        )
 
 
 def refuse_empty(run: Trajectory, messages: Sequence[Message], *, needs_messages: bool) -> None:
@@ -131,34 +145,44 @@ class Call:
         return f"call {self.index} {self.call.name}({arguments})"
 
 
-@dataclass(frozen=True)
+@dataclass(eq=False)
 class EvaluationContext:
     """A run, its reference, and the data that an evaluator needs of both.
 
     Attributes:
-        messages: The messages.
+        outputs: The messages; in a direct call, the value of the caller in any form.
         trajectory: The run that they belong to, or None where only messages are known.
         reference_outputs: The expected outputs, or None: those that a caller passed, or the
             messages of the configured reference.
         reference: The configured reference, which also has a name and the steps of a graph; None
             in a direct call.
         scope: Whether the messages are those of the run (``turn``) or of its whole conversation.
-        given_tools: Definitions of tools that came with the messages.
+        is_call: Whether an evaluator was called with `outputs`, rather than for a run.
         outline: The columns of a run of which only an outline is known; otherwise empty.
     """
 
-    messages: tuple[Message, ...]
+    outputs: Any
     trajectory: Trajectory | None = None
     reference_outputs: Any = None
     reference: Reference | None = None
     scope: Scope = "turn"
-    given_tools: tuple[Mapping[str, Any], ...] = ()
+    is_call: bool = False
     outline: Outline = field(default_factory=dict)
+
+    @cached_property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages.
+
+        Raises:
+            InputError: The value of the caller cannot be read; the text names the place.
+        """
+        return to_messages(self.outputs, "outputs") if self.is_call else self.outputs
 
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
         """The definitions of the tools that the model was offered."""
-        return (*self.given_tools, *(tool for run in self.runs for tool in run.tools))
+        given = _tools_beside(self.outputs) if self.is_call else ()
+        return (*given, *(tool for run in self.runs for tool in run.tools))
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:
@@ -217,48 +241,6 @@ class ReferenceOption(NamedTuple):
     accepts_several: bool = False
 
 
-class RequestLimit(Protocol):
-    """A limit on requests to models."""
-
-    def take(self) -> None:
-        """Count a request that is about to be sent.
-
-        Raises:
-            BudgetSpent: The limit is reached.
-        """
-        ...
-
-
-class Resources(NamedTuple):
-    """Files, functions and stored answers that a configured evaluator may use.
-
-    Attributes:
-        name: The evaluator's name in oteval.yaml.
-        has_reference: Whether it has a reference.
-        read_text: Reads a file, whose path is relative to the configuration. Raises `ConfigError`.
-        load_function: Imports ``module:function``, also from the configuration's folder.
-            Raises `ConfigError`.
-        environment: Environment variables.
-        stored_calls: Returns the stored calls of language models, given the class of a call; None
-            where none are stored.
-        spent_today: Returns the cost of its model calls since midnight UTC, in US dollars.
-        is_budgeted: Whether the evaluator keeps its own budget; in live scoring the server does.
-        request_limit: A limit on requests to models that several processes share.
-        job_budget: Returns a budget that several processes share, given its limit in US dollars.
-    """
-
-    name: str
-    has_reference: bool
-    read_text: Callable[[str], str]
-    load_function: Callable[[str], Callable[..., Any]]
-    environment: Mapping[str, str]
-    stored_calls: Callable[[Any], Any] | None = None
-    spent_today: Callable[[], float] = lambda: 0.0
-    is_budgeted: bool = True
-    request_limit: RequestLimit | None = None
-    job_budget: Callable[[float], Any] | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Evaluator(ABC):
     """Evaluates runs by its options.
@@ -279,6 +261,8 @@ class Evaluator(ABC):
     """Whether an evaluation may take long, so that a server runs it in a thread."""
     asks_models: ClassVar[bool] = False
     """Whether it asks language models. Their verdicts cost money and are reused."""
+    reads_outputs: ClassVar[bool] = False
+    """Whether it reads the `outputs` of a direct call itself, and not as messages."""
 
     feedback_key: Annotated[str, PYTHON_ONLY] = ""
 
@@ -400,56 +384,71 @@ class Evaluator(ABC):
         Raises:
             InputError: The trajectory or a reference cannot be read; the text names the place.
         """
-        references = self._accepted(reference_outputs)
+        references = None
+        if self.reference is not None and isinstance(reference_outputs, (AnyOf, Mapping)):
+            references = self._accepted(reference_outputs)
         if references is None:
-            return observed(self.answer(outputs, reference_outputs))
-        best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
+            return observed(self._returned(self._decided(outputs, reference_outputs)))
+        best: BestMatch[EvaluationResult] = BestMatch(len(references.any))
         for name, reference in best.open(references.items()):
             with naming(name):
-                best.add(name, self.answer(outputs, reference))
-        return observed(best.result())
+                best.add(name, self._decided(outputs, reference))
+        return observed(self._returned(best.result()))
 
     def _accepted(self, reference_outputs: Any) -> AnyOf | None:
-        """Return several accepted references; None if there is one, or none is compared.
+        """Return several accepted references; None if there is one.
 
         Raises:
             InputError: The evaluator compares with one reference, or the form is wrong.
         """
-        if self.reference is not None and self.reference.accepts_several:
+        assert self.reference is not None
+        if self.reference.accepts_several:
             return any_of(reference_outputs)
-        if self.reference is not None and isinstance(reference_outputs, AnyOf):
+        if isinstance(reference_outputs, AnyOf):
             raise InputError(f"{self.key} compares with one reference; it takes no AnyOf")
         return None
 
-    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
+    def _decided(self, outputs: Any, reference_outputs: Any) -> EvaluationResult:
         """Return the result of a call with one reference; see `__call__`.
 
         Raises:
             InputError: The trajectory or the reference cannot be read; the text names the place.
         """
-        run = passed_run(outputs)
-        context = EvaluationContext(
-            run.messages,
-            run if run.gaps or run is outputs else None,
-            reference_outputs,
-            scope="conversation",
-            given_tools=_tools_beside(outputs),
-        )
+        run = self._run_of(outputs)
+        context = EvaluationContext(outputs, run, reference_outputs, None, "conversation", True)
         try:
-            if context.trajectory is not None:
-                needs = self.needs_messages
-                refuse_empty(context.trajectory, context.messages, needs_messages=needs)
-            result = self.evaluate(context)
+            if run is not None:
+                refuse_empty(run, context.messages, needs_messages=self.needs_messages)
+            return self.evaluate(context)
         except NotEvaluated as reason:
-            return self.without_verdict(str(reason))
-        score = result.score if result.passed is None else result.passed
-        comment, metadata = result.comment or None, dict(result.metadata)
+            return reason.result()
+        except JudgeError as error:
+            metadata = {**getattr(error, "metadata", {}), "error": str(error)}
+            return EvaluationResult(status="error", comment=str(error), metadata=metadata)
+
+    def _run_of(self, outputs: Any) -> Trajectory | None:
+        """Return the run of a call; None if messages alone are known, and show the calls.
+
+        Raises:
+            InputError: The messages cannot be read; the text names the place.
+        """
+        is_graph = self.reference is not None and self.reference.form == "steps"
+        if is_graph or (self.reads_outputs and type(outputs) is list):
+            return None
+        run = passed_run(outputs)
+        return run if run.gaps or run is outputs else None
+
+    def _returned(self, result: EvaluationResult) -> dict[str, Any]:
+        """Return a result as callers get it."""
+        metadata = dict(result.metadata)
+        if result.status != "ok":
+            metadata["status"] = result.status
+        score, comment = self.figure_of(result), result.comment or None
         return {"key": self.key, "score": score, "comment": comment, "metadata": metadata}
 
-    def without_verdict(self, reason: str) -> dict[str, Any]:
-        """Return the result of a call with a trajectory that cannot be evaluated."""
-        metadata = {"status": "not_evaluated"}
-        return {"key": self.key, "score": None, "comment": reason, "metadata": metadata}
+    def figure_of(self, result: EvaluationResult) -> float | bool | None:
+        """Return the score that callers get: a bool where there is a pass."""
+        return result.score if result.passed is None else result.passed
 
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Call the evaluator without blocking the event loop."""

@@ -20,9 +20,10 @@ from ..errors import ConfigError
 from ..jsontext import dumps, restore
 from ..model import EvaluationResult
 from ..runner import call
-from .evaluator import EvaluationContext, Evaluator, ReferenceOption, Resources
+from .evaluator import EvaluationContext, Evaluator, ReferenceOption
 from .messages import to_messages
 from .options import PYTHON_ONLY, FunctionName, Seconds
+from .resources import Resources
 
 __all__ = ["FunctionEvaluator", "call_with", "code_version", "load_function", "result_of"]
 

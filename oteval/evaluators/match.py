@@ -13,10 +13,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..errors import ConfigError, JudgeError
+from ..errors import ConfigError
 from ..model import (
     CONTENT_GAPS,
     EvaluationResult,
@@ -27,29 +28,28 @@ from ..model import (
     ToolCall,
     Trajectory,
 )
-from .accepted import BestMatch, naming
 from .args import ArgsMatch
-from .compare import Verdict, acompare, compare, compare_calls
+from .compare import FunctionAnswers, Unanswered, Verdict, compare, compare_calls
 from .evaluator import (
     EvaluationContext,
     Evaluator,
     NotEvaluated,
     ReferenceOption,
-    Resources,
-    refuse_empty,
+    refuse_unseen,
 )
 from .factories import AsyncEvaluator, as_async, async_variant, fixed, with_options_of
 from .messages import to_messages
-from .observed import observed
 from .options import InConfig, Share
 from .outline import Unread
 from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
-from .passed_run import gaps_beside, passed_run
+from .passed_run import passed_run
+from .resources import Resources
 from .rules import Custom, Rule
 from .spec import MatchSpec, Mode, View, make_spec
 
 __all__ = [
     "SCORE_TYPES",
+    "FigureMatch",
     "ScoreType",
     "TrajectoryMatch",
     "create_async_trajectory_match_evaluator",
@@ -73,8 +73,38 @@ _TOLD_APART = 64
 _ArgsInConfig = Literal["exact", "ignore", "subset", "superset", "tolerant"] | dict[str, Any]
 
 
+class FigureMatch(Evaluator):
+    """A comparison with a reference: it passes or fails, or a figure of it is the score.
+
+    Attributes:
+        score_type: The score: ``bool``, or a figure.
+        threshold: From which figure on a stored run passes.
+    """
+
+    score_type: ScoreType
+    threshold: float
+
+    def figure_of(self, result: EvaluationResult) -> float | bool | None:
+        """Return the score that callers get: the figure that `score_type` names."""
+        return result.passed if self.score_type == "bool" else result.score
+
+    def result_of(self, verdict: Verdict, **figures: Any) -> EvaluationResult:
+        """Return a verdict as a result, with more figures in its metadata."""
+        passed, metadata = verdict.passed, verdict.metadata()
+        score = 1.0 if passed else 0.0
+        if self.score_type != "bool":
+            score = float(getattr(verdict, self.score_type))
+            passed = score >= self.threshold
+        metadata.update(figures)
+        return EvaluationResult.of_verdict(passed, score, verdict.comment or "", metadata)
+
+    def describe_verdict(self) -> dict[str, Any]:
+        """Return the threshold: only verdicts on stored runs depend on it."""
+        return {"threshold": self.threshold}
+
+
 @dataclass(frozen=True, kw_only=True)
-class TrajectoryMatch(Evaluator):
+class TrajectoryMatch(FigureMatch):
     """Compares a trajectory's tool calls with a reference's.
 
     Attributes:
@@ -107,6 +137,7 @@ class TrajectoryMatch(Evaluator):
         is_required=True,
         accepts_several=True,
     )
+    reads_outputs: ClassVar[bool] = True
     awaits_functions: ClassVar[bool] = False
     """Whether functions among the argument forms may be coroutine functions."""
 
@@ -187,56 +218,28 @@ class TrajectoryMatch(Evaluator):
         if self.judge is not None:
             self.judge.close()
 
-    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
-        """Compare outputs with one reference, both in any form of `oteval.evaluators.messages`."""
-        if self.judge is None:
-            verdict = compare(outputs, reference_outputs, self.spec)
-            return self._answer(outputs, reference_outputs, verdict)
-        try:
-            with self.judge.evaluation("") as questions:
-                verdict = compare(outputs, reference_outputs, self.spec)
-                result = self._answer(outputs, reference_outputs, verdict)
-        except (NotEvaluated, JudgeError) as error:
-            status = "not_evaluated" if isinstance(error, NotEvaluated) else "error"
-            figures = {**questions.metadata(), "status": status, "error": str(error)}
-            return {"key": self.key, "score": None, "comment": str(error), "metadata": figures}
-        return {**result, "metadata": {**result["metadata"], **questions.metadata()}}
-
-    def _answer(self, outputs: Any, reference_outputs: Any, verdict: Verdict) -> dict[str, Any]:
-        """Return the result of a comparison, unless the run lacks data for it."""
-        try:
-            run = _whole_run(outputs, verdict)
-            if run is not None and not verdict.passed:
-                reference = to_messages(reference_outputs, "reference_outputs")
-                self._refuse_unknown(run, run.messages, reference)
-        except NotEvaluated as reason:
-            return self.without_verdict(str(reason))
-        return self.result(verdict)
-
-    def result(self, verdict: Verdict) -> dict[str, Any]:
-        """Return a verdict as this evaluator's result."""
-        return {
-            "key": self.key,
-            "score": score_of(verdict, self.score_type),
-            "comment": verdict.comment,
-            "metadata": verdict.metadata(),
-        }
-
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Compare a run with its reference."""
+        """Compare a run with its reference, both in any form of `oteval.evaluators.messages`."""
         if self.judge is None:
-            return self._evaluate(context)
+            return self._compared(context)
         run = context.trajectory
         with self.judge.evaluation("" if run is None else run.id) as questions:
-            result = self._evaluate(context)
+            result = self._compared(context)
         return replace(result, metadata={**result.metadata, **questions.metadata()})
 
-    def _evaluate(self, context: EvaluationContext) -> EvaluationResult:
+    def _compared(self, context: EvaluationContext) -> EvaluationResult:
         run, expected = context.trajectory, context.reference_outputs
-        if run is None or expected is None:
+        if run is None:
+            if not context.is_call:
+                raise NotEvaluated("the run is not known")
+            verdict = compare(context.outputs, expected, self.spec)
+            if not verdict.matched + verdict.extra:
+                refuse_unseen(passed_run(context.outputs), context.messages)
+            return self.result_of(verdict)
+        if expected is None and not context.is_call:
             raise NotEvaluated("there is no reference")
-        context.require_all_calls()
         reference = to_messages(expected, "reference_outputs")
+        context.require_all_calls()
         result = self._compare_run(run, context.messages, reference, self.spec)
         if not result.passed:
             self._refuse_unknown(run, context.messages, reference)
@@ -253,12 +256,7 @@ class TrajectoryMatch(Evaluator):
         if spec.view != "all":
             # The tool definitions go along: they may say which tools change something.
             outputs = replace(run, tail=tuple(messages), history=None, new_from=0)
-        return self._result_of(compare(outputs, reference, spec))
-
-    def _result_of(self, verdict: Verdict) -> EvaluationResult:
-        return result_of_figure(
-            score_of(verdict, self.score_type), self.threshold, verdict, verdict.metadata()
-        )
+        return self.result_of(compare(outputs, reference, spec))
 
     def outline_request(self, references: Sequence[Reference]) -> OutlineRequest | None:
         """Return the columns of the calls, unless arguments are compared by more than equality."""
@@ -290,7 +288,7 @@ class TrajectoryMatch(Evaluator):
         ref = HashedCalls(to_messages(expected, "reference_outputs"))
         if self.spec.mode == "strict" and context.outline["overlapping"]:
             raise Unread("times")
-        result = self._result_of(compare_calls(out, ref, self.spec))
+        result = self.result_of(compare_calls(out, ref, self.spec))
         if not result.passed and None in (*out.raw, *ref.raw):
             raise Unread("arguments")  # unknown ones might have matched
         return result
@@ -304,11 +302,7 @@ class TrajectoryMatch(Evaluator):
             return
         overrides = {tool: _lenient(rule) for tool, rule in self.spec.overrides.items()}
         spec = replace(self.spec, args=_lenient(self.spec.args), overrides=overrides)
-        # Functions that must be awaited are not asked again: any missing argument is a reason.
-        if (
-            not self.awaits_functions
-            and not self._compare_run(run, _marked(messages), _marked(reference), spec).passed
-        ):
+        if not self._compare_run(run, _marked(messages), _marked(reference), spec).passed:
             return
         lost = next((gap for gap in run.gaps if gap.code in CONTENT_GAPS), None)
         why = f" ({lost.code}: {lost.detail})" if lost and unseen else ""
@@ -327,64 +321,39 @@ class TrajectoryMatch(Evaluator):
             **({} if self.judge is None else {"judge": self.judge.describe()}),
         }
 
-    def describe_verdict(self) -> dict[str, Any]:
-        """Return the threshold: only verdicts on stored runs depend on it."""
-        return {"threshold": self.threshold}
-
 
 class AsyncTrajectoryMatch(TrajectoryMatch):
     """A `TrajectoryMatch` whose argument forms may hold coroutine functions."""
 
     awaits_functions: ClassVar[bool] = True
+    answers: ClassVar[FunctionAnswers | None] = None
+    """The answers of the functions while a call awaits them."""
 
     async def acall(self, **case: Any) -> dict[str, Any]:
         """Compare outputs with the reference, awaiting functions that are asynchronous."""
-        outputs, reference = case["outputs"], case.get("reference_outputs")
         if self.judge is not None:  # its questions would block the event loop
             import asyncio
 
-            return await asyncio.to_thread(self, outputs=outputs, reference_outputs=reference)
-        references = self._accepted(reference)
-        if references is None:
-            verdict = await acompare(outputs, reference, self.spec)
-            return observed(self._answer(outputs, reference, verdict))
-        best: BestMatch[dict[str, Any]] = BestMatch(len(references.any))
-        for name, accepted in best.open(references.items()):
-            with naming(name):
-                verdict = await acompare(outputs, accepted, self.spec)
-                best.add(name, self._answer(outputs, accepted, verdict))
-        return observed(best.result())
+            return await asyncio.to_thread(self, **case)
+        waiting, answers = copy(self), FunctionAnswers()
+        object.__setattr__(waiting, "spec", answers.spec(self.spec))
+        object.__setattr__(waiting, "answers", answers)
+        while True:
+            try:
+                return waiting(**case)
+            except Unanswered:
+                await answers.answer()
 
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare a run with its reference.
 
-def _whole_run(outputs: Any, verdict: Verdict) -> Trajectory | None:
-    """Return the run that a caller passed, or None if messages alone show its calls.
-
-    Raises:
-        NotEvaluated: The run may have made calls that it does not show.
-    """
-    if verdict.matched + verdict.extra and not (
-        isinstance(outputs, Trajectory) or gaps_beside(outputs)
-    ):
-        return None
-    run = passed_run(outputs)
-    if not run.gaps and run is not outputs:
-        return None
-    refuse_empty(run, run.messages, needs_messages=True)
-    EvaluationContext(run.messages, run, scope="conversation").require_all_calls()
-    return run
-
-
-def score_of(verdict: Verdict, score_type: ScoreType) -> bool | float:
-    """Return the figure of a verdict that is the score."""
-    return verdict.passed if score_type == "bool" else float(getattr(verdict, score_type))
-
-
-def result_of_figure(
-    score: bool | float, threshold: float, verdict: Verdict, metadata: Mapping[str, Any]
-) -> EvaluationResult:
-    """Return the result of a match of a stored run: a figure passes from the threshold on."""
-    passed = score if isinstance(score, bool) else score >= threshold
-    return EvaluationResult.of_verdict(passed, float(score), verdict.comment or "", metadata)
+        Raises:
+            Unanswered: A function was not called for a pair that matters.
+        """
+        result = super().evaluate(context)
+        if self.answers is not None and self.answers.open:
+            raise Unanswered
+        return result
 
 
 def _tools_without_arguments(messages: Sequence[Message]) -> list[str]:

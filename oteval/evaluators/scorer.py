@@ -119,7 +119,7 @@ class Scorer:
             try:
                 return self.evaluator.evaluate_outline(replace(context, outline=outline))
             except NotEvaluated as reason:
-                return EvaluationResult(status="not_evaluated", comment=str(reason))
+                return reason.result()
 
         try:
             return self._best_match(run, reference, problem, evaluate)
@@ -145,14 +145,16 @@ class Scorer:
             references = accepted or (reference,)
             contexts = [self._context(run, candidate, problem) for candidate in references]
         except NotEvaluated as reason:
-            return EvaluationResult(status="not_evaluated", comment=str(reason))
+            return reason.result()
         if not accepted:
             return evaluate(contexts[0])
         best: BestMatch[EvaluationResult] = BestMatch(len(accepted))
         names = (reference.name for reference in accepted)
         for name, context in best.open(zip(names, contexts, strict=True)):
             best.add(name, evaluate(context))
-        return best.result()
+        result = best.result()
+        comment = result.comment or f"matches {result.metadata['reference']}"
+        return replace(result, comment=comment)
 
     def _context(
         self, trajectory: Trajectory, reference: Reference | None, problem: str
@@ -181,7 +183,7 @@ class Scorer:
         try:
             return self.evaluator.evaluate(context)
         except NotEvaluated as reason:
-            return EvaluationResult(status="not_evaluated", comment=str(reason))
+            return reason.result()
         except KeyboardInterrupt:
             raise
         # Also SystemExit and the like: a function that calls sys.exit() must not end the scoring.

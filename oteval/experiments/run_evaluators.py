@@ -20,13 +20,11 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from ..config import Config
-from ..errors import ConfigError, InputError
-from ..evaluators import to_messages
-from ..evaluators.accepted import any_of
+from ..errors import ConfigError
 from ..evaluators.evaluator import Evaluator, NotEvaluated
 from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
-from ..model import ANSWER_ONLY, Example, Message, Reference, Run, SpanRef, Trajectory
+from ..model import ANSWER_ONLY, Example, Message, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
 from ..runner.async_runner import AsyncRunner
@@ -144,29 +142,13 @@ class _ConfiguredEvaluator:
         self, run: Run, example: Example, runner: AsyncRunner[str, Any]
     ) -> list[KeyedResult]:
         trajectory = _as_trajectory(run, example)
-        scorer = self.prepared.scorer
-        if not scorer.wants(trajectory, self.salt):
+        if not self.prepared.scorer.wants(trajectory, self.salt):
             return [not_evaluated(self.name, "excluded by 'where' or 'sample'")]
-        reference, problem = self._reference(trajectory, example)
-        call = partial(scorer.score, trajectory, reference, problem, time.time_ns())
-        outcome = await runner.run(call, self.name)
+        prepared = self.prepared.for_example(example, own_first=self.own_reference_first)
+        outcome = await runner.run(partial(prepared.score, trajectory, time.time_ns()), self.name)
         if outcome.error is not None:
             return [failed(self.name, outcome.error)]
         return keyed_results(outcome.value, self.name)
-
-    def _reference(self, trajectory: Trajectory, example: Example) -> tuple[Reference | None, str]:
-        """Return the reference of an evaluator for a run; without one, the reason."""
-        own = self.prepared.references.of
-        try:
-            of_example = _reference(example)
-        except InputError as error:
-            return None, f"reference_outputs of example {example.id}: {error}"
-        if not self.own_reference_first and of_example is not None:
-            return of_example, ""
-        reference, problem = own(trajectory)
-        if reference is None and of_example is not None:
-            return of_example, ""
-        return reference, problem
 
 
 def _as_trajectory(run: Run, example: Example) -> Trajectory:
@@ -199,37 +181,6 @@ def _only_text(inputs: Any) -> str:
     values = list(inputs.values()) if isinstance(inputs, Mapping) else [inputs]
     texts = [value for value in values if isinstance(value, str)]
     return texts[0] if len(texts) == 1 else ""
-
-
-def _reference(example: Example) -> Reference | None:
-    """Return the reference of an example; None if its outputs are not a trajectory.
-
-    Raises:
-        InputError: There are several accepted references, and one cannot be read.
-    """
-    outputs = example.reference_outputs
-    references = any_of(outputs)
-    if references is None:
-        return _one_reference(example.id, outputs)
-    accepted = []
-    for name, value in references.items():
-        reference = _one_reference(name, value)
-        if reference is None:
-            raise InputError(f"{name} is not a trajectory")
-        accepted.append(reference)
-    return Reference(example.id, (), "the example", alternatives=tuple(accepted))
-
-
-def _one_reference(name: str, outputs: Any) -> Reference | None:
-    if not isinstance(outputs, (list, Mapping)) or not outputs:
-        return None
-    try:
-        if isinstance(outputs, Mapping) and "steps" in outputs:  # a graph trajectory
-            steps = tuple(tuple(map(str, turn)) for turn in outputs["steps"])
-            return Reference(name, (), "the example", steps)
-        return Reference(name, tuple(to_messages(outputs)), "the example")
-    except (InputError, TypeError):
-        return None
 
 
 def configured(

@@ -13,8 +13,9 @@ for no columns, begin with step 3.
 
 A feed yields the pages, evaluates the runs that are left (`DecidedRuns.undecided`), and takes the
 scores: a store (`score_pages`), or live scoring (`oteval.live.batch_scorer`). Feeds know
-transactions, order, limits and retries; nothing here does. Feeds that have whole runs alone, from
-Arrow tables or in a process, begin with step 3 (`run_scorer`).
+transactions, order, limits and retries; nothing here does. Feeds that have whole runs alone begin
+with step 3: from Arrow tables (`run_scorer`), and experiments, whose runs have the references of
+their examples (`oteval.experiments.run_evaluators`).
 """
 
 from __future__ import annotations

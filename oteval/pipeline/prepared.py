@@ -10,8 +10,8 @@ from ..config import Config, EvaluatorSettings, Limits
 from ..errors import ConfigError, OtevalError
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.scorer import Scorer, version_of
-from ..model import Score, Trajectory
-from .references import References, read_json, references_of
+from ..model import Example, Score, Trajectory
+from .references import OfExample, References, read_json, references_of
 from .resources import JobLimits, resources_of
 
 if TYPE_CHECKING:
@@ -41,6 +41,19 @@ class PreparedEvaluator:
     def is_asked(self) -> bool:
         """Whether it asks language models, whose verdicts cost money and are reused."""
         return self.evaluator.asks_models
+
+    def for_example(self, example: Example, *, own_first: bool = False) -> PreparedEvaluator:
+        """Return the evaluator with the reference of an experiment's example.
+
+        Args:
+            example: The example.
+            own_first: Use the example's reference only where the evaluator has none itself.
+        """
+        option = self.evaluator.reference
+        if option is None:
+            return self
+        references = OfExample(example, self.references, option.form, own_first=own_first)
+        return replace(self, references=references)
 
     def score(self, trajectory: Trajectory, time_ns: int) -> Score:
         """Return the score of a trajectory with its reference, also if the evaluator fails."""

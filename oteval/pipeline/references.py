@@ -22,13 +22,14 @@ from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.accepted import any_of
 from ..jsontext import canonical
-from ..model import Reference, Trajectory, normal_text
+from ..model import Example, Reference, Trajectory, normal_text
 from .resources import read_text
 
 if TYPE_CHECKING:
     from ..store import Store
 
 __all__ = [
+    "OfExample",
     "References",
     "compared_reference",
     "read_json",
@@ -74,8 +75,37 @@ class _Fixed(References):
         return self.reference, ""
 
 
-class _OfExample(References):
-    """The reference of a run's example, which experiments put in the place of this one."""
+class OfExample(References):
+    """The reference outputs of an experiment's example, before or after an evaluator's references.
+
+    Args:
+        example: The example.
+        own: The evaluator's references.
+        form: Whether references are messages or the steps of a graph.
+        own_first: Use the example's only where the evaluator has none.
+    """
+
+    def __init__(self, example: Example, own: References, form: _Kind, *, own_first: bool) -> None:
+        self.example, self.own, self.form, self.own_first = example, own, form, own_first
+
+    def of(self, trajectory: Trajectory) -> tuple[Reference | None, str]:
+        """Return the reference of the example or of the run, or None and the reason."""
+        value, reference = self.example.reference_outputs, None
+        try:
+            if isinstance(value, (list, Mapping)) and value:
+                reference = _READ[self.form](self.example.id, value, "the example")
+        except ConfigError as error:
+            # Other outputs than a trajectory are for functions.
+            if set(value) == {"any"}:
+                return None, f"reference_outputs of example {self.example.id}: {error}"
+        if reference is not None and not self.own_first:
+            return reference, ""
+        own, problem = self.own.of(trajectory)
+        return (reference, "") if own is None and reference is not None else (own, problem)
+
+
+class _NoExample(References):
+    """The reference of a run's example, for which experiments put `OfExample`."""
 
     fingerprint = "example"
 
@@ -297,7 +327,7 @@ def _references_from(
         NotFound: The store has no such reference.
     """
     if isinstance(source, ExampleReference):
-        return _OfExample()
+        return _NoExample()
     if isinstance(source, str):
         path = base / source
         return _Fixed(_READ[form](path.stem, read_json(path), str(path)))

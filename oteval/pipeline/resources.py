@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..config import EvaluatorSettings
 from ..errors import ConfigError
-from ..evaluators.evaluator import RequestLimit, Resources
 from ..evaluators.functions import load_function
+from ..evaluators.resources import RequestLimit, Resources
 from ..runner import day_of, start_of_day_ns
 
 if TYPE_CHECKING:

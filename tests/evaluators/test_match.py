@@ -3,17 +3,23 @@ from __future__ import annotations
 import copy
 import json
 import pickle
+import sys
+import types
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import oteval
 import oteval.evaluators as ev
 from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
 from oteval.evaluators import create_trajectory_match_evaluator as make
+from oteval.evaluators.calls import CallTable
+from oteval.evaluators.evaluator import EvaluationContext
 from oteval.model import Message, ToolCall
 
+from ..make import run
 from .helpers import call, flat, passes, said, timed, tool, user, verdict
 
 MODES = ("strict", "unordered", "subset", "superset", "in_order")
@@ -422,3 +428,61 @@ def test_evaluators_can_be_pickled():
 def test_the_public_names_exist():
     """Everything in __all__ can be imported."""
     assert all(hasattr(ev, name) for name in ev.__all__)
+
+
+async def test_an_async_match_awaits_no_reference_after_a_perfect_one():
+    """A function that must be awaited is asked about the pairs of one reference at a time."""
+    asked = []
+
+    async def same(out: Any, ref: Any) -> bool:
+        asked.append(ref)
+        return bool(out == ref)
+
+    match = make_async(tool_args_match_overrides={"f": same})
+    references = oteval.AnyOf([flat(("f", {"a": 1})), flat(("f", {"a": 2}))])
+
+    found = await match(outputs=flat(("f", {"a": 1})), reference_outputs=references)
+
+    assert (found["score"], found["metadata"]["reference"]) == (True, "any[0]")
+    assert asked == [{"a": 1}]
+
+
+async def test_an_async_match_of_a_run_without_arguments_has_no_verdict_where_they_decide():
+    """Missing arguments are a reason only if the run would pass with the expected ones."""
+
+    async def same(out: Any, ref: Any) -> bool:
+        return bool(out == ref)
+
+    match = make_async(tool_args_match_overrides={"f": same})
+    unseen = Message("assistant", tool_calls=(ToolCall("f", None),))
+    other = Message("assistant", tool_calls=(ToolCall("g", {}),))
+
+    for messages, score in (((unseen,), None), ((unseen, other), False)):
+        found = await match(outputs=run(1, *messages), reference_outputs=flat(("f", {"a": 1})))
+        assert found["score"] is score
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_the_walk_of_a_reference_to_its_verdict_is_short(mode: str):
+    """Ten functions in four files see the reference of a direct call, or what was read of it."""
+    match, reference = make(trajectory_match_mode=mode), flat(("f", {"a": 1}), "g")
+    seen: set[tuple[str, str]] = set()
+
+    def note(frame: types.FrameType, event: str, _argument: Any) -> None:
+        has_it = any(
+            value is reference or isinstance(value, (CallTable, EvaluationContext))
+            for value in frame.f_locals.values()
+        )
+        if event == "call" and has_it and "/oteval/evaluators/" in frame.f_code.co_filename:
+            seen.add((frame.f_code.co_filename, frame.f_code.co_qualname))
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        found = match(outputs=flat(("f", {"a": 1}), "g"), reference_outputs=reference)
+    finally:
+        sys.setprofile(before)
+
+    assert found["score"] is True
+    assert len(seen) <= 10
+    assert len({file for file, _ in seen}) <= 4

@@ -490,7 +490,7 @@ evaluators:
 
 
 def test_an_example_may_accept_several_references(store: Store, tmp_path: Path):
-    """The best match counts; an unreadable one of several shows, and a function takes one."""
+    """The best match counts; an unreadable one shows where references count, a function has one."""
     text = """
 evaluators:
   - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
@@ -511,9 +511,28 @@ evaluators:
     results = [{feedback.key: feedback for feedback in row.feedback} for row in rows]
     assert [result["calls"].passed for result in results] == [True, None]
     assert results[0]["calls"].metadata["reference"] == "any[1]"
-    assert "any[1] is not a trajectory" in results[1]["calls"].comment
+    assert "any[1]: messages is a str" in results[1]["calls"].comment
     assert results[0]["one"].status == "not_evaluated"
-    assert results[0]["loops"].status == "ok"
+    assert [result["loops"].status for result in results] == ["ok", "ok"]
+
+
+def test_steps_of_a_graph_are_no_reference_of_calls(store: Store, tmp_path: Path):
+    """An example whose reference has another form than the evaluator compares gives no verdict."""
+    text = """
+evaluators:
+  - {name: calls, type: trajectory_match, mode: superset, reference: {example: true}}
+  - {name: nodes, type: graph_match, reference: {example: true}}
+"""
+    judges = configured(parse_config(text), store, tmp_path)
+    session = replace(sessions(store)[0], attributes={}, steps=(("agent",),))
+    data = [{"inputs": 0, "reference_outputs": {"steps": [["agent"]]}}]
+
+    (row,) = evaluate([session], data, judges, store=store).rows
+
+    assert {feedback.key: feedback.passed for feedback in row.feedback} == {
+        "calls": None,
+        "nodes": True,
+    }
 
 
 def test_a_text_is_evaluated_as_an_answer(store: Store, tmp_path: Path):

@@ -9,10 +9,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar
 
-from ...model import EvaluationResult
-from ..evaluator import EvaluationContext, Evaluator, NotEvaluated, ReferenceOption
+from ...model import EvaluationResult, Reference
+from ..evaluator import EvaluationContext, NotEvaluated, ReferenceOption
 from ..factories import AsyncEvaluator, as_async, async_variant, with_options_of
-from ..match import ScoreType, result_of_figure, score_of
+from ..match import FigureMatch, ScoreType
 from ..options import InConfig, Share
 from ..spec import Mode
 from .compare import compare_turns
@@ -28,7 +28,7 @@ __all__ = [
 
 
 @dataclass(frozen=True, kw_only=True)
-class GraphMatch(Evaluator):
+class GraphMatch(FigureMatch):
     """Compares the nodes of a graph that ran with a reference's, turn by turn.
 
     Attributes:
@@ -48,6 +48,7 @@ class GraphMatch(Evaluator):
     )
     # Nodes are known also where messages were not captured.
     needs_messages: ClassVar[bool] = False
+    reads_outputs: ClassVar[bool] = True
 
     trajectory_match_mode: Annotated[Mode, InConfig("mode")] = "strict"
     score_type: ScoreType = "bool"
@@ -58,40 +59,24 @@ class GraphMatch(Evaluator):
         """The score's name in results."""
         return self.feedback_key or f"graph_trajectory_{self.trajectory_match_mode}_match"
 
-    def answer(self, outputs: Any, reference_outputs: Any) -> dict[str, Any]:
-        """Compare outputs with one reference, both in any form of `oteval.evaluators.graph.forms`.
+    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
+        """Compare the nodes of a run with its reference's.
 
-        Returns:
-            ``key``, ``score``, ``comment`` and ``metadata``: the figures of a match of calls, how
-            many ``turns`` the two sides have, and the first that differs (``turn``, or None).
+        A caller may pass both in any form of `oteval.evaluators.graph.forms`. The metadata has the
+        figures of a match of calls, how many ``turns`` the two sides have, and the first that
+        differs (``turn``, or None).
 
         Raises:
             InputError: A side cannot be read as a graph trajectory; the text names the place.
+            NotEvaluated: The run or its reference has no nodes.
         """
-        reference_turns = read_turns(reference_outputs, "reference_outputs")
-        turns = read_turns(outputs, "outputs")
+        if context.is_call:
+            reference_turns = read_turns(context.reference_outputs, "reference_outputs")
+            turns = read_turns(context.outputs, "outputs")
+        else:
+            reference_turns, turns = _reference_turns(context.reference), _turns(context)
         verdict, turn = compare_turns(turns, reference_turns, self.trajectory_match_mode)
-        figures = {**verdict.metadata(), "turns": [len(turns), len(reference_turns)], "turn": turn}
-        return {
-            "key": self.key,
-            "score": score_of(verdict, self.score_type),
-            "comment": verdict.comment,
-            "metadata": figures,
-        }
-
-    def evaluate(self, context: EvaluationContext) -> EvaluationResult:
-        """Compare the nodes of a run with its reference's."""
-        reference = context.reference
-        if reference is None:
-            raise NotEvaluated("there is no reference")
-        if reference.steps is None:
-            raise NotEvaluated(f"the reference {reference.name} has no steps")
-        reference_turns = [list(turn) for turn in reference.steps]
-        turns = _turns(context)
-        verdict, turn = compare_turns(turns, reference_turns, self.trajectory_match_mode)
-        figures = {**verdict.metadata(), "turns": [len(turns), len(reference_turns)], "turn": turn}
-        score = score_of(verdict, self.score_type)
-        return result_of_figure(score, self.threshold, verdict, figures)
+        return self.result_of(verdict, turns=[len(turns), len(reference_turns)], turn=turn)
 
     def describe(self) -> dict[str, Any]:
         """Return the options as JSON values, to hash into the evaluator's version."""
@@ -102,9 +87,13 @@ class GraphMatch(Evaluator):
             "score_type": self.score_type,
         }
 
-    def describe_verdict(self) -> dict[str, Any]:
-        """Return the threshold, which only matters for stored runs."""
-        return {"threshold": self.threshold}
+
+def _reference_turns(reference: Reference | None) -> Turns:
+    if reference is None:
+        raise NotEvaluated("there is no reference")
+    if reference.steps is None:
+        raise NotEvaluated(f"the reference {reference.name} has no steps")
+    return [list(turn) for turn in reference.steps]
 
 
 def _turns(context: EvaluationContext) -> Turns:

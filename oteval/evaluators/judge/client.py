@@ -16,7 +16,7 @@ from ...jsontext import canonical
 from ...model import Usage
 from ...prices import Prices
 from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
-from ..evaluator import RequestLimit
+from ..resources import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend
 from .cache import AnswerCache, JudgeCall, PendingAnswers, make_cache_key

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, NoReturn
 
 from ...errors import ConfigError
 from ...jsontext import canonical, dumps
-from ..evaluator import Resources
+from ..evaluator import NotEvaluated
 from ..field_rules import FieldAnswer
 from ..observed import unheard
+from ..resources import Resources
 from .cache import judging
 from .evaluator import JudgeEvaluator
 from .factory import create_llm_as_judge
@@ -72,6 +73,7 @@ class FieldJudgeModel(LlmJudge):
             run: The id of the run, or "".
 
         Raises:
+            NotEvaluated: The block raised it; the metadata has all questions.
             VerdictMissing: The block raised it; the metadata has all questions.
         """
         questions = FieldQuestions()
@@ -79,6 +81,9 @@ class FieldJudgeModel(LlmJudge):
         try:
             with judging(run), unheard():
                 yield questions
+        except NotEvaluated as error:
+            error.metadata = {**questions.metadata(), "error": str(error)}
+            raise
         except VerdictMissing as error:
             raise VerdictMissing(str(error), {**error.metadata, **questions.metadata()}) from error
         finally:

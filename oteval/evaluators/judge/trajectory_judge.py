@@ -15,7 +15,6 @@ from ..evaluator import (
     Evaluator,
     NotEvaluated,
     ReferenceOption,
-    Resources,
 )
 from ..options import (
     PYTHON_ONLY,
@@ -25,6 +24,7 @@ from ..options import (
     PositiveInt,
     Seconds,
 )
+from ..resources import Resources
 from .cache import JudgeCall, LinkedCalls, judging
 from .costs import CostBudget, estimate_tokens
 from .evaluator import JudgeEvaluator, missing_content

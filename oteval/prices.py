@@ -154,10 +154,18 @@ class Prices:
     def cost(self, models: Sequence[str], usage: Usage) -> float | None:
         """Return the cost of a run in US dollars.
 
-        It is None if several models answered, none has a price, or the tokens are not known.
+        It is None for the reasons of `why_unknown`.
         """
         price = self.of(models[0]) if len(models) == 1 and usage.is_known else None
         return None if price is None else price.cost(usage)
+
+    def why_unknown(self, models: Sequence[str], usage: Usage) -> str:
+        """Return why the cost of a run is not known; "" if it is."""
+        if not usage.is_known:
+            return "the trace has no tokens"
+        if len(models) != 1:
+            return "several models answered" if models else "the trace does not name the model"
+        return "" if self.of(models[0]) else f"the price of {models[0]!r} is not known"
 
     def total(self, usages: Iterable[tuple[str, int, Usage]], runs: int) -> CostSum:
         """Return the cost of several runs.

@@ -13,7 +13,14 @@ from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
 from ..prices import make_prices
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
-from ..show.run_cells import CHOICES, JSON_CHOICES, check_choices, columns_of, json_row
+from ..show.run_cells import (
+    CHOICES,
+    JSON_CHOICES,
+    check_choices,
+    columns_of,
+    json_row,
+    unknown_costs,
+)
 from ..store import RunKey
 from ..text import counted
 from . import common
@@ -80,6 +87,8 @@ def trajectories(db: tuple[str, ...], columns: str, as_json: bool, **filter_opti
         scores = store.scores.of([row.id for row in rows])
     if rows:
         out().print(trajectories_table(rows, scores, common.now_ns(), names))
+    if "cost" in names and (reasons := unknown_costs(rows, make_prices(own=None))):
+        warn(f"no cost: {reasons}")
     count = counted(len(rows), "trajectory")
     if len(key_table) > len(keys):
         count = f"the latest {count}; --limit N or --json lists more"

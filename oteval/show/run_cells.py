@@ -5,6 +5,7 @@ The cost is a column of lists only, because it depends on prices.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,6 +29,7 @@ __all__ = [
     "mean_cost_text",
     "tokens_text",
     "total_cost_text",
+    "unknown_costs",
 ]
 
 _ALWAYS_SHOWN = ("id", "started", "agent", "asked")
@@ -111,6 +113,20 @@ def _text_of(column: RunColumn, value: Any) -> str:
     if column.unit == "share":
         return f"{value:.0%}"
     return f"{value:,}"
+
+
+def unknown_costs(rows: Iterable[RunRow], prices: Prices) -> str:
+    """Return why runs have no cost, each reason with its number of runs; "" if all have one.
+
+    Args:
+        rows: The runs, with their models.
+        prices: The prices of models.
+    """
+    reasons = Counter(prices.why_unknown(row["model"], row.usage) for row in rows)
+    del reasons[""]
+    return "; ".join(
+        f"{clean(reason)} ({counted(count, 'run')})" for reason, count in reasons.most_common()
+    )
 
 
 def cost_text(dollars: float) -> str:

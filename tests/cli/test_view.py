@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from oteval.model import Message
+from oteval.model import Message, Usage
 from oteval.store import Store
 
 from ..make import TRACES, asks, call, gap, keep, run, score
@@ -176,6 +176,33 @@ def test_columns_as_json_have_the_values(with_runs: Run):
     assert [row.pop("trajectory_id") for row in rows] == [run(number).id for number in (1, 2, 3)]
     values = {"agent": ["b"], "turn": 2, "asked": "two", "errors": 1}
     assert rows[1] == {**values, "tokens": None, "cost": None}
+
+
+def test_a_list_says_why_runs_have_no_cost(oteval: Run):
+    """The column of costs names the reasons for empty cells, with the number of runs."""
+    tokens = Usage(input_tokens=1000, output_tokens=10, model_calls=1)
+    ask = Message("user", "one")
+    with Store("oteval.duckdb") as store:
+        keep(
+            store,
+            run(1, ask, usage=tokens, models=("gpt-4o",)),
+            run(2, ask, usage=Usage(model_calls=1), models=("gpt-4o",)),
+            run(3, ask, usage=tokens, models=("house-model",)),
+            run(4, ask, usage=tokens, models=("house-model",)),
+            run(5, ask, usage=tokens, models=("gpt-4o", "house-model")),
+            run(6, ask, usage=tokens),
+        )
+
+    listed, rows = oteval("trajectories", "--columns", "cost"), oteval("trajectories", "--json")
+    costs = oteval("trajectories", "--json", "--columns", "cost").rows
+
+    assert listed.err.startswith(
+        "oteval: no cost: the price of 'house-model' is not known (2 runs); "
+        "the trace has no tokens (1 run); several models answered (1 run); "
+        "the trace does not name the model (1 run)\n"
+    )
+    assert [row["cost"] is not None for row in costs] == [True, *[False] * 5]
+    assert "no cost" not in rows.err
 
 
 def test_tables_of_large_stores_are_their_latest_lines(oteval: Run):

@@ -110,6 +110,16 @@ class Columns:
             raise ValueError(f"{len(values)} values for {len(self._columns)} columns")
         self._rows.append(values + ("",) * (len(self._columns) - len(values)))
 
+    def whole(self) -> tuple[list[Column], list[list[Text]]]:
+        """Return the columns, without optional ones that are empty, and the rows of whole cells."""
+        shown = [
+            at
+            for at, column in enumerate(self._columns)
+            if not (column.optional and self._natural(at) == 0)
+        ]
+        rows = [[self._columns[at].fit(row[at], _UNLIMITED) for at in shown] for row in self._rows]
+        return [self._columns[at] for at in shown], rows
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the lines."""
         beside = self._widths(options.max_width)

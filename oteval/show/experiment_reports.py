@@ -2,30 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from xml.etree import ElementTree
-
-from ..experiments import (
-    ComparativeResults,
-    Comparison,
-    ExperimentResults,
-    Feedback,
-    Pair,
-    ResultRow,
-)
+from ..experiments import ComparativeResults, Comparison, ExperimentResults, ResultRow
 from ..text import counted
 from .experiments import (
-    difference_cells,
+    comparative_table,
+    comparison_table,
     failed_targets,
-    interval_text,
-    k_text,
+    figures_table,
     needed_lines,
     number,
     p_text,
+    ranking_table,
 )
-from .reports import markdown_cell
-from .run_titles import unique
-from .text import clean, one_line, shorten
+from .junit import JUnitCase, Outcome, junit
+from .markdown import markdown_cell, markdown_columns
+from .reports import outcome_of
+from .text import one_line, shorten
 
 __all__ = [
     "comparative_junit",
@@ -37,19 +29,22 @@ __all__ = [
 ]
 
 _LONGEST_NAME = 120
-# A case of a suite: its name, and how and why it did not pass, if so.
-_Case = tuple[str, str, str]
 
 
 def experiment_junit(results: ExperimentResults) -> str:
     """Return an experiment as JUnit XML: a suite for each key and one for the target."""
-    ran = [(_name(row), "error" if row.run.error else "", row.run.error) for row in results]
-    suites: dict[str, list[_Case]] = {"target": ran}
+    suites = {
+        "target": [
+            JUnitCase(_name(row), "error" if row.run.error else "", row.run.error)
+            for row in results
+        ]
+    }
     for key, members in results.feedback().items():
         suites[key] = [
-            (_name(row), _outcome(feedback), feedback.comment) for row, feedback in members
+            JUnitCase(_name(row), outcome_of(feedback), feedback.comment)
+            for row, feedback in members
         ]
-    return _junit(results.name, suites)
+    return junit(suites, results.name)
 
 
 def _name(row: ResultRow) -> str:
@@ -58,18 +53,10 @@ def _name(row: ResultRow) -> str:
     return f"{title}#{repetition + 1}" if repetition else title
 
 
-def _outcome(feedback: Feedback) -> str:
-    if feedback.status == "error":
-        return "error"
-    if feedback.status == "not_evaluated":
-        return "skipped"
-    return "failure" if feedback.passed is False else ""
-
-
 def comparison_junit(comparison: Comparison) -> str:
     """Return a comparison as JUnit XML: a case for each figure, failed where it regressed."""
     cases = [
-        (
+        JUnitCase(
             difference.key,
             "failure" if difference.verdict == "regressed" else "",
             f"{difference.verdict}: {number(difference.mean_a)} to {number(difference.mean_b)} "
@@ -78,69 +65,31 @@ def comparison_junit(comparison: Comparison) -> str:
         for difference in comparison.differences
     ]
     cases += [
-        (key, "failure", f"no verdict in {comparison.b.name}") for key in comparison.unverified
+        JUnitCase(key, "failure", f"no verdict in {comparison.b.name}")
+        for key in comparison.unverified
     ]
-    return _junit("oteval", {f"{comparison.a.name} vs {comparison.b.name}": cases})
+    return junit({f"{comparison.a.name} vs {comparison.b.name}": cases})
 
 
 def comparative_junit(results: ComparativeResults) -> str:
     """Return a pairwise comparison as JUnit XML: a case for each pair, failed where b lost."""
-    suites: dict[str, list[_Case]] = {}
+    suites: dict[str, list[JUnitCase]] = {}
     for pair in results.pairs():
-        outcome = "failure" if pair.verdict() == "a" else "" if pair.examples else "error"
+        is_worse = pair.verdict() == "a"
+        outcome: Outcome = "failure" if is_worse else "" if pair.examples else "error"
         why = f"win rate {number(pair.win_rate)}, p {p_text(pair.p_adjusted)}"
-        suites.setdefault(pair.key, []).append((f"{pair.a} vs {pair.b}", outcome, why))
-    return _junit(results.name, suites)
-
-
-def _junit(name: str, suites: dict[str, list[_Case]]) -> str:
-    every_case = [case for cases in suites.values() for case in cases]
-    root = ElementTree.Element("testsuites", {"name": clean(name), **_counts(every_case)})
-    for title, cases in suites.items():
-        attributes = {"name": clean(title), **_counts(cases)}
-        suite = ElementTree.SubElement(root, "testsuite", attributes)
-        names = unique(case for case, _, _ in cases)
-        for case, (_, outcome, why) in zip(names, cases, strict=True):
-            element = ElementTree.SubElement(
-                suite, "testcase", classname=clean(title), name=clean(case)
-            )
-            if outcome:
-                message = clean(why).replace("\n", " ") or outcome
-                ElementTree.SubElement(element, outcome, message=message)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
-
-
-def _counts(cases: Sequence[_Case]) -> dict[str, str]:
-    """Return the attributes that count cases by outcome."""
-    outcomes = [outcome for _, outcome, _ in cases]
-    counts = {
-        "tests": len(cases),
-        "failures": outcomes.count("failure"),
-        "errors": outcomes.count("error"),
-        "skipped": outcomes.count("skipped"),
-    }
-    return {key: str(value) for key, value in counts.items()}
+        case = JUnitCase(f"{pair.a} vs {pair.b}", outcome, why)
+        suites.setdefault(pair.key, []).append(case)
+    return junit(suites, results.name)
 
 
 def experiment_markdown(results: ExperimentResults, comparison: Comparison | None = None) -> str:
     """Return an experiment as Markdown, with a comparison if one is given."""
-    figures = results.summary()
-    rows = [
-        [
-            *(figure.key, str(figure.evaluated)),
-            *("-" if figure.passed is None else str(figure.passed), str(figure.errors)),
-            *(number(figure.mean), interval_text(figure.interval)),
-            *(k_text(figure.pass_at), k_text(figure.pass_hat)),
-        ]
-        for figure in figures
-    ]
-    head = ("score", "evaluated", "passed", "errors", "mean", "95% interval", "pass@k", "pass^k")
     parts = [
         f"# {markdown_cell(results.name)}",
         failed_targets(results) or f"{counted(len(results), 'run')}, 0 failed.",
+        markdown_columns(figures_table(results)),
     ]
-    parts.append(_rows(head, rows))
     if comparison is not None:
         parts.append(comparison_markdown(comparison, level=2))
     return "\n\n".join(parts).rstrip() + "\n"
@@ -153,14 +102,7 @@ def _short_cell(title: str) -> str:
 def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
     """Return a comparison as Markdown."""
     title = f"{'#' * level} {markdown_cell(comparison.a.name)} → {markdown_cell(comparison.b.name)}"
-    head = ("score", "first", "second", "delta", "95% interval", "p", "p adj.", "could see")
-    rows = []
-    for difference in comparison.differences:
-        verdict = (
-            f"**{difference.verdict}**" if difference.verdict == "regressed" else difference.verdict
-        )
-        rows.append([difference.key, *difference_cells(difference), verdict])
-    table = _rows((*head, "pairs", "lost", "verdict"), rows, marked=1)
+    table = markdown_columns(comparison_table(comparison))
     worse = [
         f"- {markdown_cell(difference.key)}: {_short_cell(comparison.title_of(example))} "
         f"{number(first)} → {number(second)}"
@@ -176,39 +118,7 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
 
 def comparative_markdown(results: ComparativeResults) -> str:
     """Return a pairwise comparison as Markdown."""
-    head = ("question", "first", "second", "wins", "losses", "ties", "errors", "win rate")
-    rows = [
-        [
-            *(pair.key, pair.a, pair.b),
-            *(f"{value:g}" for value in (pair.wins_a, pair.wins_b, pair.ties, pair.errors)),
-            *(number(pair.win_rate), interval_text(pair.interval), p_text(pair.p_adjusted)),
-            *("-" if pair.flip_rate is None else f"{pair.flip_rate:.0%}", _better(pair)),
-        ]
-        for pair in results.pairs()
-    ]
-    parts = [f"# {markdown_cell(results.name)}"]
-    parts.append(_rows((*head, "95% interval", "p adj.", "flips", "better"), rows))
-    ranking = results.ranking()
-    if ranking:
-        ranks = [
-            [each.key, each.name, number(each.strength, sign=True), interval_text(each.interval)]
-            for each in ranking
-        ]
-        parts.append(_rows(("question", "experiment", "strength", "95% interval"), ranks))
+    parts = [f"# {markdown_cell(results.name)}", markdown_columns(comparative_table(results))]
+    if ranking := results.ranking():
+        parts.append(markdown_columns(ranking_table(ranking)))
     return "\n\n".join(parts) + "\n"
-
-
-def _better(pair: Pair) -> str:
-    verdict = pair.verdict()
-    return {"a": pair.a, "b": pair.b}.get(verdict, verdict)
-
-
-def _rows(head: Iterable[str], rows: Sequence[Sequence[str]], marked: int = 0) -> str:
-    """Return a table; the last `marked` cells of a row are Markdown already."""
-    names = list(head)
-    lines = [f"| {' | '.join(names)} |", "|" + "---|" * len(names)]
-    for row in rows:
-        split = len(row) - marked
-        cells = [*(markdown_cell(cell) for cell in row[:split]), *row[split:]]
-        lines.append(f"| {' | '.join(cells)} |")
-    return "\n".join(lines)

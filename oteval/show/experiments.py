@@ -9,18 +9,28 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from ..experiments import ComparativeResults, Comparison, Difference, ExperimentResults, Figure
+from ..experiments import (
+    ComparativeResults,
+    Comparison,
+    Difference,
+    ExperimentResults,
+    Figure,
+    Standing,
+)
 from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import ago, one_line, shorten
 
 __all__ = [
+    "comparative_table",
     "comparative_view",
+    "comparison_table",
     "comparison_view",
     "datasets_table",
     "experiments_table",
     "failed_targets",
     "figures_table",
+    "ranking_table",
     "run_errors_table",
 ]
 
@@ -232,6 +242,12 @@ def difference_cells(difference: Difference) -> list[str]:
 
 def comparative_view(results: ComparativeResults) -> RenderableType:
     """Return who is preferred, and for three or more the ranking."""
+    table, ranking = comparative_table(results), results.ranking()
+    return Group(table, Text(), ranking_table(ranking)) if ranking else table
+
+
+def comparative_table(results: ComparativeResults) -> Columns:
+    """Return who is preferred, a line for each pair and question."""
     table = Columns(
         Column("question", rank=2, least=8, most=24),
         Column("first", least=8, most=24),
@@ -258,10 +274,12 @@ def comparative_view(results: ComparativeResults) -> RenderableType:
             *(_percent(pair.flip_rate), _percent(pair.first_rate)),
             one_row(f"{who} is better", "bold") if who else "no evidence",
         )
-    ranking = results.ranking()
-    if not ranking:
-        return table
-    ranks = Columns(
+    return table
+
+
+def ranking_table(ranking: Iterable[Standing]) -> Columns:
+    """Return the strengths of experiments by question."""
+    table = Columns(
         Column("question", rank=1, least=8, most=24),
         Column("experiment", least=12, most=40),
         Column("strength", right=True),
@@ -269,10 +287,10 @@ def comparative_view(results: ComparativeResults) -> RenderableType:
     )
     for standing in ranking:
         names = one_row(standing.key), one_row(standing.name, "bold")
-        ranks.add_row(
+        table.add_row(
             *names, number(standing.strength, sign=True), interval_text(standing.interval)
         )
-    return Group(table, Text(), ranks)
+    return table
 
 
 def _percent(value: float | None) -> str:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from xml.etree import ElementTree
+from collections.abc import Iterator, Mapping, Sequence
 
 from rich.console import Group, RenderableType
 from rich.padding import Padding
@@ -14,8 +13,8 @@ from ..replays.divergence import Divergence
 from ..replays.verified import VerifiedSession
 from ..text import counted
 from .columns import Column, Columns, one_row
-from .reports import markdown_cell
-from .run_titles import unique
+from .junit import JUnitCase, Outcome, junit
+from .markdown import markdown_table
 from .text import clean, short_ids
 
 __all__ = ["replay_junit", "replay_markdown", "replay_summary", "replays_table", "replays_view"]
@@ -26,7 +25,7 @@ _FAILED = "red"
 _SHOWN = 20
 # How many lines of an agent's output a divergence is shown with.
 _OUTPUT_LINES = 10
-_JUNIT = {"not_replayed": "skipped", "diverged": "failure"}
+_JUNIT: Mapping[str, Outcome] = {"not_replayed": "skipped", "diverged": "failure"}
 
 
 def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
@@ -147,38 +146,33 @@ def replay_summary(sessions: Sequence[VerifiedSession]) -> str:
 
 def replay_junit(sessions: Sequence[VerifiedSession]) -> str:
     """Return verified sessions as JUnit XML: one suite with a case for each session."""
-    kinds = [_JUNIT.get(one.status, "error") for one in sessions if one.status != "passed"]
-    root = ElementTree.Element("testsuites", name="oteval")
-    counts = {
-        "tests": len(sessions),
-        "failures": kinds.count("failure"),
-        "errors": kinds.count("error"),
-        "skipped": kinds.count("skipped"),
-    }
-    attributes = {key: str(value) for key, value in counts.items()}
-    suite = ElementTree.SubElement(root, "testsuite", {"name": "replay", **attributes})
-    names = unique(one.session for one in sessions)
-    for name, one in zip(names, sessions, strict=True):
-        case = ElementTree.SubElement(
-            suite, "testcase", classname="replay", name=clean(name), time=f"{one.seconds:.3f}"
+    cases = [
+        JUnitCase(
+            name=one.session,
+            outcome="" if one.status == "passed" else _JUNIT.get(one.status, "error"),
+            message=_why(one) or one.status,
+            text="\n\n".join(each.text() for each in one.divergences) or one.output,
+            seconds=one.seconds,
         )
-        if one.status != "passed":
-            kind = _JUNIT.get(one.status, "error")
-            element = ElementTree.SubElement(case, kind, message=clean(_why(one)) or one.status)
-            texts = [each.text() for each in one.divergences] or [one.output]
-            element.text = clean("\n\n".join(texts))
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+        for one in sessions
+    ]
+    return junit({"replay": cases})
 
 
 def replay_markdown(sessions: Sequence[VerifiedSession]) -> str:
     """Return verified sessions as Markdown: the counts, and a table of those that did not pass."""
-    lines = ["# Replay", "", f"{replay_summary(sessions)}."]
-    others = [one for one in sessions if one.status != "passed"]
-    if others:
-        lines += ["", "| session | result | fidelity | why | line |", "|---|---|---|---|---|"]
-    for one in others:
-        line = one.divergences[0].line if one.divergences else ""
-        cells = [one.session, one.status.replace("_", " "), one.fidelity or "-", _why(one), line]
-        lines.append(f"| {' | '.join(map(markdown_cell, cells))} |")
-    return "\n".join(lines) + "\n"
+    parts = ["# Replay", f"{replay_summary(sessions)}."]
+    rows = [
+        (
+            one.session,
+            one.status.replace("_", " "),
+            one.fidelity or "-",
+            _why(one),
+            one.divergences[0].line if one.divergences else "",
+        )
+        for one in sessions
+        if one.status != "passed"
+    ]
+    if rows:
+        parts.append(markdown_table(("session", "result", "fidelity", "why", "line"), rows))
+    return "\n\n".join(parts) + "\n"

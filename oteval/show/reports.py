@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from xml.etree import ElementTree
 
-from ..model import Score
-from ..pipeline import GateResult, Tally, worst_first
-from .run_titles import unique
-from .text import clean
+from ..model import EvaluationResult, Score
+from ..pipeline import GateResult, Tally
+from .junit import JUnitCase, Outcome, junit
+from .markdown import markdown_cell, markdown_columns, markdown_table
+from .tables import tallies_table
 
-__all__ = ["junit_report", "markdown_cell", "markdown_report"]
+__all__ = ["junit_report", "markdown_report", "outcome_of"]
 
 
 def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = None) -> str:
@@ -25,37 +25,19 @@ def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = Non
             its id.
     """
     titles = titles or {}
-    suites: dict[str, list[Score]] = {}
+    suites: dict[str, list[JUnitCase]] = {}
     for score in scores:
-        suites.setdefault(score.evaluator, []).append(score)
-    root = ElementTree.Element("testsuites", name="oteval")
-    for name, members in suites.items():
-        counts = {
-            "tests": len(members),
-            "failures": sum(member.passed is False for member in members),
-            "errors": sum(member.status == "error" for member in members),
-            "skipped": sum(member.status == "not_evaluated" for member in members),
-        }
-        attributes = {key: str(value) for key, value in counts.items()}
-        suite = ElementTree.SubElement(root, "testsuite", {"name": clean(name), **attributes})
-        names = unique(titles.get(one.trajectory_id, one.trajectory_id) for one in members)
-        for name_of_case, member in zip(names, members, strict=True):
-            _case(suite, name_of_case, member)
-    ElementTree.indent(root)
-    return ElementTree.tostring(root, "unicode", xml_declaration=True) + "\n"
+        name = titles.get(score.trajectory_id, score.trajectory_id)
+        case = JUnitCase(name, outcome_of(score), score.comment)
+        suites.setdefault(score.evaluator, []).append(case)
+    return junit(suites)
 
 
-def _case(suite: ElementTree.Element, name: str, score: Score) -> None:
-    case = ElementTree.SubElement(
-        suite, "testcase", classname=clean(score.evaluator), name=clean(name)
-    )
-    message = clean(score.comment).replace("\n", " ")
-    if score.status == "error":
-        ElementTree.SubElement(case, "error", message=message)
-    elif score.status == "not_evaluated":
-        ElementTree.SubElement(case, "skipped", message=message)
-    elif score.passed is False:
-        ElementTree.SubElement(case, "failure", message=message or "failed")
+def outcome_of(result: EvaluationResult) -> Outcome:
+    """Return the outcome of a case by the result of an evaluator."""
+    if result.status != "ok":
+        return "error" if result.status == "error" else "skipped"
+    return "failure" if result.passed is False else ""
 
 
 def markdown_report(
@@ -72,12 +54,7 @@ def markdown_report(
         failures: The scores to list: fails, errors and those not evaluated.
         left_out: How many more there are.
     """
-    lines = ["# oteval", "", "| evaluator | passed | failed | errors | not evaluated | pass rate |"]
-    lines.append("|---|---:|---:|---:|---:|---:|")
-    for counted in worst_first(tallies.values()):
-        rate = "-" if counted.pass_rate is None else f"{counted.pass_rate:.3f}"
-        cells = [counted.passed, counted.failed, counted.errors, counted.not_evaluated, rate]
-        lines.append(f"| {markdown_cell(counted.evaluator)} | {' | '.join(map(str, cells))} |")
+    lines = ["# oteval", "", markdown_columns(tallies_table(tallies.values()))]
     if gates:
         lines += ["", "## Gates", ""]
         for gate in gates:
@@ -86,20 +63,12 @@ def markdown_report(
                 f"- {markdown_cell(gate.evaluator)}: {state} ({markdown_cell(gate.comment)})"
             )
     if failures:
-        lines += ["", "## Not passed", "", "| trajectory | evaluator | outcome | why |"]
-        lines.append("|---|---|---|---|")
-        for score in failures:
-            outcome = score.label or score.status
-            cells = [score.trajectory_id, score.evaluator, outcome, score.comment]
-            lines.append(f"| {' | '.join(markdown_cell(str(cell)) for cell in cells)} |")
+        rows = [
+            (score.trajectory_id, score.evaluator, score.label or score.status, score.comment)
+            for score in failures
+        ]
+        table = markdown_table(("trajectory", "evaluator", "outcome", "why"), rows)
+        lines += ["", "## Not passed", "", table]
     if left_out:
         lines += ["", f"{left_out:,} more did not pass; `oteval scores` lists them by `--status`."]
     return "\n".join(lines) + "\n"
-
-
-def markdown_cell(text: str) -> str:
-    """Return text that can neither end a table's cell nor be taken for markup."""
-    escaped = clean(text).replace("\n", " ")
-    for mark in ("\\", "|", "<", ">", "`", "*", "_", "[", "]", "!"):
-        escaped = escaped.replace(mark, f"\\{mark}")
-    return escaped

@@ -12,6 +12,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from oteval.show.columns import Column, Columns, Trimmed, one_row
+from oteval.show.markdown import markdown_columns
 
 
 def lines(renderable: Any, width: int) -> list[str]:
@@ -97,3 +98,13 @@ def test_wide_characters_are_never_cut_in_half(text: str):
 def test_padding_is_not_printed():
     """Whatever pads its lines ends where its text ends."""
     assert lines(Trimmed(Padding(Text("a\n\nb c "), (0, 3))), 20) == ["   a", "", "   b c"]
+
+
+def test_a_table_as_markdown_has_every_column_that_is_not_empty():
+    """Cells are whole however narrow a terminal is, numbers are on the right, alarms are bold."""
+    table = Columns(
+        Column("name", most=4), Column("n", right=True, rank=9), Column("gone", optional=True)
+    )
+    table.add_row("a longer | name", Text("7", style="bold red"))
+
+    assert markdown_columns(table) == "| name | n |\n|---|---:|\n| a longer \\| name | **7** |"

@@ -68,7 +68,7 @@ def test_markdown_shows_counts_gates_and_failures():
 
     text = markdown_report(tallies, gates, [score(2, passed=False, label="fail", comment="why")])
 
-    assert "| e | 3 | 1 | 0 | 2 | 0.750 |\n| f | 0 | 0 | 0 | 0 | - |\n" in text
+    assert "| e | 3 | 1 | 0 | 2 | 0.750 | - |\n| f | 0 | 0 | 0 | 0 | - | - |\n" in text
     assert "- e: passed (fine)\n- f: **failed** (evaluated 0)\n" in text
     assert text.endswith(f"| {score(2).trajectory_id} | e | fail | why |\n")
 

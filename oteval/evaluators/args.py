@@ -21,8 +21,8 @@ A comparison is ``{"abs": 0.01}`` or ``{"rel": 0.001}`` (a tolerance for numbers
 applies if both are given), ``"judged"`` or ``{"judged": criterion}`` (a language model decides),
 ``"exact"``, ``"tolerant"`` or ``"ignore"``.
 
-Any other ``{path: pattern}`` is short for ``{"regex": {path: pattern}}``. A pattern must match the
-whole value. Forms are checked when the evaluator is created, never during an evaluation.
+Any other ``{path: pattern}`` is short for ``{"regex": {path: pattern}}``, unless the pattern looks
+like a misspelt comparison. A pattern must match the whole value. Forms are checked when the evaluator is created, never during an evaluation.
 """
 
 from __future__ import annotations
@@ -68,6 +68,8 @@ ARGS_MODES = tuple(_RULES)
 _WORDS = ("exact", "tolerant", "ignore")
 """The modes of a single field."""
 _COMPARISONS = (*_WORDS, "judged")
+_NEAR = 0.75
+"""How similar a text is to a word for which it may be a slip."""
 _MEANING = "Both values mean the same: an agent that passes either to the tool does the same thing."
 
 
@@ -176,7 +178,28 @@ def _from_mapping(
             return _tolerant(inner, f"{name}['tolerant']", missing_ok, judge)
     if any(isinstance(form, Mapping) or _is_word(form) for form in value.values()):
         return _by_field(value, name, Exact(), missing_ok, judge)
+    _refuse_words(value, name)
     return _patterns(value, name)
+
+
+def _refuse_words(value: Mapping[Any, Any], name: str) -> None:
+    """Refuse a pattern that is nearly a comparison, or a mode of all arguments.
+
+    Raises:
+        ConfigError: There is one; the text says how to write the pattern.
+    """
+    for path, pattern in value.items():
+        word = pattern.strip().lower() if isinstance(pattern, str) else ""
+        near = difflib.get_close_matches(word, {*_COMPARISONS, *ARGS_MODES}, 1, _NEAR)
+        if near:
+            meant = f"did you mean {near[0]!r}?"
+            if near[0] not in _COMPARISONS:
+                meant = f"{near[0]!r} is a mode of all arguments"
+            raise ConfigError(
+                f"{name}[{path!r}]: {pattern!r} would be a pattern; {meant} Known: "
+                f"{', '.join(_COMPARISONS)}. For the pattern, write "
+                f"{{'regex': {{{path!r}: {pattern!r}}}}}"
+            )
 
 
 def _tolerant(

@@ -125,8 +125,8 @@ class TrajectoryMatch(FigureMatch):
         missing_ok: Whether a compared field that is missing on both sides counts as equal.
         threshold: From which score on a stored run passes, unless `score_type` is ``bool``.
         judge: The language model that compares fields that are ``judged``: ``model`` and more
-            options of ``type: judge``, such as ``max_cost``. In Python also a judge of
-            `create_llm_as_judge`.
+            options of ``type: judge``, such as ``max_cost``. In Python also with
+            ``api_key``, or a judge of `create_llm_as_judge`.
         spec: The comparison that these options ask for.
     """
 

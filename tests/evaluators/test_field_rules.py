@@ -12,7 +12,9 @@ from hypothesis import strategies as st
 from oteval import ConfigError, create_llm_as_judge
 from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
 from oteval.evaluators import create_trajectory_match_evaluator as make
+from oteval.evaluators.evaluator import Resources
 
+from ..model_server import serving, verdict
 from .helpers import args_comment, args_match, flat
 
 PROMPT = "{field} {criterion} {outputs} {reference_outputs}"
@@ -179,6 +181,56 @@ def test_a_wrong_judge_is_refused(judge: Any, message: str) -> None:
         make(tool_args_match_overrides={"t": {"n": "judged"}}, judge=judge)
 
     assert message in str(error.value)
+
+
+@pytest.mark.parametrize("word", ["tolerent", "Exact", "ignored", "judgd", "judge", "subset"])
+def test_a_misspelt_comparison_is_not_taken_for_a_pattern(word: str) -> None:
+    """A lone word beside no other comparison is refused; patterns may still be written."""
+    with pytest.raises(ConfigError, match=f"{word!r} would be a pattern"):
+        make(tool_args_match_overrides={"t": {"reason": word}})
+
+    for form in ({"regex": {"reason": word}}, {"reason": "[a-z]+"}, {"reason": "late"}):
+        make(tool_args_match_overrides={"t": form})
+
+
+@pytest.mark.parametrize("options", [{"api_key": "secret"}, {"api_key_env": "FIELD_KEY"}])
+def test_a_judge_of_options_has_its_server_and_key(
+    options: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In Python as in oteval.yaml; the key is neither shown nor part of the version."""
+    monkeypatch.setenv("FIELD_KEY", "secret")
+    monkeypatch.delenv("OPENAI_API_KEY", raising=False)
+    with serving(lambda _, __: verdict(score=True)) as server:
+        evaluate = make(
+            tool_args_match_overrides={"t": {"reason": "judged"}},
+            judge={"model": "openai:m", "base_url": server.url, **options},
+        )
+        result = evaluate(
+            outputs=flat(("t", {"reason": "faulty"})),
+            reference_outputs=flat(("t", {"reason": "broken"})),
+        )
+        evaluate.close()
+
+    assert result["score"] is True
+    assert {headers["authorization"] for headers in server.headers} == {"Bearer secret"}
+    assert "secret" not in f"{evaluate!r} {evaluate.describe()}"
+
+
+def test_a_key_in_the_configuration_or_a_missing_one_is_refused() -> None:
+    """oteval.yaml names the variable with the key; in Python, a variable must be set."""
+    evaluate = make(
+        tool_args_match_overrides={"t": {"reason": "judged"}},
+        judge={"model": "openai:m", "api_key": "secret"},
+    )
+    resources = Resources("e", True, str, {}.__getitem__, {})
+    with pytest.raises(ConfigError, match="api_key is for Python"):
+        evaluate.prepare(resources)
+    unset = make(
+        tool_args_match_overrides={"t": {"reason": "judged"}},
+        judge={"model": "openai:m", "api_key_env": "NO_SUCH_KEY"},
+    )
+    with pytest.raises(ConfigError, match="NO_SUCH_KEY is not set"):
+        unset(outputs=flat(("t", {"reason": "a"})), reference_outputs=flat(("t", {"reason": "b"})))
 
 
 def test_a_judge_needs_a_judged_field() -> None:

@@ -12,24 +12,26 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NoReturn
+from typing import Annotated, Any, ClassVar, NoReturn, Self
 
 from ...errors import ConfigError
 from ...jsontext import canonical, dumps
 from ..evaluator import NotEvaluated
 from ..field_rules import FieldAnswer
 from ..observed import unheard
+from ..options import PYTHON_ONLY
 from ..resources import Resources
 from .cache import judging
 from .evaluator import JudgeEvaluator
 from .factory import create_llm_as_judge
+from .openai_backend import key_in_environment
 from .prompts import FIELD_PROMPT
 from .trajectory_judge import LlmJudge, VerdictMissing, answer_of
 
 __all__ = ["FieldJudgeModel", "FieldQuestions", "field_judge"]
 
 _OPTIONS = (
-    *("model", "jury", "system", "samples", "use_reasoning", "base_url", "api_key_env"),
+    *("model", "jury", "system", "samples", "use_reasoning", "base_url", "api_key", "api_key_env"),
     *("temperature", "seed", "stream", "request", "timeout", "max_retries", "max_concurrency"),
     *("max_cost", "max_cost_per_day", "prices"),
 )
@@ -64,6 +66,20 @@ class FieldJudgeModel(LlmJudge):
     """Asks a language model whether two values of a field agree; a `FieldJudge`."""
 
     type: ClassVar[str] = "field_judge"
+
+    api_key: Annotated[str | None, PYTHON_ONLY] = field(default=None, repr=False)
+
+    def prepare(self, resources: Resources) -> Self:
+        """Return the evaluator with its judge created.
+
+        Raises:
+            ConfigError: There is a key in oteval.yaml, or an option is wrong.
+        """
+        if self.api_key is not None:
+            raise ConfigError(
+                "judge: api_key is for Python; write api_key_env: the variable's name"
+            )
+        return super().prepare(resources)
 
     @contextmanager
     def evaluation(self, run: str) -> Iterator[FieldQuestions]:
@@ -124,17 +140,22 @@ class FieldJudgeModel(LlmJudge):
     def _prepared_judge(self) -> JudgeEvaluator:
         """Return the judge; one that oteval.yaml does not prepare is created with the first use."""
         if self.judge is None:
-            if self.api_key_env != "OPENAI_API_KEY":
-                raise ConfigError("judge: api_key_env is for oteval.yaml; pass create_llm_as_judge")
             resources = Resources(
                 self.key,
                 has_reference=True,
                 read_text=_no_file,
                 load_function=_no_function,
-                environment={},
+                environment={self.api_key_env: self._key()},
             )
-            object.__setattr__(self, "judge", self.prepare(resources).judge)
+            object.__setattr__(self, "judge", super().prepare(resources).judge)
         return super()._prepared_judge()
+
+    def _key(self) -> str:
+        """Return the key: as given, or from the environment."""
+        key = self.api_key or key_in_environment(self.api_key_env)
+        if not key and self.api_key_env != "OPENAI_API_KEY":
+            raise ConfigError(f"judge: the environment variable {self.api_key_env} is not set")
+        return key
 
     def _create(self, **options: Any) -> JudgeEvaluator:
         return create_llm_as_judge(**options)

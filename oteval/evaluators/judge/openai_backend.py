@@ -30,7 +30,13 @@ from .output_modes import (
 )
 from .server_errors import ServerError, ServerErrorInAnswer, error_in_answer
 
-__all__ = ["DEFAULT_TIMEOUT", "ModelServer", "OpenAIBackend", "is_openai_client"]
+__all__ = [
+    "DEFAULT_TIMEOUT",
+    "ModelServer",
+    "OpenAIBackend",
+    "is_openai_client",
+    "key_in_environment",
+]
 
 DEFAULT_TIMEOUT = 60.0
 # The first wait before a request is repeated, which doubles, and the longest (seconds).
@@ -387,3 +393,8 @@ def _parse(body: bytes) -> Any:
     except ValueError:
         excerpt = " ".join(body[:200].decode("utf-8", "replace").split())
         raise JudgeError(f"the server's reply is not a chat completion: {excerpt}") from None
+
+
+def key_in_environment(name: str) -> str:
+    """Return the key in an environment variable, or ""."""
+    return os.environ.get(name, "")

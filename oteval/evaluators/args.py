@@ -22,7 +22,8 @@ applies if both are given), ``"judged"`` or ``{"judged": criterion}`` (a languag
 ``"exact"``, ``"tolerant"`` or ``"ignore"``.
 
 Any other ``{path: pattern}`` is short for ``{"regex": {path: pattern}}``, unless the pattern looks
-like a misspelt comparison. A pattern must match the whole value. Forms are checked when the evaluator is created, never during an evaluation.
+like a misspelt comparison. A pattern must match the whole value. Forms are checked when the
+evaluator is created, never during an evaluation.
 """
 
 from __future__ import annotations

@@ -41,6 +41,8 @@ def match_calls(
     Returns:
         A maximum matching, in the output's order.
     """
+    if len(outs) == 1 == len(refs):
+        return [(outs[0], refs[0])] if call_fits(out, ref, spec, outs[0], refs[0]) else []
     pairs: Pairs = []
     rights = _by_tool(ref, refs)
     for tool, lefts in _by_tool(out, outs).items():
@@ -64,12 +66,13 @@ def call_fits(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) -
     rule = spec.rule(name)
     if rule.blind:
         return True
-    if not (out.captured(i) and ref.captured(j)):
-        return False
+    # Without the comparison of texts, failures of strict take 1.4 times as long in the benchmark.
+    if rule.preorder and out.textual and ref.textual and out.raw[i] == ref.raw[j]:
+        return True
     if rule.equality:
         key = _key(rule, out, i)
         return key is not None and key == _key(rule, ref, j)
-    return _matches(rule, out, ref, i, j)
+    return out.captured(i) and ref.captured(j) and _matches(rule, out, ref, i, j)
 
 
 def ordered_calls(
@@ -87,25 +90,24 @@ def ordered_calls(
     Returns:
         A maximum set of pairs that are in order on both sides.
     """
-    by_tool = _by_tool(out, outs)
-    bit = {i: 1 << index for index, i in enumerate(outs)}
     by_key: dict[tuple[str, Hashable], int] = {}
-    for tool, lefts in by_tool.items():
+    by_tool: dict[str, list[tuple[int, int]]] = {}
+    for index, i in enumerate(outs):
+        tool, bit = out.names[i], 1 << index
         rule = spec.rule(tool)
-        for i in lefts if rule.equality else ():
-            if rule.blind or (out.captured(i) and _key(rule, out, i) is not None):
-                key = (tool, _key(rule, out, i))
-                by_key[key] = by_key.get(key, 0) | bit[i]
+        if not rule.equality:
+            by_tool.setdefault(tool, []).append((bit, i))
+        elif (key := _key(rule, out, i)) is not None:
+            by_key[tool, key] = by_key.get((tool, key), 0) | bit
     masks = []
     for j in refs:
         tool = ref.names[j]
         rule = spec.rule(tool)
         if rule.equality:
-            is_comparable = rule.blind or ref.captured(j)
-            masks.append(by_key.get((tool, _key(rule, ref, j)), 0) if is_comparable else 0)
+            masks.append(by_key.get((tool, _key(rule, ref, j)), 0))
         else:
-            fitting = (i for i in by_tool.get(tool, ()) if call_fits(out, ref, spec, i, j))
-            masks.append(sum(bit[i] for i in fitting))
+            candidates = by_tool.get(tool, ())
+            masks.append(sum(bit for bit, i in candidates if call_fits(out, ref, spec, i, j)))
     return [(outs[left], refs[right]) for left, right in longest_order(masks)]
 
 
@@ -139,6 +141,9 @@ def _match_tool(
 
 
 def _key(rule: Rule, table: CallTable, call: int) -> Hashable:
+    """Return a key that equal arguments share; None equals nothing."""
+    if not (table.captured(call) or rule.blind):
+        return None
     if type(rule).key is Rule.key:
         return table.key(call)
     return rule.key(table.arguments(call))

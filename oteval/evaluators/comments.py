@@ -152,14 +152,15 @@ def _near_miss(out: CallTable, ref: CallTable, spec: MatchSpec, i: int, j: int) 
     if not out.captured(i) or not ref.captured(j):
         side = "reference" if out.captured(i) else "output"
         return f"{tool}: the {side}'s arguments were not captured"
-    # Without an order, calls that fit are not left over.
-    if spec.mode in ("strict", "in_order") and call_fits(out, ref, spec, i, j):
-        return f"{tool} is called, but not in the reference's order"
     rule, left, right = spec.rule(tool), out.arguments(i), ref.arguments(j)
     try:
         why = rule.explain(left, right)
     except RecursionError:
         why = None
+    # Without an order, calls that fit are not left over. A preorder explains no calls that fit.
+    may_fit = spec.mode in ("strict", "in_order") and not (why and rule.preorder)
+    if may_fit and call_fits(out, ref, spec, i, j):
+        return f"{tool} is called, but not in the reference's order"
     paths = call_lists(rule, left, right) if may_hold_lists(out, i, ref, j) else []
     if why and paths:
         lists = "list" if len(paths) == 1 else "lists"

@@ -139,7 +139,7 @@ def compare_calls(out: CallTable, ref: CallTable, spec: MatchSpec) -> Verdict:
         pairs = [*zip(range(count), range(count), strict=True)]
         if not other:
             return _passed(pairs)
-        if len(other) == 1 and spec.mode != "in_order":
+        if len(other) == 1:
             # Each side has one call left over under any pairing, and the two do not match.
             # Without this shortcut, such failures take 2.0 to 3.6 times as long in the benchmark.
             del pairs[other[0]]
@@ -331,14 +331,7 @@ def _verdict(
 
 
 def _passed(pairs: Pairs, *, missing: int = 0, extra: int = 0) -> Verdict:
-    return Verdict(
-        passed=True,
-        comment=None,
-        matched=len(pairs),
-        missing=missing,
-        extra=extra,
-        alignment=pairs,
-    )
+    return Verdict(True, None, len(pairs), missing, extra, pairs)
 
 
 def _failure(

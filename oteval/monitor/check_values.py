@@ -1,19 +1,17 @@
-"""The values of runs for a measure that a check defines.
-
-As in scoring, outlines decide most runs; the others are read.
-"""
+"""The values of runs for a measure that a check defines: a feed of `oteval.pipeline.decide`."""
 
 from __future__ import annotations
-
-from collections.abc import Iterator
 
 import pyarrow as pa
 
 from ..evaluators.measures import CheckMeasure
-from ..evaluators.outline import CallArguments, Unread, run_of
 from ..evaluators.scorer import Scorer
-from ..model import EvaluationResult, Outline
-from ..selection import EVERYTHING
+from ..model import EvaluationResult
+from ..pipeline.decide import Decider
+from ..pipeline.prepared import PreparedEvaluator
+from ..pipeline.references import References
+from ..pipeline.score_pages import StoredPage
+from ..store import ReadPages
 from ..store.outlines import Outlines
 from ..store.trajectories import Trajectories
 
@@ -34,38 +32,20 @@ def check_values(
         outlines: Reads their outlines.
         trajectories: Reads runs that their outlines do not decide.
     """
+    scorer = Scorer(name="", version="", evaluator=measure.check)
+    prepared, reading = PreparedEvaluator(scorer, References()), ReadPages()
+    decider = Decider(prepared, salt="")
     keys = runs.select(["trajectory_id", "start_ns"]).sort_by("start_ns")
-    values_by_run: dict[str, float] = {}
+    results: dict[str, EvaluationResult] = {}
     for first in range(0, len(keys), _AT_ONCE):
         page = keys.slice(first, _AT_ONCE)
-        for name, result in _results(measure, page, outlines, trajectories):
-            if result.status == "ok":
-                values_by_run[name] = measure.value(result)
-    return values_by_run
-
-
-def _results(
-    measure: CheckMeasure, keys: pa.Table, outlines: Outlines, trajectories: Trajectories
-) -> Iterator[tuple[str, EvaluationResult]]:
-    scorer = Scorer(name="", version="", evaluator=measure.check)
-    request = measure.check.outline_request(())
-    decided: set[str] = set()
-    if request is not None:
-        for outline in outlines.read(keys, request, EVERYTHING).to_pylist():
-            names = [run["trajectory_id"] for run in outline.pop("runs")]
-            result = _outlined(scorer, outline)
-            if result is not None:
-                decided.update(names)
-                yield from ((name, result) for name in names)
-    left = pa.array([name not in decided for name in keys["trajectory_id"].to_pylist()], pa.bool_())
-    for run in trajectories.at(keys.filter(left)):
-        yield run.id, scorer.score(run, reference=None, problem="", time_ns=0)
-
-
-def _outlined(scorer: Scorer, outline: Outline) -> EvaluationResult | None:
-    """Return the result of runs with an outline, or None if they must be read."""
-    try:
-        run = run_of(outline, CallArguments())
-    except Unread:
-        return None
-    return scorer.outlined_result(run, outline, reference=None, problem="")
+        decided = decider.decide(StoredPage(outlines, page, reading), time_ns=0)
+        names, codes = decided.rows["trajectory_id"].to_pylist(), decided.codes.to_pylist()
+        for name, code in zip(names, codes, strict=True):
+            results[name] = decided.results[code]
+        undecided = pa.array(sorted(decided.undecided), pa.int64())
+        for run in trajectories.at(page.take(undecided)):
+            results[run.id] = prepared.score(run, time_ns=0)
+    return {
+        name: measure.value(result) for name, result in results.items() if result.status == "ok"
+    }

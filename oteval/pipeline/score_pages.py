@@ -20,9 +20,10 @@ import pyarrow as pa
 from ..model import OutlineRequest, Trajectory
 from ..selection import Selection
 from ..store import ReadPages, Store
+from ..store.outlines import Outlines
 from .decide import DecidedRuns, Decider, StoredVerdicts
 
-__all__ = ["ScorePage", "ScorePages"]
+__all__ = ["ScorePage", "ScorePages", "StoredPage"]
 
 # The runs that are decided together.
 _RUNS = 8_192
@@ -48,22 +49,31 @@ class ScorePage:
 
 
 @dataclass(frozen=True)
-class _StoredPage:
-    """The runs with some keys, as a `Page`."""
+class StoredPage:
+    """The runs with some keys, as a `Page`.
 
-    store: Store
+    Attributes:
+        source: The outlines of their store.
+        keys: A table of `Trajectories.keys`, by start.
+        reading: How messages are read.
+    """
+
+    source: Outlines
     keys: pa.Table
     reading: ReadPages
 
     def __len__(self) -> int:
+        """Return the number of runs."""
         return len(self.keys)
 
     def outlines(self, request: OutlineRequest, where: Selection) -> pa.Table:
-        return self.store.outlines.read(self.keys, request, where)
+        """Return the outlines of the runs; see `Page`."""
+        return self.source.read(self.keys, request, where)
 
     def messages(self, runs: pa.Table) -> Iterable[tuple[int, str]]:
+        """Return the places and messages of some runs; see `Page`."""
         starts = self.keys["start_ns"].take(runs["place"])
-        return self.store.outlines.messages(runs.append_column("start_ns", starts), self.reading)
+        return self.source.messages(runs.append_column("start_ns", starts), self.reading)
 
 
 class ScorePages:
@@ -120,7 +130,7 @@ class ScorePages:
 
     def _decide(self, keys: pa.Table) -> ScorePage:
         """Decide the runs of a page, and read the first runs that are undecided."""
-        runs, now = _StoredPage(self._other, keys, self._messages), time.time_ns()
+        runs, now = StoredPage(self._other.outlines, keys, self._messages), time.time_ns()
         names = keys["trajectory_id"].to_pylist()
         stored = self._stored_verdicts(names)
         decided = [decider.decide(runs, now, stored) for decider in self._deciders]

@@ -171,8 +171,7 @@ class _ExperimentRuns:
                     continue
                 score = verdict.as_score(item.id)
                 tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
-                bad = score.status != "ok" or score.passed is False
-                if bad and len(failures) < _FAILURES:
+                if score.is_complaint and len(failures) < _FAILURES:
                     failures.append(score)
         return _markdown(tallies, failures, self._options)
 

@@ -132,7 +132,7 @@ def score(
         report_scores, titles = scoring.here(paths, db, stores=chosen)
     gates = check_gates(config.gates, run.tallies)
     write_report(junit, lambda: junit_report(report_scores, titles))
-    failures = [s for s in report_scores if _is_bad(s)]
+    failures = [s for s in report_scores if s.is_complaint]
     write_report(md, lambda: markdown_report(run.tallies, gates, failures))
     if not as_json:
         _print_tallies(run)
@@ -273,7 +273,7 @@ def _print_scores(
     for score in new_scores:
         if as_json:
             print_json(score.as_dict())
-        elif _is_bad(score) and len(failures) < _SHOWN:
+        elif score.is_complaint and len(failures) < _SHOWN:
             failures.append(score)
         if keep:
             report_scores.append(score)
@@ -298,11 +298,6 @@ def _titles(store: Store, report_scores: Iterable[Score]) -> dict[str, str]:
         runs = store.trajectories.read(Selection(ids=page))
         titles.update({run.id: run_title(run) for run in runs})
     return titles
-
-
-def _is_bad(score: Score) -> bool:
-    """Return whether a score is a fail, an error or missing; a score without a verdict is not."""
-    return score.status != "ok" or score.passed is False
 
 
 def exit_status(run: ScoreRun, gates: list[GateResult], min_evaluated: int) -> int:

@@ -14,6 +14,15 @@ from .stats import PassRate, pass_rate
 __all__ = ["GateResult", "Tally", "check_gate", "tally", "worst_first"]
 
 
+_COUNTED_AS = {
+    "pass": "passed",
+    "fail": "failed",
+    "score": "unjudged",
+    "error": "errors",
+    "none": "not_evaluated",
+}
+
+
 @dataclass
 class Tally:
     """An evaluator's scores, counted.
@@ -40,16 +49,8 @@ class Tally:
 
     def add(self, result: EvaluationResult, runs: int = 1) -> None:
         """Count a score, or the same result of some runs."""
-        if result.status == "error":
-            self.errors += runs
-        elif result.status == "not_evaluated":
-            self.not_evaluated += runs
-        elif result.passed is None:
-            self.unjudged += runs
-        elif result.passed:
-            self.passed += runs
-        else:
-            self.failed += runs
+        name = _COUNTED_AS[result.state]
+        setattr(self, name, getattr(self, name) + runs)
         if result.score is not None:
             self.total += result.score * runs
             self.scored += runs

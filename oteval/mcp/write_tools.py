@@ -65,7 +65,7 @@ def _score_runs(workspace: Workspace, asked: _ScoreRuns) -> str:
             )
         ) as found,
     ):
-        bad = [one for one in found if one.status != "ok" or one.passed is False]
+        bad = [one for one in found if one.is_complaint]
     if not run.trajectories:
         raise NotFound("no run matches, so nothing was scored; list_runs lists runs")
     block = DataBlock("scores")

@@ -18,10 +18,14 @@ __all__ = [
     "Score",
     "ScoredRun",
     "Status",
+    "VerdictState",
     "reported_cost",
 ]
 
 Status = Literal["ok", "error", "not_evaluated"]
+VerdictState = Literal["pass", "fail", "error", "none", "score"]
+"""A verdict in a word: ``none`` for a run that was not evaluated, ``score`` for a result that
+neither passes nor fails."""
 
 
 def reported_cost(metadata: Mapping[str, Any]) -> float | None:
@@ -98,6 +102,20 @@ class EvaluationResult:
         """Refuse a verdict on a run that was not evaluated."""
         if self.status != "ok" and (self.score is not None or self.passed is not None):
             raise ValueError(f"a result with status {self.status!r} cannot have a verdict")
+
+    @property
+    def state(self) -> VerdictState:
+        """The verdict in a word."""
+        if self.status != "ok":
+            return "error" if self.status == "error" else "none"
+        if self.passed is None:
+            return "score"
+        return "pass" if self.passed else "fail"
+
+    @property
+    def is_complaint(self) -> bool:
+        """Whether it is a fail, an error or missing; a score without a verdict is not."""
+        return self.state in ("fail", "error", "none")
 
     @property
     def cost(self) -> float | None:

@@ -9,7 +9,6 @@ from ..experiments import ExperimentResults, Feedback, Figure, Pair, ResultRow, 
 from ..experiments.paired_examples import paired_rows, with_common_examples
 from ..experiments.votes import pairs_of
 from ..show.experiments import interval_text, k_text, number
-from ..show.html.model import RunVerdict
 from ..show.text import one_line, shorten
 from ..store import Store
 from .responses import named_link
@@ -190,10 +189,7 @@ def run_links(store: Store, rows: Sequence[ResultRow]) -> Mapping[str, str]:
 
 
 def _is_failing(row: ResultRow) -> bool:
-    return bool(row.run.error) or any(
-        one.status == "error" or (one.status == "ok" and one.passed is False)
-        for one in row.feedback
-    )
+    return bool(row.run.error) or any(one.state in ("fail", "error") for one in row.feedback)
 
 
 def _cost(results: ExperimentResults) -> float | None:
@@ -269,7 +265,7 @@ def _givers(results: ExperimentResults) -> Mapping[str, Collection[str]]:
 def _cell(one: Feedback | None) -> ExperimentCell:
     if one is None:
         return ExperimentCell("absent")
-    state = RunVerdict.of(one).state
+    state = one.state
     text = shorten(one_line(one.label), 40)
     if one.score is not None and one.status == "ok":
         text = "" if one.passed is not None and one.score in (0, 1) else f"{one.score:.3g}"

@@ -10,11 +10,11 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..errors import ConfigError, NotFound
-from ..model import Score, Trajectory
+from ..model import EvaluationResult, Score, Trajectory
 from ..model.columns import RunRow
 from ..prices import Prices
 from ..selection import EVERYTHING
-from ..show.html.model import RunVerdict, State
+from ..show.html.model import State
 from ..show.run_cells import CHOICES, cell_text, head_of
 from ..show.text import clean, clock, one_line, shorten
 from ..store import RunKey, Store
@@ -324,7 +324,7 @@ def listed_item(
         search: The search that its page continues.
         columns: The columns, to which its page leads back.
     """
-    verdicts = sorted(map(RunVerdict.of, scores), key=lambda verdict: _ORDER.index(verdict.state))
+    verdicts = sorted(scores, key=lambda verdict: _ORDER.index(verdict.state))
     cells = {name: cell_text(row, name, prices) for name in columns}
     if "turn" in cells and not (row["conversation"] and row["turn"]):
         cells["turn"] = ""
@@ -344,7 +344,7 @@ def listed_item(
     )
 
 
-def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
+def marks_of(verdicts: Sequence[Score]) -> tuple[Mark, ...]:
     """Return marks for verdicts, in their order; many passes are counted in one mark."""
     passes = [verdict for verdict in verdicts if verdict.state == "pass"]
     named = (
@@ -366,22 +366,22 @@ def marks_of(verdicts: Sequence[RunVerdict]) -> tuple[Mark, ...]:
     return tuple(marks)
 
 
-def sign_of(verdict: RunVerdict) -> str:
+def sign_of(verdict: EvaluationResult) -> str:
     """Return the sign of a verdict; for one that neither passes nor fails, its score."""
     if verdict.state in _SYMBOLS:
         return _SYMBOLS[verdict.state]
     return f"{verdict.score:.3g}" if verdict.score is not None else shorten(verdict.label, 12)
 
 
-def _said(verdict: RunVerdict) -> str:
+def _said(verdict: EvaluationResult) -> str:
     words = {"none": "not evaluated", "score": "score"}.get(verdict.state, verdict.state)
     return one_line(f"{words}: {shorten(verdict.comment, _REASON)}" if verdict.comment else words)
 
 
-def _reason(verdicts: Sequence[RunVerdict]) -> str:
+def _reason(verdicts: Sequence[Score]) -> str:
     """Return the first reason why a run did not pass, in one line."""
     for verdict in verdicts:
-        if verdict.state in ("fail", "error", "none") and verdict.comment:
+        if verdict.is_complaint and verdict.comment:
             reason = shorten(one_line(verdict.comment[:_LOOKED_AT]), _REASON)
             return f"{_name(verdict.evaluator)}: {reason}"
     return ""

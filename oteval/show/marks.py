@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from rich.cells import cell_len
 from rich.text import Text
 
 from ..model import Score
+from ..model.score import VerdictState
 from .columns import cut, one_row
 
 __all__ = ["legend", "score_marks"]
 
-_PASS, _FAIL, _ERROR, _MISSING = "✓", "✗", "!", "?"
-_ORDER = (_FAIL, _ERROR, _MISSING, "", _PASS)
-_MEANINGS = {_PASS: "pass", _FAIL: "fail", _ERROR: "error", _MISSING: "not evaluated"}
-_STYLES = {_PASS: "green", _FAIL: "red", _ERROR: "red", _MISSING: "yellow", "": ""}
+_MARKS: Mapping[VerdictState, str] = {
+    "fail": "✗",
+    "error": "!",
+    "none": "?",
+    "score": "",
+    "pass": "✓",
+}
+_ORDER = tuple(_MARKS)
+_MEANINGS = {"pass": "pass", "fail": "fail", "error": "error", "none": "not evaluated"}
+_STYLES = {"pass": "green", "fail": "red", "error": "red", "none": "yellow", "score": ""}
 _LONGEST_NAME = 24
 
 
@@ -27,7 +34,7 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
         scores: The scores of one run.
         width: How many terminal cells there are.
     """
-    ordered = sorted(scores, key=lambda score: _ORDER.index(_mark(score)))
+    ordered = sorted(scores, key=lambda score: _ORDER.index(score.state))
     for shown in range(len(ordered), 0, -1):
         line = _line(ordered[:shown], ordered[shown:])
         if cell_len(line.plain) <= width:
@@ -39,34 +46,25 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
 
 def legend(scores: Iterable[Score]) -> Text:
     """Return the meaning of the marks that occur in some scores."""
-    used = {_mark(score) for score in scores}
+    used = {score.state for score in scores}
     line = Text(style="dim")
-    for mark, meaning in _MEANINGS.items():
-        if mark in used:
-            line.append(f"{'  ' if line.plain else ''}{mark} {meaning}")
+    for state, meaning in _MEANINGS.items():
+        if state in used:
+            line.append(f"{'  ' if line.plain else ''}{_MARKS[state]} {meaning}")
     return line
-
-
-def _mark(score: Score) -> str:
-    """Return the mark of a score; "" for one that neither passes nor fails."""
-    if score.status != "ok":
-        return _ERROR if score.status == "error" else _MISSING
-    if score.passed is None:
-        return ""
-    return _PASS if score.passed else _FAIL
 
 
 def _value(score: Score) -> str:
     """Return the mark, or the number or label of a score without one."""
-    if _mark(score):
-        return _mark(score)
+    if _MARKS[score.state]:
+        return _MARKS[score.state]
     number = "" if score.score is None else f"{score.score:.3g}"
     return number or one_row(score.label or "-").plain
 
 
 def _piece(score: Score, name_width: int) -> Text:
     name = cut(one_row(score.evaluator), name_width)
-    return name.append(" ").append_text(cut(Text(_value(score), _STYLES[_mark(score)]), 16))
+    return name.append(" ").append_text(cut(Text(_value(score), _STYLES[score.state]), 16))
 
 
 def _line(shown: Sequence[Score], rest: Sequence[Score]) -> Text:
@@ -78,17 +76,17 @@ def _line(shown: Sequence[Score], rest: Sequence[Score]) -> Text:
 
 def _rest(scores: Sequence[Score], sign: str) -> Text:
     """Return how many scores there are of each mark: ``+1 ✗ +9 ✓``."""
-    counts = Counter(_mark(score) for score in scores)
+    counts = Counter(score.state for score in scores)
     pieces = (
-        Text(f"{sign}{counts[mark]} {mark or 'scores'}", _STYLES[mark])
-        for mark in _ORDER
-        if counts[mark]
+        Text(f"{sign}{counts[state]} {mark or 'scores'}", _STYLES[state])
+        for state, mark in _MARKS.items()
+        if counts[state]
     )
     return Text(" ").join(pieces)
 
 
 def _only(score: Score, width: int) -> Text:
-    value = Text(_value(score), _STYLES[_mark(score)])
+    value = Text(_value(score), _STYLES[score.state])
     room = width - cell_len(value.plain) - 1
     if room < 2:
         return cut(value, width)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import EvaluationResult, Score
+from ..model.score import VerdictState
 from ..pipeline import GateResult, Tally
 from .junit import JUnitCase, Outcome, junit
 from .markdown import markdown_cell, markdown_columns, markdown_table
@@ -33,11 +34,12 @@ def junit_report(scores: Iterable[Score], titles: Mapping[str, str] | None = Non
     return junit(suites)
 
 
+_OUTCOMES: Mapping[VerdictState, Outcome] = {"fail": "failure", "error": "error", "none": "skipped"}
+
+
 def outcome_of(result: EvaluationResult) -> Outcome:
     """Return the outcome of a case by the result of an evaluator."""
-    if result.status != "ok":
-        return "error" if result.status == "error" else "skipped"
-    return "failure" if result.passed is False else ""
+    return _OUTCOMES.get(result.state, "")
 
 
 def markdown_report(

@@ -63,7 +63,7 @@ def _said(item: ReportRun, evaluator: str) -> list[RunVerdict]:
     """Return an evaluator's verdicts on a run; an error if the run itself failed."""
     found = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
     if not found and item.error:
-        return [RunVerdict(evaluator, "error", comment=f"the run failed: {item.error}")]
+        return [RunVerdict(evaluator, status="error", comment=f"the run failed: {item.error}")]
     return found
 
 

@@ -8,11 +8,11 @@ is the baseline. A **column** is an evaluator in a group.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
 from ...evaluators.gates import GateResult
-from ...model import Feedback, Score, Status, Trajectory
+from ...model import EvaluationResult, Feedback, Score, Trajectory
 from .tool_graph import ToolGraph
 
 __all__ = [
@@ -38,64 +38,30 @@ Change = Literal["", "same", "regressed", "improved", "changed"]
 
 
 @dataclass(frozen=True, slots=True)
-class RunVerdict:
+class RunVerdict(EvaluationResult):
     """An evaluator's verdict on one run.
 
     Attributes:
         evaluator: Its name.
-        status: ``ok``, ``error`` or ``not_evaluated``.
-        score: The number, or None.
-        passed: Whether it is a pass; None when it has no such notion.
-        label: The verdict as a word, or "".
-        comment: Why.
-        metadata: Figures.
-        version: The evaluator's version.
+        version: Its version.
     """
 
     evaluator: str
-    status: Status
-    score: float | None = None
-    passed: bool | None = None
-    label: str = ""
-    comment: str = ""
-    metadata: Mapping[str, Any] = field(default_factory=dict)
     version: str = ""
 
     @classmethod
     def of(cls, found: Score | Feedback) -> RunVerdict:
         """Return the verdict of a stored score or of an experiment's feedback."""
         name = found.evaluator if isinstance(found, Score) else found.key
-        return cls(
-            *(name, found.status, found.score, found.passed, found.label, found.comment),
-            metadata=found.metadata,
-            version=found.version,
-        )
+        return cls(name, found.version, **_result(found))
 
-    def as_score(self, name: str = "") -> Score:
+    def as_score(self, name: str) -> Score:
         """Return the verdict as a score of the trajectory with this id."""
-        return Score(
-            trajectory_id=name,
-            trace_id="",
-            span_id="",
-            evaluator=self.evaluator,
-            version=self.version,
-            status=self.status,
-            score=self.score,
-            label=self.label,
-            passed=self.passed,
-            comment=self.comment,
-        )
+        return Score(name, "", "", self.evaluator, self.version, **_result(self))
 
-    @property
-    def state(self) -> State:
-        """The verdict in a word."""
-        if self.status == "error":
-            return "error"
-        if self.status == "not_evaluated":
-            return "none"
-        if self.passed is None:
-            return "score"
-        return "pass" if self.passed else "fail"
+
+def _result(found: EvaluationResult) -> dict[str, Any]:
+    return {option.name: getattr(found, option.name) for option in fields(EvaluationResult)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -200,7 +200,7 @@ class ReportStatistics:
         name = verdict.evaluator
         self.names.setdefault(name)
         seen = self._seen.setdefault((name, item.group), _VerdictSeries(Tally(name)))
-        seen.tally.add(verdict.as_score())
+        seen.tally.add(verdict)
         if self._is_grouped:
             seen.by_case.setdefault(item.case, []).append(verdict)
         if verdict.score is not None:

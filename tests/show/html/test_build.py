@@ -16,12 +16,12 @@ from oteval.show.html.charts import axis_labels
 from ...make import asks, call, run
 
 VERDICTS = {
-    "pass": RunVerdict("e", "ok", 1.0, True),
-    "fail": RunVerdict("e", "ok", 0.0, False, comment="why not"),
-    "error": RunVerdict("e", "error", comment="it broke"),
-    "none": RunVerdict("e", "not_evaluated", comment="not captured"),
-    "half": RunVerdict("e", "ok", 0.5),
-    "most": RunVerdict("e", "ok", 0.9),
+    "pass": RunVerdict("e", score=1.0, passed=True),
+    "fail": RunVerdict("e", score=0.0, passed=False, comment="why not"),
+    "error": RunVerdict("e", status="error", comment="it broke"),
+    "none": RunVerdict("e", status="not_evaluated", comment="not captured"),
+    "half": RunVerdict("e", score=0.5),
+    "most": RunVerdict("e", score=0.9),
 }
 
 
@@ -115,7 +115,7 @@ def test_a_change_is_judged_by_passes_then_scores(
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_direction_turns_around_with_its_sides(one: float, other: float) -> None:
     """What is better one way is worse the other, and a near miss is neither."""
-    left, right = worth_of([RunVerdict("e", "ok", one)]), worth_of([RunVerdict("e", "ok", other)])
+    left, right = worth_of([RunVerdict("e", score=one)]), worth_of([RunVerdict("e", score=other)])
 
     there, back = direction(left, right), direction(right, left)
 
@@ -225,7 +225,7 @@ def test_details_stop_at_the_limit_and_say_so() -> None:
 
 def test_only_the_evaluators_asked_for_count() -> None:
     """A choice of evaluators leaves the others out of figures, columns and details."""
-    both = (RunVerdict("e", "ok", 1.0, True), RunVerdict("f", "ok", 0.0, False))
+    both = (RunVerdict("e", score=1.0, passed=True), RunVerdict("f", score=0.0, passed=False))
     made = item(1, "")
     given_item = ReportRun(made.id, "", made.case, made.label, both, made.trajectory)
 
@@ -280,7 +280,10 @@ def test_the_rows_are_those_of_all_runs_sorted(names: list[str]) -> None:
 def test_the_evaluators_that_fail_come_first() -> None:
     """In the table of evaluators and in the matrix, whatever the order of the verdicts."""
     made = item(1, "")
-    verdicts = (RunVerdict("good", "ok", 1.0, True), RunVerdict("bad", "ok", 0.0, False))
+    verdicts = (
+        RunVerdict("good", score=1.0, passed=True),
+        RunVerdict("bad", score=0.0, passed=False),
+    )
 
     report = build([ReportRun(made.id, "", made.case, made.label, verdicts)], ReportOptions())
 
@@ -312,7 +315,7 @@ def test_the_labels_of_an_axis_of_times_differ(seconds: float) -> None:
 
 def test_the_labels_of_a_histogram_differ() -> None:
     """Scores that differ in the fifth place have edges that say so."""
-    near = [RunVerdict("e", "ok", 0.5 + n / 1_000_000) for n in range(20)]
+    near = [RunVerdict("e", score=0.5 + n / 1_000_000) for n in range(20)]
     made = item(1, "")
     items = [
         ReportRun(f"{n}", "", f"{n}", "q", (one,), made.trajectory) for n, one in enumerate(near)

@@ -173,7 +173,7 @@ def test_json_in_a_page_cannot_end_its_script(text: str) -> None:
 
 def svg_of(chart: Bars | Histogram) -> str:
     """Return the first chart of a page that shows one chart."""
-    item = ReportRun("r", "", "r", "x", (RunVerdict("e", "ok", 0.5),))
+    item = ReportRun("r", "", "r", "x", (RunVerdict("e", score=0.5),))
     page = render(replace(build([item], ReportOptions()), charts=(chart,)))
     return re.findall(r'<svg class="chart".*?</svg>', page, re.DOTALL)[0]
 
@@ -218,7 +218,7 @@ def test_equal_values_have_a_chart_of_one_bin() -> None:
     """Runs that all took the same time do not break the chart."""
     items = [
         ReportRun(
-            f"r{n}", "", f"r{n}", "x", (RunVerdict("e", "ok", 0.5),), start_ns=1, end_ns=1_000_001
+            f"r{n}", "", f"r{n}", "x", (RunVerdict("e", score=0.5),), start_ns=1, end_ns=1_000_001
         )
         for n in range(3)
     ]

@@ -31,6 +31,7 @@ Difference = tuple[str, Any, Any]
 
 
 _SCALARS = frozenset({str, int})
+_PAIRED = 60  # characters of each of two values that differ
 _SMALL = 10**15  # its digits fit into any limit
 
 
@@ -197,19 +198,19 @@ def show(value: Any, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def show_pair(out: Any, ref: Any, limit: int = 60) -> tuple[str, str]:
+def show_pair(out: Any, ref: Any) -> tuple[str, str]:
     """Return two differing values as text, both cut around the first character that differs."""
     left, right = show(out, 4000), show(ref, 4000)
-    if max(len(left), len(right)) <= limit:
+    if max(len(left), len(right)) <= _PAIRED:
         return left, right
     at = next(
         (i for i, (a, b) in enumerate(zip(left, right, strict=False)) if a != b),
         min(len(left), len(right)),
     )
-    start = max(0, at - limit // 3)
-    return _window(left, start, limit), _window(right, start, limit)
+    start = max(0, at - _PAIRED // 3)
+    return _window(left, start), _window(right, start)
 
 
-def _window(text: str, start: int, limit: int) -> str:
-    piece = text[start : start + limit]
-    return ("…" if start else "") + piece + ("…" if start + limit < len(text) else "")
+def _window(text: str, start: int) -> str:
+    end = start + _PAIRED
+    return ("…" if start else "") + text[start:end] + ("…" if end < len(text) else "")

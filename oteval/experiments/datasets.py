@@ -221,9 +221,7 @@ def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
     return {"inputs": inputs_of(messages), "reference_outputs": whole}
 
 
-def dataset_from_trajectories(
-    trajectories: Iterable[Trajectory], name: str, source: str = "trajectories"
-) -> Dataset:
+def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> Dataset:
     """Return a dataset of runs that should stay as they are.
 
     Each example has a run's inputs, and all its messages as reference outputs. Its id is the first
@@ -240,7 +238,7 @@ def dataset_from_trajectories(
             case = one.id  # missing questions do not make two runs equal
         fields = _fields_of(one.own_messages)
         rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})
-    return make_dataset(rows, name, source)
+    return make_dataset(rows, name, source="trajectories")
 
 
 def dataset_with_run(store: Store, name: str, run: Trajectory) -> Dataset | None:

@@ -49,7 +49,6 @@ class KeptResults:
 
     Args:
         state: Returns the state of the store.
-        slow: A result that took so many seconds is computed anew in the background.
         recent: For how many seconds the state of the store holds for results that may be out of
             date: a store that grows all the time need not be asked by each part of a page.
         clock: Returns the current time (s), which never steps back.
@@ -58,11 +57,10 @@ class KeptResults:
     def __init__(
         self,
         state: Callable[[], Awaitable[StoreState]],
-        slow: float = _SLOW,
         recent: float = 0.0,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._state, self._slow, self._recent, self._clock = state, slow, recent, clock
+        self._state, self._recent, self._clock = state, recent, clock
         self._seen: tuple[float, StoreState] | None = None
         self._changes = 0
         self._kept: dict[Hashable, _Kept] = {}
@@ -177,5 +175,5 @@ class KeptResults:
             if oldest not in self._renewals:
                 self._locks.pop(oldest, None)
         until = begun + took + min(_LONGEST_KEPT, took * patience)
-        self._kept[key] = _Kept(value, state, changes, begun, until, took >= self._slow)
+        self._kept[key] = _Kept(value, state, changes, begun, until, took >= _SLOW)
         return value

@@ -185,7 +185,6 @@ def runs_page(
     prices: Prices,
     *,
     columns: Sequence[str] = DEFAULT_COLUMNS,
-    most: int = _PAGE,
 ) -> RunsPage:
     """Return a page of the list.
 
@@ -195,11 +194,10 @@ def runs_page(
         after: The run after which the page begins, or None for the newest.
         prices: The prices of models.
         columns: The columns to show.
-        most: The most runs.
     """
     state = store.run_list.state()
     scores = ListedScores(store)
-    matches = find_runs(store, search, most, after=after, scores=scores, patience=_PATIENCE)
+    matches = find_runs(store, search, _PAGE, after=after, scores=scores, patience=_PATIENCE)
     column_choice, older = columns_text(columns), ""
     items = items_of(store, matches.keys, prices, search.text, columns, scores)
     if matches.after:

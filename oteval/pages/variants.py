@@ -116,15 +116,14 @@ def _counted(search: RunSearch) -> tuple[Hashable, Callable[[Store], VariantsPag
     return ("variants", *search.key), lambda store: variants_page(store, search)
 
 
-def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> VariantsPage:
+def variants_page(store: Store, search: RunSearch) -> VariantsPage:
     """Return the page of variants.
 
     Args:
         store: The store.
         search: The runs.
-        latest: The most runs to count, the latest first.
     """
-    selection = replace(search.selection, limit=latest)
+    selection = replace(search.selection, limit=_LATEST)
     variant_list = count_variants(store, selection, evaluator=None, top=_MOST)
     items = tuple(_item(row) for row in variant_list.rows)
     counts = ToolGraphCounts()
@@ -137,7 +136,7 @@ def variants_page(store: Store, search: RunSearch, latest: int = _LATEST) -> Var
         items=items,
         runs=variant_list.runs,
         count=variant_list.variants,
-        latest=latest if variant_list.runs == latest else 0,
+        latest=_LATEST if variant_list.runs == _LATEST else 0,
         tools=graph,
         drawing=draw_graph(graph) if graph else None,
     )

@@ -65,7 +65,6 @@ class _BatchSender:
         signal: ``traces`` or ``logs``.
         patience: Seconds for which a batch is retried before the export is given up.
         on_progress: Called with the number of items done, and the total if it is known.
-        sleep: Waits a number of seconds.
     """
 
     def __init__(
@@ -74,11 +73,10 @@ class _BatchSender:
         signal: str,
         patience: float,
         on_progress: OnProgress | None,
-        sleep: Callable[[float], None],
     ) -> None:
         self.report = SendReport()
         self._client, self._signal = client, signal
-        self._patience, self._on_progress, self._sleep = patience, on_progress, sleep
+        self._patience, self._on_progress = patience, on_progress
         self._is_given_up = False
 
     def send_all(
@@ -123,7 +121,7 @@ class _BatchSender:
             pause = max(result.retry_after, wait)
             if result.is_accepted or result.is_refused or time.monotonic() + pause > until:
                 return result
-            self._sleep(pause)
+            time.sleep(pause)
             wait = min(wait * 2, _LONGEST_WAIT)
 
 
@@ -135,7 +133,6 @@ def send_spans(
     with_scores: bool = True,
     patience: float = 60.0,
     on_progress: OnProgress | None = None,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> SendReport:
     """Send the spans of a selection's traces, including archived spans.
 
@@ -146,9 +143,8 @@ def send_spans(
         with_scores: Whether to add scores to spans as attributes.
         patience: Seconds for which a batch is retried before the export is given up.
         on_progress: Called with the number of spans done, and the total if it is known.
-        sleep: Waits a number of seconds.
     """
-    sender = _BatchSender(client, "traces", patience, on_progress, sleep)
+    sender = _BatchSender(client, "traces", patience, on_progress)
     total = store.spans.count()[0] if selection == EVERYTHING else None
     for page in _spans(store, selection):
         body = partial(_span_body, _extra(store, page) if with_scores else {})
@@ -163,7 +159,6 @@ def send_logs(
     *,
     patience: float = 60.0,
     on_progress: OnProgress | None = None,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> SendReport:
     """Send the log records of a selection's traces: several dialects keep messages in them.
 
@@ -173,9 +168,8 @@ def send_logs(
         selection: The runs whose traces are sent; by default, every stored log record is sent.
         patience: Seconds for which a batch is retried before the export is given up.
         on_progress: Called with the number of records done, and the total if it is known.
-        sleep: Waits a number of seconds.
     """
-    sender = _BatchSender(client, "logs", patience, on_progress, sleep)
+    sender = _BatchSender(client, "logs", patience, on_progress)
     total = store.spans.count()[1] if selection == EVERYTHING else None
     for page in _logs(store, selection):
         sender.send_all(page, lambda some: log_request(some).SerializeToString(), total)
@@ -190,7 +184,6 @@ def send_events(
     version: str = "",
     patience: float = 60.0,
     on_progress: OnProgress | None = None,
-    sleep: Callable[[float], None] = time.sleep,
 ) -> SendReport:
     """Send the scores of a selection's runs as ``gen_ai.evaluation.result`` log events.
 
@@ -201,9 +194,8 @@ def send_events(
         version: The version of oteval, for the instrumentation scope.
         patience: Seconds for which a batch is retried before the export is given up.
         on_progress: Called with the number of events done.
-        sleep: Waits a number of seconds.
     """
-    sender = _BatchSender(client, "logs", patience, on_progress, sleep)
+    sender = _BatchSender(client, "logs", patience, on_progress)
     runs = store.trajectories.read(selection)
 
     def body(some: Sequence[tuple[Score, Trajectory]]) -> bytes:

@@ -19,6 +19,7 @@ __all__ = ["diff_view"]
 
 # How many equal characters to show before the first difference between two texts.
 _LEAD = 40
+_LONGEST = 300  # characters of a message
 
 
 def diff_view(
@@ -27,7 +28,6 @@ def diff_view(
     pairs: Sequence[AlignedPair],
     *,
     starts: tuple[int, int] = (0, 0),
-    length: int = 300,
 ) -> RenderableType:
     """Return two trajectories side by side, the first divergence marked.
 
@@ -36,7 +36,6 @@ def diff_view(
         right: The second.
         pairs: Their messages, aligned.
         starts: For each side, the number that `oteval show` gives its first message.
-        length: How many characters of a message to show.
     """
     first = first_divergence(pairs)
     table = Table(expand=True, show_lines=False, pad_edge=False)
@@ -47,13 +46,13 @@ def diff_view(
         table.add_column(name.append(f" {ids[side.id]}"), ratio=1, overflow="fold")
     for index, pair in enumerate(pairs):
         if not pair.is_system:
-            cells = _cells(pair, _numbers(pair, starts), length)
+            cells = _cells(pair, _numbers(pair, starts))
             table.add_row(_mark(pair, is_first=index == first), *cells)
-    parts = [*_system(pairs, length), *([table] if table.row_count else [])]
+    parts = [*_system(pairs), *([table] if table.row_count else [])]
     return Group(*parts, *_notes(pairs, first, starts))
 
 
-def _system(pairs: Sequence[AlignedPair], length: int) -> Iterator[RenderableType]:
+def _system(pairs: Sequence[AlignedPair]) -> Iterator[RenderableType]:
     """Yield how the system messages differ."""
     system = [pair for pair in pairs if pair.is_system]
     if not system:
@@ -66,7 +65,7 @@ def _system(pairs: Sequence[AlignedPair], length: int) -> Iterator[RenderableTyp
         if not pair.same:
             cut_at = _shared_start(pair)
             for sign, message in (("<", pair.left), (">", pair.right)):
-                yield Text(f"{sign} ").append_text(_said(message, cut_at, length, ""))
+                yield Text(f"{sign} ").append_text(_said(message, cut_at, ""))
 
 
 def _numbers(pair: AlignedPair, starts: tuple[int, int]) -> tuple[str, str]:
@@ -82,12 +81,12 @@ def _mark(pair: AlignedPair, *, is_first: bool) -> Text:
     return Text("=", style="dim") if pair.same else Text("≠", style="bold red")
 
 
-def _cells(pair: AlignedPair, numbers: tuple[str, str], length: int) -> Iterator[Text]:
+def _cells(pair: AlignedPair, numbers: tuple[str, str]) -> Iterator[Text]:
     style = "dim" if pair.same else ""
     start = 0 if pair.same else _shared_start(pair)
     for message, number in zip((pair.left, pair.right), numbers, strict=True):
         head = Text(f"{number} " if number else "", style="dim")
-        yield head.append_text(_said(message, start, length, style))
+        yield head.append_text(_said(message, start, style))
 
 
 def _shared_start(pair: AlignedPair) -> int:
@@ -101,7 +100,7 @@ def _shared_start(pair: AlignedPair) -> int:
     return 0 if is_calls_alone or shared <= 3 * _LEAD else shared - _LEAD
 
 
-def _said(message: Message | None, start: int, length: int, style: str) -> Text:
+def _said(message: Message | None, start: int, style: str) -> Text:
     """Return a message's content from `start` on, with its calls."""
     if message is None:
         return Text("—", style="dim")
@@ -110,13 +109,13 @@ def _said(message: Message | None, start: int, length: int, style: str) -> Text:
         text.append("failed ", style="red")
     if start:
         text.append(f"({counted(start, 'equal character')}) … ", style="dim")
-    text.append(shorten((message.content or "")[start:], length), style=style)
+    text.append(shorten((message.content or "")[start:], _LONGEST), style=style)
     if message.content is None and not message.tool_calls and not message.parts:
         text.append("(content not captured)", style="dim italic")
     for part in message.parts:
         text.append(f"\n[{clean(str(part.get('type', 'part')))}]", style="dim")
     for call in message.tool_calls:
-        text.append(f"\n→ {shorten(call_text(call), length)}", style=style or "blue")
+        text.append(f"\n→ {shorten(call_text(call), _LONGEST)}", style=style or "blue")
     return text
 
 

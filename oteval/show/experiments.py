@@ -46,6 +46,7 @@ _VERDICT_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
 # How many examples are listed of each figure: this many that got worse and as many others.
 _MOST_CHANGED = 5
 _LONGEST_TITLE = 100
+_MOST_FAILURES = 20
 
 
 def number(value: float | None, sign: bool = False) -> str:
@@ -115,7 +116,7 @@ def failed_targets(results: ExperimentResults) -> str:
     return f"targets failed: {results.errors} of {len(results)}" if results.errors else ""
 
 
-def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | None:
+def run_errors_table(results: ExperimentResults) -> Columns | None:
     """Return the failures, one per line; None if there are none."""
     table = Columns(
         Column("example", least=8, most=20),
@@ -130,7 +131,7 @@ def run_errors_table(results: ExperimentResults, limit: int = 20) -> Columns | N
             if feedback.status == "error":
                 why = one_row(shorten(feedback.comment, 300))
                 table.add_row(one_row(row.example.id), one_row(feedback.evaluator), why)
-        if table.row_count >= limit:
+        if table.row_count >= _MOST_FAILURES:
             break
     return table if table.row_count else None
 

@@ -57,7 +57,6 @@ def trajectories_table(
     scores: Mapping[str, Sequence[Score]],
     now_ns: int,
     columns: Sequence[str] = (),
-    prices: Prices | None = None,
 ) -> RenderableType:
     """Return trajectories, one per line, and a legend for the marks of their scores.
 
@@ -67,7 +66,6 @@ def trajectories_table(
         now_ns: The current time.
         columns: Names of `run_cells.CHOICES` to show; by default the usual ones that tell runs
             apart.
-        prices: The prices of models, for the column ``cost``.
     """
     before = tuple(columns) or tuple(name for name in _BEFORE_SCORES if _is_needed(name, rows))
     after = () if columns else ("gap",)
@@ -80,7 +78,7 @@ def trajectories_table(
         *map(_column, after),
         _ASKED,
     )
-    ids, prices = short_ids(row.id for row in rows), prices or make_prices(own=None)
+    ids, prices = short_ids(row.id for row in rows), make_prices(own=None)
     for row in rows:
         table.add_row(
             ids[row.id],

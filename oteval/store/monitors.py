@@ -373,12 +373,11 @@ class MonitorStore:
         ).fetchall()
         return None if found[0][0] is None else str(found[0][0])
 
-    def notifications(self, *, unsent_only: bool = False) -> list[Notification]:
+    def notifications(self) -> list[Notification]:
         """Return the notifications in the outbox, the oldest first."""
         rows = self._connection.execute(
             f"SELECT {_columns(NOTIFICATIONS)} FROM notifications "  # noqa: S608
-            "WHERE NOT ? OR sent_ns IS NULL ORDER BY created_ns, notification_id, destination",
-            [unsent_only],
+            "ORDER BY created_ns, notification_id, destination"
         ).fetchall()
         return [Notification(*row) for row in rows]
 

@@ -42,9 +42,9 @@ TOKEN_SUMS = ", ".join(
 """The sums of all columns of tokens, under their names."""
 
 
-def usage_of(row: Mapping[str, Any], prefix: str = "") -> Usage:
+def usage_of(row: Mapping[str, Any]) -> Usage:
     """Return the usage that the columns of a row have; a missing number is 0."""
-    numbers = {name: int(row.get(f"{prefix}{name}") or 0) for name in TOKEN_COLUMNS}
+    numbers = {name: int(row.get(name) or 0) for name in TOKEN_COLUMNS}
     return Usage(**numbers, model_calls=int(row.get("model_calls") or 0))
 
 

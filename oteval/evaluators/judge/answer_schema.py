@@ -42,6 +42,8 @@ if TYPE_CHECKING:
 
 __all__ = ["AnswerSchema", "InvalidAnswer", "ScoreOutOfRange", "custom_schema", "verdict_schema"]
 
+_LONGEST_LINE = 120
+
 
 class InvalidAnswer(Exception):
     """An answer does not have the form that was asked for."""
@@ -274,10 +276,10 @@ def _find_problem(validator: Validator, value: Any) -> str:
     return f"{path}: {_one_line(error.message)}"
 
 
-def _one_line(message: str, length: int = 120) -> str:
+def _one_line(message: str) -> str:
     """Return a message of jsonschema without the beginning of a long value that it quotes."""
     line = " ".join(message.split())
-    return line if len(line) <= length else f"...{line[-length:]}"
+    return line if len(line) <= _LONGEST_LINE else f"...{line[-_LONGEST_LINE:]}"
 
 
 def _from_type(kind: Any, name: str) -> AnswerSchema:

@@ -21,12 +21,16 @@ from typing import Any
 
 from hypothesis import HealthCheck, Phase, example, given, settings
 from hypothesis import strategies as st
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from rich.console import Console
 from starlette.testclient import TestClient
 
+from oteval.attach import Forwarder, HttpClient, ScoreDestinations
+from oteval.attach.metrics import ScoringMetrics
+from oteval.live.publisher import ScorePublisher
 from oteval.mcp.server import create_server
 from oteval.mcp.workspace import Workspace
-from oteval.model import Score, Trajectory
+from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.pipeline import ScoreRun, export_jsonl, variants
@@ -37,6 +41,7 @@ from oteval.show.terminal import trajectory_view
 from oteval.store import ObservationSource, ReadPosition, Store
 
 from .make import ROOT, keep, run, score
+from .otlp_endpoint import listening
 
 START = 1_790_000_000 * 10**9
 EXAMPLES = 4
@@ -171,7 +176,7 @@ def text_of(view: Any) -> str:
 
 
 def in_lists(store: Store) -> Iterator[Verdicts]:
-    """Yield the verdicts of `scores`, `show`, `trajectories`, exports and forwarded spans."""
+    """Yield the verdicts of `scores`, `show`, `trajectories` and exports."""
     runs = list(store.trajectories.read())
     yield verdicts_of(list(store.scores.read()))
     of_runs = store.scores.of([run.id for run in runs])
@@ -289,6 +294,7 @@ def check_all(path: Path, events: list[Any]) -> None:
             passed, failed, errors, _ = (counts.get(name, Counter())[state] for state in STATES)
             assert rates[name] == (passed, passed + failed + errors if passed + failed else 0)
         assert by_monitors(store) == by_page
+        assert forwarded(store, path.parent / "forward") == by_page
     assert asyncio.run(over_mcp(path)) == expected
 
 
@@ -305,6 +311,36 @@ def _check_run(store: Store, client: TestClient, run_: Trajectory, expected: Ver
     marks = re.findall(r'class="score-item (\w+)".*?</span>(\w)</span>', page, re.DOTALL)
     words = {"none": "not_evaluated"}
     assert {name: words.get(state, state) for state, name in marks} == own
+
+
+def forwarded(store: Store, folder: Path) -> Verdicts:
+    """Return the passes and fails on the spans that a receiver gets from live scoring."""
+    export = ExportTraceServiceRequest()
+    spans = export.resource_spans.add().scope_spans.add().spans
+    roots = {each.root_span.span_id: each for each in store.trajectories.read()}
+    for root in (each.root_span for each in roots.values()):
+        trace_id, span_id = bytes.fromhex(root.trace_id), bytes.fromhex(root.span_id)
+        spans.add(trace_id=trace_id, span_id=span_id, name="invoke_agent", end_time_unix_nano=1)
+    with listening() as receiver:
+        forward = Forwarder(folder, HttpClient(receiver.url), deadline=30.0, clock=lambda: START,
+                            threaded=False)  # fmt: skip
+        forward.take("traces", "protobuf", export.SerializeToString(), (1, 1), START)
+        forward.sync()
+        destinations = ScoreDestinations(ScoringMetrics(), forward)
+        ScorePublisher(store, destinations).release(
+            [each.root_span.trace_id for each in roots.values()]
+        )
+        while forward.pump():
+            pass
+        forward.close()
+    assert {span.span_id.hex() for span in receiver.spans()} == roots.keys()
+    passed = re.compile(rf"{re.escape(SCORE_ATTRIBUTES)}(\w+)\.passed")
+    return {
+        (roots[span.span_id.hex()].id, match[1]): "pass" if attribute.value.bool_value else "fail"
+        for span in receiver.spans()
+        for attribute in span.attributes
+        if (match := passed.fullmatch(attribute.key))
+    }
 
 
 def by_monitors(store: Store) -> Verdicts:

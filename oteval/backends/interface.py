@@ -90,6 +90,8 @@ class Annotation:
         label: The verdict as a word, or "".
         explanation: The reason, or "".
         metadata: The evaluator's version and the run's id, as texts.
+        is_withdrawal: Whether it says that a verdict no longer counts. Where the backend has no
+            annotation, there is nothing to withdraw, and none is written.
     """
 
     trace_id: str
@@ -101,6 +103,7 @@ class Annotation:
     label: str
     explanation: str
     metadata: Mapping[str, str] = field(default_factory=dict)
+    is_withdrawal: bool = False
 
 
 @dataclass
@@ -133,6 +136,8 @@ class AnnotationTarget(Protocol):
 
     def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write those annotations that the backend lacks or has with other content.
+
+        A withdrawal replaces an annotation, or removes it, and is not written without one.
 
         Args:
             annotations: The annotations, a few hundred at most.

@@ -95,6 +95,8 @@ class Langfuse:
             bodies = []
             for one in some:
                 previous = stored.get(_score_id(one))
+                if previous is None and one.is_withdrawal:
+                    continue
                 if previous is not None and _content(previous) == _content(_body(one)):
                     report.unchanged += 1
                     continue

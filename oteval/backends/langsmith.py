@@ -123,14 +123,19 @@ class LangSmith:
                 traces[one.trace_id] = self._runs_of(one.trace_id)
             run = traces[one.trace_id].get(one.span_id)
             if run is None:
-                missing.append(one)
+                missing += [] if one.is_withdrawal else [one]
             else:
                 found.append((one, run))
         for start in range(0, len(found), _ASKED):
             some = found[start : start + _ASKED]
             stored = self._stored(sorted({run["id"] for _, run in some}))
             for one, run in some:
-                self._write(_body(one, run), stored, report)
+                body = _body(one, run)
+                if not one.is_withdrawal:
+                    self._write(body, stored, report)
+                elif body["id"] in stored:
+                    self._remove(body["id"])
+                    report.written += 1
         report.unknown += len(missing)
         return missing
 
@@ -215,6 +220,14 @@ class LangSmith:
         else:
             self._change(body)
         report.written += 1
+
+    def _remove(self, name: str) -> None:
+        """Remove a feedback: a change cannot take its score away."""
+        try:
+            self._api.request("DELETE", f"/api/v1/feedback/{name}")
+        except BackendError as error:
+            if error.status != _MISSING:  # else another push removed it
+                raise
 
     def _change(self, body: Object) -> None:
         changed = {key: body[key] for key in ("score", "value", "comment")}

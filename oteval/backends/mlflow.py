@@ -97,7 +97,7 @@ class MLflow:
         for one in annotations:
             trace_id = _PREFIX + one.trace_id
             if trace_id not in stored:
-                missing.append(one)
+                missing += [] if one.is_withdrawal else [one]
             elif self._write(trace_id, one, stored[trace_id], report):
                 created.add(trace_id)
         # MLflow chooses the ids: another push may have created the same assessments. The one that
@@ -202,6 +202,8 @@ class MLflow:
         """Write an annotation if it is missing or differs; return whether it was created."""
         wanted = _body(trace_id, one)
         known = stored.get(_key(wanted))
+        if known is None and one.is_withdrawal:
+            return False
         if known is None:
             self._api.post(f"{_TRACES}/{trace_id}/assessments", {"assessment": wanted})
         elif not self._is_same(known, wanted):

@@ -114,8 +114,15 @@ class Phoenix:
         for start in range(0, len(annotations), _ASKED):
             some = annotations[start : start + _ASKED]
             stored = self._stored(some)
-            changed = [one for one in some if stored.get(_key(_body(one))) != _content(_body(one))]
-            report.unchanged += len(some) - len(changed)
+            changed = []
+            for one in some:
+                known = stored.get(_key(_body(one)))
+                if known is None and one.is_withdrawal:
+                    continue
+                if known == _content(_body(one)):
+                    report.unchanged += 1
+                else:
+                    changed.append(one)
             missing += self._send(changed, report)
         report.unknown += len(missing)
         return missing

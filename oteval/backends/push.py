@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
 from itertools import islice
 
 from ..model import Score
@@ -11,7 +12,7 @@ from ..selection import EVERYTHING, Selection
 from ..store import Store
 from .interface import IDENTIFIER, Annotation, AnnotationTarget, PushReport
 
-__all__ = ["annotation_of", "push"]
+__all__ = ["annotation_of", "push", "withdrawal_of"]
 
 _PAGE = 200
 
@@ -26,7 +27,9 @@ def push(
 ) -> PushReport:
     """Write the newest score of each evaluator on each run as an annotation of its span.
 
-    A score without a verdict is counted and left out: an error is never a 0.
+    A score without a verdict is counted and left out: an error is never a 0. Verdicts that were
+    written before, and that no longer count, are withdrawn: the run has changed since, or the last
+    attempt gave no verdict.
 
     Args:
         store: The store.
@@ -45,7 +48,12 @@ def push(
         found = store.scores.of([run.id for run in page])
         scores = [one for run in page for one in found[run.id]]
         scores = [one for one in scores if not evaluators or one.evaluator in evaluators]
-        target.write(list(_annotations(scores, report)), report)
+        withdrawn = [
+            _withdrawal(one, found[one.trajectory_id])
+            for one in store.scores.withdrawn([run.id for run in page])
+            if not evaluators or one.evaluator in evaluators
+        ]
+        target.write([*_annotations(scores, report), *withdrawn], report)
         done += len(scores)
         if on_progress:
             on_progress(done, None)
@@ -60,6 +68,27 @@ def _annotations(scores: Iterable[Score], report: PushReport) -> Iterator[Annota
             report.not_evaluated += 1
         else:
             yield annotation_of(score)
+
+
+def _withdrawal(verdict: Score, current: Sequence[Score]) -> Annotation:
+    """Return the withdrawal of a verdict, which names the score that the run has now."""
+    score = next((one for one in current if one.evaluator == verdict.evaluator), None)
+    if score is None:
+        return withdrawal_of(verdict, "the run has changed since, and was not scored again")
+    return withdrawal_of(replace(score, version=verdict.version))
+
+
+def withdrawal_of(score: Score, reason: str = "") -> Annotation:
+    """Return the annotation that replaces the verdict of an earlier score of the same version.
+
+    Args:
+        score: The score without a verdict, or the earlier one.
+        reason: Why that does not count; by default the status and comment of the score.
+    """
+    text = reason or f"{score.status}: {score.comment}"
+    return replace(
+        annotation_of(score), score=None, label="withdrawn", explanation=text, is_withdrawal=True
+    )
 
 
 def annotation_of(score: Score) -> Annotation:

@@ -22,11 +22,10 @@ from typing import Any
 
 from ..attach import ExportQueue, ExportResult, QueuedRequest, QueueEntry, RequestLog
 from ..backends.interface import Annotation, AnnotationTarget, PushReport
-from ..backends.push import annotation_of
+from ..backends.push import annotation_of, withdrawal_of
 from ..durable_log import Position
 from ..errors import BackendError
 from ..jsontext import dumps, loads
-from ..model import Score
 from ..store import Store
 
 __all__ = ["AnnotationClient", "ScorePush"]
@@ -174,7 +173,11 @@ class ScorePush:
             if self._read_to >= last or self._queue.size >= self._quota:
                 return
             found, number = store.scores.after(self._read_to, _PAGE)
-            wanted = [annotation_of(one) for one in found if self._is_wanted(one)]
+            wanted = [
+                annotation_of(one) if one.status == "ok" else withdrawal_of(one)
+                for one in found
+                if not self._evaluators or one.evaluator in self._evaluators
+            ]
             with self._queue.lock:
                 # Only the last request has the new position, so that a crash skips no score.
                 for start in range(0, len(wanted), _REQUEST):
@@ -204,10 +207,6 @@ class ScorePush:
     def close(self, grace: float = 0.0) -> None:
         """Stop; waiting scores stay on disk after `grace` seconds."""
         self._queue.close(grace)
-
-    def _is_wanted(self, score: Score) -> bool:
-        is_chosen = not self._evaluators or score.evaluator in self._evaluators
-        return is_chosen and score.status == "ok"
 
     def _append(
         self, annotations: Sequence[Annotation], number: int, *, epoch: int | None = None

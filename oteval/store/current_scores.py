@@ -17,7 +17,7 @@ queries by people. `tests/test_current_verdict.py` tests all surfaces.
 
 from __future__ import annotations
 
-__all__ = ["current_numbers", "current_scores", "latest", "replaced_scores"]
+__all__ = ["current_numbers", "current_scores", "latest", "replaced_scores", "withdrawn_numbers"]
 
 
 def replaced_scores(rows: str = "scores") -> str:
@@ -81,6 +81,30 @@ def current_numbers(chosen: str) -> str:
         SELECT max(seq) AS seq FROM (
             SELECT seq, trajectory_id, rev, evaluator, version FROM scores {chosen}
         ) ANTI JOIN superseded USING (trajectory_id, rev) GROUP BY trajectory_id, evaluator
+    """  # noqa: S608
+
+
+def withdrawn_numbers(chosen: str) -> str:
+    """Return a query of the verdicts among few rows that no longer count, and no verdict replaced.
+
+    The run has changed since, or the last attempt gave no verdict.
+
+    Args:
+        chosen: As for `current_numbers`.
+
+    Returns:
+        The query, with the number of the last verdict of each version of an evaluator: ``seq``.
+    """
+    return f"""
+        WITH rows AS (
+            SELECT seq, trajectory_id, evaluator, version, status, rev FROM scores {chosen}
+        ), judged AS (
+            SELECT trajectory_id, evaluator FROM rows
+            ANTI JOIN superseded USING (trajectory_id, rev)
+            GROUP BY ALL HAVING {latest("status")} = 'ok'
+        )
+        SELECT max(seq) AS seq FROM rows ANTI JOIN judged USING (trajectory_id, evaluator)
+        WHERE status = 'ok' GROUP BY trajectory_id, evaluator, version ORDER BY seq
     """  # noqa: S608
 
 

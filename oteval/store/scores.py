@@ -18,7 +18,13 @@ from ..jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .arrow_rows import table_of
-from .current_scores import current_numbers, current_scores, latest, replaced_scores
+from .current_scores import (
+    current_numbers,
+    current_scores,
+    latest,
+    replaced_scores,
+    withdrawn_numbers,
+)
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, insert, next_number, reader, registered, rows_of, wanted
 
@@ -375,6 +381,18 @@ class Scores:
             The scores by the trace id of their span, with every id of `trace_ids`.
         """
         return self._newest("trace_id", trace_ids)
+
+    def withdrawn(self, trajectory_ids: Sequence[str]) -> list[Score]:
+        """Return verdicts on trajectories that no longer count, and that no verdict replaced.
+
+        They are the last ones of each version of evaluators whose current score is no verdict.
+        """
+        query = withdrawn_numbers("SEMI JOIN wanted USING (trajectory_id)")
+        with wanted(self._connection, "trajectory_id", trajectory_ids):
+            numbers = with_memory(
+                self._connection, lambda: self._connection.sql(query).to_arrow_table()
+            )
+        return list(self.at(numbers))
 
     def _newest(
         self, column: str, ids: Sequence[str], longest: int | None = None

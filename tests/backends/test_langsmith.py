@@ -111,6 +111,9 @@ class FakeLangSmith:
         return 200, {"items": page, "next_cursor": str(stop) if stop < len(found) else None}
 
     def _written(self, method: str, path: str, body: Any) -> Answer:
+        if method == "DELETE":
+            known = self.feedback.pop(path.rpartition("/")[2], None)
+            return (404, {"detail": "unknown"}) if known is None else (200, {})
         if body.get("score") is not None and round(body["score"], 4) != body["score"]:
             return 422, {"detail": "too many decimal places"}
         self.writes += 1

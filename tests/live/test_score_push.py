@@ -300,6 +300,23 @@ def test_errors_and_other_evaluators_are_left_out(store: Store, backend: Backend
     assert backend.spans == spans_of(3)
 
 
+def test_a_verdict_is_withdrawn_when_the_next_attempt_fails(
+    store: Store, backend: Backend, opened: Opened
+):
+    """The annotation of a pass says so, and a later verdict replaces it again."""
+    with opened() as push:
+        push.feed(store)
+        labels = []
+        for fields in ({}, {"status": "error", "passed": None, "score": None}, {}):
+            stored(store, 1, **fields)
+            push.feed(store)
+            pumped(push)
+            (annotation,) = backend.annotations.values()
+            labels.append(annotation["result"]["label"])
+
+    assert labels == ["pass", "withdrawn", "pass"]
+
+
 def test_another_database_begins_anew(store: Store, backend: Backend, opened: Opened):
     """A restored backup has lower numbers; its later scores are written nevertheless."""
     with opened() as push:

@@ -144,7 +144,6 @@ def _warning(found: Calibration) -> Text:
     few = "labelled run is" if found.labelled == 1 else "labelled runs are"
     return Text(
         f"{found.labelled} {few} few; more labels needed: {found.needed}. Until then the judge "
-        "does not correct the pass rate, and the interval of kappa, which rests on a normal "
-        "distribution, is too narrow.",
+        "does not correct the pass rate.",
         style="yellow",
     )

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
+import random
 from collections import Counter
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .rates import Interval, clopper_pearson, quantile_of_normal
+from .rates import Interval
 
 __all__ = ["Confusion", "Kappa", "cohen_kappa", "confusion_matrix"]
+
+_DRAWS = 2_000
 
 
 @dataclass(frozen=True)
@@ -96,11 +99,8 @@ def cohen_kappa(
 ) -> Kappa:
     """Return Cohen's kappa of two raters with its interval.
 
-    Source: J. Cohen, "A coefficient of agreement for nominal scales" (1960); the standard error
-    is that of J. L. Fleiss, J. Cohen and B. S. Everitt, "Large sample standard errors of kappa
-    and weighted kappa", Psychological Bulletin 72 (1969), equation 13. Where the raters agree on
-    everything that error is 0, and the interval is that of the agreement, on kappa's scale.
-    If one rater gave only one label, kappa is 0 and the interval is the whole range.
+    Source: J. Cohen, "A coefficient of agreement for nominal scales" (1960). If one rater gave only
+    one label, kappa is 0 and the interval is the whole range.
 
     Args:
         first: The first rater's labels.
@@ -118,46 +118,46 @@ def cohen_kappa(
     by_chance = math.fsum(row * column for row, column in zip(rows, columns, strict=True))
     # If one rater used one label, agreement may be chance alone.
     if 1.0 in rows or 1.0 in columns:
-        return Kappa(
-            kappa=0.0,
-            interval=Interval(low=-1.0, high=1.0),
-            agreement=agreement,
-            by_chance=by_chance,
-            confusion=confusion,
-        )
-    kappa = (agreement - by_chance) / (1 - by_chance)
-    if agreement == 1:  # the standard error is 0, however few were rated
-        low = clopper_pearson(total, total, confidence).low
-        return Kappa(
-            kappa=1.0,
-            interval=Interval(low=(low - by_chance) / (1 - by_chance), high=1.0),
-            agreement=1.0,
-            by_chance=by_chance,
-            confusion=confusion,
-        )
-    spread = _deviation(confusion, rows, columns, kappa, by_chance)
-    z = quantile_of_normal(0.5 + confidence / 2)
-    interval = Interval(max(-1.0, kappa - z * spread), min(1.0, kappa + z * spread))
+        kappa, interval = 0.0, Interval(low=-1.0, high=1.0)
+    else:
+        kappa = (agreement - by_chance) / (1 - by_chance)
+        low, high = _interval(confusion, confidence)
+        interval = Interval(min(low, kappa), max(high, kappa))
     return Kappa(kappa, interval, agreement, by_chance, confusion)
 
 
-def _deviation(
-    confusion: Confusion,
-    rows: Sequence[float],
-    columns: Sequence[float],
-    kappa: float,
-    by_chance: float,
-) -> float:
-    """Return kappa's standard error."""
-    total = confusion.total
-    on = off = 0.0
-    for i, counts in enumerate(confusion.counts):
-        for j, count in enumerate(counts):
-            share = count / total
-            if i == j:
-                on += share * (1 - (rows[i] + columns[i]) * (1 - kappa)) ** 2
-            else:
-                off += share * (columns[i] + rows[j]) ** 2
-    rest = (kappa - by_chance * (1 - kappa)) ** 2
-    variance = on + (1 - kappa) ** 2 * off - rest
-    return math.sqrt(max(0.0, variance) / total) / (1 - by_chance)
+def _interval(confusion: Confusion, confidence: float) -> Interval:
+    """Return the interval of kappa under random weights of the items and of one more.
+
+    It is the idea of `differences`: the weights of the items are from a Dirichlet distribution, and
+    one item that was not rated is where it changes kappa most, at either end. The normal interval
+    (Fleiss, Cohen and Everitt 1969) rests on the few items of a rare label, and is too narrow.
+    """
+    draw = random.Random(0)  # noqa: S311
+    size = len(confusion.labels)
+    cells = [(row, column) for row in range(size) for column in range(size)]
+    kappas: dict[tuple[int, int], list[float]] = {cell: [] for cell in cells}
+    for _ in range(_DRAWS):
+        weights = [
+            [draw.gammavariate(count, 1) if count else 0.0 for count in row]
+            for row in confusion.counts
+        ]
+        rows, columns = [*map(sum, weights)], [*map(sum, zip(*weights, strict=True))]
+        total, agreed = sum(rows), sum(weights[at][at] for at in range(size))
+        chance = sum(row * column for row, column in zip(rows, columns, strict=True))
+        unseen = draw.expovariate(1)
+        whole = total + unseen
+        for row, column in cells:
+            together = chance + unseen * (columns[row] + rows[column])
+            agreement = agreed
+            if row == column:
+                together += unseen * unseen
+                agreement += unseen
+            kappas[row, column].append((agreement * whole - together) / (whole * whole - together))
+    tail = int((1 - confidence) / 2 * _DRAWS)
+    ordered = [sorted(values) for values in kappas.values()]
+    low, high = (
+        min(values[tail] for values in ordered),
+        max(values[-1 - tail] for values in ordered),
+    )
+    return Interval(max(-1.0, low), min(1.0, high))

@@ -15,6 +15,7 @@ from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_
 from ..experiments import compare as compare_experiments
 from ..experiments import evaluate_comparative
 from ..show import (
+    changed_line,
     comparative_junit,
     comparative_markdown,
     comparative_view,
@@ -96,7 +97,14 @@ def compare(
     write_report(md, lambda: comparison_markdown(comparison))
     if as_json:
         for difference in comparison.differences:
-            print_json({"a": comparison.a.name, "b": comparison.b.name, **difference.as_dict()})
+            print_json(
+                {
+                    "a": comparison.a.name,
+                    "b": comparison.b.name,
+                    "summary": changed_line(comparison, difference),
+                    **difference.as_dict(),
+                }
+            )
     else:
         out().print(comparison_view(comparison))
     a_only, b_only = (comparison.a, comparison.only_a), (comparison.b, comparison.only_b)

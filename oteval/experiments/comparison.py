@@ -1,15 +1,15 @@
 """Compare two experiments by their scores, with statistics only.
 
 Runs are paired by example. An example's repetitions are averaged, because they are not independent.
-A figure of passes and fails is tested with the exact McNemar test; any other figure, and passes
-with repetitions, with a sign-flip permutation test. `oteval.evaluators.stats.means` computes
-confidence intervals over examples. All p-values of a comparison are adjusted together
-(Benjamini-Hochberg).
+One procedure gives the interval of each figure's mean difference and its p-value:
+`oteval.evaluators.stats.differences`. For passes and fails, the test is the exact McNemar test. The
+intervals of a comparison have one confidence, 1 - alpha for a single figure, adjusted for all
+figures together (Benjamini-Hochberg, Benjamini-Yekutieli).
 
-The verdict on a figure is ``improved`` or ``regressed`` if the adjusted p-value is at most alpha.
-Otherwise it depends on the minimal detectable difference, which the test would find with 80% power.
-If that is at most the margin (the smallest difference that matters), the verdict is ``no
-evidence``; if it is larger, the verdict is ``inconclusive``, and more examples are needed.
+The verdict on a figure is ``improved`` or ``regressed`` if its interval excludes 0. Otherwise it
+depends on the minimal detectable difference, which is found with 80% power. If that is at most the
+margin (the smallest difference that matters), the verdict is ``no evidence``; if it is larger, the
+verdict is ``inconclusive``, and more examples are needed.
 
 Failed runs and evaluations have no score and are in no pair; they are counted beside each figure.
 If a target failed on any run, the figure ``completed`` compares how often it did not fail.
@@ -19,20 +19,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from statistics import stdev
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Literal
 
 from ..errors import ConfigError, NothingEvaluated
 from ..evaluators.stats import (
     Interval,
     benjamini_hochberg,
+    detectable_difference,
     difference_interval,
-    fewest_pairs,
-    mcnemar,
-    minimal_detectable_difference,
+    difference_p_value,
     minimal_detectable_share,
-    paired_permutation,
+    more_pairs_needed,
+    selected_confidence,
 )
 from ..evaluators.stats.means import FEWEST
 from ..evaluators.stats.rates import mean
@@ -47,6 +47,9 @@ Verdict = Literal["improved", "regressed", "no evidence", "inconclusive"]
 COMPLETED = "completed"
 MARGIN = 0.05
 
+# An example that differs: its id, the figure in the first experiment, and in the second.
+ChangedScore = tuple[str, float, float]
+
 
 @dataclass(frozen=True)
 class Difference:
@@ -57,16 +60,16 @@ class Difference:
         mean_a: Its mean over the paired examples in the first experiment.
         mean_b: Its mean over the paired examples in the second.
         delta: ``mean_b - mean_a``.
-        interval: The 95% confidence interval of `delta`; None if the examples are too few or too
-            similar.
+        interval: The interval of `delta`; None if the examples are too few or too similar.
+        confidence: The confidence of the interval, the same for all figures of the comparison.
         pairs: How many examples have the figure in both experiments.
         lost_a: Runs of the first without it, because a run or its evaluation failed.
         lost_b: Runs of the second without it.
-        test: ``mcnemar`` or ``permutation``.
+        test: ``mcnemar`` for passes and fails, otherwise ``gaffke``; they agree on the former.
         only_a: For passes and fails, the examples that only the first passed; None with
             repetitions.
         only_b: The examples that only the second passed.
-        p_value: The p-value of the test.
+        p_value: The p-value that the mean difference is 0; None without an interval.
         p_adjusted: The p-value, adjusted for all figures of the comparison.
         detectable: The minimal detectable difference.
         needed: How many more examples are needed before any difference can be found; mostly 0.
@@ -83,14 +86,15 @@ class Difference:
     mean_b: float
     delta: float
     interval: Interval | None
+    confidence: float
     pairs: int
     lost_a: int
     lost_b: int
-    test: Literal["mcnemar", "permutation"]
+    test: Literal["mcnemar", "gaffke"]
     only_a: int | None
     only_b: int | None
-    p_value: float
-    p_adjusted: float
+    p_value: float | None
+    p_adjusted: float | None
     detectable: float
     margin: float
     verdict: Verdict
@@ -98,11 +102,22 @@ class Difference:
     needed: int = 0
     pass_hat: Mapping[int, tuple[float, float]] = field(default_factory=dict)
     pass_at: Mapping[int, tuple[float, float]] = field(default_factory=dict)
-    changed: tuple[tuple[str, float, float], ...] = ()
+    changed: tuple[ChangedScore, ...] = ()
+
+    @property
+    def worse(self) -> Sequence[ChangedScore]:
+        """The examples that got worse, the worst first."""
+        return [row for row in self.changed if (row[2] < row[1]) != self.lower_is_better]
+
+    @property
+    def better(self) -> Sequence[ChangedScore]:
+        """The examples that got better, the best first."""
+        return [*reversed(self.changed[len(self.worse) :])]
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form; an infinite `detectable` is None."""
         values = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        values["worse"], values["better"] = len(self.worse), len(self.better)
         values["interval"] = list(self.interval) if self.interval else None
         values["detectable"] = self.detectable if math.isfinite(self.detectable) else None
         for name in ("pass_hat", "pass_at"):
@@ -172,8 +187,6 @@ def compare(
     power: float = 0.8,
     margin: float | Mapping[str, float] | None = None,
     lower_is_better: Collection[str] = (),
-    resamples: int = 10_000,
-    seed: int = 0,
     store: StoreLike = None,
 ) -> Comparison:
     """Compare two experiments by their scores; in `oteval` it is ``compare_experiments``.
@@ -186,8 +199,6 @@ def compare(
         margin: The smallest difference that matters, for all figures or by key; by default 0.05
             for figures from 0 to 1, and 5% of the baseline's mean for all others.
         lower_is_better: The figures where less is better.
-        resamples: How many permutations to draw, if there are too many to count them all.
-        seed: The random seed.
         store: The store that has experiments by name.
 
     Raises:
@@ -198,14 +209,11 @@ def compare(
     if not 0 < alpha < 1 or not 0 < power < 1:
         raise ConfigError(f"alpha {alpha} and power {power} must be between 0 and 1")
     first, second = with_common_examples(_load(a, b, store))
-    options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better), resamples, seed)
+    options = _ComparisonOptions(alpha, power, margin, frozenset(lower_is_better))
     figures_a, figures_b = _figures(first), _figures(second)
     shared = [key for key in figures_a if key in figures_b]
-    differences = []
-    for key in shared:
-        difference = _difference(key, figures_a[key], figures_b[key], options)
-        if difference is not None:
-            differences.append(difference)
+    paired = [_paired(key, figures_a[key], figures_b[key]) for key in shared]
+    differences = _differences([figure for figure in paired if figure is not None], options)
     if not differences:
         raise NothingEvaluated(
             f"{first.name} and {second.name} have no scores of the same example in common"
@@ -213,7 +221,7 @@ def compare(
     return Comparison(
         a=first,
         b=second,
-        differences=tuple(_with_verdicts(differences, options)),
+        differences=tuple(differences),
         only_a=tuple(key for key in figures_a if key not in figures_b),
         only_b=tuple(key for key in figures_b if key not in figures_a),
         alpha=alpha,
@@ -241,8 +249,6 @@ class _ComparisonOptions:
     power: float
     margin: float | Mapping[str, float] | None
     lower_is_better: frozenset[str]
-    resamples: int
-    seed: int
 
     def margin_of(self, key: str, values: Sequence[float], baseline: float) -> float:
         if isinstance(self.margin, Mapping):
@@ -289,9 +295,51 @@ def _figures(results: ExperimentResults) -> dict[str, _FigureValues]:
     return figures
 
 
-def _difference(
-    key: str, a: _FigureValues, b: _FigureValues, options: _ComparisonOptions
-) -> Difference | None:
+@dataclass(frozen=True)
+class _PairedFigure:
+    """A figure of the examples that both experiments have."""
+
+    key: str
+    a: _FigureValues
+    b: _FigureValues
+    examples: Sequence[str]
+    means_a: Sequence[float]
+    means_b: Sequence[float]
+
+    @cached_property
+    def deltas(self) -> Sequence[float]:
+        return [after - before for before, after in zip(self.means_a, self.means_b, strict=True)]
+
+    @cached_property
+    def are_scores(self) -> bool:
+        return _are_scores([*self.means_a, *self.means_b])
+
+    @cached_property
+    def are_verdicts(self) -> bool:
+        """Whether each example passes or fails, without repetitions that differ."""
+        means = (*self.means_a, *self.means_b)
+        return self.a.passes and self.b.passes and all(value in (0, 1) for value in means)
+
+    @cached_property
+    def p_value(self) -> float | None:
+        return difference_p_value(self.deltas, bounded=self.are_scores)
+
+    def detectable(self, alpha: float, power: float) -> float:
+        """Return the minimal detectable difference."""
+        if self.are_verdicts and len(self.deltas) < FEWEST:
+            differing = sum(map(bool, self.deltas)) / len(self.deltas)
+            return minimal_detectable_share(len(self.deltas), differing, alpha=alpha, power=power)
+        detectable = detectable_difference(
+            self.deltas, bounded=self.are_scores, alpha=alpha, power=power
+        )
+        if min(self.deltas) < max(self.deltas):
+            return detectable
+        # Without any spread in the sample, the estimate would be too optimistic.
+        least = minimal_detectable_share(len(self.deltas), alpha=alpha, power=power)
+        return max(detectable, least)
+
+
+def _paired(key: str, a: _FigureValues, b: _FigureValues) -> _PairedFigure | None:
     examples = [name for name in a.by_example if name in b.by_example]
     if not examples:
         return None
@@ -299,61 +347,64 @@ def _difference(
     means_b = [mean(b.by_example[name]) for name in examples]
     if key == COMPLETED and a.figure is None and set(means_a) == set(means_b) == {1.0}:
         return None  # no run failed
-    deltas = [after - before for before, after in zip(means_a, means_b, strict=True)]
-    passes = a.passes and b.passes
-    single = all(value in (0, 1) for value in (*means_a, *means_b))
-    if passes and single:
-        test: Literal["mcnemar", "permutation"] = "mcnemar"
-        only_a, only_b = deltas.count(-1), deltas.count(1)
-        p_value = mcnemar(only_a, only_b)
-    else:
-        test, only_a, only_b = "permutation", None, None
-        drawn = paired_permutation(deltas, resamples=options.resamples, seed=options.seed)
-        p_value = drawn.p_value
-    mean_a = mean(means_a)
-    lower = key in options.lower_is_better
+    return _PairedFigure(key, a, b, examples, means_a, means_b)
+
+
+def _differences(figures: Sequence[_PairedFigure], options: _ComparisonOptions) -> list[Difference]:
+    p_values = [figure.p_value for figure in figures if figure.p_value is not None]
+    confidence = selected_confidence(p_values, options.alpha)
+    adjusted = iter(benjamini_hochberg(p_values))
+    return [
+        _difference(
+            figure,
+            p_adjusted=None if figure.p_value is None else next(adjusted),
+            confidence=confidence,
+            options=options,
+        )
+        for figure in figures
+    ]
+
+
+def _difference(
+    figure: _PairedFigure,
+    *,
+    p_adjusted: float | None,
+    confidence: float,
+    options: _ComparisonOptions,
+) -> Difference:
+    deltas, pairs = figure.deltas, len(figure.deltas)
+    interval = difference_interval(deltas, bounded=figure.are_scores, confidence=confidence)
+    detectable = figure.detectable(1 - confidence, options.power)
+    mean_a = mean(figure.means_a)
+    margin = options.margin_of(figure.key, [*figure.means_a, *figure.means_b], mean_a)
+    lower = figure.key in options.lower_is_better
+    verdict: Verdict = "no evidence" if detectable <= margin else "inconclusive"
+    if interval is not None and not interval.low <= 0 <= interval.high:
+        verdict = "improved" if (interval.low > 0) != lower else "regressed"
     return Difference(
-        key,
+        figure.key,
         mean_a=mean_a,
-        mean_b=mean(means_b),
+        mean_b=mean(figure.means_b),
         delta=mean(deltas),
-        interval=difference_interval(
-            deltas, bounded=_are_scores([*means_a, *means_b]), seed=options.seed
-        ),
-        pairs=len(examples),
-        lost_a=a.lost,
-        lost_b=b.lost,
-        test=test,
-        only_a=only_a,
-        only_b=only_b,
-        p_value=p_value,
-        p_adjusted=p_value,
-        detectable=_detectable(deltas, passes, options),
-        margin=options.margin_of(key, [*means_a, *means_b], mean_a),
-        verdict="inconclusive",
+        interval=interval,
+        confidence=confidence,
+        pairs=pairs,
+        lost_a=figure.a.lost,
+        lost_b=figure.b.lost,
+        test="mcnemar" if figure.are_verdicts else "gaffke",
+        only_a=deltas.count(-1) if figure.are_verdicts else None,
+        only_b=deltas.count(1) if figure.are_verdicts else None,
+        p_value=figure.p_value,
+        p_adjusted=p_adjusted,
+        detectable=detectable,
+        margin=margin,
+        verdict=verdict,
         lower_is_better=lower,
-        needed=max(0, fewest_pairs(options.alpha) - len(examples)),
-        pass_hat=_by_k(a, b, "pass_hat"),
-        pass_at=_by_k(a, b, "pass_at"),
-        changed=_changed(examples, means_a, means_b, lower),
+        needed=more_pairs_needed(pairs, bounded=figure.are_scores, alpha=options.alpha),
+        pass_hat=_by_k(figure.a, figure.b, "pass_hat"),
+        pass_at=_by_k(figure.a, figure.b, "pass_at"),
+        changed=_changed(figure.examples, figure.means_a, figure.means_b, lower),
     )
-
-
-def _detectable(deltas: Sequence[float], passes: bool, options: _ComparisonOptions) -> float:
-    """Return the minimal detectable difference."""
-    count = len(deltas)
-    if count < FEWEST and passes and all(delta in (-1, 0, 1) for delta in deltas):
-        differing = sum(map(bool, deltas)) / count
-        return minimal_detectable_share(count, differing, alpha=options.alpha, power=options.power)
-    spread = stdev(deltas) if count > 1 else 0.0
-    detectable = minimal_detectable_difference(
-        spread, count, alpha=options.alpha, power=options.power
-    )
-    if passes or not spread:
-        # Without any spread in the sample, the estimate would be too optimistic.
-        least = minimal_detectable_share(count, alpha=options.alpha, power=options.power)
-        detectable = max(detectable, least)
-    return detectable
 
 
 def _by_k(a: _FigureValues, b: _FigureValues, name: str) -> dict[int, tuple[float, float]]:
@@ -364,25 +415,7 @@ def _by_k(a: _FigureValues, b: _FigureValues, name: str) -> dict[int, tuple[floa
 
 def _changed(
     examples: Sequence[str], a: Sequence[float], b: Sequence[float], lower: bool
-) -> tuple[tuple[str, float, float], ...]:
+) -> tuple[ChangedScore, ...]:
     rows = [row for row in zip(examples, a, b, strict=True) if row[1] != row[2]]
     sign = -1 if lower else 1
     return tuple(sorted(rows, key=lambda row: sign * (row[2] - row[1])))
-
-
-def _with_verdicts(
-    differences: Sequence[Difference], options: _ComparisonOptions
-) -> list[Difference]:
-    adjusted = benjamini_hochberg([difference.p_value for difference in differences])
-    decided = []
-    for difference, p in zip(differences, adjusted, strict=True):
-        verdict: Verdict
-        if p <= options.alpha:
-            better = difference.delta < 0 if difference.lower_is_better else difference.delta > 0
-            verdict = "improved" if better else "regressed"
-        elif difference.detectable <= difference.margin:
-            verdict = "no evidence"
-        else:
-            verdict = "inconclusive"
-        decided.append(replace(difference, p_adjusted=p, verdict=verdict))
-    return decided

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
@@ -17,9 +17,10 @@ from ..evaluators.stats import (
     ExampleVotes,
     Interval,
     benjamini_hochberg,
-    clopper_pearson,
-    paired_permutation,
+    difference_interval,
+    difference_p_value,
     rank,
+    selected_confidence,
 )
 from ..evaluators.stats.rates import mean
 from ..model import Run, Vote
@@ -119,12 +120,13 @@ class Pair:
         ties: The examples on which neither is better.
         errors: How many comparisons failed.
         win_rate: The wins of a and half the ties, divided by the examples.
-        interval: The exact 95% confidence interval of `win_rate` (Clopper-Pearson).
-        p_value: The p-value of no preference: a sign test, or with repetitions a permutation test.
+        interval: The interval of `win_rate`. It excludes one half exactly where one is better.
+        p_value: The p-value of no preference: that of the exact sign test without repetitions.
         p_adjusted: The p-value, adjusted for all pairs and questions of the comparison.
         flip_rate: The share of comparisons, of those asked in both orders, with contradictory
             answers; None if none were asked in both orders.
         first_rate: How often the run shown first is preferred, without ties; None if never asked.
+        confidence: The confidence of `interval`, the same for all pairs and questions.
     """
 
     key: str
@@ -141,12 +143,13 @@ class Pair:
     p_adjusted: float
     flip_rate: float | None
     first_rate: float | None
+    confidence: float = 0.95
 
-    def verdict(self, alpha: float = 0.05) -> str:
+    def verdict(self) -> str:
         """Return which is better: ``a``, ``b``, or ``no evidence``."""
-        if self.win_rate is None or self.p_adjusted > alpha:
+        if self.interval is None or self.interval.low <= 0.5 <= self.interval.high:
             return "no evidence"
-        return "a" if self.win_rate > 0.5 else "b"
+        return "a" if self.interval.low > 0.5 else "b"
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
@@ -196,14 +199,32 @@ def pairs_of(names: Sequence[str], runs: Runs, votes: Iterable[Vote]) -> list[Pa
         runs: The runs that were compared.
         votes: The answers.
     """
-    found = []
+    pairs: list[Pair] = []
+    preferences: list[Sequence[float]] = []
     for key, members in _by_evaluator(votes).items():
         for i, j in combinations(range(len(names)), 2):
-            found.append(_pair(key, (names[i], names[j]), (i, j), runs, members))
-    adjusted = benjamini_hochberg([pair.p_value for pair in found])
+            pair, means = _pair(key, (names[i], names[j]), (i, j), runs, members)
+            pairs.append(pair)
+            preferences.append(means)
+    p_values = [pair.p_value for pair in pairs]
+    confidence = selected_confidence(p_values)
     return [
-        Pair(**{**pair.__dict__, "p_adjusted": p}) for pair, p in zip(found, adjusted, strict=True)
+        replace(
+            pair,
+            p_adjusted=p,
+            interval=_win_rate_interval(means, confidence),
+            confidence=confidence,
+        )
+        for pair, means, p in zip(pairs, preferences, benjamini_hochberg(p_values), strict=True)
     ]
+
+
+def _win_rate_interval(preferences: Sequence[float], confidence: float) -> Interval | None:
+    """Return the interval of the win rate, which is 0 to 1 where a preference is -1 to 1."""
+    if not preferences:
+        return None
+    interval = difference_interval(preferences, bounded=True, confidence=confidence)
+    return interval and Interval((1 + interval.low) / 2, (1 + interval.high) / 2)
 
 
 def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[ComparedKey, list[Vote]]]:
@@ -262,7 +283,8 @@ def _pair(
     at: tuple[int, int],
     runs: Runs,
     votes: Mapping[ComparedKey, Sequence[Vote]],
-) -> Pair:
+) -> tuple[Pair, Sequence[float]]:
+    """Return a pair without its interval, and the mean preference of each example."""
     by_example: dict[str, list[int]] = {}
     errors, twice, flips = 0, 0, 0
     firsts: list[bool] = []
@@ -281,8 +303,9 @@ def _pair(
     wins = [_share(found, 1) for found in by_example.values()]
     losses = [_share(found, -1) for found in by_example.values()]
     won = sum((1 + value) / 2 for value in means)
-    p_value = paired_permutation(means).p_value
-    return Pair(
+    p_value = difference_p_value(means, bounded=True)
+    p_value = 1.0 if p_value is None else p_value
+    pair = Pair(
         key=key,
         a=names[0],
         b=names[1],
@@ -292,12 +315,13 @@ def _pair(
         ties=total - sum(wins) - sum(losses),
         errors=errors,
         win_rate=won / total if total else None,
-        interval=clopper_pearson(won, total) if total else None,
+        interval=None,
         p_value=p_value,
         p_adjusted=p_value,
         flip_rate=flips / twice if twice else None,
         first_rate=sum(firsts) / len(firsts) if firsts else None,
     )
+    return pair, means
 
 
 def _share(found: Sequence[int], wanted: int) -> float:

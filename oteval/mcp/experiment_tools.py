@@ -172,9 +172,14 @@ def _difference_row(difference: Difference) -> dict[str, Any]:
             "baseline": round(difference.mean_a, 4),
             "now": round(difference.mean_b, 4),
             "delta": round(difference.delta, 4),
-            "interval_95": _ends(difference.interval),
-            "p_adjusted": round(difference.p_adjusted, 6),
+            "interval": _ends(difference.interval),
+            "confidence": round(difference.confidence, 4),
+            "p_adjusted": None
+            if difference.p_adjusted is None
+            else round(difference.p_adjusted, 6),
             "examples": difference.pairs,
+            "worse": len(difference.worse),
+            "better": len(difference.better),
             "more_examples_needed": difference.needed or None,
             "lost_runs": [difference.lost_a, difference.lost_b]
             if difference.lost_a or difference.lost_b

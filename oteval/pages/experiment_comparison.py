@@ -7,7 +7,13 @@ from dataclasses import dataclass
 
 from ..errors import ConfigError, NothingEvaluated
 from ..experiments import Comparison, Difference, ExperimentResults, compare, load_experiment
-from ..show.experiments import interval_text, needed_lines, number, p_text
+from ..show.experiments import (
+    changed_lines,
+    difference_cells,
+    interval_title,
+    needed_lines,
+    number,
+)
 from ..show.text import one_line, shorten
 from ..store import Store
 from .experiment_matrix import run_links
@@ -52,7 +58,7 @@ class ComparedFigure:
         before: The mean in the baseline.
         now: The mean in the experiment.
         delta: The difference.
-        interval: Its 95% interval.
+        interval: Its interval.
         p_value: The p-value.
         p_adjusted: The p-value, adjusted for all figures.
         detectable: The smallest difference that the test would find.
@@ -92,19 +98,23 @@ class ExperimentComparison:
         baseline: The name of the baseline.
         baseline_id: Its id.
         figures: The figures, regressions first.
+        changed: Which examples changed, figure by figure.
         notes: Remarks on figures with too few examples.
         only_before: Figures of the baseline alone.
         only_now: Figures of the experiment alone.
         alpha: The false discovery rate.
+        interval_title: The title of the intervals, with their confidence.
     """
 
     baseline: str
     baseline_id: str
     figures: tuple[ComparedFigure, ...]
     notes: tuple[str, ...]
+    changed: tuple[str, ...] = ()
     only_before: tuple[str, ...] = ()
     only_now: tuple[str, ...] = ()
     alpha: float = 0.05
+    interval_title: str = ""
 
 
 def comparison_page(store: Store, name: str, baseline: str) -> ExperimentComparison:
@@ -135,9 +145,11 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
         baseline_id=before.experiment.id,
         figures=tuple(_figure(one, sides) for one in ordered),
         notes=tuple(needed_lines(found)),
+        changed=tuple(changed_lines(found)),
         only_before=_names(found, is_before=True),
         only_now=_names(found, is_before=False),
         alpha=found.alpha,
+        interval_title=interval_title(found.differences),
     )
 
 
@@ -173,27 +185,26 @@ class _Rows:
 
 
 def _figure(one: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigure:
-    worse = [row for row in one.changed if (row[2] < row[1]) != one.lower_is_better]
-    better = [*reversed(one.changed[len(worse) :])]
+    before, now, delta, interval, p_value, p_adjusted, detectable, *_ = difference_cells(one)
     lost = f"{one.lost_a} and {one.lost_b}" if one.lost_a or one.lost_b else ""
     return ComparedFigure(
         key=shorten(one_line(one.key), _NAME) or "(no name)",
         verdict=one.verdict,
         state=_STATES[one.verdict],
-        before=number(one.mean_a),
-        now=number(one.mean_b),
-        delta=number(one.delta, sign=True),
-        interval=interval_text(one.interval, sign=True),
-        p_value=p_text(one.p_value),
-        p_adjusted=p_text(one.p_adjusted),
-        detectable=number(one.detectable),
+        before=before,
+        now=now,
+        delta=delta,
+        interval=interval,
+        p_value=p_value,
+        p_adjusted=p_adjusted,
+        detectable=detectable,
         pairs=one.pairs,
         lost=lost,
-        better=len(better),
-        worse=len(worse),
+        better=len(one.better),
+        worse=len(one.worse),
         same=one.pairs - len(one.changed),
-        worst=tuple(_example(row, one.key, sides) for row in worse[:_MOST_CHANGED]),
-        best=tuple(_example(row, one.key, sides) for row in better[:_MOST_CHANGED]),
+        worst=tuple(_example(row, one.key, sides) for row in one.worse[:_MOST_CHANGED]),
+        best=tuple(_example(row, one.key, sides) for row in one.better[:_MOST_CHANGED]),
     )
 
 

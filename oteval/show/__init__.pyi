@@ -10,6 +10,7 @@ from .experiment_reports import comparison_junit as comparison_junit
 from .experiment_reports import comparison_markdown as comparison_markdown
 from .experiment_reports import experiment_junit as experiment_junit
 from .experiment_reports import experiment_markdown as experiment_markdown
+from .experiments import changed_line as changed_line
 from .experiments import comparative_view as comparative_view
 from .experiments import comparison_view as comparison_view
 from .experiments import datasets_table as datasets_table

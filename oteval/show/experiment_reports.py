@@ -5,6 +5,7 @@ from __future__ import annotations
 from ..experiments import ComparativeResults, Comparison, ExperimentResults, ResultRow
 from ..text import counted
 from .experiments import (
+    changed_lines,
     comparative_table,
     comparison_table,
     failed_targets,
@@ -113,7 +114,8 @@ def comparison_markdown(comparison: Comparison, level: int = 1) -> str:
     lines = [f"{key}: no verdict in {comparison.b.name}" for key in comparison.unverified]
     notes = [f"- {markdown_cell(line)}" for line in (*lines, *needed_lines(comparison))]
     needed = ["", *notes] if notes else []
-    return "\n".join([title, "", table, *needed, *more]) + "\n"
+    changed = [f"- {markdown_cell(line)}" for line in changed_lines(comparison)]
+    return "\n".join([title, "", *changed, "", table, *needed, *more]) + "\n"
 
 
 def comparative_markdown(results: ComparativeResults) -> str:

@@ -15,6 +15,7 @@ from ..experiments import (
     Difference,
     ExperimentResults,
     Figure,
+    Pair,
     Standing,
 )
 from ..text import counted
@@ -22,6 +23,8 @@ from .columns import Column, Columns, one_row
 from .text import ago, one_line, shorten
 
 __all__ = [
+    "changed_line",
+    "changed_lines",
     "comparative_table",
     "comparative_view",
     "comparison_table",
@@ -30,6 +33,7 @@ __all__ = [
     "experiments_table",
     "failed_targets",
     "figures_table",
+    "interval_title",
     "ranking_table",
     "run_errors_table",
 ]
@@ -47,6 +51,9 @@ _VERDICT_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
 _MOST_CHANGED = 5
 _LONGEST_TITLE = 100
 _MOST_FAILURES = 20
+# How many examples a line about a figure names, and in how many characters each.
+_MOST_NAMES = 3
+_LONGEST_NAME = 40
 
 
 def number(value: float | None, sign: bool = False) -> str:
@@ -58,8 +65,10 @@ def number(value: float | None, sign: bool = False) -> str:
     return f"{value:+.3f}" if sign else f"{value:.3f}"
 
 
-def p_text(value: float) -> str:
-    """Return a p-value; values below 0.001 as "<0.001"."""
+def p_text(value: float | None) -> str:
+    """Return a p-value; values below 0.001 as "<0.001", and "-" where there is none."""
+    if value is None:
+        return "-"
     return "<0.001" if value < 0.0005 else f"{value:.3f}"
 
 
@@ -137,8 +146,10 @@ def run_errors_table(results: ExperimentResults) -> Columns | None:
 
 
 def comparison_view(comparison: Comparison) -> RenderableType:
-    """Return how two experiments differ: a table of figures, then the examples that changed."""
-    parts: list[RenderableType] = [*_sides(comparison), comparison_table(comparison)]
+    """Return how two experiments differ: counts of changes, a table of figures, then examples."""
+    parts: list[RenderableType] = [*_sides(comparison)]
+    parts += [Text(line) for line in changed_lines(comparison)]
+    parts += [comparison_table(comparison)]
     parts += [Text(line, style="yellow") for line in needed_lines(comparison)]
     for difference in _regressed_first(comparison.differences):
         if difference.changed:
@@ -146,20 +157,63 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     return Group(*parts)
 
 
+def changed_lines(comparison: Comparison) -> Iterator[str]:
+    """Yield the certain facts about each figure, however few its examples: which ones changed."""
+    same = []
+    for difference in _regressed_first(comparison.differences):
+        if difference.changed:
+            yield f"{one_line(difference.key)}: {changed_line(comparison, difference)}"
+        else:
+            same.append(one_line(difference.key))
+    if same:
+        yield f"{', '.join(same)}: no {_unit(comparison)} changed"
+
+
+def changed_line(comparison: Comparison, difference: Difference) -> str:
+    """Return how many examples of a figure got worse and better, and which."""
+    parts: list[str] = []
+    unit = _unit(comparison)
+    for rows, word in ((difference.worse, "worse"), (difference.better, "better")):
+        if rows:
+            names = [
+                shorten(one_line(comparison.title_of(example)), _LONGEST_NAME)
+                for example, _, _ in rows[:_MOST_NAMES]
+            ]
+            more = f" and {len(rows) - len(names)} more" if len(rows) > len(names) else ""
+            count = f"{len(rows)}" if parts else counted(len(rows), unit)
+            parts.append(f"{count} got {word}: {', '.join(names)}{more}")
+    return "; ".join(parts) or f"no {unit} changed"
+
+
+def _unit(comparison: Comparison) -> str:
+    """Return the name of a pair's sides: runs, or the examples of several runs."""
+    sides = (comparison.a, comparison.b)
+    single = all(len({row.example.id for row in side}) == len(side) for side in sides)
+    return "run" if single else "example"
+
+
 def needed_lines(comparison: Comparison) -> Iterator[str]:
-    """Yield a line for each figure of which too few examples were seen to tell anything."""
+    """Yield why figures have no statistics, one line for all of the same reason."""
+    reasons: dict[str, list[str]] = {}
     for difference in comparison.differences:
         if difference.needed:
-            yield (
-                f"{one_line(difference.key)}: no difference can be found with "
-                f"{counted(difference.pairs, 'example')}; "
+            reason = (
+                f"too few for statistics: {counted(difference.pairs, 'example')}; "
                 f"more examples needed: {difference.needed}"
             )
         elif difference.interval is None:
-            yield (
-                f"{one_line(difference.key)}: too few or too similar examples for an interval; "
-                "more examples needed"
-            )
+            reason = "too similar for statistics; more examples needed"
+        else:
+            continue
+        reasons.setdefault(reason, []).append(one_line(difference.key))
+    for reason, keys in reasons.items():
+        yield f"{reason} ({', '.join(keys)})"
+
+
+def interval_title(compared: Sequence[Difference] | Sequence[Pair]) -> str:
+    """Return the title of the intervals of a comparison, which have one confidence."""
+    confidence = compared[0].confidence if compared else 0.95
+    return f"{100 * confidence:.3g}% interval"
 
 
 def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:
@@ -170,8 +224,7 @@ def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:
 
 def _changed_examples(comparison: Comparison, difference: Difference) -> RenderableType:
     """Return the examples on which one figure differs, regressions first, with both values."""
-    worse = [row for row in difference.changed if (row[2] < row[1]) != difference.lower_is_better]
-    better = [*reversed(difference.changed[len(worse) :])]
+    worse, better = difference.worse, difference.better
     counts = f"{len(worse)} worse, {len(better)} better"
     head = one_row(difference.key, "bold").append(f": {counts}", "not bold")
     table = Columns(
@@ -195,7 +248,7 @@ def comparison_table(comparison: Comparison) -> Columns:
         Column("first", right=True),
         Column("second", right=True),
         Column("delta", rank=2, right=True),
-        Column("95% interval", rank=3, right=True),
+        Column(interval_title(comparison.differences), rank=3, right=True),
         Column("p", rank=6, right=True),
         Column("p adj.", rank=4, right=True),
         Column("could see", rank=8, right=True),
@@ -235,7 +288,7 @@ def difference_cells(difference: Difference) -> list[str]:
         interval_text(difference.interval, sign=True),
         p_text(difference.p_value),
         p_text(difference.p_adjusted),
-        number(difference.detectable),
+        number(difference.detectable if math.isfinite(difference.detectable) else None),
         str(difference.pairs),
         lost,
     ]
@@ -258,7 +311,7 @@ def comparative_table(results: ComparativeResults) -> Columns:
         Column("ties", rank=6, right=True),
         Column("errors", rank=5, right=True),
         Column("win rate", rank=1, right=True),
-        Column("95% interval", rank=4, right=True),
+        Column(interval_title(results.pairs()), rank=4, right=True),
         Column("p", rank=8, right=True),
         Column("p adj.", rank=7, right=True),
         Column("flips", rank=9, right=True),

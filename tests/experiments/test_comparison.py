@@ -81,17 +81,17 @@ def test_more_than_a_thousand_passes_are_compared():
     assert 0 < found.detectable < 0.05
 
 
-def test_scores_are_compared_by_permutation(made: Make):
+def test_a_shift_of_scores_is_found(made: Make):
     """A shift of all scores is found, although the scores themselves vary far more."""
     chance = random.Random(1)
-    first = [chance.random() * 0.8 for _ in range(60)]
+    first = [chance.random() * 0.8 for _ in range(120)]
     second = [value + 0.05 + chance.gauss(0, 0.05) for value in first]
 
     found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
 
-    assert found.test == "permutation"
+    assert found.test == "gaffke"
     assert found.verdict == "improved"
-    assert found.p_value < 0.001
+    assert found.p_value < 0.01
     assert found.interval.low < 0.05 < found.interval.high
 
 
@@ -123,7 +123,7 @@ def test_few_examples_are_inconclusive(made: Make, size: int):
 
 def test_lower_may_be_better(made: Make):
     """Fewer seconds are an improvement; the margin is relative for values outside 0 to 1."""
-    first = [10.0 + n % 3 for n in range(30)]
+    first = [10.0 + n % 3 for n in range(60)]
     second = [value - 1 - (n % 2) / 10 for n, value in enumerate(first)]
     a, b = made("a", first, score), made("b", second, score)
 
@@ -155,13 +155,15 @@ def test_p_values_of_many_metrics_are_adjusted_together(made: Make):
 
 def test_repetitions_belong_to_their_example(made: Make):
     """Ten repetitions of six examples are six pairs; the test uses the examples' shares."""
-    a = made("a", [0.9, 0.8, 0.7, 0.6, 0.4, 0.3], score, num_repetitions=10)
-    b = made("b", [0.8, 0.75, 0.6, 0.55, 0.3, 0.1], score, num_repetitions=10)
+    first, second = [0.9, 0.8, 0.7, 0.6, 0.4, 0.3], [0.8, 0.75, 0.6, 0.55, 0.3, 0.1]
+    a = made("a", first, score, num_repetitions=10)
+    b = made("b", second, score, num_repetitions=10)
 
     found = only(compare_experiments(a, b), "score")
+    single = only(compare_experiments(made("c", first, score), made("d", second, score)), "score")
 
     assert found.pairs == 6
-    assert found.p_value == 2 / 64
+    assert found.p_value == pytest.approx(single.p_value)
 
 
 def test_passes_with_repetitions_have_pass_k(store: Store):
@@ -180,7 +182,7 @@ def test_passes_with_repetitions_have_pass_k(store: Store):
 
     found = compare_experiments(results("a", 1), results("b", 2)).differences[0]
 
-    assert found.test == "permutation"
+    assert found.test == "gaffke"
     assert found.only_a is None
     assert found.pass_hat[4] == (1, 0)
     assert found.pass_at[1] == pytest.approx((1, 0.5))
@@ -236,22 +238,81 @@ def test_equal_results_have_an_interval_with_a_width(made: Make):
     assert found.a.summary()[0].interval == pytest.approx((0.6915, 1.0), abs=1e-3)
 
 
+def printed(found: Comparison) -> str:
+    console = Console(width=100, file=StringIO())
+    console.print(comparison_view(found))
+    return console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_few_examples_say_how_many_more_are_needed(made: Make):
     """No test finds anything with three pairs; the view, Markdown and JSON say so."""
     found = compare_experiments(made("a", [1, 1, 0], passed), made("b", [0, 0, 0], passed))
-    console = Console(width=100, file=StringIO())
-    console.print(comparison_view(found))
 
     assert only(found, "passed").needed == 3
     assert found.as_dict()["differences"][0]["needed"] == 3
-    assert "3 examples; more examples needed: 3" in console.file.getvalue()  # type: ignore[attr-defined]
+    assert "3 examples; more examples needed: 3" in printed(found)
     assert "more examples needed: 3" in comparison_markdown(found)
 
 
-def test_equal_values_without_bounds_have_no_interval(made: Make):
-    """Twelve equal differences in seconds do not bound other differences."""
-    found = compare_experiments(made("a", [3.0] * 12, score), made("b", [5.0] * 12, score))
+def test_few_examples_begin_with_what_is_certain(made: Make):
+    """The runs that changed come first; one line says that statistics need more examples."""
+    a = made("a", [1, 1, 0], passed, score)
+    b = made("b", [0, 1, 0], passed, score)
 
-    assert only(found, "score").interval is None
+    found = compare_experiments(a, b)
+    lines = printed(found).splitlines()
+
+    assert lines[2] == "passed: 1 run got worse: e0"
+    assert sum("more examples needed" in line for line in lines) == 1
+    assert "too few for statistics: 3 examples; more examples needed: 3 (passed, score)" in lines
+    assert not any("∞" in line for line in lines)
+    markdown = comparison_markdown(found)
+    assert markdown.index("1 run got worse: e0") < markdown.index("| score |")
+    assert found.as_dict()["differences"][0]["worse"] == 1
+
+
+def test_rare_losses_are_no_improvement(made: Make):
+    """Small gains on nearly all examples do not outweigh a loss that the sample may lack."""
+    first = [0.5] * 20
+    second = [0.52] * 20
+
+    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+
+    assert found.verdict == "inconclusive"
+    assert found.interval.low < 0 < found.interval.high
+    assert found.p_value > 0.05
+
+
+@pytest.mark.parametrize("metrics", [1, 4, 20])
+def test_a_verdict_is_what_the_interval_says(made: Make, metrics: int):
+    """With several figures the intervals are wider, so that none contradicts its verdict."""
+    chance = random.Random(metrics)
+    shifts = [chance.choice([0, 0, 0.08, 0.3]) for _ in range(metrics)]
+
+    def scores(outputs: int) -> list[dict[str, object]]:
+        draw = random.Random(outputs)
+        return [
+            {"key": f"m{n}", "score": draw.random() * 0.6 + (outputs >= 100) * shift}
+            for n, shift in enumerate(shifts)
+        ]
+
+    a = made("a", list(range(30)), scores)
+    b = made("b", list(range(100, 130)), scores)
+
+    found = compare_experiments(a, b)
+
+    for one in found.differences:
+        excludes = not one.interval.low <= 0 <= one.interval.high
+        assert excludes == (one.verdict in ("improved", "regressed"))
+        assert excludes == (one.p_adjusted <= 0.05)
+        assert one.confidence == found.differences[0].confidence >= 0.95
+
+
+def test_equal_values_without_bounds_have_no_interval(made: Make):
+    """Equal differences in seconds do not bound other differences."""
+    found = compare_experiments(made("a", [3.0] * 70, score), made("b", [5.0] * 70, score))
+
+    one = only(found, "score")
+    assert (one.interval, one.p_value, one.verdict) == (None, None, "inconclusive")
     assert found.as_dict()["differences"][0]["interval"] is None
-    assert "more examples needed" in comparison_markdown(found)
+    assert "too similar for statistics; more examples needed" in comparison_markdown(found)

@@ -16,9 +16,16 @@ from .bootstrap import (
     bootstrap,
     bootstrap_mean,
     paired_permutation,
+    selected_confidence,
 )
 from .bradley_terry import ExampleVotes, Ranking, bradley_terry, rank
-from .means import difference_interval, mean_interval
+from .differences import (
+    detectable_difference,
+    difference_interval,
+    difference_p_value,
+    more_pairs_needed,
+)
+from .means import mean_interval
 from .power import fewest_pairs, minimal_detectable_difference, minimal_detectable_share
 from .ppi import Corrected, ppi_mean
 from .rates import (
@@ -48,17 +55,21 @@ __all__ = [
     "clopper_pearson",
     "cohen_kappa",
     "confusion_matrix",
+    "detectable_difference",
     "difference_interval",
+    "difference_p_value",
     "fewest_pairs",
     "mcnemar",
     "mean_interval",
     "minimal_detectable_difference",
     "minimal_detectable_share",
+    "more_pairs_needed",
     "paired_permutation",
     "pass_at_k",
     "pass_hat_k",
     "pass_rate",
     "ppi_mean",
     "rank",
+    "selected_confidence",
     "sign_test",
 ]

@@ -11,7 +11,14 @@ from typing import Literal, NamedTuple, TypeVar
 from .means import mean_interval
 from .rates import Interval, mean, quantile_of_normal, sign_test
 
-__all__ = ["Permutation", "benjamini_hochberg", "bootstrap", "bootstrap_mean", "paired_permutation"]
+__all__ = [
+    "Permutation",
+    "benjamini_hochberg",
+    "bootstrap",
+    "bootstrap_mean",
+    "paired_permutation",
+    "selected_confidence",
+]
 
 Item = TypeVar("Item")
 
@@ -41,6 +48,9 @@ def paired_permutation(
     differences: Sequence[float], *, resamples: int = 10_000, seed: int = 0
 ) -> Permutation:
     """Return the p-value of the sign-flip test that paired differences have no direction.
+
+    It assumes that each difference is as likely as its opposite; comparisons use
+    `difference_p_value`, which does not.
 
     Source: R. A. Fisher, The Design of Experiments (1935), section 21. When neither side is
     better, each difference has either sign with the same probability; the statistic is their
@@ -257,3 +267,20 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
         least = min(least, p_values[at] * (total / (total - place)))
         adjusted[at] = least
     return adjusted
+
+
+def selected_confidence(p_values: Sequence[float], alpha: float = 0.05) -> float:
+    """Return the confidence of intervals of which exactly those of discoveries exclude 0.
+
+    Source: Y. Benjamini and D. Yekutieli, "False discovery rate-adjusted multiple confidence
+    intervals for selected parameters", JASA 100 (2005). Of the discoveries' intervals, a share of
+    alpha at most is expected not to hold. Without a discovery, all of them hold with 1 - alpha.
+
+    Args:
+        p_values: The tests' p-values, each of the same procedure as the interval.
+        alpha: The false discovery rate.
+    """
+    if not p_values:
+        return 1 - alpha
+    discoveries = sum(p <= alpha for p in benjamini_hochberg(p_values))
+    return 1 - alpha * max(1, discoveries) / len(p_values)

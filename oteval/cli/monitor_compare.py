@@ -55,9 +55,10 @@ def compare(
 ) -> int:
     """Compare each measure of each group before and after a time, such as a deployment.
 
-    It prints the figures with 95% intervals, the slices that got worse most, and runs that show it.
-    Several databases are compared one by one, because each has its own order of runs. Exit status
-    0; 1 if a figure got significantly worse; 3 if none has enough observations.
+    It prints the figures and their difference with 95% intervals, the slices that got worse most,
+    and runs that show it. An hour is compared with the same hour of the week. Several databases are
+    compared one by one, because each has its own order of runs. Exit status 0; 1 if a figure got
+    significantly worse; 3 if none has enough observations.
     """
     config = configured(config_path)
     require_packages(config)
@@ -97,6 +98,8 @@ def compare(
                 print_json({**database, **one.as_dict()})
         elif here:
             out().print(changes_table(here))
+    for note in dict.fromkeys(change.note for change in found if change.note):
+        warn(f"{counted(sum(change.note == note for change in found), 'figure')}: {note}")
     worse = sum(one.verdict == "worse" for one in found)
     warn(f"{counted(len(found), 'figure')}, {worse} worse")
     if worse:

@@ -1,9 +1,12 @@
 """Compare the measures of monitors before and after a time, such as a deployment.
 
-Means of 0/1 values have exact intervals for the effective number of observations; others have
-intervals from a block bootstrap. The p-values of all groups and measures are adjusted together
+`level_changes` compares the levels and says how uncertain the difference is, given how much the
+level wanders by itself. Both figures have exact intervals for the number of independent
+observations that are as uncertain. The p-values of all groups and measures are adjusted together
 (Benjamini-Hochberg). A measure whose unit is unbounded is compared by the share beyond 90% of the
-values before. Groups by version are joined, since a deployment changes it.
+values before. New and rare variants are those that every second run before lacks, so that the other
+runs before and those after are compared with the same variants. Groups by version are joined, since
+a deployment changes it.
 """
 
 from __future__ import annotations
@@ -18,19 +21,21 @@ from ..config import MonitorSettings
 from ..evaluators.stats import benjamini_hochberg, clopper_pearson
 from ..store import Store
 from .autocorrelation import autocorrelation_time
-from .blocks import resampled
 from .detector import Floats
+from .level_changes import LevelChange, TimedValues, effective_size, level_change
 from .observations import Observations
 from .past import PastPeriod, histories
-from .scales import Scale, fit
-from .slices import ALPHA, Slice, p_value, worst_slices
+from .scales import VARIANT_MEASURES, Scale, fit
+from .slices import ALPHA, Slice, worst_slices
 from .status import group_values
 
 __all__ = ["Estimate", "MeasuredChange", "adjusted", "measured_changes"]
 
 _LEAST_EFFECTIVE = 20.0
-_RESAMPLES = 300
 _EXAMPLES = 3
+_FEW = "fewer than 20 independent observations on a side"
+_SHORT = "less than a day of hours with observations on a side"
+_UNMATCHED = "other days of the week: their pattern may explain a difference of 0.1"
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +58,9 @@ class MeasuredChange:
         figure: The name of the figure.
         before: The figure before; None with too few observations.
         after: The figure after; None with too few observations.
+        change: The difference with its 95% interval, in the terms of the figure; None if too little
+            is known.
+        note: Why nothing can be said, or which pattern may explain the change.
         is_worse: Whether the change is to the worse side.
         p: The p-value, adjusted by `adjusted`; None with too few observations.
         slices: The slices that got worse most, their means in the terms of the figure.
@@ -65,6 +73,8 @@ class MeasuredChange:
     figure: str
     before: Estimate | None = None
     after: Estimate | None = None
+    change: tuple[float, float, float] | None = None
+    note: str = ""
     is_worse: bool = False
     p: float | None = None
     slices: Sequence[Slice] = ()
@@ -73,9 +83,9 @@ class MeasuredChange:
 
     @property
     def verdict(self) -> str:
-        """``worse``, ``better``, ``no evidence`` or ``too few``."""
+        """``worse``, ``better``, ``no evidence``, ``too few`` or ``too few days``."""
         if self.p is None:
-            return "too few"
+            return "too few days" if self.note == _SHORT else "too few"
         if self.p > ALPHA:
             return "no evidence"
         return "worse" if self.is_worse else "better"
@@ -134,41 +144,55 @@ def _change(
 ) -> MeasuredChange:
     if not len(old) or not len(new):
         return plain
-    scale = fit(settings.measure, "worse", old)
+    known = old
+    if settings.measure in VARIANT_MEASURES:
+        # Runs are new beside others, not beside themselves.
+        known, old = old.select(np.arange(0, len(old), 2)), old.select(np.arange(1, len(old), 2))
+    if not len(old):
+        return plain
+    scale = fit(settings.measure, "worse", known)
     before, after = scale.values(old), scale.values(new)
-    times = autocorrelation_time(before), autocorrelation_time(after)
-    sizes = len(before) / times[0], len(after) / times[1]
+    parts = TimedValues(before, old.times), TimedValues(after, new.times)
+    sizes = effective_size(parts[0]), effective_size(parts[1])
     with_estimates = replace(
         plain,
         figure=scale.figure,
-        before=_estimate(scale, before, times[0]),
-        after=_estimate(scale, after, times[1]),
+        before=_estimate(scale, before, sizes[0]),
+        after=_estimate(scale, after, sizes[1]),
     )
-    if min(sizes) < _LEAST_EFFECTIVE:
-        return with_estimates
+    times = autocorrelation_time(before), autocorrelation_time(after)
+    if min(len(before) / times[0], len(after) / times[1]) < _LEAST_EFFECTIVE:
+        return replace(with_estimates, note=_FEW)
+    change = level_change(*parts)
+    if change is None:
+        return replace(with_estimates, note=_SHORT)
+    decided = replace(
+        with_estimates,
+        change=_shown_change(scale, change),
+        note="" if change.is_matched else _UNMATCHED,
+        is_worse=change.delta < 0,
+        p=change.p,
+    )
     names = store.observations.dimensions([*old.runs.to_pylist(), *new.runs.to_pylist()], by)
     dimensions = {
         name: (_texts(values, old), _texts(values, new)) for name, values in names.items()
     }
-    slices = worst_slices(before, after, dimensions, time=max(times))
+    time = max(len(before) / sizes[0], len(after) / sizes[1])
+    slices = worst_slices(before, after, dimensions, time=time)
     inside = np.ones(len(after), bool)
     if slices:
         inside = dimensions[slices[0].dimension][1] == slices[0].value
     return replace(
-        with_estimates,
-        is_worse=bool(after.mean() < before.mean()),
-        p=p_value(before, after, before_size=sizes[0], after_size=sizes[1]),
-        slices=tuple(
-            replace(
-                worst_slice,
-                before=_shown(scale, worst_slice.before),
-                after=_shown(scale, worst_slice.after),
-            )
-            for worst_slice in slices
-        ),
+        decided,
+        slices=[_shown_slice(scale, worst_slice) for worst_slice in slices],
         runs_before=_examples(old, -before),
         runs_after=_examples(new.select(inside), after[inside]),
     )
+
+
+def _shown_slice(scale: Scale, part: Slice) -> Slice:
+    """Return a slice whose means are in the terms of the figure."""
+    return replace(part, before=_shown(scale, part.before), after=_shown(scale, part.after))
 
 
 def _shown(scale: Scale, value: float) -> float:
@@ -177,19 +201,19 @@ def _shown(scale: Scale, value: float) -> float:
     return figure
 
 
-def _estimate(scale: Scale, values: Floats, time: float) -> Estimate:
-    mean, size = float(values.mean()), len(values) / time
-    if np.isin(values, (0.0, 1.0)).all() or values.std() < 1e-9:
-        low, high = clopper_pearson(mean * size, size)
-    else:
-        rng = np.random.default_rng(len(values))
-        stretch = min(len(values), max(1, int(5 * time)))
-        means = [
-            resampled(values, stretch=stretch, size=len(values), rng=rng).mean()
-            for _ in range(_RESAMPLES)
-        ]
-        low, high = (float(end) for end in np.quantile(means, (0.025, 0.975)))
-    ends = sorted((_shown(scale, low), _shown(scale, high)))
+def _shown_change(scale: Scale, change: LevelChange) -> tuple[float, float, float]:
+    """Return a difference and its interval in the terms of the figure, which is linear."""
+    origin = _shown(scale, 0.0)
+    delta, *ends = (
+        _shown(scale, each) - origin for each in (change.delta, change.low, change.high)
+    )
+    return delta, min(ends), max(ends)
+
+
+def _estimate(scale: Scale, values: Floats, size: float) -> Estimate:
+    mean = float(values.mean())
+    interval = clopper_pearson(mean * size, size)
+    ends = sorted((_shown(scale, interval.low), _shown(scale, interval.high)))
     return Estimate(_shown(scale, mean), ends[0], ends[1], len(values))
 
 

@@ -169,6 +169,7 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
         Column("group", least=8, most=80),
         Column("before", right=True),
         Column("after", right=True),
+        Column("change", rank=1, right=True),
         Column("verdict"),
         Column("p", rank=2, right=True),
         Column("figure", rank=3, least=10, most=60),
@@ -180,6 +181,7 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
             one_row(group_text(one.group)),
             _estimate(one.before),
             _estimate(one.after),
+            _difference(one.change),
             one.verdict,
             "" if one.p is None else f"{one.p:.2g}",
             one_row(one.figure),
@@ -191,6 +193,7 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
                 one_row(f"{part.dimension}: {shown_name(part.value)}"),
                 _figure(part.before),
                 _figure(part.after),
+                "",
                 "worse",
                 f"{part.p:.2g}",
                 "",
@@ -201,6 +204,10 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
 
 def _estimate(found: Estimate | None) -> str:
     return f"{found.mean:.3g} [{found.low:.3g}, {found.high:.3g}]" if found else ""
+
+
+def _difference(change: tuple[float, float, float] | None) -> str:
+    return "{:+.3g} [{:+.3g}, {:+.3g}]".format(*change) if change else ""
 
 
 def change_line(status: MonitorStatus) -> str:

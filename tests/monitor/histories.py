@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from oteval.config import Config, parse_config
-from oteval.model import Message, Score, Trajectory
+from oteval.model import Score, Trajectory
 from oteval.store import Store
 
 from ..make import asks, call, keep, run, score
@@ -58,18 +58,18 @@ class History:
 
     def runs(self, size: int, *tools: str, **fields: Any) -> list[Trajectory]:
         """Write runs that call some tools one after the other, and return them."""
-        messages = [asks(call(name, {})) for name in tools]
         made = []
         for _ in range(size):
-            at = self.now
-            known = {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent, **fields}
-            made.append(self._run(messages, known))
+            made.append(self.run_at(self.count, *tools, **fields))
             self.count += 1
         keep(self.store, *made)
         return made
 
-    def _run(self, messages: list[Message], fields: dict[str, Any]) -> Trajectory:
-        return run(self.first + self.count, *messages, **fields)
+    def run_at(self, number: int, *tools: str, **fields: Any) -> Trajectory:
+        """Return the run of a number, which calls some tools one after the other."""
+        at = START + number * self.step
+        known = {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent, **fields}
+        return run(self.first + number, *[asks(call(name, {})) for name in tools], **known)
 
     def scored(self, size: int, rate: float, *tools: str, **fields: Any) -> list[Trajectory]:
         """Write runs of which a share passes, with their scores."""
@@ -83,7 +83,7 @@ class History:
         made = []
         for hour, _ in hours:
             at = START + hour * HOUR + SECOND
-            made.append(self._run([], {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent}))
+            made.append(self.run_at(self.count, start_ns=at, end_ns=at + SECOND))
             self.count += 1
         keep(self.store, *made)
         verdicts = zip(made, hours, strict=True)

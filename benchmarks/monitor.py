@@ -23,7 +23,8 @@ The rules:
 The baseline chooses floor and length of blocks; nothing is set for a condition. The targets are 1
 false alarm per 10,000 scores everywhere, and a delay to .85 of at most 1.3 times 156 scores where
 scores are independent. ``coverage`` is the share of the first alerts after a drop whose stated
-interval contains the true time of the change.
+interval contains the true time of the change. The last rows are months of other traffic, described
+in `benchmarks/monitor_months.py`, with a fifth of the streams.
 
     python -m benchmarks.monitor              200 streams for each condition: 8 minutes of CPU time
     python -m benchmarks.monitor --quick      10 streams
@@ -50,6 +51,7 @@ from oteval.monitor.threshold import Threshold
 from oteval.monitor.two_windows import TwoWindows
 
 from . import parts
+from .monitor_months import MONTHS, month_rows, one_month
 from .report import Row, below
 
 FULL = {"streams": 200}
@@ -232,11 +234,13 @@ def measure(streams: int) -> dict[str, Any]:
             found.append(each)
             if sys.stderr.isatty():
                 print(f"{len(found)} of {len(wanted)}: {each['condition']}", file=sys.stderr)
+        months = list(pool.map(one_month, MONTHS, [max(1, streams // 5)] * len(MONTHS)))
     return {
         "streams": streams,
         "checks": CHECKS,
         "conditions": found[: len(CONDITIONS)],
         "beyond": found[len(CONDITIONS) :],
+        "months": months,
     }
 
 
@@ -259,6 +263,7 @@ def rows(found: dict[str, Any]) -> list[Row]:
         ),
         Row("mean length of blocks, in the order of the conditions", learned),
         *(_beyond(each) for each in found["beyond"]),
+        *month_rows(found["months"]),
     ]
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import ConfigError
 from ..monitor import require_packages
-from ..text import counted
+from ..text import counted, listed
 from . import common
 from .common import (
     databases_option,
@@ -176,6 +177,7 @@ def simulate(
         elif simulated:
             out().print(simulations_table(simulated))
         _warn_short(found)
+        _warn_doubts(simulated)
         every += found
     return 0 if any(one.rules for one in every) else 3
 
@@ -188,6 +190,20 @@ def _warn_short(found: Sequence[GroupSimulation]) -> None:
         warn(f"{counted(len(short), 'history', 'histories')} too short to simulate: {least}")
     if not found:
         warn("no history to simulate: nothing was observed")
+
+
+def _warn_doubts(found: Sequence[GroupSimulation]) -> None:
+    """Warn of groups for which the budget of false alarms is not promised, and say why."""
+    from ..show.monitors import group_text
+
+    for doubts, groups in groupby(sorted(found, key=_doubts), _doubts):
+        names = [f"{one.monitor} {group_text(one.group)}".strip() for one in groups]
+        if doubts:
+            warn(f"{listed(names, 3)}: the budget is not promised: {'; '.join(doubts)}")
+
+
+def _doubts(one: GroupSimulation) -> list[str]:
+    return list(one.doubts)
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:

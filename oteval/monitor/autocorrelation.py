@@ -16,13 +16,18 @@ limit: Bartlett 1946; means of windows: the method of batch means.
 
 from __future__ import annotations
 
+import math
+
 import numpy as np
 
 from .detector import Floats
+from .wander import least_variance
 
 __all__ = [
     "autocorrelation_time",
     "autocorrelations",
+    "block_noise",
+    "least_slow_variance",
     "long_run_ratio",
     "low_runs",
     "slow_deviation",
@@ -35,6 +40,10 @@ _WINDOWS = 24
 _LONG_WINDOW = 200
 """In shorter windows, subtracting their means would hide dependence as well."""
 
+_OF_BLOCKS = 4
+"""Twice the length of a block, in autocorrelation times."""
+
+_DEPENDENT = 1.1
 _UNSTEADY = 1.9
 """Three standard errors of the variance of 24 means."""
 
@@ -87,6 +96,37 @@ def slow_deviation(values: Floats, time: float) -> float:
         return 1.0
     noise = float(values.var()) * time / length
     return float(np.sqrt(max(0.0, _variance_of_windows(values) * _UPPER - noise)))
+
+
+def least_slow_variance(values: Floats, noise: float) -> float:
+    """Return a lower bound of the variance of the slowly varying mean.
+
+    Args:
+        values: Observations that cover at least a day.
+        noise: The variance of one value, as if they were independent.
+    """
+    length = len(values) // _WINDOWS
+    if not length:
+        return 0.0
+    return least_variance(_variance_of_windows(values), _WINDOWS, noise / length)
+
+
+def block_noise(values: Floats, time: float) -> float:
+    """Return the variance of one value, as if they were independent, that blocks see.
+
+    Dependence between neighbours is in it, since blocks are as long as that lasts, and slow
+    variation, which the autocorrelation time may contain, is hardly. Two standard errors are added.
+
+    Args:
+        values: Observations.
+        time: Their autocorrelation time.
+    """
+    size = _OF_BLOCKS * math.ceil(time) if time >= _DEPENDENT else 1
+    count = len(values) // size
+    if size == 1 or count < _WINDOWS:
+        return float(values.var()) * time
+    means = values[: size * count].reshape(count, size).mean(axis=1)
+    return float(means.var()) * size * (1 + _NOISE * math.sqrt(2 / count))
 
 
 def is_unsteady(values: Floats, time: float) -> bool:

@@ -16,12 +16,15 @@ then, `learn` returns a `Learning` with the reason.
 The floor is the mean that a detector defends: the lower of the mean's confidence bound (Wilson, for
 the effective number) and the mean minus the margin. Intervals that are shown are exact. The floor
 is not: the rate of false alarms was simulated with this bound, of 300 observations or more. A daily
-cycle (`daily_cycle.py`) is subtracted first, so that the floor follows it. The margin grows with
+cycle (`cycle.py`) is subtracted first, so that the floor follows it. The margin grows with
 the slow variation that is left: a steady group gets half the margin, an unsteady one up to 1.2 of
-it.
+it, and one whose variation is certain up to 10 of it. Where that is not enough (`wander.py`), or
+where something was not seen yet, the baseline has a doubt, a sentence that says why false alarms
+may exceed the budget.
 
-`review` recomputes the length of blocks from later observations. Mean and floor stay frozen, so
-that a slow decline is not learned away.
+`review` recomputes the length of blocks from later observations, and `review_hours` the pattern of
+hours and weekdays. The mean stays frozen, so that a slow decline is not learned away; the floor may
+become lower where the level wanders more than the baseline showed.
 
 Source: Wilson 1927, "Probable inference, the law of succession, and statistical inference".
 """
@@ -37,25 +40,43 @@ import numpy.typing as npt
 
 from .autocorrelation import (
     autocorrelation_time,
+    block_noise,
     is_unsteady,
+    least_slow_variance,
     long_run_ratio,
     low_runs,
     slow_deviation,
 )
-from .blocks import choose_block
+from .blocks import ABOVE_BUDGET, choose_block
 from .budget import DAY_NS
-from .daily_cycle import NO_CYCLE, DailyCycle, fit_cycle, may_have_cycle
+from .cycle import NO_CYCLE, WeeklyCycle, fit_cycle, fit_hours, may_have_cycle
 from .detector import Floats, Ints, checked
+from .hours import HOUR_NS, HourlySums, Hours
+from .wander import CERTAIN, LIKELY, Wander, measured_wander
 
-__all__ = ["Baseline", "Learning", "LearningRules", "learn", "lower_bound", "review"]
+__all__ = [
+    "Baseline",
+    "Learning",
+    "LearningRules",
+    "learn",
+    "lower_bound",
+    "review",
+    "review_hours",
+]
 
 _GROWTH = 1.1
 _FEWEST_RUNS = 10
 _ASSUMED_TIME = 10.0
 
+_FEWEST_HOURS = 48
+
 _MARGIN = 0.55
 """The margin is this times the variance of the slow variation, divided by the usual margin, because
 the gain of bets from hours that are better and worse grows with their variance."""
+
+_LEAST_MARGIN, _MOST_MARGIN, _CERTAIN_MARGIN = 0.5, 1.2, 10.0
+"""In usual margins: the least and the most for a variance that may be chance, and for one that is
+certain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +124,9 @@ class Baseline:
         dispersion: The long-run variance of the values, relative to independent 0/1 values.
         start_ns: The time of the first observation.
         end_ns: The time of the last.
-        cycle: The difference from the mean at each time of day.
+        cycle: The difference from the mean at each hour of the day and on each weekday.
+        noise: The variance of one value, as if they were independent; 0 if it was not measured.
+        doubts: Why there may be more false alarms than the budget; sentences.
     """
 
     size: int
@@ -117,12 +140,18 @@ class Baseline:
     dispersion: float
     start_ns: int
     end_ns: int
-    cycle: DailyCycle = NO_CYCLE
+    cycle: WeeklyCycle = NO_CYCLE
+    noise: float = 0.0
+    doubts: tuple[str, ...] = ()
 
     @property
     def interval_ns(self) -> float:
         """The mean time between two observations."""
         return max(1.0, (self.end_ns - self.start_ns) / max(1, self.size - 1))
+
+    def margin_for(self, wander: Wander) -> float:
+        """Return the margin that a level with this wander needs."""
+        return wander.margin((self.end_ns - self.start_ns) / HOUR_NS)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the baseline as plain JSON."""
@@ -132,7 +161,8 @@ class Baseline:
     def from_dict(cls, values: dict[str, Any]) -> Baseline:
         """Return the baseline that `to_dict` described, also before there were cycles."""
         cycle = values.get("cycle")
-        return cls(**{**values, "cycle": DailyCycle.from_dict(cycle) if cycle else NO_CYCLE})
+        known_cycle = WeeklyCycle.from_dict(cycle) if cycle else NO_CYCLE
+        return cls(**{**values, "cycle": known_cycle, "doubts": tuple(values.get("doubts", ()))})
 
 
 def learn(
@@ -203,9 +233,73 @@ def review(baseline: Baseline, values: npt.ArrayLike, times_ns: npt.ArrayLike) -
     return replace(
         baseline,
         autocorrelation_time=time,
+        noise=block_noise(residuals, time),
         block=min(block, 2 * baseline.block),
         block_reason=f"{reason} (from {len(residuals):,} later observations)",
     )
+
+
+def review_hours(baseline: Baseline, sums: HourlySums, values: npt.ArrayLike) -> Baseline:
+    """Learn the pattern of hours and weekdays, and how the level wanders, from later hours.
+
+    The pattern keeps the mean of the baseline, which is that of the hours and weekdays that it saw.
+    Hours of episodes count for the pattern, because it comes back every day or week; they do not
+    count for the wander, which may lower the floor.
+
+    Args:
+        baseline: The baseline of the group.
+        sums: Later hours. If they span less than two days, the baseline is returned unchanged.
+        values: The newest observations of the state ok, for the dependence of neighbours.
+    """
+    hours = sums.hours()
+    if not len(hours.numbers) or np.ptp(hours.numbers) + 1 < _FEWEST_HOURS:
+        return baseline
+    latest = np.asarray(values, np.float64)
+    noise = baseline.noise or baseline.variance * baseline.autocorrelation_time
+    if len(latest):
+        noise = max(noise, block_noise(latest, autocorrelation_time(latest)))
+    cycle = fit_hours(hours, noise)
+    if cycle == NO_CYCLE:
+        cycle = baseline.cycle
+    else:
+        cycle = cycle.levelled(baseline.cycle, baseline.start_ns, baseline.end_ns, hours)
+    quiet = cycle.removed_from(sums.hours(quiet=True))
+    margin = baseline.margin_for(measured_wander(quiet, noise, errors=CERTAIN))
+    margin = min(margin, _CERTAIN_MARGIN * LearningRules().margin)
+    floor = max(0.0, min(baseline.floor, baseline.mean - margin))
+    reviewed = replace(baseline, cycle=cycle, floor=floor)
+    return replace(reviewed, doubts=_doubts(reviewed, quiet, hours, noise))
+
+
+def _certain_margin(variance: float, usual: float) -> float:
+    return min(_MARGIN * variance / usual, _CERTAIN_MARGIN * usual)
+
+
+def _doubts(baseline: Baseline, quiet: Hours, seen: Hours, noise: float) -> tuple[str, ...]:
+    """Return why there may be more false alarms than the budget.
+
+    Args:
+        baseline: A baseline.
+        quiet: Hours outside of episodes, less the pattern.
+        seen: All hours that it was learned or reviewed from.
+        noise: The variance of one value, as if they were independent.
+    """
+    doubts = []
+    wander = measured_wander(quiet, noise, errors=LIKELY)
+    allowed, needed = baseline.mean - baseline.floor, baseline.margin_for(wander)
+    if needed > LearningRules().margin:
+        doubts.append(
+            f"the level wanders by {wander.deviation:.2g} (standard deviation of means of "
+            f"{wander.hours} h beyond chance), which takes a margin of {needed:.2g}; "
+            f"it is {allowed:.2g}"
+        )
+    if np.ptp(seen.numbers) + 1 < 14 * 24:
+        doubts.append(
+            "less than two weeks were seen: days that differ from them, such as weekends, may alert"
+        )
+    if ABOVE_BUDGET in baseline.block_reason:
+        doubts.append("resampled, the baseline raises more false alarms than the budget")
+    return tuple(doubts)
 
 
 def _sizes(least: int) -> list[int]:
@@ -265,18 +359,17 @@ def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
     """Return the baseline of values less their daily cycle."""
     time = autocorrelation_time(values)
     cycle = fit_cycle(values, times, time) if _span(times) >= 2 * DAY_NS else NO_CYCLE
-    if cycle.waves:
+    if cycle != NO_CYCLE:
         values = cycle.removed(values, times)
         time = autocorrelation_time(values)
     effective = len(values) / _cautious_time(values, time)
     mean = float(values.mean())
     bound = lower_bound(mean, effective)
-    margin = _MARGIN * slow_deviation(values, time) ** 2 / rules.margin
-    margin = min(max(margin, 0.5 * rules.margin), 1.2 * rules.margin)
-    floor = max(0.0, min(bound, mean - margin))
+    margin = _margin(values, time, rules.margin)
+    floor = max(0.0, min(bound, mean - margin) - cycle.surplus)
     block, reason = choose_block(values, time=time, floor=floor)
     usual = max(mean * (1 - mean), 0.5 / len(values))
-    return Baseline(
+    learned = Baseline(
         size=len(values),
         effective_size=effective,
         mean=mean,
@@ -289,4 +382,16 @@ def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
         start_ns=int(times[0]),
         end_ns=int(times.max()),
         cycle=cycle,
+        noise=block_noise(values, time),
+    )
+    hours = Hours.of(values, times)
+    return replace(learned, doubts=_doubts(learned, hours, hours, learned.noise))
+
+
+def _margin(values: Floats, time: float, usual: float) -> float:
+    """Return the distance of the floor below the mean, before the mean's own error."""
+    possible = _MARGIN * slow_deviation(values, time) ** 2 / usual
+    possible = min(max(possible, _LEAST_MARGIN * usual), _MOST_MARGIN * usual)
+    return max(
+        possible, _certain_margin(least_slow_variance(values, block_noise(values, time)), usual)
     )

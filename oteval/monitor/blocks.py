@@ -27,7 +27,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 from .bets import bet_sizes, highest_wealth
 from .detector import Floats
 
-__all__ = ["alarm_share", "choose_block", "resampled"]
+__all__ = ["ABOVE_BUDGET", "alarm_share", "choose_block", "resampled"]
+
+ABOVE_BUDGET = "false alarms are above the budget even so"
+"""In the reason for a length of blocks that is not long enough."""
 
 _TIMES = 2.0
 """The length of blocks in autocorrelation times."""
@@ -59,7 +62,7 @@ def choose_block(values: Floats, *, time: float, floor: float) -> tuple[int, str
     chosen = size
     while (found := alarm_share(values, size=chosen, time=time, floor=floor)) > _ALLOWED:
         if chosen >= longest:
-            return chosen, f"{reason}; false alarms are above the budget even so ({found:.0%})"
+            return chosen, f"{reason}; {ABOVE_BUDGET} ({found:.0%})"
         chosen = min(longest, max(chosen + 1, chosen * 3 // 2))
     if chosen > size:
         reason = f"{reason}; raised from {size} because the resampled baseline raised alarms"

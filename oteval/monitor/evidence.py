@@ -170,6 +170,7 @@ def _with_evidence(
         "before_interval": _interval(learned, usual, _size_before(learned, before)),
         "after_interval": _interval(learned, episode.after, episode.observations),
         "slices": [_slice(scale, worst_slice) for worst_slice in slices],
+        "doubts": list(learned.baseline.doubts) if learned.baseline is not None else [],
     }
     return replace(
         episode,

@@ -48,6 +48,7 @@ class GroupSimulation:
         observations: The number of observations in the history.
         rules: The results of the monitor's rule and of the plain threshold.
         reason: Why nothing was simulated, or "".
+        doubts: Why the budget of false alarms is not promised; none if it is.
     """
 
     monitor: str
@@ -57,6 +58,7 @@ class GroupSimulation:
     observations: int
     rules: Sequence[RuleResult]
     reason: str = ""
+    doubts: Sequence[str] = ()
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval monitor simulate --json`` prints."""
@@ -121,6 +123,7 @@ def simulate_group(
                 observations=len(found),
                 rules=tuple(rules) if rules[0].streams else (),
                 reason=reason,
+                doubts=one.baseline.doubts if one.baseline is not None else (),
             )
         )
     return results

@@ -25,7 +25,7 @@ from .autocorrelation import autocorrelation_time
 from .baselines import Baseline, LearningRules, learn
 from .blocks import resampled
 from .budget import DAY_NS
-from .daily_cycle import fit_cycle
+from .cycle import NO_CYCLE, fit_cycle
 from .detector import Alarm, Detector, Floats, Ints, checked
 
 __all__ = ["Delay", "Drop", "Rule", "RuleResult", "delay_of", "lowered", "pass_fail", "simulate"]
@@ -254,7 +254,7 @@ def _stream(
     interval = max(1.0, float(times[-1] - times[0]) / (len(times) - 1))
     size = len(values) + checks
     clock = times[0] + (np.arange(size) * interval).astype(np.int64)
-    if np.ptp(times) >= 2 * DAY_NS and fit_cycle(values, times, time).waves:
+    if np.ptp(times) >= 2 * DAY_NS and fit_cycle(values, times, time) != NO_CYCLE:
         drawn = _resampled_by_hour(values, times, clock, min(stretch, len(values)), rng)
     else:
         drawn = resampled(values, stretch=stretch, size=size, rng=rng)

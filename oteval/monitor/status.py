@@ -58,6 +58,12 @@ class MonitorStatus:
         stored = json.loads(self.detectors or "{}")
         return {side: LearnedSide.from_dict(one) for side, one in stored.items()}
 
+    @property
+    def doubts(self) -> Sequence[str]:
+        """Why the budget of false alarms is not promised; none if it is."""
+        baselines = [one.baseline for one in self.baselines.values() if one.baseline is not None]
+        return list(dict.fromkeys(doubt for one in baselines for doubt in one.doubts))
+
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval monitor status --json`` prints."""
         return {
@@ -100,6 +106,8 @@ def _baseline(learned: LearnedSide) -> dict[str, Any]:
             "floor": learned.scale.shown(baseline.floor),
             "block": baseline.block,
             "block_reason": baseline.block_reason,
+            "is_promised": not baseline.doubts,
+            "doubts": list(baseline.doubts),
             "autocorrelation_time": baseline.autocorrelation_time,
             "observations": baseline.size,
             "start_ns": baseline.start_ns,

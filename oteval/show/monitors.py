@@ -244,4 +244,6 @@ def _note(status: MonitorStatus) -> str:
         return f"episode {one.episode_id}{by}"
     if status.snoozed_until_ns is not None:
         return "snoozed"
+    if doubts := status.doubts:
+        return f"the budget is not promised: {'; '.join(doubts)}"
     return status.progress

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from benchmarks import monitor, monitor_store
+from benchmarks import monitor, monitor_months, monitor_store
 
 
 def test_the_conditions_are_all_combinations():
@@ -30,6 +30,7 @@ def test_a_condition_gives_its_rows():
     measured = {
         "conditions": [monitor.one_condition(monitor.CONDITIONS[3], 2)],
         "beyond": [monitor.one_condition(monitor.BEYOND[5], 1)],
+        "months": [],
     }
 
     rows = monitor.rows(measured)
@@ -44,6 +45,22 @@ def test_a_condition_gives_its_rows():
     assert rows[2].target == ""
     assert "threshold" in rows[0].other
     assert rows[-1].figure.startswith("beyond the targets: 1/min, incidents")
+
+
+def test_months_of_other_traffic_have_rows():
+    """A month without an alert that was not said holds its target; r = 0 has delays too."""
+    names = [month.name for month in monitor_months.MONTHS]
+    assert len(set(names)) == len(names)
+    chosen = [names.index(name) for name in ("0.1/min, r = 0", "0.1/min, hours of .08")]
+    found = [monitor_months.one_month(monitor_months.MONTHS[place], 1) for place in chosen]
+
+    rows = monitor_months.month_rows(found)
+
+    assert [row.figure.partition(": ")[0] for row in rows] == [
+        *["a month, 0.1/min, r = 0"] * 3,
+        "a month, 0.1/min, hours of .08",
+    ]
+    assert rows[0].held
 
 
 @pytest.mark.slow

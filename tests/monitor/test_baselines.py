@@ -21,7 +21,7 @@ from oteval.monitor.autocorrelation import (
 from oteval.monitor.baselines import Baseline, Learning, LearningRules, learn, lower_bound, review
 from oteval.monitor.blocks import alarm_share, choose_block, resampled
 from oteval.monitor.budget import DAY_NS
-from oteval.monitor.daily_cycle import DailyCycle
+from oteval.monitor.cycle import WeeklyCycle
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.simulation import pass_fail
 
@@ -207,7 +207,7 @@ def test_sizes_tried_before_are_skipped_with_the_same_result():
 def test_a_baseline_survives_json():
     """A baseline is the same after storage, with its daily cycle or without one."""
     steady = learned(chain(3000, 0.0), clock(3000))
-    daily = replace(steady, cycle=DailyCycle(((1, 0.01, -0.03), (2, 0.0, 0.004))))
+    daily = replace(steady, cycle=WeeklyCycle((0.01,) * 24, (-0.01,) * 7))
 
     for found in (steady, daily):
         assert Baseline.from_dict(json.loads(json.dumps(found.to_dict()))) == found

@@ -94,6 +94,8 @@ def _annotations(payload: Payload, key: str) -> dict[str, str]:
     for name, runs in (("runs", payload.get("runs")), ("runs_before", payload.get("runs_before"))):
         if runs:
             found[name] = " ".join(runs[:_SHOWN_RUNS])
+    if doubts := payload.get("doubts"):
+        found["doubts"] = "; ".join(doubts)
     if slices := payload.get("slices"):
         found["slices"] = printable("; ".join(slice_text(payload, one) for one in slices))
     return found

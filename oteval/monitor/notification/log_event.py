@@ -81,6 +81,7 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         "oteval.monitor.before.trajectory.ids": list(payload.get("runs_before") or []) or None,
         "oteval.monitor.slices": [slice_text(payload, one) for one in payload.get("slices") or []]
         or None,
+        "oteval.monitor.doubts": payload.get("doubts") or None,
     }
     for moment in ("before", "after"):
         low, high = payload.get(f"{moment}_interval") or (None, None)

@@ -4,7 +4,8 @@ It names the change with its figures before and after, its time, its place, and 
 Figures and times have their intervals. Everything comes from the payload (see
 `oteval.monitor.notices`); keys that it lacks are left out:
 ``before_interval`` and ``after_interval`` (lists of two figures), ``runs_before`` (ids), and
-``slices`` (objects with ``dimension``, ``value``, ``before``, ``after`` and ``observations``), and
+``slices`` (objects with ``dimension``, ``value``, ``before``, ``after`` and ``observations``),
+``doubts`` (why the budget of false alarms is not promised), and
 ``summary`` of a notification for many groups (``groups``, ``count``, ``left_out``, ``lasting``).
 """
 
@@ -111,6 +112,8 @@ def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
         yield "Ended", _end(payload)
     if slices := payload.get("slices"):
         yield "Where", "; ".join(slice_text(payload, row) for row in slices[:_SHOWN_SLICES])
+    if doubts := payload.get("doubts"):
+        yield "The budget is not promised", "; ".join(doubts)
     if marks := payload.get("marks"):
         named = [f"{shown_name(mark['name'])} ({time_text(mark['time_ns'])})" for mark in marks]
         yield "Deployed around then", listed(named, 3)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oteval.monitor.baselines import Baseline, learn, review
 from oteval.monitor.bets import DROPS, bet_sizes
 from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
-from oteval.monitor.daily_cycle import NO_CYCLE, DailyCycle, fit_cycle, may_have_cycle
+from oteval.monitor.cycle import NO_CYCLE, WeeklyCycle, fit_cycle, may_have_cycle
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.e_detector import EDetector
 from oteval.monitor.simulation import delay_of, pass_fail
@@ -35,19 +35,18 @@ def learned(values: Floats, times: Ints) -> Baseline:
 
 
 def test_a_daily_sine_is_found_and_removed():
-    """The fitted wave has the phase of the sine, and 0.7 of its amplitude."""
+    """The cycle follows the sine down, and 0.7 of it up."""
     times = clock(12_000)
     values = pass_fail(0.9 + sine(times, 0.08), 0.0, np.random.default_rng(0))
 
     found = fit_cycle(values, times, 1.0)
 
-    ((periods, cosine, wave),) = found.waves
-    assert periods == 1
-    assert wave == pytest.approx(0.056, abs=0.01)
-    assert abs(cosine) < 0.01
+    assert max(found.hours) == pytest.approx(0.056, abs=0.01)
+    assert min(found.hours) == pytest.approx(-0.08, abs=0.012)
+    assert 4 <= np.argmax(found.hours) <= 7
     left = found.removed(values, times)
-    assert np.polyfit(sine(times, 1.0), left, 1)[0] == pytest.approx(0.024, abs=0.01)
-    assert found.reach == pytest.approx(np.hypot(cosine, wave))
+    assert np.polyfit(sine(times, 1.0), left, 1)[0] == pytest.approx(0.012, abs=0.01)
+    assert found.reach == -min(found.hours)
 
 
 def test_two_peaks_a_day_are_a_wave_of_half_a_day():
@@ -55,7 +54,10 @@ def test_two_peaks_a_day_are_a_wave_of_half_a_day():
     times = clock(12_000)
     values = pass_fail(0.9 + sine(times, 0.08, periods=2), 0.0, np.random.default_rng(1))
 
-    assert [wave[0] for wave in fit_cycle(values, times, 1.0).waves] == [2]
+    found = np.array(fit_cycle(values, times, 1.0).hours)
+
+    assert found[:12] == pytest.approx(found[12:], abs=0.03)
+    assert np.ptp(found[:12]) > 0.1
 
 
 def test_random_hours_and_incidents_are_not_a_cycle():
@@ -111,7 +113,7 @@ def test_the_floor_follows_the_time_of_day():
     means = 0.92 + sine(times, 0.07)
     values = pass_fail(means, 0.0, rng)
     found = learned(values[:8000], times[:8000])
-    assert found.cycle.waves
+    assert found.cycle.hours
     size = found.size
     allowance = spending(AlarmBudget())
 
@@ -130,10 +132,10 @@ def test_the_floor_follows_the_time_of_day():
 def test_a_review_does_not_take_the_cycle_for_a_decline():
     """Low hours of the cycle are not below the floor."""
     times = clock(30_000)
-    values = pass_fail(0.92 + sine(times, 0.07), 0.0, np.random.default_rng(5))
+    values = pass_fail(0.92 + sine(times, 0.07), 0.0, np.random.default_rng(6))
     found = learned(values[:8000], times[:8000])
     wave = sine(times, 1.0)
-    low = np.flatnonzero((wave > -0.6) & (wave < -0.2))[-2000:]
+    low = np.flatnonzero((wave > -0.8) & (wave < -0.2))[-2000:]
 
     assert values[low].mean() < found.floor
     assert review(found, values[low], times[low]) is not found
@@ -157,7 +159,7 @@ def test_any_partition_gives_the_alarms_of_one_pass_with_a_cycle(data: st.DataOb
         dispersion=1.0,
         start_ns=0,
         end_ns=1000 * MINUTE_NS,
-        cycle=DailyCycle(((1, 0.02, -0.05), (2, 0.01, 0.0))),
+        cycle=WeeklyCycle(tuple(np.linspace(-0.06, 0.04, 24).tolist()), (0.0,) * 5 + (-0.02,) * 2),
     )
     rng = np.random.default_rng(data.draw(st.integers(0, 5)))
     means = np.repeat([0.9, 0.5, 0.97, 0.4], [500, 500, 1600, 400])

@@ -172,8 +172,11 @@ bench-monitor: $(STAMP)
 bench-spark: $(SPARK_STAMP)
 	$(SPARK)/bin/python -m benchmarks.spark
 
-bench: $(STAMP) $(PEERS_STAMP)
-	$(BIN)/python -m benchmarks --peer $(PEERS)/bin/python
+# All parts, with their peers: some hours on a quiet machine. `make bench PARTS="match ingest"` renews
+# these sections of the results only.
+bench: $(STAMP) $(PEERS_STAMP) $(BACKENDS_STAMP) $(FIDELITY)/agentevals-cli/.installed
+	$(BIN)/python -m benchmarks $(PARTS) --peer $(PEERS)/bin/python \
+	  --peer-cli $(FIDELITY)/agentevals-cli/bin/agentevals --phoenix $(BACKENDS)/bin/phoenix
 
 # How faithfully oteval and its peers read the captures of frameworks, each peer in an environment of
 # its own, because their dependencies conflict. Some 5 GB on disk.

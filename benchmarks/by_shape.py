@@ -25,6 +25,7 @@ from oteval.reconstruct import DIALECTS, reconstruct, span_reader
 from oteval.reconstruct.dialects.by_shape import BY_SHAPE
 from oteval.reconstruct.operations import Wrapper
 
+from .checks import check
 from .fidelity.__main__ import DATA
 from .fidelity.adapters.oteval_runs import shown
 from .fidelity.compare import compare
@@ -90,6 +91,7 @@ def main() -> None:
             readings = _readings([dialect], signals, runs, truth_of)
             rows.setdefault(dialect, {})[path.stem] = readings
         of_none.append(_readings(every, signals, runs, truth_of))
+    check(len(rows) > 1, f"{options.data} has captures of several dialects", list(rows))
     print("| dialect switched off | captures | hold without | hold by shape | read by shape |")
     print("|---|---|---|---|---|")
     for dialect, row in sorted(rows.items()):
@@ -126,12 +128,12 @@ def _reading(
         verdict = compare({"readings": [shown(runs)], "crash": ""}, truth)
         is_silent = not verdict.strict and not verdict.notes
         return Reading(verdict.strict, is_silent, is_by_shape, verdict.fault)
-    holds = sorted(map(_said, runs)) == sorted(map(_said, reference))
+    holds = sorted(map(_text_of, runs)) == sorted(map(_text_of, reference))
     has_gaps = any(run.gaps for run in runs)
     return Reading(holds, not (holds or has_gaps), is_by_shape, "" if holds else "it differs")
 
 
-def _said(run: Trajectory) -> str:
+def _text_of(run: Trajectory) -> str:
     """Return what was said in a run, without ids and names that only some spans have."""
     return canonical(
         [
@@ -146,8 +148,8 @@ def _row(title: str, readings: list[tuple[Reading, Reading]]) -> str:
     after = sum(with_shape.holds for _, with_shape in readings)
     by_shape = [with_shape for _, with_shape in readings if with_shape.is_by_shape]
     silent = sum(reading.is_silent for reading in by_shape)
-    told = f"{len(by_shape)}, {silent} silently wrong"
-    return f"| {title} | {len(readings)} | {before} | {after} | {told} |"
+    read = f"{len(by_shape)}, {silent} silently wrong"
+    return f"| {title} | {len(readings)} | {before} | {after} | {read} |"
 
 
 if __name__ == "__main__":

@@ -60,11 +60,11 @@ class ScriptedModel:
         messages = body["messages"]
         users = [(at, _text(each)) for at, each in enumerate(messages) if each["role"] == "user"]
         turns = [(turn["question"], number) for number, turn in enumerate(self.script)]
-        asked = [(at, number) for at, text in users for asks, number in turns if asks in text]
-        if not asked:
+        questions = [(at, number) for at, text in users for asks, number in turns if asks in text]
+        if not questions:
             return Reply({"error": {"message": "no message asks a question of the script"}}, 400)
-        start, number = asked[-1]
-        self.sends_history |= any(earlier != number for _, earlier in asked)
+        start, number = questions[-1]
+        self.sends_history |= any(earlier != number for _, earlier in questions)
         first = messages[0]
         self.system = self.system or (_text(first) if first["role"] != "user" else "")
         exchanged = messages[start + 1 :]

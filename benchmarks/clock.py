@@ -27,6 +27,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from .checks import CommandError
+
 ROOT = Path(__file__).resolve().parents[1]
 # Seconds between two looks at the memory of processes.
 _INTERVAL = 0.1
@@ -51,10 +53,6 @@ class Spent:
     peak: int = 0
     output: str = ""
     peak_of_all: int = 0
-
-
-class CommandError(Exception):
-    """A measured command failed; the message has the end of its output."""
 
 
 @contextmanager
@@ -94,7 +92,7 @@ def alternate(repeats: int, **works: Callable[[], Spent]) -> dict[str, Spent]:
     for _ in range(repeats):
         for name, work in works.items():
             costs[name].append(work())
-    return {name: median(found) for name, found in costs.items()}
+    return {name: median(costs_of_work) for name, costs_of_work in costs.items()}
 
 
 def run(
@@ -131,8 +129,8 @@ def run(
         process.returncode = os.waitstatus_to_exitcode(status)
         if process.returncode not in statuses:
             err.seek(0)
-            said = err.read().decode(errors="replace").strip()
-            raise CommandError(f"{command[0]} exited with {process.returncode}: {said[-500:]}")
+            errors = err.read().decode(errors="replace").strip()
+            raise CommandError(f"{command[0]} exited with {process.returncode}: {errors[-500:]}")
         out.seek(0)
         output = out.read().decode(errors="replace")
     cpu = usage.ru_utime + usage.ru_stime
@@ -160,12 +158,12 @@ class _Watch(threading.Thread):
 
 def family(pid: int) -> list[int]:
     """Return a process, its children, and theirs."""
-    found = [pid]
-    for member in found:
+    members = [pid]
+    for member in members:
         for task in Path(f"/proc/{member}/task").glob("*/children"):
             with suppress(OSError):
-                found += map(int, task.read_text().split())
-    return found
+                members += map(int, task.read_text().split())
+    return members
 
 
 def _proportional_size(pid: int) -> int:

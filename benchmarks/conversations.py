@@ -24,8 +24,9 @@ from collections.abc import Iterator
 from typing import Any
 
 from . import parts
+from .checks import check
 from .clock import module, run, spent
-from .report import Row
+from .report import Row, below
 
 FULL = {"turns": [1_200, 2_400, 5_000, 10_000], "calls": [120, 250, 500, 1_000], "repeats": 3}
 QUICK = {"turns": [500, 1_000, 2_000], "calls": [50, 100, 200], "repeats": 1}
@@ -37,7 +38,7 @@ _TURN = 4
 _TEXT = "The order was shipped on Monday and is now with the carrier; it may take two more days. "
 
 
-def said(role: str, text: str) -> dict[str, Any]:
+def text_message(role: str, text: str) -> dict[str, Any]:
     """Return a message of text, in OpenTelemetry's form of parts."""
     return {"role": role, "parts": [{"type": "text", "content": f"{text}: {_TEXT * 3}"}]}
 
@@ -49,12 +50,11 @@ def rounds(count: int) -> Iterator[tuple[list[dict[str, Any]], dict[str, Any]]]:
     """
     for number in range(0, count, 2):
         call_id, arguments = f"call_{number}", {"order_id": f"W{number:07}"}
-        asked = {"type": "tool_call", "id": call_id, "name": "get_order", "arguments": arguments}
-        given = {"type": "tool_call_response", "id": call_id, "response": f"{number}: {_TEXT * 5}"}
-        question = said("user", f"question {number}")
-        yield [question], {"role": "assistant", "parts": [asked]}
-        result = {"role": "tool", "parts": [given]}
-        yield [result], said("assistant", f"answer {number}")
+        call = {"type": "tool_call", "id": call_id, "name": "get_order", "arguments": arguments}
+        result = {"type": "tool_call_response", "id": call_id, "response": f"{number}: {_TEXT * 5}"}
+        question = text_message("user", f"question {number}")
+        yield [question], {"role": "assistant", "parts": [call]}
+        yield [{"role": "tool", "parts": [result]}], text_message("assistant", f"answer {number}")
 
 
 def spans_of(calls: int, *, window: int | None) -> Iterator[Any]:
@@ -113,12 +113,12 @@ def _chat(history: list[str], answer: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tool(asked: dict[str, Any], number: int) -> dict[str, Any]:
+def _tool(call: dict[str, Any], number: int) -> dict[str, Any]:
     return {
         "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": asked["name"],
-        "gen_ai.tool.call.id": asked["id"],
-        "gen_ai.tool.call.arguments": json.dumps(asked["arguments"]),
+        "gen_ai.tool.name": call["name"],
+        "gen_ai.tool.call.id": call["id"],
+        "gen_ai.tool.call.arguments": json.dumps(call["arguments"]),
         "gen_ai.tool.call.result": f"{number}: {_TEXT * 5}",
     }
 
@@ -144,14 +144,16 @@ def do(shape: str, size: int, repeats: int) -> dict[str, Any]:
         spans = list(spans_of(size, window=None))
         expected = 2 * size
     texts = (v for span in spans for v in span.attributes.values())
-    found = {"bytes": sum(map(len, texts)), "spans": len(spans), "cpu_s": math.inf}
+    figures = {"bytes": sum(map(len, texts)), "spans": len(spans), "cpu_s": math.inf}
     for _ in range(repeats):
         with infrequent_gc(), spent() as cost:
             trajectories = reconstruct(spans)
-        assert sum(len(t.own_messages) for t in trajectories) == expected
-        assert not any(t.gaps for t in trajectories)
-        found["cpu_s"] = min(found["cpu_s"], cost.cpu)
-    return found
+        messages = sum(len(t.own_messages) for t in trajectories)
+        check(messages == expected, f"the runs have {expected:,} messages", messages)
+        gaps = [gap for t in trajectories for gap in t.gaps]
+        check(not gaps, "the runs have no gaps", gaps[:3])
+        figures["cpu_s"] = min(figures["cpu_s"], cost.cpu)
+    return figures
 
 
 def slope(points: list[dict[str, Any]]) -> float:
@@ -175,7 +177,7 @@ def measure(*, turns: list[int], calls: list[int], repeats: int) -> dict[str, An
         For each shape, ``points`` (``size``, ``bytes``, ``spans``, ``cpu_s``, ``peak`` and
         ``spans_peak`` by size) and their ``slope``.
     """
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for shape, sizes in (("turns", turns), ("run", calls)):
         points = []
         for size in sizes:
@@ -184,25 +186,23 @@ def measure(*, turns: list[int], calls: list[int], repeats: int) -> dict[str, An
             timed = run(module("benchmarks.conversations", "--do", shape, size, repeats))
             point = {"size": size, "peak": whole.peak, "spans_peak": bare.peak}
             points.append({**point, **json.loads(timed.output)})
-        found[shape] = {"points": points, "slope": slope(points)}
-    return found
+        figures[shape] = {"points": points, "slope": slope(points)}
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     names = {"turns": "one conversation, {:,} messages", "run": "one run, {:,} model calls"}
     out = []
     for shape, name in names.items():
-        for point in found[shape]["points"]:
+        for point in figures[shape]["points"]:
             size = f"{name.format(point['size'])}, {point['bytes'] / 1e6:,.1f} MB"
             speed = point["bytes"] / 1e6 / point["cpu_s"]
             out.append(Row(f"{size}: CPU seconds", f"{point['cpu_s']:.2f} ({speed:,.0f} MB/s)"))
             peaks = f"{point['peak'] / 1e6:,.0f} ({point['spans_peak'] / 1e6:,.0f})"
             out.append(Row(f"{size}: peak MB (the spans alone)", peaks))
-        steep = found[shape]["slope"]
         figure = f"{shape}: slope of log seconds against log bytes"
-        held = steep <= STEEPEST
-        out.append(Row(figure, f"{steep:.2f}", target=f"at most {STEEPEST:g}", held=held))
+        out.append(below(figure, figures[shape]["slope"], "{:.2f}", STEEPEST))
     return out
 
 

@@ -6,7 +6,7 @@ At least .93 is wanted, less two standard errors of the simulation. Beside it st
 that is not used there, and why: the normal interval of PPI++, Wilson's interval, the bootstrap.
 No clock is involved, and no peer.
 
-    python -m benchmarks --only coverage
+    python -m benchmarks.coverage
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ from oteval.evaluators.stats.rates import mean
 from oteval.monitor.baselines import lower_bound
 
 from . import parts
+from .checks import check
 from .report import Row
 
 WANTED = 0.93
@@ -96,20 +97,24 @@ def _worst(
 
     A missing interval claims nothing and does not count.
     """
-    worst = [1.0, 1.0]
+    worst, counts, widest = [1.0, 1.0], [0], 0.0
     for truth, draw in cases:
-        held, made = [0, 0], [0, 0]
+        hits, intervals = [0, 0], [0, 0]
         for number in range(samples):
             drawn = draw()
             # The other strategies only need to be distinguished, which takes fewer samples.
             for at, method in enumerate(methods[: 1 + (number % 10 == 0)]):
-                found = method(drawn)
-                if found is not None:
-                    made[at] += 1
-                    held[at] += found[0] - _EPSILON <= truth <= found[1] + _EPSILON
+                interval = method(drawn)
+                if interval is not None:
+                    intervals[at] += 1
+                    hits[at] += interval[0] - _EPSILON <= truth <= interval[1] + _EPSILON
+                    widest = max(widest, interval[1] - interval[0] if at == 0 else 0.0)
         for at in range(len(methods)):
-            if made[at]:
-                worst[at] = min(worst[at], held[at] / made[at])
+            if intervals[at]:
+                worst[at] = min(worst[at], hits[at] / intervals[at])
+        counts[0] += intervals[0]
+    check(counts[0], "some samples have an interval")
+    check(math.isfinite(widest), "the intervals are finite", widest)
     return worst[0], worst[1]
 
 
@@ -133,10 +138,10 @@ def _wilson(passes: Sequence[Any]) -> Interval:
 def _corrected(size: int, samples: int, chance: random.Random) -> tuple[float, float]:
     def draw(rate: float, judge: tuple[float, float]) -> Sequence[Any]:
         labels = [float(chance.random() < rate) for _ in range(size)]
-        said = [float(chance.random() < (judge[0] if y else 1 - judge[1])) for y in labels]
+        verdicts = [float(chance.random() < (judge[0] if y else 1 - judge[1])) for y in labels]
         passing = rate * judge[0] + (1 - rate) * (1 - judge[1])
-        given = sum(chance.random() < passing for _ in range(_UNLABELLED))
-        return labels, said, _verdicts(given)
+        passed = sum(chance.random() < passing for _ in range(_UNLABELLED))
+        return labels, verdicts, _verdicts(passed)
 
     def cases() -> Iterator[tuple[float, Callable[[], Sequence[Any]]]]:
         for rate in RATES:
@@ -186,12 +191,12 @@ def _scores(size: int, samples: int, chance: random.Random) -> tuple[float, floa
 
 def _differences(size: int, samples: int, chance: random.Random) -> tuple[float, float]:
     def cases() -> Iterator[tuple[float, Callable[[], list[float]]]]:
-        for one in RATES:
-            for two in RATES:
+        for before in RATES:
+            for after in RATES:
                 yield (
-                    two - one,
-                    lambda one=one, two=two: [
-                        float((chance.random() < two) - (chance.random() < one))
+                    after - before,
+                    lambda before=before, after=after: [
+                        float((chance.random() < after) - (chance.random() < before))
                         for _ in range(size)
                     ],
                 )
@@ -202,9 +207,9 @@ def _differences(size: int, samples: int, chance: random.Random) -> tuple[float,
 def _score_differences(size: int, samples: int, chance: random.Random) -> tuple[float, float]:
     def cases() -> Iterator[tuple[float, Callable[[], list[float]]]]:
         firsts = list(_score_cases(size, chance))
-        for (one, first), (two, second) in zip(firsts, [*firsts[1:], firsts[0]], strict=True):
+        for (before, first), (after, second) in zip(firsts, [*firsts[1:], firsts[0]], strict=True):
             yield (
-                two - one,
+                after - before,
                 lambda first=first, second=second: [
                     b - a for a, b in zip(first(), second(), strict=True)
                 ],
@@ -239,17 +244,17 @@ def _strengths(size: int, samples: int, chance: random.Random) -> tuple[float, f
 def _power(size: int, samples: int, chance: random.Random) -> float:
     """Return how often a sign-flip test finds a difference of the smallest detectable size."""
     least = minimal_detectable_difference(1.0, size)
-    found = [
+    p_values = [
         paired_permutation([chance.gauss(least, 1) for _ in range(size)], resamples=500).p_value
         for _ in range(samples)
     ]
-    return mean(float(p <= 0.05) for p in found)
+    return mean(float(p <= 0.05) for p in p_values)
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     table = []
-    for row in found["rows"]:
+    for row in figures["rows"]:
         has_other = row["other"] and not math.isnan(row["their"])
         table.append(
             Row(
@@ -260,7 +265,7 @@ def rows(found: dict[str, Any]) -> list[Row]:
                 held=row["ours"] >= WANTED - 2 * math.sqrt(WANTED * (1 - WANTED) / row["samples"]),
             )
         )
-    for size, power in found["power"]:
+    for size, power in figures["power"]:
         figure = f"detectable difference is found, n = {size}"
         table.append(Row(figure, f"{power:.3f}", target="at least 0.75", held=power >= 0.75))
     return table

@@ -28,6 +28,7 @@ from typing import Any
 import orjson
 
 from . import parts
+from .checks import check
 from .clock import module, run, spent
 from .conversations import rounds
 from .report import Row, below
@@ -98,27 +99,17 @@ class _Writer:
     def _run(self, number: int, calls: int) -> Iterator[Object]:
         trace_id, start = f"{number + 1:032x}", _START_NS + 1_000 * number * _STEP_NS
         root = f"{number + 1:08x}00000000"
-        history: list[Object] = [_said("user", self._text(60))]
+        history: list[Object] = [_text_message("user", self._text(60))]
         for call in range(calls):
             at = start + (2 * call + 1) * _STEP_NS
             name, call_id = f"tool_{call % _TOOLS}", f"call_{number}_{call}"
             arguments = {"query": self._text(5), "page": call}
-            asked = {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
+            request = {"type": "tool_call", "id": call_id, "name": name, "arguments": arguments}
             is_last = call == calls - 1
-            answer = {"role": "assistant", "parts": [asked]}
+            answer = {"role": "assistant", "parts": [request]}
             if is_last:
-                answer = _said("assistant", self._text(80))
-            chat = {
-                "gen_ai.operation.name": "chat",
-                "gen_ai.provider.name": "openai",
-                "gen_ai.request.model": "gpt-5-mini",
-                "gen_ai.system_instructions": self._system,
-                "gen_ai.tool.definitions": self._tools,
-                "gen_ai.input.messages": json.dumps(history),
-                "gen_ai.output.messages": json.dumps([answer]),
-                "gen_ai.usage.input_tokens": 1_000 + 500 * call,
-                "gen_ai.usage.output_tokens": 50,
-            }
+                answer = _text_message("assistant", self._text(80))
+            chat = self._chat(history, answer, 1_000 + 500 * call)
             yield _span(trace_id, f"{root[:8]}{2 * call + 1:08x}", root, at, "chat", chat)
             history.append(answer)
             if is_last:
@@ -133,8 +124,8 @@ class _Writer:
             }
             later = at + _STEP_NS
             yield _span(trace_id, f"{root[:8]}{2 * call + 2:08x}", root, later, "tool", tool)
-            given = {"type": "tool_call_response", "id": call_id, "response": result}
-            history.append({"role": "tool", "parts": [given]})
+            response = {"type": "tool_call_response", "id": call_id, "response": result}
+            history.append({"role": "tool", "parts": [response]})
         agent = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "support",
@@ -142,8 +133,21 @@ class _Writer:
         }
         yield _span(trace_id, root, "", start, "invoke_agent", agent, 2 * calls + 1)
 
+    def _chat(self, history: list[Object], answer: Object, tokens: int) -> Object:
+        return {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": "openai",
+            "gen_ai.request.model": "gpt-5-mini",
+            "gen_ai.system_instructions": self._system,
+            "gen_ai.tool.definitions": self._tools,
+            "gen_ai.input.messages": json.dumps(history),
+            "gen_ai.output.messages": json.dumps([answer]),
+            "gen_ai.usage.input_tokens": tokens,
+            "gen_ai.usage.output_tokens": 50,
+        }
 
-def _said(role: str, text: str) -> Object:
+
+def _text_message(role: str, text: str) -> Object:
     return {"role": role, "parts": [{"type": "text", "content": text}]}
 
 
@@ -235,40 +239,59 @@ def _text(sent: list[Object], answer: Object) -> Object:
 
 
 def _flat(sent: list[Object], answer: Object) -> Object:
-    found: Object = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-5-mini"}
+    attributes: Object = {"openinference.span.kind": "LLM", "llm.model_name": "gpt-5-mini"}
     for side, messages in (("input", sent), ("output", [answer])):
-        for place, message in enumerate(messages):
-            prefix, (part,) = f"llm.{side}_messages.{place}.message", message["parts"]
-            found[f"{prefix}.role"] = message["role"]
+        for index, message in enumerate(messages):
+            prefix, (part,) = f"llm.{side}_messages.{index}.message", message["parts"]
+            attributes[f"{prefix}.role"] = message["role"]
             if part["type"] == "tool_call":
                 call = f"{prefix}.tool_calls.0.tool_call"
-                found[f"{call}.id"] = part["id"]
-                found[f"{call}.function.name"] = part["name"]
-                found[f"{call}.function.arguments"] = json.dumps(part["arguments"])
+                attributes[f"{call}.id"] = part["id"]
+                attributes[f"{call}.function.name"] = part["name"]
+                attributes[f"{call}.function.arguments"] = json.dumps(part["arguments"])
             else:
-                found[f"{prefix}.content"] = part.get("content", part.get("response"))
+                attributes[f"{prefix}.content"] = part.get("content", part.get("response"))
             if part["type"] == "tool_call_response":
-                found[f"{prefix}.tool_call_id"] = part["id"]
-    return found
+                attributes[f"{prefix}.tool_call_id"] = part["id"]
+    return attributes
 
 
-def convert(file: str, database: str) -> None:
-    """Load a file and reconstruct its trajectories in this process."""
+def convert(file: str, database: str, runs: str, calls: str) -> None:
+    """Load a file of so many runs of so many calls, and reconstruct them in this process."""
     from oteval.pipeline import load, refresh
     from oteval.store import Store
 
     with Store(database) as store:
-        assert not load(store, [file]).bad
-        assert refresh(store)
+        report, spans = load(store, [file]), 2 * int(runs) * int(calls)
+        check((report.stored, report.bad) == (spans, 0), f"{spans:,} spans are stored", report)
+        count = refresh(store)
+        check(count == int(runs), f"the spans are {runs} runs", count)
+
+
+def check_messages(database: str, runs: str, calls: str) -> None:
+    """Check that the runs of a database have all of their messages.
+
+    Raises:
+        CheckError: A message is missing, or doubled.
+    """
+    from oteval.store import Store
+
+    with Store(database, create=False) as store:
+        sizes = [len(run.own_messages) for run in store.trajectories.read()]
+    # The system prompt and the question; each call, and the result of all but the last.
+    expected = [2 * int(calls) + 1] * int(runs)
+    check(sizes == expected, f"{runs} runs have 2 * {calls} + 1 messages each", sizes)
 
 
 def parse(file: str) -> float:
     """Return the CPU seconds of parsing a file's lines in this process."""
-    start = time.process_time()
+    count, start = 0, time.process_time()
     with Path(file).open("rb") as lines:
         for line in lines:
-            orjson.loads(line)
-    return time.process_time() - start
+            count += "resourceSpans" in orjson.loads(line)
+    seconds = time.process_time() - start
+    check(count, "the lines are OTLP requests")
+    return seconds
 
 
 def reconstruct_run(calls: int, encoding: str, repeats: int) -> dict[str, float]:
@@ -276,16 +299,17 @@ def reconstruct_run(calls: int, encoding: str, repeats: int) -> dict[str, float]
     from oteval.machine import infrequent_gc
     from oteval.reconstruct import reconstruct
 
-    found: dict[str, float] = {}
+    seconds: dict[str, float] = {}
     for name, is_repeating in (("new", False), ("repeating", True)):
         spans = spans_of(calls, encoding, repeats=is_repeating)
-        found[name] = math.inf
+        seconds[name] = math.inf
         for _ in range(repeats):
             with infrequent_gc(), spent() as cost:
                 (trajectory,) = reconstruct(spans)
-            assert len(trajectory.messages) == 2 * calls
-            found[name] = min(found[name], cost.cpu)
-    return found
+            count = len(trajectory.messages)
+            check(count == 2 * calls, f"the run has {2 * calls:,} messages", count)
+            seconds[name] = min(seconds[name], cost.cpu)
+    return seconds
 
 
 def measure(*, runs: int, calls: int, repeating: int, repeats: int) -> dict[str, Any]:
@@ -301,46 +325,48 @@ def measure(*, runs: int, calls: int, repeating: int, repeats: int) -> dict[str,
         ``bytes``, ``database`` (bytes), ``spans``, ``parse_s``, ``cpu_s``, ``peak``, and by
         encoding the CPU seconds ``new`` and ``repeating``.
     """
-    found: dict[str, Any] = {"spans": runs * 2 * calls, "calls": repeating}
-    found |= {"parse_s": math.inf, "cpu_s": math.inf, "peak": 0}
+    figures: dict[str, Any] = {"spans": runs * 2 * calls, "calls": repeating}
+    figures |= {"parse_s": math.inf, "cpu_s": math.inf, "peak": 0}
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "histories.jsonl"
-        found["bytes"] = write(file, runs, calls)
+        figures["bytes"] = write(file, runs, calls)
         for number in range(repeats):
             parsed = run(module("benchmarks.histories", "--do", "parse", file))
-            found["parse_s"] = min(found["parse_s"], float(parsed.output))
+            figures["parse_s"] = min(figures["parse_s"], float(parsed.output))
             database = Path(name) / f"{number}.duckdb"
-            cost = run(module("benchmarks.histories", "--do", "convert", file, database))
-            found["cpu_s"] = min(found["cpu_s"], cost.cpu)
-            found["peak"] = max(found["peak"], cost.peak)
-            found["database"] = database.stat().st_size
+            size = (runs, calls)
+            cost = run(module("benchmarks.histories", "--do", "convert", file, database, *size))
+            run(module("benchmarks.histories", "--do", "check", database, *size))
+            figures["cpu_s"] = min(figures["cpu_s"], cost.cpu)
+            figures["peak"] = max(figures["peak"], cost.peak)
+            figures["database"] = database.stat().st_size
     for encoding in ENCODINGS:
         command = module("benchmarks.histories", "--do", "read", repeating, encoding, repeats)
-        found[encoding] = json.loads(run(command).output)
-    return found
+        figures[encoding] = json.loads(run(command).output)
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    size = f"{found['bytes'] / 1e6:,.0f} MB, {found['spans']:,} spans"
-    times = found["cpu_s"] / found["parse_s"]
-    smaller = found["bytes"] / found["database"]
+    size = f"{figures['bytes'] / 1e6:,.0f} MB, {figures['spans']:,} spans"
+    times = figures["cpu_s"] / figures["parse_s"]
+    smaller = figures["bytes"] / figures["database"]
     out = [
-        Row(f"parsing with orjson, {size}: CPU seconds", f"{found['parse_s']:.2f}"),
-        Row("file to trajectories: CPU seconds", f"{found['cpu_s']:.2f}"),
+        Row(f"parsing with orjson, {size}: CPU seconds", f"{figures['parse_s']:.2f}"),
+        Row("file to trajectories: CPU seconds", f"{figures['cpu_s']:.2f}"),
         below("file to trajectories: times parsing", times, "{:.1f}", MOST_TIMES_PARSING),
-        below("file to trajectories: peak MB", found["peak"] / 1e6, "{:,.0f}", MOST_BYTES / 1e6),
+        below("file to trajectories: peak MB", figures["peak"] / 1e6, "{:,.0f}", MOST_BYTES / 1e6),
         Row(
             "the file's size, times the database's",
-            f"{smaller:.1f} ({found['database'] / 1e6:,.1f} MB)",
+            f"{smaller:.1f} ({figures['database'] / 1e6:,.1f} MB)",
             target=f"at least {LEAST_TIMES_DATABASE}",
             held=smaller >= LEAST_TIMES_DATABASE,
         ),
     ]
     for encoding in ENCODINGS:
-        one = found[encoding]
-        figure = f"{found['calls']:,} calls that repeat their history, {encoding}: times new ones"
-        times = one["repeating"] / one["new"]
+        seconds = figures[encoding]
+        figure = f"{figures['calls']:,} calls that repeat their history, {encoding}: times new ones"
+        times = seconds["repeating"] / seconds["new"]
         out.append(below(figure, times, "{:.1f}", MOST_TIMES_NEW))
     return out
 
@@ -349,7 +375,9 @@ def _do(work: str, *arguments: str) -> None:
     if work == "parse":
         print(parse(arguments[0]))
     elif work == "convert":
-        convert(arguments[0], arguments[1])
+        convert(*arguments)
+    elif work == "check":
+        check_messages(*arguments)
     else:
         print(json.dumps(reconstruct_run(int(arguments[0]), arguments[1], int(arguments[2]))))
 

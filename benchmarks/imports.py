@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from . import parts
+from .checks import check
 from .clock import alternate, run
 from .report import Row, compared
 
@@ -24,6 +25,7 @@ OURS = {
     "match": "from oteval.evaluators import create_trajectory_match_evaluator",
 }
 THEIRS = "from agentevals.trajectory.match import create_trajectory_match_evaluator"
+_PRINT = "import sys; print(*sys.modules)"
 _QUIET = {"LANGSMITH_TRACING": "false"}
 
 
@@ -46,26 +48,30 @@ def measure(*, repeats: int, peer: str | None = None) -> dict[str, Any]:
         commands["peer_bare"] = [peer, "-c", "pass"]
         commands["peer"] = [peer, "-c", THEIRS]
     works = {name: partial(run, command, environment=_QUIET) for name, command in commands.items()}
-    for work in works.values():
-        work()
+    for name, command in commands.items():
+        code = f"{command[-1]}\n{_PRINT}"
+        modules = run([*command[:-1], code], environment=_QUIET).output.split()
+        package = {"import": "oteval", "match": "oteval.evaluators", "peer": "agentevals"}.get(name)
+        check(package is None or package in modules, f"{command[-1]!r} imports {package}")
+        works[name]()
     costs = {name: cost.cpu for name, cost in alternate(repeats, **works).items()}
-    found: dict[str, Any] = {"bare": costs["bare"], "peer": None}
-    found |= {name: max(0.0, costs[name] - costs["bare"]) for name in OURS}
+    figures: dict[str, Any] = {"bare": costs["bare"], "peer": None}
+    figures |= {name: max(0.0, costs[name] - costs["bare"]) for name in OURS}
     if peer is None:
-        return {**found, "missing": [parts.MISSING_PEER]}
-    found["peer"] = costs["peer"] - costs["peer_bare"]
-    return found
+        return {**figures, "missing": [parts.MISSING_PEER]}
+    figures["peer"] = costs["peer"] - costs["peer_bare"]
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    out = [Row("the interpreter alone, CPU ms", f"{found['bare'] * 1e3:,.0f}")]
-    peer = None if found["peer"] is None else found["peer"] * 1e3
+    out = [Row("the interpreter alone, CPU ms", f"{figures['bare'] * 1e3:,.0f}")]
+    peer = None if figures["peer"] is None else figures["peer"] * 1e3
     for name, code in OURS.items():
         out.append(
             compared(
                 f"`{code}`, CPU ms",
-                max(found[name] * 1e3, 0.1),
+                max(figures[name] * 1e3, 0.1),
                 peer,
                 "agentevals",
                 "{:,.1f}",

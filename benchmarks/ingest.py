@@ -29,6 +29,7 @@ from oteval.pipeline import load
 from oteval.store import Store
 
 from . import parts, traces
+from .checks import check
 from .clock import Spent, alternate, spent
 from .report import Row, compared
 
@@ -51,14 +52,26 @@ SELECT resource, scope, span.* FROM (
 """
 
 
-def load_new(file: Path, database: Path) -> Spent:
-    """Load a file into a new store and return its cost."""
+def load_new(file: Path, database: Path, spans: int) -> Spent:
+    """Load a file of so many spans into a new store and return its cost."""
     store = Store(database)
     with spent() as cost:
         report = load(store, [file])
         store.close()
-    assert not report.bad
+    check(not report.bad, "all lines can be read", report.bad)
+    check_rows(database, spans)
     return cost
+
+
+def check_rows(database: Path, spans: int) -> None:
+    """Check that a database file has a row for each span.
+
+    Raises:
+        CheckError: Rows are missing, or doubled.
+    """
+    with duckdb.connect(database, read_only=True) as connection:
+        row = connection.execute("SELECT count(*), count(DISTINCT span_id) FROM spans").fetchone()
+    check(row == (spans, spans), f"each of {spans:,} spans has a row", row)
 
 
 def read_json(file: Path, sample: int, spans: int) -> Spent:
@@ -72,7 +85,8 @@ def read_json(file: Path, sample: int, spans: int) -> Spent:
     with duckdb.connect(":memory:") as connection:
         with spent() as cost:
             connection.execute(_READ_JSON, [str(file), sample])
-        assert connection.execute("SELECT count(*) FROM spans").fetchall() == [(spans,)]
+        row = connection.execute("SELECT count(*) FROM spans").fetchone()
+    check(row == (spans,), f"each of {spans:,} spans has a row", row)
     return cost
 
 
@@ -89,14 +103,17 @@ def insert(tables: list[pa.Table], database: Path) -> Spent:
             connection.execute("INSERT INTO spans SELECT * FROM incoming")
             connection.unregister("incoming")
         connection.close()
+    check_rows(database, sum(table.num_rows for table in tables))
     return cost
 
 
 def parse(file: Path) -> Spent:
     """Parse a file's lines with orjson and return its cost."""
+    count = 0
     with spent() as cost, file.open("rb") as lines:
         for line in lines:
-            orjson.loads(line)
+            count += "resourceSpans" in orjson.loads(line)
+    check(count, "the lines are OTLP requests")
     return cost
 
 
@@ -129,23 +146,23 @@ def measure(*, spans: int, repeats: int) -> dict[str, Any]:
             return folder / f"{next(numbers)}.duckdb"
 
         first = database()
-        load_new(file, first)
+        load_new(file, first, spans)
         tables = stored_tables(first)
         costs = alternate(
             repeats,
-            oteval=lambda: load_new(file, database()),
+            oteval=lambda: load_new(file, database(), spans),
             read_json=lambda: read_json(file, SAMPLES["read_json"], spans),
             read_json_64=lambda: read_json(file, SAMPLES["read_json_64"], spans),
             insert=lambda: insert(tables, database()),
             parse=lambda: parse(file),
         )
-    found: dict[str, Any] = {"spans": spans, "bytes": size}
+    figures: dict[str, Any] = {"spans": spans, "bytes": size}
     for side, cost in costs.items():
-        found[side] = {"wall_s": cost.wall, "cpu_s": cost.cpu}
-    return found
+        figures[side] = {"wall_s": cost.wall, "cpu_s": cost.cpu}
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     sides = {
         "read_json": "DuckDB's read_json",
@@ -156,7 +173,7 @@ def rows(found: dict[str, Any]) -> list[Row]:
     out = []
     for side, name in sides.items():
         for clock, what in (("wall_s", "second"), ("cpu_s", "CPU second")):
-            ours, other = (found["spans"] / found[one][clock] for one in ("oteval", side))
+            ours, other = (figures["spans"] / figures[key][clock] for key in ("oteval", side))
             least = 1.0 if side == "read_json" else None
             out.append(compared(f"spans per {what}", ours, other, name, "{:,.0f}", at_least=least))
     return out

@@ -21,6 +21,7 @@ import re
 from typing import Any
 
 from . import parts
+from .checks import check
 from .report import Row, below
 
 FULL = {"runs": 2000}
@@ -49,7 +50,7 @@ def make(chance: random.Random) -> tuple[list[dict[str, Any]], bool]:
     order, amount = f"W{chance.randrange(10_000):04d}", f"{chance.randrange(100, 99999) / 100:.2f}"
     fault = chance.choice(["", "", "", "order", "amount", "error"])
     wrong_order = f"W{chance.randrange(10_000):04d}" if fault == "order" else order
-    told = f"{chance.randrange(100, 99999) / 100:.2f}" if fault == "amount" else amount
+    reported = f"{chance.randrange(100, 99999) / 100:.2f}" if fault == "amount" else amount
     arguments = json.dumps({"order_id": wrong_order, "amount": amount})
     result = "Error: the order is locked" if fault == "error" else '{"status": "refunded"}'
     text = chance.choice(_TEXTS)
@@ -61,9 +62,9 @@ def make(chance: random.Random) -> tuple[list[dict[str, Any]], bool]:
             "tool_calls": [{"id": "1", "function": {"name": "refund", "arguments": arguments}}],
         },
         {"role": "tool", "tool_call_id": "1", "content": result},
-        {"role": "assistant", "content": f"I refunded {told} for {order}."},
+        {"role": "assistant", "content": f"I refunded {reported} for {order}."},
     ]
-    is_good = not fault or ((wrong_order, told) == (order, amount) and fault != "error")
+    is_good = not fault or ((wrong_order, reported) == (order, amount) and fault != "error")
     return messages, is_good
 
 
@@ -74,8 +75,8 @@ def read(text: str) -> str:
     return text
 
 
-def _undone(found: re.Match[str]) -> str:
-    mark = found[1]
+def _undone(match: re.Match[str]) -> str:
+    mark = match[1]
     return chr(int(mark[1:], 16)) if mark[0] == "u" else _PLAIN.get(mark, mark)
 
 
@@ -83,16 +84,18 @@ class Judge:
     """The scripted judge.
 
     Attributes:
-        length: How many characters it has been told.
+        length: How many characters its prompts had.
+        prompts: How many prompts there were.
     """
 
     def __init__(self) -> None:
-        self.length = 0
+        self.length = self.prompts = 0
 
     def __call__(self, messages: list[dict[str, Any]], _schema: Any) -> dict[str, Any]:
         """Read the prompt as it stands."""
         prompt = messages[-1]["content"]
         self.length += len(prompt)
+        self.prompts += 1
         text = read(prompt)
         orders = set(re.findall(r"W\d{4}(?!\d)", text))
         amounts = set(re.findall(r"(?<![\d.])\d+\.\d\d(?!\d)", text))
@@ -114,15 +117,19 @@ def measure(*, runs: int) -> dict[str, Any]:
     from oteval import create_trajectory_llm_as_judge
 
     chance = random.Random(7)
-    made = [make(chance) for _ in range(runs)]
+    cases = [make(chance) for _ in range(runs)]
     verdicts: dict[bool, list[Any]] = {}
     lengths = {}
     for harden in (False, True):
         judge = Judge()
         evaluate = create_trajectory_llm_as_judge(prompt=_PROMPT, judge=judge, harden=harden)
-        verdicts[harden] = [evaluate(outputs=messages)["score"] for messages, _ in made]
+        verdicts[harden] = [evaluate(outputs=messages)["score"] for messages, _ in cases]
+        check(judge.prompts == runs, "the judge is asked about each run once", judge.prompts)
+        is_verdict = all(type(verdict) is bool for verdict in verdicts[harden])
+        check(is_verdict, "each run has a verdict", verdicts[harden][:3])
         lengths[harden] = judge.length / runs
-    truth = [is_good for _, is_good in made]
+    truth = [is_good for _, is_good in cases]
+    check(len(set(truth)) == 2 or runs < 20, "some runs are good, and some are not")
     plain, hardened = verdicts[False], verdicts[True]
     return {
         "runs": runs,
@@ -134,14 +141,14 @@ def measure(*, runs: int) -> dict[str, Any]:
     }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    runs = found["runs"]
-    longer = found["characters_hardened"] - found["characters_plain"]
+    runs = figures["runs"]
+    longer = figures["characters_hardened"] - figures["characters_plain"]
     return [
-        below(f"{runs:,} harmless runs: drift", found["differ"] / runs, "{:.2%}", AT_MOST),
-        Row("right verdicts without hardening", f"{found['right_plain'] / runs:.2%}"),
-        Row("right verdicts with hardening", f"{found['right_hardened'] / runs:.2%}"),
+        below(f"{runs:,} harmless runs: drift", figures["differ"] / runs, "{:.2%}", AT_MOST),
+        Row("right verdicts without hardening", f"{figures['right_plain'] / runs:.2%}"),
+        Row("right verdicts with hardening", f"{figures['right_hardened'] / runs:.2%}"),
         Row("characters that hardening adds to a prompt", f"{longer:.0f}"),
     ]
 

@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from . import parts
+from .checks import check
 from .clock import module, run
 from .report import Row, below
 
@@ -56,7 +57,7 @@ def fill(path: Path, calls: int) -> None:
 
     with Store(path) as store:
         for start in range(0, calls, 500):
-            made = []
+            runs = []
             for number in range(start, min(start + 500, calls)):
                 call = ToolCall("look_up", {"order": f"W{number:07d}"}, "c1")
                 messages = (
@@ -66,7 +67,7 @@ def fill(path: Path, calls: int) -> None:
                     Message("assistant", f"Order W{number:07d} was sent on Monday."),
                 )
                 root = SpanRef(f"{number + 1:032x}", f"{number + 1:016x}")
-                made.append(
+                runs.append(
                     Trajectory(
                         trajectory_id(root.trace_id, root.span_id),
                         root,
@@ -76,7 +77,7 @@ def fill(path: Path, calls: int) -> None:
                         end_ns=number + 2,
                     )
                 )
-            store.trajectories.write(made, [one.root_span.trace_id for one in made])
+            store.trajectories.write(runs, [run.root_span.trace_id for run in runs])
 
 
 def score(path: Path, url: str, concurrency: int) -> dict[str, Any]:
@@ -111,17 +112,31 @@ def measure(*, calls: int, more: int, concurrency: int, delay: float) -> dict[st
         ``ideal_s``, and for each size ``wall_s``, ``cpu_s``, ``peak`` bytes; ``again_s`` for a
         second scoring, which asks nobody.
     """
-    found: dict[str, Any] = {"calls": calls, "more": more, "concurrency": concurrency}
-    found["ideal_s"] = calls * delay / concurrency
+    figures: dict[str, Any] = {"calls": calls, "more": more, "concurrency": concurrency}
+    figures["ideal_s"] = calls * delay / concurrency
     with tempfile.TemporaryDirectory() as name, serving(delay) as url:
         for key, count in (("first", calls), ("big", more)):
             path = Path(name) / f"{key}.duckdb"
             fill(path, count)
-            found[key] = _child(path, url, concurrency)
-            assert found[key]["passed"] == count
-        found["again"] = _child(Path(name) / "first.duckdb", url, concurrency)
-        assert found["again"]["reused"] == calls
-    return found
+            figures[key] = _child(path, url, concurrency)
+            check(figures[key]["passed"] == count, f"{count:,} runs pass", figures[key])
+            check(figures[key]["reused"] == 0, "no score is used again", figures[key])
+            stored = run(module("benchmarks.judge_rate", "--count", path)).output.strip()
+            check(stored == str(count), f"{count:,} scores with a verdict are stored", stored)
+        figures["again"] = _child(Path(name) / "first.duckdb", url, concurrency)
+        check(figures["again"]["reused"] == calls, "all scores are used again", figures["again"])
+    return figures
+
+
+def count_passes(path: str) -> int:
+    """Return how many runs of a database have a score with the verdict of the server."""
+    from oteval.store import Store
+    from oteval.store.query import number
+
+    condition = "status = 'ok' AND passed AND comment = 'The run does what was asked for.'"
+    with Store(path, create=False) as store:
+        query = f"SELECT count(DISTINCT trajectory_id) FROM scores WHERE {condition}"
+        return number(store._connection, query)
 
 
 def _child(path: Path, url: str, concurrency: int) -> dict[str, Any]:
@@ -129,20 +144,20 @@ def _child(path: Path, url: str, concurrency: int) -> dict[str, Any]:
     return {**json.loads(cost.output), "cpu_s": cost.cpu, "peak": cost.peak}
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    calls, at_once = f"{found['calls']:,} runs", f"{found['concurrency']} at once"
-    first, big, ideal = found["first"], found["big"], found["ideal_s"]
+    calls, at_once = f"{figures['calls']:,} runs", f"{figures['concurrency']} at once"
+    first, big, ideal = figures["first"], figures["big"], figures["ideal_s"]
     return [
         below(f"{calls}, {at_once}: seconds", first["wall_s"], "{:.2f}", AT_MOST * ideal),
         below(
             f"{calls}: times the ideal of {ideal:g} s", first["wall_s"] / ideal, "{:.2f}", AT_MOST
         ),
         Row(f"{calls}: CPU seconds", f"{first['cpu_s']:.2f}"),
-        Row(f"{calls} judged before: seconds", f"{found['again']['wall_s']:.2f}"),
+        Row(f"{calls} judged before: seconds", f"{figures['again']['wall_s']:.2f}"),
         Row(f"{calls}: peak MB", f"{first['peak'] / 1e6:.0f}"),
         below(
-            f"{found['more']:,} runs: peak MB",
+            f"{figures['more']:,} runs: peak MB",
             big["peak"] / 1e6,
             "{:.0f}",
             FLAT * first["peak"] / 1e6,
@@ -153,5 +168,7 @@ def rows(found: dict[str, Any]) -> list[Row]:
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--child"]:
         print(json.dumps(score(Path(sys.argv[2]), sys.argv[3], int(sys.argv[4]))))
+    elif sys.argv[1:2] == ["--count"]:
+        print(count_passes(sys.argv[2]))
     else:
         parts.main("judge_rate")

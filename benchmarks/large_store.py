@@ -1,34 +1,40 @@
 """Commands on a large store: the time to the first screen, the whole time, and the peak memory.
 
 The store holds runs of two to ten calls in some 280 sequences, of five agents, by three models,
-with two scores each: 2,000 runs written by the store, and copies of their rows with other ids and
-later times. The runs of one agent are turns of conversations, four in each on average. One run in
-ten fails the first evaluator, with a comment; the second reports a cost. As many rows of
-experiments stand beside them: a hundred experiments on one dataset, each with a verdict and a score
-of each run. `compare` compares the last two. Filling the store is not measured.
+with two scores each: 2,000 runs written by the store, with spans, and copies of their rows with
+other ids and later times. The runs of one agent are turns of conversations, four in each on
+average. One run in ten fails the first evaluator, with a comment; the second reports a cost. As
+many rows of experiments stand beside them: a hundred experiments on one dataset, each with a
+verdict and a score of each run. `compare` compares the last two. Filling the store is not measured.
 
 Each command is one process, measured from its start to its end; the first screen is the
 first byte on its standard output, or the whole time where it writes a file. A command that prints
 every run is stopped as a pager would stop it: by a pipe that closes after some megabytes, because
-its whole time depends on the number of runs. Its memory up to there is flat.
+its whole time depends on the number of runs. Its memory up to there is flat. Its output is checked:
+the runs, verdicts and counts that it must show.
 """
 
 from __future__ import annotations
 
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple, get_args
+
+from pyarrow.parquet import read_metadata
 
 from oteval.model import (
     Experiment,
     Message,
     Score,
+    Span,
     SpanRef,
     ToolCall,
     Trajectory,
@@ -36,11 +42,13 @@ from oteval.model import (
     trajectory_id,
 )
 from oteval.store import Store
+from oteval.store.progress import Stage, newest_seq, note_done
 from oteval.store.query import number
 
 from . import parts
+from .checks import FAILED, check, figures_or_failure
 from .clock import ROOT, run
-from .report import Row, below
+from .report import Row, below, not_measured
 
 FULL = {"runs": 1_000_000}
 QUICK = {"runs": 20_000}
@@ -59,43 +67,93 @@ _STEP = 10 * _SECOND
 _READ = 64 << 20  # bytes
 _EXPERIMENTS = 100
 _FILL = "import sys; from benchmarks.large_store import fill_file; fill_file(*sys.argv[1:])"
+_KEPT = 1 << 20  # bytes of the output to check
+_RUN_ROW = r"(?m)^\w{8}  20\d\d-\d\d-\d\d .* match [✓✗]  quality [✓✗]  Where is order "
+_RUN_LINE = r'(?m)^\{"trajectory_id":"\w{16}".*"tool_calls"'
+_SCORE_LINE = r'(?m)^\{"trajectory_id":"\w{16}".*"evaluator":"match".*"passed":'
+_FAILURE = r"missing call: refund\(order="
+
+
+class Command(NamedTuple):
+    """A command, and the output that shows that it did its work.
+
+    Attributes:
+        arguments: The command and its options.
+        shows: Patterns that are all in the output, or in the file; with the number of ``{runs}``.
+        lines: How many lines the output has at least.
+        file: The file or folder that it writes instead.
+        lacks: A pattern that is not in the output.
+        statuses: The exit statuses that mean that it did its work. A pipe that closes ends a
+            command with 141, the status that shells give to SIGPIPE.
+    """
+
+    arguments: Sequence[str]
+    shows: Sequence[str]
+    lines: int = 0
+    file: str = ""
+    lacks: str = ""
+    statuses: Sequence[int] = (0, 141)
+
+
+def _report(name: str, *options: str, shows: Sequence[str] = ()) -> Command:
+    about = ("oteval report", "{runs} runs", _FAILURE, *shows)
+    return Command(["report", *options, "--html", f"{{folder}}/{name}"], about, file=name)
+
+
 _COMMANDS = {
-    "status": ["status"],
-    "trajectories": ["trajectories"],
-    "trajectories --json": ["trajectories", "--json"],
-    "trajectories --where asked~": ["trajectories", "--where", "asked~order 123"],
-    "scores": ["scores"],
-    "scores --json": ["scores", "--json"],
-    "scores --status fail --json": ["scores", "--status", "fail", "--json"],
-    "variants": ["variants"],
-    "report --md": ["report", "--md", "{folder}/report.md"],
-    "report --html": ["report", "--html", "{folder}/report.html"],
-    "report --html --by agent": ["report", "--by", "agent", "--html", "{folder}/by.html"],
-    "report --html --split": ["report", "--split", "2023-12-15", "--html", "{folder}/split.html"],
-    "report --html --baseline": [
-        *("report", "--baseline", "agent=shop", "--html", "{folder}/baseline.html"),
-    ],
-    "compare": ["compare", "experiment-1", "experiment-2"],
-    "export --jsonl": ["export", "--jsonl", "-"],
-    "export --parquet": ["export", "--parquet", "{folder}/parquet"],
+    "status": Command(["status"], (r"(?m)^runs +{runs} of 5 agents", r"(?m)^scores +{scores}$")),
+    "trajectories": Command(["trajectories"], (_RUN_ROW,), lines=1000),
+    "trajectories --json": Command(["trajectories", "--json"], (_RUN_LINE,), lines=1000),
+    "trajectories --where asked~": Command(
+        ["trajectories", "--where", "asked~order 123"], (f"{_RUN_ROW}123",), lines=11
+    ),
+    "scores": Command(["scores"], (r"(?m)^\w{8}  match +1 True$", _FAILURE), lines=1000),
+    "scores --json": Command(["scores", "--json"], (_SCORE_LINE, _FAILURE), lines=1000),
+    "scores --status fail --json": Command(
+        ["scores", "--status", "fail", "--json"], (_FAILURE,), lines=200, lacks='"passed":true'
+    ),
+    "variants": Command(
+        ["variants"], (r"variants in {runs} runs", r" tool_\d+ → tool_\d+"), lines=100
+    ),
+    "report --md": Command(
+        ["report", "--md", "{folder}/report.md"],
+        (r"\| match \| {passed} \| {failed} \| 0 \| 0 \| 0.900 \|", _FAILURE),
+        file="report.md",
+    ),
+    "report --html": _report("report.html"),
+    "report --html --by agent": _report("by.html", "--by", "agent", shows=("billing: ",)),
+    "report --html --split": _report(
+        "split.html", "--split", "2023-12-15", shows=("2023-12-15: ",)
+    ),
+    "report --html --baseline": _report(
+        "baseline.html", "--baseline", "agent=shop", shows=("agent=shop: ",)
+    ),
+    "compare": Command(
+        ["compare", "experiment-1", "experiment-2"],
+        (r"(?m)^correct +0\.\d+ .* {each}  ", r"(?m)^quality +0\.\d+ .* {each}  "),
+        statuses=(0, 1),  # 1: it found a regression
+    ),
+    "export --jsonl": Command(["export", "--jsonl", "-"], (_RUN_LINE,), lines=1000),
+    "export --parquet": Command(
+        ["export", "--parquet", "{folder}/parquet"],
+        (r"trajectories.parquet: {runs} rows", r"scores.parquet: {scores} rows"),
+        file="parquet",
+    ),
 }
 
 
-@dataclass(frozen=True)
-class Measured:
-    """The cost of one command.
+class Output(NamedTuple):
+    """The beginning of the output of a command.
 
     Attributes:
-        first: Seconds to the first screen.
-        wall: Seconds to its end, or until its pipe was closed.
-        cpu: CPU seconds.
-        peak: Bytes of the highest resident set.
+        first: Seconds to its first byte; None without one.
+        text: Its beginning.
+        lines: How many lines were read.
     """
 
-    first: float
-    wall: float
-    cpu: float
-    peak: int
+    first: float | None
+    text: str
+    lines: int
 
 
 def written() -> list[Trajectory]:
@@ -131,26 +189,46 @@ def _run(at: int, chance: random.Random) -> Trajectory:
     )
 
 
+def _spans(run: Trajectory) -> Iterator[Span]:
+    """Yield the span of a run, and one for each of its calls."""
+    root = run.root_span
+    resource = {"service.name": run.service}
+    agent = {"gen_ai.operation.name": "invoke_agent", "gen_ai.agent.name": run.agent}
+    times = {"start_ns": run.start_ns, "end_ns": run.end_ns, "resource": resource}
+    yield Span(root.trace_id, root.span_id, name="invoke_agent", attributes=agent, **times)
+    calls = [call for message in run.tail for call in message.tool_calls]
+    for step, call in enumerate(calls, 1):
+        tool = {"gen_ai.operation.name": "execute_tool", "gen_ai.tool.name": call.name}
+        yield Span(
+            root.trace_id, f"{step:08x}{root.span_id[8:]}", root.span_id,
+            name=f"execute_tool {call.name}", attributes=tool, **times,
+        )  # fmt: skip
+
+
 def _scores(runs: list[Trajectory]) -> list[Score]:
-    found = []
-    for at, one in enumerate(runs):
+    scores = []
+    for at, trajectory in enumerate(runs):
         failed = at % 10 == 0
-        about = (one.id, one.root_span.trace_id, one.root_span.span_id)
+        root = trajectory.root_span
+        about = (trajectory.id, root.trace_id, root.span_id)
         comment = f"missing call: refund(order={at})" if failed else ""
         share = (at * 7919 % 1000) / 1000
-        found += [
+        scores += [
             Score(*about, "match", "1", status="ok", score=float(not failed), passed=not failed,
-                  comment=comment, time_ns=one.end_ns),
+                  comment=comment, time_ns=trajectory.end_ns),
             Score(*about, "quality", "1", status="ok", score=share, passed=share > 0.05,
-                  metadata={"cost_usd": 0.0001}, time_ns=one.end_ns),
+                  metadata={"cost_usd": 0.0001}, time_ns=trajectory.end_ns),
         ]  # fmt: skip
-    return found
+    return scores
 
 
 def fill(store: Store, count: int) -> None:
     """Write runs and their scores, and copy the rows until there are so many."""
     runs = written()
-    store.trajectories.write(runs, [one.root_span.trace_id for one in runs])
+    store.spans.write([span for trajectory in runs for span in _spans(trajectory)], [])
+    for stage in get_args(Stage):  # the spans count as reconstructed
+        note_done(store._connection, stage, newest_seq(store._connection))
+    store.trajectories.write(runs, [run.root_span.trace_id for run in runs])
     store.scores.write(_scores(runs))
     ids = "left(md5(trajectory_id || i), 16) AS trajectory_id, md5(trace_id || i) AS trace_id"
     shift = f"i * {_WRITTEN * _STEP}"
@@ -168,7 +246,8 @@ def fill(store: Store, count: int) -> None:
             f"time_ns + {shift} AS time_ns, seq + i * {2 * _WRITTEN} AS seq) "
             f"FROM scores s, {copies} WHERE s.seq <= {2 * _WRITTEN} ORDER BY i, s.seq"
         )
-    assert number(store._connection, "SELECT count(*) FROM trajectories") == count
+    stored = number(store._connection, "SELECT count(*) FROM trajectories")
+    check(stored == count, f"the store has {count:,} runs", stored)
     fill_experiments(store, count)
 
 
@@ -214,44 +293,98 @@ def fill_file(path: str, count: str) -> None:
         fill(store, int(count))
 
 
-def measure_command(command: list[str], most: int = _READ) -> Measured:
-    """Run a command of oteval, read some of its output, and return the cost.
+def measure_command(command: Command, folder: Path, path: Path, runs: int) -> dict[str, float]:
+    """Run a command of oteval, read some of its output, check it, and return the cost.
 
     Args:
-        command: The command and its options.
-        most: The most bytes to read before its pipe is closed.
+        command: The command.
+        folder: Where it writes its file.
+        path: The database.
+        runs: How many runs the database holds.
+
+    Returns:
+        The seconds to the ``first`` screen, the ``wall`` and ``cpu`` seconds, and the peak in
+        ``mb``.
+
+    Raises:
+        CheckError: It did not do its work.
     """
     search = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+    arguments = [argument.format(folder=folder) for argument in command.arguments]
     with tempfile.TemporaryFile() as errors:
         start = time.perf_counter()
         process = subprocess.Popen(
-            [sys.executable, "-m", "oteval", *command],
+            [sys.executable, "-m", "oteval", *arguments, "--db", str(path)],
             stdout=subprocess.PIPE, stderr=errors, env={**os.environ, "PYTHONPATH": search},
         )  # fmt: skip
         assert process.stdout is not None
-        first = _drained(process.stdout, most, start)
+        output = _drained(process.stdout, start)
         _, status, usage = os.wait4(process.pid, 0)
         wall = time.perf_counter() - start
         process.returncode = os.waitstatus_to_exitcode(status)
         errors.seek(0)
-        said = errors.read().decode(errors="replace")
-    assert "Traceback" not in said, said[-2000:]
-    # A pipe that closes ends a command quietly, with the status that shells give to SIGPIPE. The
-    # status 1 is that of a comparison that found a regression.
-    assert process.returncode in (0, 1, 141), (command, process.returncode, said[-2000:])
+        messages = errors.read().decode(errors="replace")
+    check("Traceback" not in messages, "it reports no error", messages[-300:])
+    is_done = process.returncode in command.statuses
+    check(is_done, f"the exit status is one of {command.statuses}", messages[-300:])
+    text = _text_of(folder / command.file) if command.file else messages + output.text
+    check_output(command, text, output.lines, runs)
     unit = 1 if sys.platform == "darwin" else 1024
-    cpu = usage.ru_utime + usage.ru_stime
-    return Measured(wall if first is None else first, wall, cpu, usage.ru_maxrss * unit)
+    return {
+        "first": wall if output.first is None else output.first,
+        "wall": wall,
+        "cpu": usage.ru_utime + usage.ru_stime,
+        "mb": usage.ru_maxrss * unit / 1e6,
+    }
 
 
-def _drained(pipe: IO[bytes], most: int, start: float) -> float | None:
-    """Read a pipe and close it; return the seconds to its first byte, or None without one."""
-    first, size = None, 0
+def check_output(command: Command, text: str, lines: int, runs: int) -> None:
+    """Check that the output of a command is about the runs of the store.
+
+    Args:
+        command: The command.
+        text: The beginning of its output, or the text of its file.
+        lines: How many lines of output were read.
+        runs: How many runs the store holds.
+
+    Raises:
+        CheckError: Something is missing.
+    """
+    counts = {
+        "{runs}": f"{runs:,}",
+        "{scores}": f"{2 * runs:,}",
+        "{each}": f"{runs // _EXPERIMENTS:,}",
+        "{passed}": str(runs - runs // 10),
+        "{failed}": str(runs // 10),
+    }
+    check(lines >= command.lines, f"there are {command.lines:,} lines at least", lines)
+    for pattern in command.shows:
+        for name, count in counts.items():
+            pattern = pattern.replace(name, count)
+        check(re.search(pattern, text), f"the output has {pattern!r}", text[:200])
+    has_other = command.lacks and command.lacks in text
+    check(not has_other, f"the output has nothing with {command.lacks!r}")
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a file, or the numbers of rows of a folder of Parquet files."""
+    if path.is_dir():
+        files = sorted(path.glob("*.parquet"))
+        return "".join(f"{file.name}: {read_metadata(file).num_rows:,} rows\n" for file in files)
+    check(path.exists(), f"{path.name} is written")
+    return path.read_text("utf-8")
+
+
+def _drained(pipe: IO[bytes], start: float) -> Output:
+    """Read some megabytes of a pipe, and close it."""
+    first, size, lines, kept = None, 0, 0, b""
     with pipe:
-        while size < most and (part := os.read(pipe.fileno(), 1 << 16)):
+        while size < _READ and (part := os.read(pipe.fileno(), 1 << 16)):
             first = time.perf_counter() - start if first is None else first
             size += len(part)
-    return first
+            lines += part.count(b"\n")
+            kept += part if size <= _KEPT else b""
+    return Output(first, kept.decode(errors="replace"), lines)
 
 
 def measure(*, runs: int) -> dict[str, Any]:
@@ -261,36 +394,31 @@ def measure(*, runs: int) -> dict[str, Any]:
         runs: How many runs the store holds; a multiple of 2,000.
 
     Returns:
-        ``runs``, and ``commands``: by command the seconds to the ``first`` screen, the ``wall`` and
-        ``cpu`` seconds, and the peak in ``mb``.
+        ``runs``, and ``commands``: the figures of `measure_command` by command.
     """
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         path = folder / "large.duckdb"
         # In a process of its own, whose memory would be counted as that of the commands.
         run([sys.executable, "-c", _FILL, str(path), str(runs)])
-        return {"runs": runs, "commands": measure_commands(folder, path)}
+        return {"runs": runs, "commands": measure_commands(folder, path, runs)}
 
 
-def measure_commands(folder: Path, path: Path) -> dict[str, dict[str, float]]:
+def measure_commands(folder: Path, path: Path, runs: int) -> dict[str, dict[str, Any]]:
     """Measure every command on a database, with a folder for the files they write."""
-    found = {}
-    for label, command in _COMMANDS.items():
-        told = [part.format(folder=folder) for part in command]
-        cost = measure_command([*told, "--db", str(path)])
-        found[label] = {
-            "first": cost.first,
-            "wall": cost.wall,
-            "cpu": cost.cpu,
-            "mb": cost.peak / 1e6,
-        }
-    return found
+    return {
+        label: figures_or_failure(partial(measure_command, command, folder, path, runs))
+        for label, command in _COMMANDS.items()
+    }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     out = []
-    for label, cost in found["commands"].items():
+    for label, cost in figures["commands"].items():
+        if FAILED in cost:
+            out.append(not_measured(label, cost[FAILED]))
+            continue
         out += [
             below(f"{label}: first screen, seconds", cost["first"], "{:.1f}", MOST_SECONDS),
             Row(f"{label}: seconds, CPU seconds", f"{cost['wall']:.1f}, {cost['cpu']:.1f}"),

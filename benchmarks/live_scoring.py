@@ -30,7 +30,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from oteval.store import Store
+
 from . import parts
+from .checks import check
 from .otlp_load import Load, requests
 from .report import Row, below
 from .served import Served, memory
@@ -49,7 +52,8 @@ _TEMPLATES = 40
 _PATIENCE = 600.0
 _MASK = (1 << 64) - 1
 _GOLDEN = 0x9E3779B97F4A7C15
-_TEXT = re.compile(rb'"content": "|"order": "')
+# The beginnings of texts and the ids of calls: the same one must stay the same in each span.
+_TEXT = re.compile(rb'(?<=["_])[0-9a-f]{16}')
 _SCORED = re.compile(rb'^oteval_scores_total\{.*evaluator="errors".*\} (\S+)', re.MULTILINE)
 _MATCHES: list[dict[str, Any]] = [
     {"name": "subset", "mode": "subset", "tool_args": "ignore"},
@@ -58,7 +62,7 @@ _MATCHES: list[dict[str, Any]] = [
 ]
 _RULES = {
     "evaluators": [
-        *({**one, "type": "trajectory_match", "reference": "reference.json"} for one in _MATCHES),
+        *({**rule, "type": "trajectory_match", "reference": "reference.json"} for rule in _MATCHES),
         {"name": "errors", "type": "tool_errors"},
         {"name": "fast", "type": "latency", "max": "60s"},
     ],
@@ -75,22 +79,22 @@ class Template:
 
     def __init__(self, load: Load) -> None:
         self._body = load.body
-        ids = {bytes.fromhex(one) for pair in load.spans for one in pair}
+        ids = {bytes.fromhex(text) for pair in load.spans for text in pair}
         self._ids = [
-            (found.start(), int.from_bytes(one[:8], "little"))
-            for one in ids
-            for found in re.finditer(re.escape(one), self._body)
+            (match.start(), int.from_bytes(span_id[:8], "little"))
+            for span_id in ids
+            for match in re.finditer(re.escape(span_id), self._body)
         ]
-        self._texts = [found.end() for found in _TEXT.finditer(self._body)]
+        self._texts = [(match.start(), int(match[0], 16)) for match in _TEXT.finditer(self._body)]
 
     def request(self, number: int) -> bytes:
         """Return the request as it is sent for the `number`-th time."""
         key = number * _GOLDEN & _MASK
         body = bytearray(self._body)
-        for at, one in self._ids:
-            body[at : at + 8] = (one ^ key).to_bytes(8, "little")
-        for at in self._texts:
-            body[at : at + 16] = b"%016x" % ((key ^ at * _GOLDEN) & _MASK)
+        for at, number in self._ids:
+            body[at : at + 8] = (number ^ key).to_bytes(8, "little")
+        for at, number in self._texts:
+            body[at : at + 16] = b"%016x" % (number ^ key)
         return bytes(body)
 
 
@@ -128,7 +132,7 @@ class Sender:
     rate: float
     requests: int
     sent: int = 0
-    _given: int = 0
+    _next: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def run(self, templates: list[Template]) -> None:
@@ -144,12 +148,12 @@ class Sender:
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
         while True:
             with self._lock:
-                number = self._given
-                self._given += 1
+                number = self._next
+                self._next += 1
             if number >= self.requests:
                 break
-            turn, place = divmod(number, len(templates))
-            body = templates[place].request(turn + 1)
+            turn, index = divmod(number, len(templates))
+            body = templates[index].request(turn + 1)
             due = self._begin + number * _REQUEST / self.rate
             time.sleep(max(0.0, due - time.perf_counter()))
             while not self._is_acknowledged(connection, body):
@@ -180,11 +184,11 @@ class _Watch:
         pids = [pid for group in self._server.pids() for pid in group]
         for pid in pids:
             self._cpu[pid] = max(self._cpu.get(pid, 0.0), _cpu(pid))
-        found = _SCORED.findall(self._server.get("/metrics")[1])
+        counts = _SCORED.findall(self._server.get("/metrics")[1])
         sample = Sample(
             time.perf_counter() - self._begin,
             self._sender.sent,
-            _RUN * int(sum(map(float, found))),
+            _RUN * int(sum(map(float, counts))),
             sum(self._cpu.values()),
             memory(pids),
         )
@@ -216,9 +220,34 @@ def measure(spans: int, rate: float) -> dict[str, Any]:
         templates = [Template(load) for load in loads]
         server = Served(folder, "--quota", "40GB")
         try:
-            return _sustained(server, Sender(server.http, rate, spans // _REQUEST), templates)
+            figures = _sustained(server, Sender(server.http, rate, spans // _REQUEST), templates)
         finally:
             server.stop()
+        server.check_log()
+        check_scores(server.db, figures["spans"] - figures["unscored"])
+        return figures
+
+
+def check_scores(database: Path, spans: int) -> None:
+    """Check that each evaluator gave its verdict on each run, of which some passed.
+
+    Args:
+        database: The server's database.
+        spans: How many spans were scored.
+
+    Raises:
+        CheckError: A verdict is missing, or doubled, or wrong.
+    """
+    with Store(database, create=False) as store:
+        rows = store._connection.execute(
+            "SELECT evaluator, count(DISTINCT trajectory_id), count(passed), count_if(passed) "
+            "FROM scores GROUP BY evaluator"
+        ).fetchall()
+    runs = spans // _RUN
+    passes = {"subset": 0, "order": runs, "exact": 0, "errors": runs, "fast": runs}
+    expected = {name: [runs, runs, count] for name, count in passes.items()}
+    counts = {name: figures for name, *figures in rows}
+    check(counts == expected, f"runs, verdicts and passes are {expected}", counts)
 
 
 def _sustained(server: Served, sender: Sender, templates: list[Template]) -> dict[str, Any]:
@@ -253,11 +282,11 @@ def _latest(samples: list[Sample]) -> float:
 
     Spans are taken to be scored in the order in which they were acknowledged.
     """
-    latest, place = 0.0, 0
+    latest, index = 0.0, 0
     for sample in samples:
-        while samples[place + 1].sent <= sample.scored and place + 1 < len(samples) - 1:
-            place += 1
-        begin, end = samples[place], samples[place + 1]
+        while samples[index + 1].sent <= sample.scored and index + 1 < len(samples) - 1:
+            index += 1
+        begin, end = samples[index], samples[index + 1]
         if sample.scored < sample.sent:
             share = (sample.scored - begin.sent) / max(1, end.sent - begin.sent)
             sent = begin.seconds + share * (end.seconds - begin.seconds)
@@ -267,35 +296,35 @@ def _latest(samples: list[Sample]) -> float:
 
 def _thirds(samples: list[Sample]) -> list[dict[str, float]]:
     """Return the server's CPU for a span and its memory in each third of the work."""
-    done = [(one.sent + one.scored) / 2 for one in samples]
+    done = [(sample.sent + sample.scored) / 2 for sample in samples]
     marks = [bisect_left(done, done[-1] * n / 3) for n in range(4)]
-    found = []
+    thirds = []
     for begin, end in pairwise(marks):
         # A clock tick at least, which a short measurement may not reach.
         cpu = max(0.01, samples[end].cpu - samples[begin].cpu)
-        most = max(one.bytes for one in samples[begin : end + 1])
-        found.append({"us": 1e6 * cpu / max(1.0, done[end] - done[begin]), "bytes": most})
-    return found
+        most = max(sample.bytes for sample in samples[begin : end + 1])
+        thirds.append({"us": 1e6 * cpu / max(1.0, done[end] - done[begin]), "bytes": most})
+    return thirds
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    rate, thirds = found["rate"], found["thirds"]
-    costs, sizes = ([one[name] for one in thirds] for name in ("us", "bytes"))
-    cost_of_each = ", ".join(f"{one:.0f}" for one in costs)
-    size_of_each = ", ".join(f"{one / 1e6:,.0f}" for one in sizes)
-    total = found["server_us"] + found["sender_us"]
+    rate, thirds = figures["rate"], figures["thirds"]
+    costs, sizes = ([third[name] for third in thirds] for name in ("us", "bytes"))
+    cost_of_each = ", ".join(f"{cost:.0f}" for cost in costs)
+    size_of_each = ", ".join(f"{size / 1e6:,.0f}" for size in sizes)
+    total = figures["server_us"] + figures["sender_us"]
     return [
         _at_least(
-            f"{found['spans']:,} spans at {rate:,.0f} a second: acknowledged a second",
-            found["sent"],
+            f"{figures['spans']:,} spans at {rate:,.0f} a second: acknowledged a second",
+            figures["sent"],
             _SENDING * rate,
         ),
-        _at_least("scored a second", found["scored"], _KEEPING_UP * rate),
-        below("seconds that scores are late at most", found["late"], "{:.1f}", MOST_LATE),
-        below("spans not scored at the end", found["unscored"], "{:,}", 0),
+        _at_least("scored a second", figures["scored"], _KEEPING_UP * rate),
+        below("seconds that scores are late at most", figures["late"], "{:.1f}", MOST_LATE),
+        below("spans not scored at the end", figures["unscored"], "{:,}", 0),
         below("CPU microseconds a span", total, "{:.0f}", CORES * 1e6 / rate),
-        Row("of these the server", f"{found['server_us']:.0f}"),
+        Row("of these the server", f"{figures['server_us']:.0f}"),
         below(
             f"CPU a span, last third beside the first ({cost_of_each} microseconds)",
             costs[-1] / costs[0], "{:.2f}", MOST_GROWTH,
@@ -317,10 +346,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(add_help=False)
     parser.add_argument("--long", action="store_true")
     parser.add_argument("--spans", type=int)
-    known, rest = parser.parse_known_args()
-    if known.long or known.spans:
+    options, rest = parser.parse_known_args()
+    if options.long or options.spans:
         # `parts` imports this module anew: here it is `__main__`.
-        parts.load("live_scoring").FULL["spans"] = known.spans or LONG_SPANS
+        parts.load("live_scoring").FULL["spans"] = options.spans or LONG_SPANS
     sys.argv[1:] = rest
     parts.main("live_scoring")
 

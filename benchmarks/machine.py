@@ -15,7 +15,7 @@ def commit() -> str:
     """Return the commit that is measured, and whether the checkout has other changes."""
     folder = Path(__file__).parent
     try:
-        found = subprocess.run(
+        described = subprocess.run(
             ["git", "describe", "--always", "--dirty", "--exclude=*"],
             cwd=folder,
             capture_output=True,
@@ -24,7 +24,7 @@ def commit() -> str:
         )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return found.stdout.strip()
+    return described.stdout.strip()
 
 
 def describe() -> dict[str, str]:

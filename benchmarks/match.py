@@ -13,6 +13,8 @@ For each size and mode there are four cases, by the reference of the comparison:
 - ``rewritten``: the same arguments as other JSON text, keys in another order.
 - ``differs``: one argument of the last call is another; every mode says no to it.
 
+The verdict of each case is checked, for both packages.
+
 The big case is one unordered match of 2,000 calls against the same in reverse. agentevals has
 no in_order; oteval's is shown without a ratio.
 
@@ -31,11 +33,13 @@ import json
 import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from . import parts
+from .checks import FAILED, check, figures_or_failure
 from .clock import run
-from .report import Row, below, compared
+from .report import Row, below, compared, not_measured
 
 MODES = ("strict", "unordered", "subset", "superset", "in_order")
 SIZES = (3, 10, 40)
@@ -72,17 +76,36 @@ def trajectory(count: int, case: str = "equal") -> Messages:
 
 
 def seconds_each(
-    evaluator: Callable[..., Any], out: Messages, ref: Messages, count: int, repeats: int
+    evaluator: Callable[..., Any],
+    out: Messages,
+    ref: Messages,
+    count: int,
+    repeats: int,
+    *,
+    passes: bool,
 ) -> float:
-    """Return the CPU seconds of one evaluation, the best of several repetitions of `count`."""
+    """Return the CPU seconds of one evaluation, the best of several repetitions.
+
+    Args:
+        evaluator: The evaluator.
+        out: The output.
+        ref: The reference.
+        count: How many evaluations a repetition has.
+        repeats: How many repetitions.
+        passes: The verdict that the evaluator must give.
+
+    Raises:
+        CheckError: It gives another verdict.
+    """
     best = float("inf")
     for _ in range(repeats):
         sides = [(copy.deepcopy(out), copy.deepcopy(ref)) for _ in range(count)]
         gc.collect()
         start = time.process_time()
         for outputs, reference in sides:
-            evaluator(outputs=outputs, reference_outputs=reference)
+            result = evaluator(outputs=outputs, reference_outputs=reference)
         best = min(best, (time.process_time() - start) / count)
+        check(result["score"] is passes, f"the verdict is {passes}", result["score"])
     return best
 
 
@@ -105,7 +128,8 @@ def measure_package(
         arguments: How arguments are compared.
 
     Returns:
-        Evaluations per CPU second by ``mode/size/case``, and the big case's seconds.
+        ``rates`` (evaluations per CPU second as ``rate``, by ``mode/size/case``), and ``big`` with
+        the ``seconds`` of the big case; ``failed`` where the verdict is wrong.
     """
     rates = {}
     for size in sizes:
@@ -113,28 +137,40 @@ def measure_package(
             out, ref = trajectory(size, case), trajectory(size)
             for mode in modes:
                 evaluator = create(trajectory_match_mode=mode, tool_args_match_mode=arguments)
-                seconds = seconds_each(evaluator, out, ref, max(1, scale // size), repeats)
-                rates[f"{mode}/{size}/{case}"] = 1 / seconds
+                count, passed = max(1, scale // size), passes(mode, size, case)
+                measure_case = partial(
+                    seconds_each, evaluator, out, ref, count, repeats, passes=passed
+                )
+                rates[f"{mode}/{size}/{case}"] = figures_or_failure(
+                    lambda measure_case=measure_case: {"rate": 1 / measure_case()}
+                )
     evaluator = create(trajectory_match_mode="unordered")
-    big = trajectory(BIG, "reversed"), trajectory(BIG)
-    start = time.process_time()
-    evaluator(outputs=big[0], reference_outputs=big[1])
-    return {"rates": rates, "big_s": time.process_time() - start}
+    out, ref = trajectory(BIG, "reversed"), trajectory(BIG)
+    big = figures_or_failure(
+        lambda: {"seconds": seconds_each(evaluator, out, ref, 1, 1, passes=True)}
+    )
+    return {"rates": rates, "big": big}
 
 
-def measure_peer(peer: str, **wanted: Any) -> dict[str, Any]:
+def passes(mode: str, size: int, case: str) -> bool:
+    """Return the verdict on a case."""
+    is_in_order = mode not in ("strict", "in_order") or size == 1
+    return case in ("equal", "rewritten") or (case == "reversed" and is_in_order)
+
+
+def measure_peer(peer: str, **arguments: Any) -> dict[str, Any]:
     """Measure agentevals in an interpreter that has it.
 
     Args:
         peer: The interpreter.
-        **wanted: Arguments of `measure_package`.
+        **arguments: Arguments of `measure_package`.
 
     Raises:
         CommandError: The interpreter cannot measure it.
     """
-    command = [peer, "-m", "benchmarks.match", "--measure-peer", json.dumps(wanted)]
-    found: dict[str, Any] = json.loads(run(command, environment=_QUIET).output)
-    return found
+    command = [peer, "-m", "benchmarks.match", "--measure-peer", json.dumps(arguments)]
+    figures: dict[str, Any] = json.loads(run(command, environment=_QUIET).output)
+    return figures
 
 
 def measure(
@@ -155,8 +191,7 @@ def measure(
         peer: The interpreter; by default this one, if it has agentevals.
 
     Returns:
-        ``oteval`` and ``agentevals`` as from `measure_package` (the latter None without a peer),
-        and ``ratios`` by ``mode/size/case``, with ``big`` for the big case.
+        ``oteval`` and ``agentevals`` as from `measure_package` (the latter None without a peer).
     """
     from oteval.evaluators import create_trajectory_match_evaluator
 
@@ -164,45 +199,57 @@ def measure(
     peer = parts.find_peer(peer)
     if peer is None:
         missing = [parts.MISSING_PEER]
-        return {"oteval": ours, "agentevals": None, "ratios": {}, "missing": missing}
+        return {"oteval": ours, "agentevals": None, "missing": missing}
     theirs = measure_peer(peer, sizes=sizes, repeats=repeats, scale=peer_scale)
-    ratios = {name: ours["rates"][name] / rate for name, rate in theirs["rates"].items()}
-    ratios["big"] = theirs["big_s"] / ours["big_s"]
-    return {"oteval": ours, "agentevals": theirs, "ratios": ratios}
+    return {"oteval": ours, "agentevals": theirs}
 
 
-def _passes(mode: str, case: str) -> bool:
-    return case in ("equal", "rewritten") or (case == "reversed" and mode != "strict")
-
-
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    theirs = found["agentevals"]["rates"] if found["agentevals"] else {}
-    out = []
-    for name, rate in found["oteval"]["rates"].items():
+    ours, theirs = figures["oteval"], figures["agentevals"] or {"rates": {}, "big": {}}
+    table = []
+    for name, case_figures in ours["rates"].items():
         mode, size, case = name.split("/")
         figure = f"{mode}, {size} calls, {case}: evaluations per CPU second"
-        if mode not in PEER_MODES:
-            out.append(Row(figure, f"{rate:,.0f}", "agentevals has no such mode"))
-            continue
-        least = (PASSING if _passes(mode, case) else FAILING) if size == "10" else None
-        out.append(
-            compared(figure, rate, theirs.get(name), "agentevals", "{:,.0f}", at_least=least)
-        )
-    big = found["oteval"]["big_s"] * 1e3
+        least = PASSING if passes(mode, int(size), case) else FAILING
+        if FAILED in case_figures:
+            table.append(not_measured(figure, case_figures[FAILED]))
+        elif mode not in PEER_MODES:
+            rate = f"{case_figures['rate']:,.0f}"
+            table.append(Row(figure, rate, "agentevals has no such mode"))
+        else:
+            peer_figures = theirs["rates"].get(name, {})
+            row = compared(
+                *(figure, case_figures["rate"], peer_figures.get("rate"), "agentevals", "{:,.0f}"),
+                at_least=least if size == "10" else None,
+                reason=peer_figures.get(FAILED, ""),
+            )
+            table.append(row)
+    return [*table, *_big_rows(ours["big"], theirs["big"])]
+
+
+def _big_rows(ours: dict[str, Any], theirs: dict[str, Any]) -> list[Row]:
     figure = f"{BIG:,} calls against {BIG:,} reversed, unordered, ms"
-    out.append(below(figure, big, "{:,.1f}", 50))
-    if found["agentevals"]:
-        peer = found["agentevals"]["big_s"] * 1e3
-        out.append(compared(figure, big, peer, "agentevals", "{:,.1f}", smaller_is_better=True))
-    return out
+    if FAILED in ours:
+        return [not_measured(figure, ours[FAILED])]
+    milliseconds = ours["seconds"] * 1e3
+    table = [below(figure, milliseconds, "{:,.1f}", 50)]
+    if theirs:
+        peer = theirs["seconds"] * 1e3 if "seconds" in theirs else None
+        row = compared(
+            *(figure, milliseconds, peer, "agentevals", "{:,.1f}"),
+            smaller_is_better=True,
+            reason=theirs.get(FAILED, ""),
+        )
+        table.append(row)
+    return table
 
 
-def _print_peer(wanted: str) -> None:
+def _print_peer(arguments: str) -> None:
     from agentevals.trajectory.match import create_trajectory_match_evaluator
 
-    found = measure_package(create_trajectory_match_evaluator, PEER_MODES, **json.loads(wanted))
-    print(json.dumps(found))
+    create = create_trajectory_match_evaluator
+    print(json.dumps(measure_package(create, PEER_MODES, **json.loads(arguments))))
 
 
 if __name__ == "__main__":

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from . import parts, traces
+from .checks import check
 from .clock import module, run
 from .report import Row, below
 
@@ -27,16 +28,18 @@ LIMIT = 400_000_000
 STAGES = ("load", "refresh")
 
 
-def do(stage: str, database: str, file: str) -> None:
-    """Do one stage in this process."""
+def do(stage: str, database: str, file: str, spans: str) -> None:
+    """Do one stage with so many spans in this process."""
     from oteval.pipeline import load, refresh
     from oteval.store import Store
 
     with Store(database) as store:
         if stage == "load":
-            assert not load(store, [file]).bad
+            report = load(store, [file])
+            check((report.stored, report.bad) == (int(spans), 0), "each span is stored", report)
         else:
-            assert refresh(store)
+            runs = refresh(store)
+            check(runs == int(spans) // traces.SPANS_PER_TRACE, "each trace is one run", runs)
 
 
 def measure(*, sizes: list[int]) -> dict[str, Any]:
@@ -49,19 +52,21 @@ def measure(*, sizes: list[int]) -> dict[str, Any]:
         ``baseline`` (the peak of importing oteval and opening an empty store), and for each
         stage a list of ``spans``, ``peak``, ``wall_s`` and ``cpu_s`` by size.
     """
-    found: dict[str, Any] = {stage: [] for stage in STAGES}
+    figures: dict[str, Any] = {stage: [] for stage in STAGES}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         file, empty = folder / "spans.jsonl", folder / "empty.jsonl"
-        traces.write(empty, traces.SPANS_PER_TRACE)
-        least = run(module("benchmarks.memory", "--do", "load", folder / "empty.duckdb", empty))
-        found["baseline"] = least.peak
+        least = traces.SPANS_PER_TRACE
+        traces.write(empty, least)
+        database = folder / "empty.duckdb"
+        baseline = run(module("benchmarks.memory", "--do", "load", database, empty, least))
+        figures["baseline"] = baseline.peak
         for spans in sizes:
             traces.write(file, spans)
             database = folder / f"{spans}.duckdb"
             for stage in STAGES:
-                cost = run(module("benchmarks.memory", "--do", stage, database, file))
-                found[stage].append(
+                cost = run(module("benchmarks.memory", "--do", stage, database, file, spans))
+                figures[stage].append(
                     {
                         "spans": spans,
                         "peak": cost.peak,
@@ -70,28 +75,28 @@ def measure(*, sizes: list[int]) -> dict[str, Any]:
                     }
                 )
             database.unlink()
-    return found
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    out = [Row("peak MB of importing and opening", f"{found['baseline'] / 1e6:,.0f}")]
+    out = [Row("peak MB of importing and opening", f"{figures['baseline'] / 1e6:,.0f}")]
     for stage in STAGES:
-        for one in found[stage]:
-            figure, peak = f"peak MB of {stage}, {one['spans']:,} spans", one["peak"] / 1e6
+        for size in figures[stage]:
+            figure, peak = f"peak MB of {stage}, {size['spans']:,} spans", size["peak"] / 1e6
             if stage == "load":
                 out.append(below(figure, peak, "{:,.0f}", LIMIT / 1e6))
             else:
                 out.append(Row(figure, f"{peak:,.0f}"))
-            rates = (f"{one['spans'] / one[clock]:,.0f}" for clock in ("wall_s", "cpu_s"))
+            rates = (f"{size['spans'] / size[clock]:,.0f}" for clock in ("wall_s", "cpu_s"))
             out.append(
-                Row(f"{stage}, {one['spans']:,} spans: per wall / CPU second", " / ".join(rates))
+                Row(f"{stage}, {size['spans']:,} spans: per wall / CPU second", " / ".join(rates))
             )
     return out
 
 
 if __name__ == "__main__":
     if sys.argv[1:2] == ["--do"]:
-        do(*sys.argv[2:5])
+        do(*sys.argv[2:6])
     else:
         parts.main("memory")

@@ -51,6 +51,7 @@ from oteval.monitor.threshold import Threshold
 from oteval.monitor.two_windows import TwoWindows
 
 from . import parts
+from .checks import check
 from .monitor_months import MONTHS, month_rows, one_month
 from .report import Row, below
 
@@ -72,6 +73,8 @@ MOST_DELAY = 1.3 * 156
 _MINUTE_NS = 60_000_000_000
 _SIZES = (30_000, 120_000)
 """Scores to learn from; the second where the first is not enough."""
+_SLACK = 0.1
+"""The most that a simulated mean of dependent scores differs from its pass rate."""
 
 
 @dataclass(frozen=True)
@@ -122,8 +125,8 @@ def rules(condition: Condition) -> dict[str, Callable[[Baseline], Detector]]:
     """Return the rules by name."""
     checks = AlarmBudget(1, round(CHECKS / condition.rate * _MINUTE_NS))
     return {
-        "e-detector": lambda found: EDetector(found, spending=spending(AlarmBudget())),
-        "1 per 10,000": lambda found: EDetector(found, spending=spending(checks)),
+        "e-detector": lambda baseline: EDetector(baseline, spending=spending(AlarmBudget())),
+        "1 per 10,000": lambda baseline: EDetector(baseline, spending=spending(checks)),
         "threshold": lambda _: Threshold(below=0.90),
         "Fisher": lambda _: TwoWindows(),
     }
@@ -181,23 +184,26 @@ def stream(condition: Condition, number: int) -> Stream:
         )
         for drop in DROPS
     }
+    for drop, after in dropped.items():
+        mean = float(np.mean(after[BEFORE:]))
+        check(abs(mean - drop) < _SLACK, f"the pass rate falls to {drop}", mean)
     return Stream(baseline, scores[first : first + CHECKS], dropped, times[first:end])
 
 
 def one_condition(condition: Condition, streams: int) -> dict[str, Any]:
     """Return the figures of all rules under one condition."""
-    made = rules(condition)
+    detectors = rules(condition)
     drops = DROPS if condition in CONDITIONS else ()
-    alarms = dict.fromkeys(made, 0)
-    delays: dict[str, dict[float, list[int]]] = {name: {d: [] for d in drops} for name in made}
+    alarms = dict.fromkeys(detectors, 0)
+    delays: dict[str, dict[float, list[int]]] = {name: {d: [] for d in drops} for name in detectors}
     covered: list[bool] = []
     baselines = []
     for number in range(streams):
         group = stream(condition, number)
         baselines.append(group.baseline)
-        for name, rule in made.items():
-            found = rule(group.baseline).update(group.scores, group.times[:CHECKS])
-            alarms[name] += sum(alarm.kind == "alert" for alarm in found)
+        for name, rule in detectors.items():
+            raised = rule(group.baseline).update(group.scores, group.times[:CHECKS])
+            alarms[name] += sum(alarm.kind == "alert" for alarm in raised)
             for drop in drops:
                 detector = rule(group.baseline)
                 scores = group.dropped[drop]
@@ -213,44 +219,48 @@ def one_condition(condition: Condition, streams: int) -> dict[str, Any]:
         "alarms": {name: count / streams for name, count in alarms.items()},
         "delays": {
             name: {
-                f"{drop:.2f}": float(np.mean(found)) if found else None
-                for drop, found in by_drop.items()
+                f"{drop:.2f}": float(np.mean(scores)) if scores else None
+                for drop, scores in by_drop.items()
             }
             for name, by_drop in delays.items()
         },
         "coverage": float(np.mean(covered)) if covered else None,
-        "learned_from": float(np.mean([found.size for found in baselines])),
-        "block": float(np.mean([found.block for found in baselines])),
-        "floor": float(np.mean([found.floor for found in baselines])),
+        "learned_from": float(np.mean([baseline.size for baseline in baselines])),
+        "block": float(np.mean([baseline.block for baseline in baselines])),
+        "floor": float(np.mean([baseline.floor for baseline in baselines])),
     }
 
 
 def measure(streams: int) -> dict[str, Any]:
     """Simulate all conditions, in as many processes as there are processors."""
-    wanted = CONDITIONS + BEYOND
+    conditions = CONDITIONS + BEYOND
     with ProcessPoolExecutor(os.cpu_count()) as pool:
-        found = []
-        for each in pool.map(one_condition, wanted, [streams] * len(wanted)):
-            found.append(each)
+        figures = []
+        for each in pool.map(one_condition, conditions, [streams] * len(conditions)):
+            figures.append(each)
             if sys.stderr.isatty():
-                print(f"{len(found)} of {len(wanted)}: {each['condition']}", file=sys.stderr)
+                print(f"{len(figures)} of {len(conditions)}: {each['condition']}", file=sys.stderr)
         months = list(pool.map(one_month, MONTHS, [max(1, streams // 5)] * len(MONTHS)))
+    for each in figures[: len(CONDITIONS)]:
+        check(each["coverage"] is not None, "a drop is found", each["condition"])
+        delays = [delay for by_drop in each["delays"].values() for delay in by_drop.values()]
+        check(None not in delays, "each rule has a delay", each["condition"])
     return {
         "streams": streams,
         "checks": CHECKS,
-        "conditions": found[: len(CONDITIONS)],
-        "beyond": found[len(CONDITIONS) :],
+        "conditions": figures[: len(CONDITIONS)],
+        "beyond": figures[len(CONDITIONS) :],
         "months": months,
     }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as rows of a table."""
     table = []
-    for each in found["conditions"]:
+    for each in figures["conditions"]:
         table.append(_alarms(each))
         table.extend(_delay(each, f"{drop:.2f}") for drop in DROPS)
-    conditions = found["conditions"]
+    conditions = figures["conditions"]
     coverage = [each["coverage"] for each in conditions]
     learned = ", ".join(f"{each['block']:.0f}" for each in conditions)
     return [
@@ -262,8 +272,8 @@ def rows(found: dict[str, Any]) -> list[Row]:
             held=bool(np.mean(coverage) >= 0.9),
         ),
         Row("mean length of blocks, in the order of the conditions", learned),
-        *(_beyond(each) for each in found["beyond"]),
-        *month_rows(found["months"]),
+        *(_beyond(each) for each in figures["beyond"]),
+        *month_rows(figures["months"]),
     ]
 
 

@@ -21,6 +21,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchmarks import checks
 from benchmarks.clock import spent
 from benchmarks.monitor_store import START, add_runs
 from benchmarks.otlp_load import requests, send
@@ -60,7 +61,11 @@ def run_cost(folder: Path, *, seconds: float, rate: float) -> float:
         pids = [pid for part in server.pids() for pid in part]
         cpu, runs = _cpu(pids), _scored(server)
         time.sleep(seconds)
-        return (_cpu(pids) - cpu) / (_scored(server) - runs)
+        cpu, runs = _cpu(pids) - cpu, _scored(server) - runs
+        # The time between two scrapes differs from the seconds by some.
+        checks.check(runs > rate * seconds / 2, f"{rate:g} runs a second are scored", runs)
+        server.check_log()
+        return cpu / runs
     finally:
         stop.set()
         loader.join()
@@ -77,17 +82,19 @@ def check_cost(path: Path, groups: int, runs: int) -> float:
     """
     config = parse_config(RULES + MONITORS)
     step = DAYS * 86_400 * 10**9 // HISTORY
-    found = []
+    costs = []
     with Store(path) as store:
         last = 0
         for number in range(CHECKS + 1):
             first, last = last, last + (runs if number else HISTORY)
             add_runs(store, first, last, groups=groups, step=step)
             with spent() as cost:
-                check(store, config, START + last * step)
+                statuses = check(store, config, START + last * step)
+            observed = sum(status.observations for status in statuses)
+            checks.check(observed == last, f"{last:,} scores are observed", observed)
             if number:
-                found.append(cost.cpu)
-    return statistics.median(found)
+                costs.append(cost.cpu)
+    return statistics.median(costs)
 
 
 def _cpu(pids: Sequence[int]) -> float:
@@ -110,10 +117,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0)
     parser.add_argument("--rate", type=float, default=20.0, help="runs a second")
     parser.add_argument("--interval", type=float, default=60.0, help="seconds between checks")
-    given = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as name:
-        each = run_cost(Path(name), seconds=given.seconds, rate=given.rate)
-    runs = round(given.rate * given.interval)
+        each = run_cost(Path(name), seconds=options.seconds, rate=options.rate)
+    runs = round(options.rate * options.interval)
     sys.stdout.write(f"a run: {1000 * each:.2f} ms of CPU; {runs} runs: {each * runs:.1f} s\n")
     for groups in (1, 100):
         with tempfile.TemporaryDirectory() as name:

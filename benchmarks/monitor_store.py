@@ -26,7 +26,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from . import parts
+from . import checks, parts
 from .clock import module, run, spent
 from .report import Row, compared
 
@@ -39,6 +39,8 @@ _DAYS = 30 * 86_400 * 10**9
 _TURNS = 4
 _BETWEEN_TURNS = 90 * 10**9
 _NEW = 1000
+_GOING_ON = 0.2
+"""The most conversations a group that are not over."""
 _PART = 250_000
 _CONFIG = """
 evaluators: [{name: e, type: tool_errors}]
@@ -114,7 +116,7 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
 
     config, step = parse_config(_CONFIG), _DAYS // scores
     now = START + scores * step + 60 * 10**9
-    costs = []
+    costs, observed = [], []
     for number in range(3):
         with Store(path, create=False) as store:
             if number == 2:
@@ -126,10 +128,28 @@ def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
                 with Store(path, create=False) as store, little_memory(store):
                     is_long = check_backlog(store, config, now)
             with Store(path, create=False) as store, little_memory(store):
-                found = check_monitors(store, config, now)
+                statuses = check_monitors(store, config, now)
         costs.append(asdict(cost))
-    states = Counter(one.state for one in found)
-    return {"costs": costs, "states": states, "groups": len(found)}
+        observed.append(sum(status.observations for status in statuses))
+    states = Counter(status.state for status in statuses)
+    with Store(path, create=False) as store:
+        expected = [_observations(store, number) for number in (scores, scores, scores + _NEW)]
+    # Conversations that go on have no observation yet.
+    missing = [count - seen for count, seen in zip(expected, observed, strict=True)]
+    is_whole = min(missing) >= 0 and max(missing) <= _GOING_ON * groups
+    checks.check(is_whole, f"the observations are {expected}", observed)
+    checks.check(observed[2] > observed[1], "the new scores are observed", observed)
+    checks.check(states["ok"] + states["alert"], "some groups have a baseline", states)
+    return {"costs": costs, "states": states, "groups": len(statuses)}
+
+
+def _observations(store: Any, runs: int) -> int:
+    """Return how many observations the first runs are: a conversation is one."""
+    from oteval.store.query import number
+
+    count = "count(DISTINCT coalesce(conversation_id, trajectory_id))"
+    query = f"SELECT {count} FROM trajectories WHERE seq <= {runs}"
+    return number(store._connection, query)
 
 
 class _NoPandas:
@@ -159,19 +179,19 @@ def measure(*, scores: int, groups: int) -> dict[str, Any]:
     return {"scores": scores, "peak": done.peak, **json.loads(done.output)}
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    first, nothing, live = found["costs"]
-    title = f"{found['scores']:,} scores of {found['groups']:,} groups"
+    first, nothing, live = figures["costs"]
+    title = f"{figures['scores']:,} scores of {figures['groups']:,} groups"
     return [
         _within(f"{title}: seconds", first["wall"], "{:.1f}", MOST_SECONDS),
         Row("its CPU seconds", f"{first['cpu']:.1f}"),
-        _within("its peak MB", found["peak"] / 1e6, "{:,.0f}", MOST_MEGABYTES),
+        _within("its peak MB", figures["peak"] / 1e6, "{:,.0f}", MOST_MEGABYTES),
         _within("nothing new: seconds", nothing["wall"], "{:.2f}", MOST_LIVE_SECONDS),
         Row("its CPU seconds", f"{nothing['cpu']:.2f}"),
         _within(f"{_NEW:,} new scores: seconds", live["wall"], "{:.2f}", MOST_LIVE_SECONDS),
         Row("its CPU seconds", f"{live['cpu']:.2f}"),
-        Row("groups by state", ", ".join(f"{k} {v:,}" for k, v in found["states"].items())),
+        Row("groups by state", ", ".join(f"{k} {v:,}" for k, v in figures["states"].items())),
     ]
 
 

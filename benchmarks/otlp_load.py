@@ -57,56 +57,92 @@ class Sent:
 
 
 def _text(chance: random.Random, length: int) -> str:
-    return " ".join(chance.choices(_WORDS, k=length // 7 + 1))[:length]
+    """Return a text that is another one each time: it begins with 16 random hex digits."""
+    words = " ".join(chance.choices(_WORDS, k=length // 7 + 1))
+    return f"{chance.getrandbits(64):016x} {words}"[:length]
 
 
-def _attributes(chance: random.Random, place: int) -> dict[str, str | int]:
-    said = json.dumps(
-        [{"role": "user", "parts": [{"type": "text", "content": _text(chance, 900)}]}]
-    )
-    answer = [{"role": "assistant", "parts": [{"type": "text", "content": _text(chance, 900)}]}]
-    if place == 0:
-        return {
-            "gen_ai.operation.name": "invoke_agent",
-            "gen_ai.agent.name": "support",
-            "gen_ai.input.messages": said,
-            "gen_ai.output.messages": json.dumps(answer),
-        }
-    if place % 2:
-        return {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.request.model": "m",
-            "gen_ai.usage.input_tokens": chance.randrange(4000),
-            "gen_ai.input.messages": said,
-            "gen_ai.output.messages": json.dumps(answer),
-        }
+def _message(role: str, **part: object) -> dict[str, object]:
+    return {"role": role, "parts": [part]}
+
+
+def _run(chance: random.Random, spans: int) -> list[dict[str, str | int]]:
+    """Return the attributes of the spans of a run: the agent, model calls, and a tool after each.
+
+    A model call repeats the history; the last one answers.
+    """
+    history = [_message("user", type="text", content=_text(chance, 600))]
+    steps: list[dict[str, str | int]] = []
+    question = answer = history[0]
+    for position in range(1, spans):
+        if position % 2:
+            call_id, arguments = (
+                f"call_{chance.getrandbits(64):016x}",
+                {"order": _text(chance, 300)},
+            )
+            answer = _message("assistant", type="text", content=_text(chance, 900))
+            if position + 1 < spans:
+                call = {"id": call_id, "name": "get_order", "arguments": arguments}
+                answer = _message("assistant", type="tool_call", **call)
+            steps.append(_chat(history, answer, chance.randrange(4000)))
+            history.append(answer)
+            continue
+        result = _text(chance, 700)
+        steps.append(
+            {
+                "gen_ai.operation.name": "execute_tool",
+                "gen_ai.tool.name": "get_order",
+                "gen_ai.tool.call.id": call_id,
+                "gen_ai.tool.call.arguments": json.dumps(arguments),
+                "gen_ai.tool.call.result": result,
+            }
+        )
+        response = {"type": "tool_call_response", "id": call_id, "response": result}
+        history.append(_message("tool", **response))
+    agent: dict[str, str | int] = {
+        "gen_ai.operation.name": "invoke_agent",
+        "gen_ai.agent.name": "support",
+        "gen_ai.input.messages": json.dumps([question]),
+    }
+    if answer is not question:
+        agent["gen_ai.output.messages"] = json.dumps([answer])
+    return [agent, *steps]
+
+
+def _chat(
+    history: list[dict[str, object]], answer: dict[str, object], tokens: int
+) -> dict[str, str | int]:
     return {
-        "gen_ai.operation.name": "execute_tool",
-        "gen_ai.tool.name": "get_order",
-        "gen_ai.tool.call.arguments": json.dumps({"order": _text(chance, 300)}),
-        "gen_ai.tool.call.result": _text(chance, 1500),
+        "gen_ai.operation.name": "chat",
+        "gen_ai.request.model": "m",
+        "gen_ai.usage.input_tokens": tokens,
+        "gen_ai.input.messages": json.dumps(history),
+        "gen_ai.output.messages": json.dumps([answer]),
     }
 
 
-def _span(chance: random.Random, trace_id: bytes, root: bytes, place: int, begin: int) -> Span:
-    attributes = []
-    for key, value in _attributes(chance, place).items():
-        item = KeyValue(key=key)
-        if isinstance(value, int):
-            item.value.int_value = value
-        else:
-            item.value.string_value = value
-        attributes.append(item)
-    return Span(
-        trace_id=trace_id,
-        span_id=root if place == 0 else chance.randbytes(8),
-        parent_span_id=b"" if place == 0 else root,
-        name=f"step {place}",
-        kind=Span.SPAN_KIND_INTERNAL,
-        start_time_unix_nano=begin + place * 1_000_000,
-        end_time_unix_nano=begin + 20_000_000,
-        attributes=attributes,
-    )
+def _spans(chance: random.Random, spans: int, begin: int) -> Iterator[Span]:
+    """Yield the spans of a run."""
+    trace_id, root = chance.randbytes(16), chance.randbytes(8)
+    for position, values in enumerate(_run(chance, spans)):
+        attributes = []
+        for key, value in values.items():
+            item = KeyValue(key=key)
+            if isinstance(value, int):
+                item.value.int_value = value
+            else:
+                item.value.string_value = value
+            attributes.append(item)
+        yield Span(
+            trace_id=trace_id,
+            span_id=root if position == 0 else chance.randbytes(8),
+            parent_span_id=b"" if position == 0 else root,
+            name=f"step {position}",
+            kind=Span.SPAN_KIND_INTERNAL,
+            start_time_unix_nano=begin + position * 1_000_000,
+            end_time_unix_nano=begin + 20_000_000,
+            attributes=attributes,
+        )
 
 
 def requests(
@@ -124,9 +160,7 @@ def requests(
     now = time.time_ns()
     waiting: list[Span] = []
     for number in range(traces):
-        trace_id, root = chance.randbytes(16), chance.randbytes(8)
-        begin = now + number * 1_000_000
-        waiting += [_span(chance, trace_id, root, place, begin) for place in range(spans)]
+        waiting += _spans(chance, spans, now + number * 1_000_000)
         while len(waiting) >= batch:
             yield _request(waiting[:batch])
             del waiting[:batch]
@@ -166,46 +200,64 @@ def send(
         path: Where to.
         stop: Ends sending early.
     """
-    waiting, sent, lock = deque(loads), Sent(), threading.Lock()
-    begin = time.perf_counter()
-    given = [0]
-
-    def sender() -> None:
-        connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
-        while not (stop is not None and stop.is_set()):
-            with lock:
-                if not waiting:
-                    break
-                load = waiting.popleft()
-                given[0] += len(load.spans)
-                due = begin + (given[0] - len(load.spans)) / rate if rate else 0.0
-            time.sleep(max(0.0, due - time.perf_counter()) if rate else 0.0)
-            started = time.perf_counter()
-            try:
-                headers = {"content-type": "application/x-protobuf"}
-                connection.request("POST", path, load.body, headers)
-                answer = connection.getresponse()
-                answer.read()
-                outcome = str(answer.status)
-            except (OSError, http.client.HTTPException) as error:
-                outcome = type(error).__name__
-                connection.close()
-            took = time.perf_counter() - started
-            with lock:
-                sent.answers[outcome] += 1
-                if outcome == "200":
-                    sent.latencies.append(took)
-                    sent.acknowledged += load.spans
-                elif time.perf_counter() - begin < retry:
-                    waiting.append(load)
-            if outcome != "200" and retry:
-                time.sleep(0.05)
-        connection.close()
-
-    threads = [threading.Thread(target=sender) for _ in range(senders)]
+    sender = _Sender(port, deque(loads), rate, retry, path, stop or threading.Event())
+    threads = [threading.Thread(target=sender.run) for _ in range(senders)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    sent.seconds = time.perf_counter() - begin
-    return sent
+    sender.sent.seconds = time.perf_counter() - sender.begin
+    return sender.sent
+
+
+@dataclass
+class _Sender:
+    """Sends requests from several threads."""
+
+    port: int
+    waiting: deque[Load]
+    rate: float
+    retry: float
+    path: str
+    stop: threading.Event
+    sent: Sent = field(default_factory=Sent)
+    begin: float = field(default_factory=time.perf_counter)
+    _spans: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def run(self) -> None:
+        """Send requests over one connection, until none is left."""
+        connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=60)
+        while not self.stop.is_set():
+            with self._lock:
+                if not self.waiting:
+                    break
+                load = self.waiting.popleft()
+                due = self.begin + self._spans / self.rate if self.rate else 0.0
+                self._spans += len(load.spans)
+            time.sleep(max(0.0, due - time.perf_counter()) if self.rate else 0.0)
+            started = time.perf_counter()
+            outcome = self._outcome(connection, load)
+            took = time.perf_counter() - started
+            with self._lock:
+                self.sent.answers[outcome] += 1
+                if outcome == "200":
+                    self.sent.latencies.append(took)
+                    self.sent.acknowledged += load.spans
+                elif time.perf_counter() - self.begin < self.retry:
+                    self.waiting.append(load)
+            if outcome != "200" and self.retry:
+                time.sleep(0.05)
+        connection.close()
+
+    def _outcome(self, connection: http.client.HTTPConnection, load: Load) -> str:
+        """Return the status of the answer to a request, or the name of the error."""
+        try:
+            headers = {"content-type": "application/x-protobuf"}
+            connection.request("POST", self.path, load.body, headers)
+            answer = connection.getresponse()
+            answer.read()
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            return type(error).__name__
+        return str(answer.status)

@@ -15,6 +15,7 @@ import asyncio
 import json
 import random
 import sys
+from collections import Counter
 from typing import Any
 
 from oteval.experiments import Dataset, Example, Experiment, ExperimentResults, ResultRow, Run
@@ -22,6 +23,7 @@ from oteval.experiments.comparative import aevaluate_comparative
 from oteval.store import Store
 
 from . import parts
+from .checks import FAILED, check, figures_or_failure
 from .report import Row, below
 
 FULL = {"comparisons": 1000, "examples": 100, "bias": 0.10}
@@ -50,8 +52,10 @@ def measure(*, comparisons: int, examples: int, bias: float, seed: int = 1) -> d
 async def _measure(comparisons: int, examples: int, bias: float, seed: int) -> dict[str, Any]:
     systems = [_system(name, examples) for name in ("a", "b")]
     chance = random.Random(seed)
+    orders: Counter[tuple[str, ...]] = Counter()
 
-    async def judge(outputs: list[Any]) -> list[float]:  # noqa: ARG001 (equal, so not looked at)
+    async def judge(outputs: list[Any]) -> list[float]:
+        orders[tuple(outputs)] += 1
         first = chance.random() < 0.5 + bias
         return [float(first), float(not first)]
 
@@ -60,12 +64,16 @@ async def _measure(comparisons: int, examples: int, bias: float, seed: int) -> d
     for _ in range(comparisons):
         with Store() as store:
             for order in significant:
-                found = await aevaluate_comparative(
+                results = await aevaluate_comparative(
                     systems, [judge], order=order, store=store, max_concurrency=1, timeout=None
                 )
-                (pair,) = found.pairs()
+                (pair,) = results.pairs()
                 significant[order] += pair.p_value <= ALPHA
                 flips += pair.flip_rate or 0.0
+    # In one order once, and once in each of both.
+    expected = 3 * comparisons * examples
+    check(orders.total() == expected, f"the judge is asked {expected:,} times", orders)
+    check(len(orders) == 2, "the judge sees the outputs in two orders", list(orders))
     shares = {order: count / comparisons for order, count in significant.items()}
     sizes = {"comparisons": comparisons, "examples": examples, "bias": bias}
     return {**shares, "flips": flips / comparisons, **sizes}
@@ -73,30 +81,36 @@ async def _measure(comparisons: int, examples: int, bias: float, seed: int) -> d
 
 def _system(name: str, examples: int) -> ExperimentResults:
     data = tuple(Example(str(number), number) for number in range(examples))
-    rows = tuple(ResultRow(Run(f"{name}{one.id}", name, one.id, outputs=name), one) for one in data)
+    rows = tuple(
+        ResultRow(Run(f"{name}{example.id}", name, example.id, outputs=name), example)
+        for example in data
+    )
     return ExperimentResults(Experiment(name, name), Dataset("equal", data), rows)
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    about = f"{found['comparisons']} comparisons of {found['examples']} examples, "
-    about += f"bias +{found['bias']:.2f}"
+    about = f"{figures['comparisons']} comparisons of {figures['examples']} examples, "
+    about += f"bias +{figures['bias']:.2f}"
     return [
-        Row(f"significant at .05, fixed order ({about})", f"{found['fixed']:.1%}"),
-        below("significant at .05, both orders", found["both"], "{:.1%}", LIMIT),
-        Row("flip rate shown", f"{found['flips']:.1%}"),
+        Row(f"significant at .05, fixed order ({about})", f"{figures['fixed']:.1%}"),
+        below("significant at .05, both orders", figures["both"], "{:.1%}", LIMIT),
+        Row("flip rate shown", f"{figures['flips']:.1%}"),
     ]
 
 
 def main() -> int:
     """Run the simulation from the command line and return the exit status."""
     arguments = sys.argv[1:]
-    found = measure(**(QUICK if "--quick" in arguments else FULL))
+    sizes = QUICK if "--quick" in arguments else FULL
+    figures = figures_or_failure(lambda: measure(**sizes))
     if "--json" in arguments:  # the whole run shows a target that is missed, and goes on
-        print(json.dumps(found))
+        print(json.dumps(figures))
         return 0
-    print(parts.text(sys.modules[__name__], found))
-    return 0 if found["both"] <= LIMIT else 1
+    print(parts.text(sys.modules[__name__], figures))
+    if FAILED in figures:
+        return 1
+    return 0 if figures["both"] <= LIMIT else 1
 
 
 if __name__ == "__main__":

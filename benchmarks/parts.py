@@ -7,7 +7,10 @@ A part is a module with
   first look;
 - ``measure(...) -> dict``: the figures, as JSON values; ``missing`` lists the peers that could
   not be measured and how to install them;
-- ``rows(found) -> list[Row]``: the figures as a table.
+- ``rows(figures) -> list[Row]``: the figures as a table.
+
+``measure`` checks the outcome of the work with `checks.check`. A check that fails leaves the part,
+or the rows that it is about, without a figure.
 
 A part that has a peer takes ``peer`` (an interpreter) or ``peer_cli`` (a command).
 """
@@ -26,6 +29,7 @@ from types import ModuleType
 from typing import Any
 
 from . import report
+from .checks import FAILED, failures, figures_or_failure
 
 PARTS = (
     "match",
@@ -53,6 +57,12 @@ PARTS = (
     "serve",
     "live_scoring",
 )
+PEERS = {
+    "peer": ("PYTHON", "an interpreter that has agentevals"),
+    "peer_cli": ("PATH", "agentevals-cli's agentevals command"),
+    "phoenix": ("PATH", "Phoenix' phoenix command"),
+}
+"""The arguments of ``measure`` that name a peer, with the kind and the meaning of their values."""
 MISSING_PEER = (
     "agentevals is not here to compare with: pip install 'oteval[peers]', or name an interpreter "
     "that has it with --peer PYTHON"
@@ -78,24 +88,20 @@ def find_peer(peer: str | None) -> str | None:
 
 def measure(part: ModuleType, options: argparse.Namespace) -> dict[str, Any]:
     """Measure a part as the command line asks."""
-    wanted: dict[str, Any] = dict(part.QUICK if options.quick else part.FULL)
-    taken = inspect.signature(part.measure).parameters
-    for name in ("peer", "peer_cli", "phoenix"):
-        if name in taken:
-            wanted[name] = getattr(options, name)
-    found: dict[str, Any] = part.measure(**wanted)
-    return found
+    arguments: dict[str, Any] = dict(part.QUICK if options.quick else part.FULL)
+    parameters = inspect.signature(part.measure).parameters
+    for name in PEERS:
+        if name in parameters:
+            arguments[name] = getattr(options, name)
+    return figures_or_failure(lambda: part.measure(**arguments))
 
 
 def add_options(parser: argparse.ArgumentParser) -> None:
     """Add the options that all parts have."""
     parser.add_argument("--quick", action="store_true", help="small sizes, for a first look")
-    for name, kind, about in (
-        ("--peer", "PYTHON", "an interpreter that has agentevals"),
-        ("--peer-cli", "PATH", "agentevals-cli's agentevals command"),
-        ("--phoenix", "PATH", "Phoenix' phoenix command"),
-    ):
-        parser.add_argument(name, metavar=kind, type=_command, help=about)
+    for name, (kind, about) in PEERS.items():
+        option = f"--{name.replace('_', '-')}"
+        parser.add_argument(option, metavar=kind, type=_command, help=about)
 
 
 def _command(text: str) -> str:
@@ -103,18 +109,23 @@ def _command(text: str) -> str:
     return str(Path(text).absolute()) if os.sep in text else text
 
 
-def text(part: ModuleType, found: dict[str, Any]) -> str:
+def text(part: ModuleType, figures: dict[str, Any]) -> str:
     """Return a part's figures for people to read."""
-    notes = [f"- {line}" for line in found.get("missing", ())]
-    return "\n\n".join(filter(None, [report.table(part.rows(found)), "\n".join(notes)]))
+    if FAILED in figures:
+        name = part.__name__.rpartition(".")[2]
+        return report.table([report.not_measured(name, figures[FAILED])])
+    notes = [f"- {line}" for line in figures.get("missing", ())]
+    return "\n\n".join(filter(None, [report.table(part.rows(figures)), "\n".join(notes)]))
 
 
 def main(name: str) -> None:
-    """Run one part from the command line."""
+    """Run one part from the command line; its exit status is 1 when a figure is missing."""
     part = load(name)
     parser = argparse.ArgumentParser(description=(part.__doc__ or "").split("\n\n")[0])
     add_options(parser)
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     options = parser.parse_args()
-    found = measure(part, options)
-    print(json.dumps(found) if options.json else text(part, found))
+    figures = measure(part, options)
+    print(json.dumps(figures) if options.json else text(part, figures))
+    if not options.json and any(failures(figures)):
+        sys.exit(1)

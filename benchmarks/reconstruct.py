@@ -26,6 +26,7 @@ from oteval.reconstruct import reconstruct
 from oteval.store import Store
 
 from . import parts, traces
+from .checks import check
 from .clock import ROOT, Spent, median, spent
 from .report import Row
 
@@ -77,11 +78,12 @@ def generated(file: Path) -> Iterator[Work]:
 
 def reconstruct_all(works: Sequence[Work]) -> tuple[Spent, int]:
     """Reconstruct each; return the cost and the number of trajectories."""
-    found = 0
+    runs = []
     with spent() as cost:
         for spans, logs in works:
-            found += len(reconstruct(spans, logs))
-    return cost, found
+            runs += reconstruct(spans, logs)
+    check(any(run.messages for run in runs), "the runs have messages")
+    return cost, len(runs)
 
 
 def refresh_new(file: Path, database: Path) -> tuple[Spent, int]:
@@ -89,9 +91,9 @@ def refresh_new(file: Path, database: Path) -> tuple[Spent, int]:
     with Store(database) as store:
         load(store, [file])
         with spent() as cost:
-            found = refresh(store)
+            runs = refresh(store)
     database.unlink()
-    return cost, found
+    return cost, runs
 
 
 def measure(*, copies: int, spans: int, repeats: int) -> dict[str, Any]:
@@ -108,30 +110,48 @@ def measure(*, copies: int, spans: int, repeats: int) -> dict[str, Any]:
     """
     works = [renamed(work, copy) for copy in range(copies) for work in captured()]
     count = sum(len(work[0]) for work in works)
-    found = {"captured": _measured(lambda: reconstruct_all(works), count, repeats)}
+    _, of_each = reconstruct_all([renamed(work, copies) for work in captured()])
+    figures = {
+        "captured": _measured(lambda: reconstruct_all(works), count, copies * of_each, repeats)
+    }
     with tempfile.TemporaryDirectory() as name:
         file = Path(name) / "spans.jsonl"
         traces.write(file, spans)
         works = list(generated(file))
-        found["generated"] = _measured(lambda: reconstruct_all(works), spans, repeats)
+        runs = spans // traces.SPANS_PER_TRACE
+        figures["generated"] = _measured(lambda: reconstruct_all(works), spans, runs, repeats)
         works.clear()
         database = Path(name) / "spans.duckdb"
-        found["refresh"] = _measured(lambda: refresh_new(file, database), spans, repeats)
-    return found
+        figures["refresh"] = _measured(lambda: refresh_new(file, database), spans, runs, repeats)
+    return figures
 
 
-def _measured(work: Callable[[], tuple[Spent, int]], spans: int, repeats: int) -> dict[str, Any]:
-    done = [work() for _ in range(repeats)]
-    cost = median([one for one, _ in done])
+def _measured(
+    work: Callable[[], tuple[Spent, int]], spans: int, runs: int, repeats: int
+) -> dict[str, Any]:
+    """Do some work several times.
+
+    Args:
+        work: Returns its cost and the number of runs.
+        spans: How many spans it reads.
+        runs: How many runs they are.
+        repeats: How often.
+    """
+    costs = []
+    for _ in range(repeats):
+        cost, count = work()
+        check(count == runs, f"the spans are {runs:,} runs", count)
+        costs.append(cost)
+    cost = median(costs)
     return {
         "spans": spans,
-        "trajectories": done[0][1],
+        "trajectories": runs,
         "cpu_s": cost.cpu,
         "wall_s": cost.wall,
     }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     names = {
         "captured": "reconstruct(), captured traces",
@@ -140,9 +160,9 @@ def rows(found: dict[str, Any]) -> list[Row]:
     }
     out = []
     for key, name in names.items():
-        one = found[key]
+        work = figures[key]
         for what in ("spans", "trajectories"):
-            rates = (f"{one[what] / one[clock]:,.0f}" for clock in ("cpu_s", "wall_s"))
+            rates = (f"{work[what] / work[clock]:,.0f}" for clock in ("cpu_s", "wall_s"))
             out.append(Row(f"{name}: {what} per CPU / wall second", " / ".join(rates)))
     return out
 

@@ -26,6 +26,7 @@ from typing import Any
 from oteval.redaction.secrets import SecretRedactor
 
 from . import parts
+from .checks import check
 from .clock import ROOT
 from .planted_secrets import KEY_SHAPES, NAMED_PLACES, PROSE_PLACES, VALUE_SHAPES, key, value
 from .report import Row
@@ -63,27 +64,28 @@ def measure(*, rounds: int, megabytes: float, every: int = 1, seed: int = 1) -> 
     redactor = SecretRedactor(environment={})
     chance = random.Random(seed)
     survivors: Counter[str] = Counter()
-    found: dict[str, Any] = {}
+    figures: dict[str, Any] = {}
     for name, shapes, places, make in (
         ("forms", KEY_SHAPES, NAMED_PLACES, key),
         ("prose", KEY_SHAPES, PROSE_PLACES, key),
         ("values", VALUE_SHAPES, NAMED_PLACES, value),
     ):
         pairs = list(itertools.product(shapes * rounds, places))[::every]
-        for shape, place in pairs:
+        for shape, form in pairs:
             secret = make(shape, chance)
-            text = place.format(secret) if isinstance(place, str) else place(secret)
+            text = form.format(secret) if isinstance(form, str) else form(secret)
             if _is_left(secret, redactor.text(text)):
                 survivors[f"{name}: {shape} in {text.replace(secret, '...')[:80]!r}"] += 1
+        check(pairs, f"secrets are planted: {name}")
         removed = len(pairs) - sum(
             count for text, count in survivors.items() if text.startswith(f"{name}:")
         )
-        found[name] = {"planted": len(pairs), "removed": removed}
-    found["survivors"] = dict(survivors.most_common())
-    found["ordinary"] = {
+        figures[name] = {"planted": len(pairs), "removed": removed}
+    figures["survivors"] = dict(survivors.most_common())
+    figures["ordinary"] = {
         kind: _ordinary(redactor, files, megabytes * 1e6) for kind, files in _files()
     }
-    return found
+    return figures
 
 
 def _is_left(secret: str, text: str) -> bool:
@@ -124,6 +126,7 @@ def _ordinary(redactor: SecretRedactor, files: list[Path], most: float) -> dict[
             gone = before - after
             changed += gone.total()
             examples += [f"{file.name}: {token[:60]}" for token in gone]
+    check(tokens, "there is ordinary text", [str(file) for file in files[:3]])
     return {
         "tokens": tokens,
         "changed": changed,
@@ -132,7 +135,7 @@ def _ordinary(redactor: SecretRedactor, files: list[Path], most: float) -> dict[
     }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     out = []
     for name, figure in (
@@ -140,11 +143,11 @@ def rows(found: dict[str, Any]) -> list[Row]:
         ("prose", "keys of known forms in prose, share removed"),
         ("values", "other secrets at names, share removed"),
     ):
-        out.append(_share(figure, found[name]["removed"], found[name]["planted"]))
-    planted = sum(found[name]["planted"] for name in ("forms", "prose", "values"))
-    removed = sum(found[name]["removed"] for name in ("forms", "prose", "values"))
+        out.append(_share(figure, figures[name]["removed"], figures[name]["planted"]))
+    planted = sum(figures[name]["planted"] for name in ("forms", "prose", "values"))
+    removed = sum(figures[name]["removed"] for name in ("forms", "prose", "values"))
     out.append(_share(f"all {planted:,} planted secrets, share removed", removed, planted))
-    ordinary = found["ordinary"].values()
+    ordinary = figures["ordinary"].values()
     tokens = sum(kind["tokens"] for kind in ordinary)
     share = sum(kind["changed"] for kind in ordinary) / max(tokens, 1)
     out.append(
@@ -155,13 +158,13 @@ def rows(found: dict[str, Any]) -> list[Row]:
             held=share <= CHANGED_GOAL,
         )
     )
-    for kind, figures in found["ordinary"].items():
-        share = figures["changed"] / max(figures["tokens"], 1)
+    for kind, text in figures["ordinary"].items():
+        share = text["changed"] / max(text["tokens"], 1)
         out.append(
             Row(
                 f"{kind}: tokens changed",
                 f"{share:.4%}",
-                f"{figures['megabytes_per_second']:.0f} MB/s",
+                f"{text['megabytes_per_second']:.0f} MB/s",
             )
         )
     return out

@@ -17,11 +17,13 @@ import os
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from . import parts
+from .checks import check
 from .clock import ROOT, module, run
 from .report import Row, below
 
@@ -99,8 +101,10 @@ def alone(folder: Path, sessions: int) -> float:
     client = httpx.Client(transport=httpx.MockTransport(answer))
     start = time.perf_counter()
     for number in range(sessions):
-        bench_agent.ask(question(number), client)
-    return time.perf_counter() - start
+        answer_text = bench_agent.ask(question(number), client)
+    seconds = time.perf_counter() - start
+    check(answer_text.endswith(": done."), "the agent gives its answer", answer_text)
+    return seconds
 
 
 def fill(folder: Path, sessions: int) -> None:
@@ -113,19 +117,19 @@ def fill(folder: Path, sessions: int) -> None:
     assert api is not None
     for number in range(sessions):
         calls = []
-        for at, (asked, answered) in enumerate(exchanges(number)):
+        for at, (sent, received) in enumerate(exchanges(number)):
             start = 1_700_000_000_000_000_000 + at * 1_000_000_000
             exchange = Exchange(
                 "POST",
                 URL,
-                request_body=asked,
+                request_body=sent,
                 status=200,
                 response_headers={"content-type": "application/json"},
-                chunks=(Chunk(answered),),
+                chunks=(Chunk(received),),
                 start_ns=start,
                 end_ns=start + 500_000_000,
             )
-            request, message = api.parse_request(asked), api.parse_response(answered).message
+            request, message = api.parse_request(sent), api.parse_response(received).message
             times = {"start_ns": exchange.start_ns, "end_ns": exchange.end_ns}
             calls.append(RecordedModelCall(request, message, exchange, **times))
         recording = Recording(
@@ -142,9 +146,9 @@ def fill_database(path: Path, sessions: int) -> None:
     spans: list[Any] = []
     logs: list[Any] = []
     for number in range(sessions):
-        found = recorded(number)
-        spans += found[0]
-        logs += found[1]
+        session_spans, session_logs = recorded(number)
+        spans += session_spans
+        logs += session_logs
     with Store(path) as store:
         store.spans.write(spans, logs)
         refresh(store)
@@ -157,7 +161,7 @@ def recorded(number: int) -> tuple[list[Any], list[Any]]:
 
     trace, step = f"{number + 1:032x}", 1_000_000_000
     began = 1_700_000_000 * step + number * 60 * step
-    said = {"role": "user", "parts": [{"type": "text", "content": question(number)}]}
+    message = {"role": "user", "parts": [{"type": "text", "content": question(number)}]}
     root = Span(
         trace,
         f"{1:016x}",
@@ -167,7 +171,7 @@ def recorded(number: int) -> tuple[list[Any], list[Any]]:
         attributes={
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": "clerk",
-            "gen_ai.input.messages": json.dumps([said]),
+            "gen_ai.input.messages": json.dumps([message]),
         },
     )
     spans, logs = [root], []
@@ -206,14 +210,15 @@ def exchanges(number: int) -> list[tuple[bytes, bytes]]:
 
     names: dict[str, Any] = {}
     exec(compile(AGENT, "bench_agent.py", "exec"), names)
-    kept: list[tuple[bytes, bytes]] = []
+    recorded_bodies: list[tuple[bytes, bytes]] = []
 
     def answer(request: httpx.Request) -> httpx.Response:
-        kept.append((request.content, json.dumps(reply_to(json.loads(request.content))).encode()))
-        return httpx.Response(200, content=kept[-1][1])
+        body = json.dumps(reply_to(json.loads(request.content))).encode()
+        recorded_bodies.append((request.content, body))
+        return httpx.Response(200, content=body)
 
     names["ask"](question(number), httpx.Client(transport=httpx.MockTransport(answer)))
-    return kept
+    return recorded_bodies
 
 
 def measure(*, sessions: int, workers: int) -> dict[str, Any]:
@@ -227,7 +232,7 @@ def measure(*, sessions: int, workers: int) -> dict[str, Any]:
         ``wall_s`` and ``cpu_s`` of the command with ``files`` and with ``database``, and
         ``alone_s``.
     """
-    found: dict[str, Any] = {"sessions": sessions, "workers": workers}
+    figures: dict[str, Any] = {"sessions": sessions, "workers": workers}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "bench_agent.py").write_text(AGENT)
@@ -238,33 +243,33 @@ def measure(*, sessions: int, workers: int) -> dict[str, Any]:
             "database": ["--db", folder / "recorded.duckdb"],
         }
         for source, where in sources.items():
-            found[source] = _verified(folder, where, sessions, workers)
-        found["alone_s"] = alone(folder, sessions)
-    return found
+            figures[source] = _verified(folder, where, sessions, workers)
+        figures["alone_s"] = alone(folder, sessions)
+    return figures
 
 
 def _verified(folder: Path, where: Sequence[Any], sessions: int, workers: int) -> dict[str, Any]:
     options = ("--target", "bench_agent:ask", "--workers", workers, "--json")
     command = module("oteval", "replay", "verify", *where, *options)
     cost = run(command, environment={"PYTHONPATH": os.pathsep.join([str(folder), str(ROOT)])})
-    statuses = [json.loads(line)["status"] for line in cost.output.splitlines()]
-    assert statuses == ["passed"] * sessions, statuses
+    statuses = Counter(json.loads(line)["status"] for line in cost.output.splitlines())
+    check(statuses == {"passed": sessions}, f"{sessions} sessions pass", statuses)
     return {"wall_s": cost.wall, "cpu_s": cost.cpu}
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    sessions = found["sessions"]
-    name = f"{sessions:,} sessions, {found['workers']} processes"
+    sessions = figures["sessions"]
+    name = f"{sessions:,} sessions, {figures['workers']} processes"
     out = []
     for source in ("files", "database"):
-        cost, label = found[source], f"{name}, {source}"
+        cost, label = figures[source], f"{name}, {source}"
         out += [
             below(f"{label}: seconds", cost["wall_s"], "{:.1f}", AT_MOST * sessions),
             Row(f"{label}: sessions a second", f"{sessions / cost['wall_s']:,.0f}"),
             Row(f"{label}: CPU seconds", f"{cost['cpu_s']:.1f}"),
         ]
-    return [*out, Row(f"{name}: seconds of the agent alone", f"{found['alone_s']:.2f}")]
+    return [*out, Row(f"{name}: seconds of the agent alone", f"{figures['alone_s']:.2f}")]
 
 
 if __name__ == "__main__":

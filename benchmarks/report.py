@@ -35,8 +35,9 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns."""
         ratio = "" if self.ratio is None else f"{self.ratio:,.{_digits(self.ratio)}f}x"
-        held = "" if self.held is None else ("yes" if self.held else "**no**")
-        return self.figure, self.ours, self.other, ratio, self.target, held
+        held = {None: "", True: "yes", False: "**no**"}[self.held]
+        cells = self.figure, self.ours, self.other, ratio, self.target, held
+        return tuple(" ".join(cell.split()).replace("|", "\\|") for cell in cells)
 
 
 def _digits(ratio: float) -> int:
@@ -52,24 +53,37 @@ def compared(
     *,
     at_least: float | None = None,
     smaller_is_better: bool = False,
+    reason: str = "",
 ) -> Row:
     """Return the row of two figures of a kind.
 
     Args:
         figure: The name of the measurement.
         ours: oteval's figure.
-        other: The other side's; None where it could not be measured.
+        other: The other side's; None where it was not measured.
         name: The other side's name.
         form: The figures' format, such as ``{:,.0f}/s``.
         at_least: The ratio that is wanted.
         smaller_is_better: Whether the figures are times or sizes.
+        reason: Why the other side's was not measured.
     """
     target = "" if at_least is None else f"at least {at_least:g}x"
     if other is None:
-        return Row(figure, form.format(ours), f"{name}: not measured", target=target)
+        missing = ": ".join(filter(None, [name, "not measured", reason]))
+        return Row(figure, form.format(ours), missing, target=target)
     ratio = other / ours if smaller_is_better else ours / other
     held = None if at_least is None else ratio >= at_least
     return Row(figure, form.format(ours), f"{form.format(other)} ({name})", ratio, target, held)
+
+
+def not_measured(figure: str, reason: str) -> Row:
+    """Return the row of a figure that is not shown, because a check of its work failed.
+
+    Args:
+        figure: The name of the measurement.
+        reason: The message of the check, or the end of the output of a command that failed.
+    """
+    return Row(figure, f"not measured: {reason.strip().splitlines()[-1]}", held=False)
 
 
 def below(figure: str, ours: float, form: str, limit: float) -> Row:

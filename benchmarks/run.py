@@ -1,13 +1,14 @@
 """Runs the benchmarks, each part in a separate process, and writes their results.
 
     python -m benchmarks                     all parts, into benchmarks/RESULTS.md
-    python -m benchmarks --quick             small sizes, a minute or two
-    python -m benchmarks --only ingest       one part (may be repeated), only printed
+    python -m benchmarks ingest match        these parts: their sections there are renewed
+    python -m benchmarks --quick             small sizes, a minute or two; only printed
 
-The peers are agentevals (``--peer``, an interpreter that has it) and agentevals-cli
-(``--peer-cli``, its command), and Phoenix for `oteval serve` (``--phoenix``). A peer that is not
-here is said to be missing, in the results too. Exit status 1 when a part could not be measured; a
-target that is missed is shown and changes nothing.
+Each section has its date and commit, and is written as soon as its part is measured. Other sections
+stay as they are. The peers are agentevals (``--peer``, an interpreter that has it) and
+agentevals-cli (``--peer-cli``, its command), and Phoenix for `oteval serve` (``--phoenix``). A peer
+that is not here is said to be missing, in the results too. Exit status 1 when a figure could not be
+measured; a target that is missed is shown and changes nothing.
 """
 
 from __future__ import annotations
@@ -16,22 +17,55 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from benchmarks import machine, parts
-from benchmarks.clock import CommandError, module, run
+from benchmarks.checks import failures, figures_or_failure
+from benchmarks.clock import module, run
 
 RESULTS = Path(__file__).resolve().parent / "RESULTS.md"
 _ABOUT = (
-    "Ratios are of this run: how many times better oteval is than the peer or limit that was "
-    "measured beside it; below 1 it is worse. A missed target has **no**. The text "
-    "under each heading says which work is measured."
+    "Ratios are of one run: how many times better oteval is than the peer or limit that was "
+    "measured beside it; below 1 it is worse. A missed target has **no**, and so has a figure that "
+    "could not be measured. The text under each heading says which work is measured."
 )
+
+
+@dataclass
+class Results:
+    """The results' file: facts about the machine, and a section for each part.
+
+    Attributes:
+        facts: The facts, by name.
+        sections: The texts below the headings, by name of the part.
+    """
+
+    facts: dict[str, str]
+    sections: dict[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Return the results in a text."""
+        head, *sections = text.split("\n## ")
+        facts = (line[2:].partition(": ") for line in head.splitlines() if line.startswith("- "))
+        named = (section.partition("\n") for section in sections)
+        return cls(
+            {name: value for name, _, value in facts},
+            {name: section.strip() for name, _, section in named},
+        )
+
+    def __str__(self) -> str:
+        others = [name for name in self.sections if name not in parts.PARTS]
+        names = [name for name in (*parts.PARTS, *others) if name in self.sections]
+        facts = "\n".join(f"- {name}: {value}" for name, value in self.facts.items())
+        sections = [f"## {name}\n\n{self.sections[name]}" for name in names]
+        return "\n\n".join(["# Benchmark results", facts, _ABOUT, *sections]) + "\n"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,65 +73,77 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n\n")[0])
     parts.add_options(parser)
     parser.add_argument(
-        "--only", action="append", choices=parts.PARTS, help="this part; may be repeated"
+        "parts", nargs="*", metavar="NAME", help=f"parts to measure: {', '.join(parts.PARTS)}"
     )
     parser.add_argument(
         "--out",
         type=Path,
-        help=f"the results' file (default: {RESULTS.name} here, if all parts run)",
+        help=f"the results' file (default: {RESULTS.name} here, without --quick)",
     )
     options = parser.parse_args(arguments)
-    sections, failed = [], []
-    for name in options.only or parts.PARTS:
-        try:
-            sections.append(section(name, options))
-        except CommandError as error:
-            failed.append(name)
-            sections.append(f"## {name}\n\nCould not be measured: {error}")
-            print(f"{name}: {error}", file=sys.stderr)
-    out = options.out or (None if options.only else RESULTS)
-    if out is not None:
-        sections += other_sections(out.read_text("utf-8")) if out.exists() else []
-        out.write_text("\n\n".join([*heading(options.quick), *sections]) + "\n", "utf-8")
-        print(f"written to {out}", file=sys.stderr)
-    return 1 if failed else 0
+    if unknown := set(options.parts) - set(parts.PARTS):
+        parser.error(f"no such part: {', '.join(sorted(unknown))}")
+    out = options.out or (None if options.quick else RESULTS)
+    reasons: list[str] = []
+    for name in options.parts or parts.PARTS:
+        print(f"{name} ...", file=sys.stderr, flush=True)
+        start = time.monotonic()
+        figures = figures_or_failure(lambda name=name: measured(name, options))
+        seconds = time.monotonic() - start
+        part = parts.load(name)
+        table = parts.text(part, figures)
+        print(f"{table}\n\n{name}: {seconds:.0f} s\n", flush=True)
+        reasons += [f"{name}: {reason}" for reason in failures(figures)]
+        if out is not None:
+            about = (part.__doc__ or "").strip()
+            renew(out, name, f"{about}\n\n{table}", seconds=seconds, is_quick=options.quick)
+    print(*reasons, sep="\n", file=sys.stderr)
+    return 1 if reasons else 0
 
 
-def other_sections(results: str) -> list[str]:
-    """Return the sections of results that no part measures, as that of `benchmarks.fidelity`."""
-    texts = (f"## {text.strip()}" for text in results.split("\n## ")[1:])
-    return [text for text in texts if text.splitlines()[0][3:] not in parts.PARTS]
+def renew(out: Path, name: str, text: str, *, seconds: float, is_quick: bool = False) -> None:
+    """Write one section of the results, and leave the others as they are.
+
+    Args:
+        out: The results' file.
+        name: The part.
+        text: Its description and its table.
+        seconds: How long it took.
+        is_quick: Whether the sizes were small.
+    """
+    facts = machine.describe()
+    results = Results.parse(out.read_text("utf-8")) if out.exists() else Results(facts)
+    results.sections[name] = f"- {measurement(facts, results.facts, seconds, is_quick)}\n\n{text}"
+    out.write_text(str(results), "utf-8")
 
 
-def section(name: str, options: argparse.Namespace) -> str:
-    """Measure a part in a separate process and return its section of the results."""
-    print(f"{name} ...", file=sys.stderr, flush=True)
-    start = time.monotonic()
-    found = measured(name, options)
-    part = parts.load(name)
-    table = parts.text(part, found)
-    print(f"{table}\n\n{name}: {time.monotonic() - start:.0f} s\n", flush=True)
-    return f"## {name}\n\n{(part.__doc__ or '').strip()}\n\n{table}"
+def measurement(
+    facts: Mapping[str, str], usual: Mapping[str, str], seconds: float, is_quick: bool
+) -> str:
+    """Return when, on which commit and where a section was measured.
+
+    Args:
+        facts: The facts about this machine.
+        usual: Those at the head of the results; only others are told.
+        seconds: How long it took.
+        is_quick: Whether the sizes were small.
+    """
+    date = datetime.now(UTC).strftime("%Y-%m-%d at %H:%M UTC")
+    text = f"measured on {date} on commit {machine.commit()} in {max(1, round(seconds)):,} s"
+    text += "; small sizes (--quick): figures for a first look only" if is_quick else ""
+    others = (f"{name}: {value}" for name, value in facts.items() if usual.get(name) != value)
+    return "; ".join([text, *others])
 
 
 def measured(name: str, options: argparse.Namespace) -> dict[str, Any]:
     """Return a part's figures, measured in a separate process."""
     command = module(f"benchmarks.{name}", "--json")
     command += ["--quick"] if options.quick else []
-    for name in ("peer", "peer_cli", "phoenix"):
-        value = getattr(options, name, None)
-        command += [f"--{name.replace('_', '-')}", value] if value else []
-    found: dict[str, Any] = json.loads(run(command).output)
-    return found
-
-
-def heading(quick: bool) -> list[str]:
-    """Return the first paragraphs of the results: when, where, and how to read them."""
-    date = datetime.now(UTC).strftime("%Y-%m-%d %H:%M UTC")
-    facts = {"date": date, "commit": machine.commit(), **machine.describe()}
-    if quick:
-        facts["sizes"] = "small (--quick): figures for a first look only"
-    return ["# Benchmark results", "\n".join(f"- {k}: {v}" for k, v in facts.items()), _ABOUT]
+    for peer in parts.PEERS:
+        value = getattr(options, peer, None)
+        command += [f"--{peer.replace('_', '-')}", value] if value else []
+    figures: dict[str, Any] = json.loads(run(command).output)
+    return figures
 
 
 if __name__ == "__main__":

@@ -25,10 +25,13 @@ import duckdb
 import pyarrow as pa
 
 from benchmarks import parts
+from benchmarks.checks import FAILED, check, figures_or_failure
 from benchmarks.otlp_load import Load, Sent, requests, send
 from benchmarks.report import Row, compared
 from benchmarks.served import Served, memory, until
 from oteval.ingest import decode_protobuf_traces
+from oteval.store import Store
+from oteval.store.query import number
 from oteval.store.telemetry_rows import span_table
 
 FULL = {"traces": 12_000, "steady": 300.0, "peer_traces": 250}
@@ -55,13 +58,15 @@ def measure(
         phoenix: Phoenix' command.
     """
     loads = list(requests(traces, _SPANS))
-    found: dict[str, Any] = {"missing": [] if phoenix else [MISSING]}
+    figures: dict[str, Any] = {"missing": [] if phoenix else [MISSING]}
     with tempfile.TemporaryDirectory() as name:
-        found["raw_insert"] = _raw_insert(Path(name), loads)
-        found |= _served(Path(name), loads, steady)
+        figures["raw_insert"] = _raw_insert(Path(name), loads)
+        figures |= _served(Path(name), loads, steady)
         if phoenix:
-            found["phoenix"] = _phoenix(Path(name) / "phoenix", phoenix, peer_traces)
-    return found
+            figures["phoenix"] = figures_or_failure(
+                lambda: _phoenix(Path(name) / "phoenix", phoenix, peer_traces)
+            )
+    return figures
 
 
 def _raw_insert(folder: Path, loads: list[Load]) -> float:
@@ -77,7 +82,10 @@ def _raw_insert(folder: Path, loads: list[Load]) -> float:
         begin = time.perf_counter()
         for table in tables:
             _insert(connection, table, "INSERT INTO raw.spans")
-        return count / (time.perf_counter() - begin)
+        seconds = time.perf_counter() - begin
+        row = connection.execute("SELECT count(*) FROM raw.spans").fetchone()
+    check(row == (count,), f"{count:,} spans are inserted", row)
+    return count / seconds
 
 
 def _insert(connection: duckdb.DuckDBPyConnection, table: pa.Table, into: str) -> None:
@@ -90,15 +98,33 @@ def _served(folder: Path, loads: list[Load], seconds: float) -> dict[str, Any]:
     """Measure a burst, and then the same server at a steady rate."""
     server = Served(folder, "--quota", "8GB")
     try:
-        return _full_speed(server, loads) | _steady(server, seconds)
+        figures = _full_speed(server, loads)
+        figures |= _steady(server, seconds, figures["acknowledged_spans"])
+        acknowledged = figures["acknowledged_spans"]
+        until(lambda: server.state()["stored"]["spans"] >= acknowledged, 120)
+        until(lambda: not server.state()["scoring"]["open_traces"], 120)
     finally:
         server.stop()
+    server.check_log()
+    with Store(server.db, create=False) as store:
+        counts = tuple(
+            number(store._connection, f"SELECT {count} FROM {table}")
+            for count, table in (
+                ("count(*)", "spans"),
+                ("count(DISTINCT trace_id || span_id)", "spans"),
+                ("count(*)", "trajectories"),
+            )
+        )
+    expected = (acknowledged, acknowledged, acknowledged // _SPANS)
+    check(counts == expected, f"spans, different ones and runs are {expected}", counts)
+    return figures
 
 
 def _full_speed(server: Served, loads: list[Load]) -> dict[str, Any]:
     sent = send(server.http, loads, retry=60)
     begin, before = time.perf_counter(), server.state()["stored"]["spans"]
     total = len(sent.acknowledged)
+    check_answers(sent, loads)
     stored = before
     while stored < total:
         time.sleep(0.05)
@@ -106,6 +132,7 @@ def _full_speed(server: Served, loads: list[Load]) -> dict[str, Any]:
     drained = time.perf_counter() - begin
     return {
         "acknowledged": total / sent.seconds,
+        "acknowledged_spans": total,
         "full_p50": sent.latency(0.5),
         "full_p99": sent.latency(0.99),
         "left_after_sending": total - before,
@@ -114,18 +141,31 @@ def _full_speed(server: Served, loads: list[Load]) -> dict[str, Any]:
     }
 
 
-def _steady(server: Served, seconds: float) -> dict[str, Any]:
+def check_answers(sent: Sent, loads: list[Load]) -> None:
+    """Check that all spans of some requests were acknowledged.
+
+    Raises:
+        CheckError: Some were not.
+    """
+    spans = sum(len(load.spans) for load in loads)
+    is_all = len(sent.acknowledged) == spans
+    check(is_all, f"{spans:,} spans are acknowledged", dict(sent.answers))
+
+
+def _steady(server: Served, seconds: float, full: int) -> dict[str, Any]:
     total, sizes = Sent(), []
     end = time.perf_counter() + seconds
     while time.perf_counter() < end:
         loads = list(requests(int(_RATE * _PART) // _SPANS, _SPANS, batch=64))
         sent = send(server.http, loads, rate=_RATE)
+        check_answers(sent, loads)
         total.latencies += sent.latencies
         total.answers.update(sent.answers)
         total.acknowledged += sent.acknowledged
         sizes.append([memory(pids) for pids in server.pids()])
     third = max(1, len(sizes) // 3)
     return {
+        "acknowledged_spans": full + len(total.acknowledged),
         "steady_p99": total.latency(0.99),
         "steady_answers": dict(total.answers),
         "slowest_commit": server.drained()["stored"]["slowest_commit"],
@@ -162,6 +202,7 @@ def _phoenix(folder: Path, command: str, traces: int) -> dict[str, Any]:
         loads = list(requests(traces, _SPANS))
         begin = time.perf_counter()
         sent = send(port, loads, retry=120)
+        check_answers(sent, loads)
         total = len(sent.acknowledged)
         until(lambda: _stored_by_phoenix(database) >= total, 600)
         return {
@@ -183,8 +224,8 @@ def _stored_by_phoenix(database: Path) -> int:
 
 
 def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return int(taken.getsockname()[1])
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        return int(server.getsockname()[1])
 
 
 def _listens(port: int) -> bool:
@@ -195,53 +236,53 @@ def _listens(port: int) -> bool:
     return True
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    draining = found["stored_draining"] or found["stored_overall"]
+    draining = figures["stored_draining"] or figures["stored_overall"]
     rate = "{:,.0f} spans/s".format
-    made = [
-        Row("acknowledged at full speed", rate(found["acknowledged"])),
-        Row("answer at full speed, p50 and p99", _ms(found["full_p50"], found["full_p99"])),
+    table = [
+        Row("acknowledged at full speed", rate(figures["acknowledged"])),
+        Row("answer at full speed, p50 and p99", _ms(figures["full_p50"], figures["full_p99"])),
         Row(
             "stored while it drains",
             rate(draining),
-            f"raw insert {rate(found['raw_insert'])}",
-            draining / found["raw_insert"],
+            f"raw insert {rate(figures['raw_insert'])}",
+            draining / figures["raw_insert"],
             "at least 0.5x",
-            draining / found["raw_insert"] >= 0.5,
+            draining / figures["raw_insert"] >= 0.5,
         ),
         Row(
             "answer at 3,000 spans/s, p99",
-            _ms(found["steady_p99"]),
+            _ms(figures["steady_p99"]),
             target="at most 15 ms",
-            held=found["steady_p99"] <= 0.015,
+            held=figures["steady_p99"] <= 0.015,
         ),
         Row(
             "longest commit",
-            _ms(found["slowest_commit"]),
+            _ms(figures["slowest_commit"]),
             target="at most 300 ms",
-            held=found["slowest_commit"] < 0.3,
+            held=figures["slowest_commit"] < 0.3,
         ),
         Row(
             "memory at 3,000 spans/s, last third",
-            f"{found['memory_last_third'] / 2**20:,.0f} MB",
-            f"first third {found['memory_first_third'] / 2**20:,.0f} MB",
-            found["memory_first_third"] / found["memory_last_third"],
+            f"{figures['memory_last_third'] / 2**20:,.0f} MB",
+            f"first third {figures['memory_first_third'] / 2**20:,.0f} MB",
+            figures["memory_first_third"] / figures["memory_last_third"],
         ),
     ]
-    if phoenix := found.get("phoenix"):
-        made.insert(
-            3,
-            compared(
-                "stored while it drains", draining, phoenix["stored"], "Phoenix", "{:,.0f} spans/s",
-                at_least=300,
-            ),
-        )  # fmt: skip
-    return made
+    if phoenix := figures.get("phoenix"):
+        row = compared(
+            *("stored while it drains", draining, phoenix.get("stored"), "Phoenix"),
+            "{:,.0f} spans/s",
+            at_least=300,
+            reason=phoenix.get(FAILED, ""),
+        )
+        table.insert(3, row)
+    return table
 
 
 def _ms(*seconds: float) -> str:
-    return ", ".join(f"{1000 * one:,.1f} ms" for one in seconds)
+    return ", ".join(f"{1000 * latency:,.1f} ms" for latency in seconds)
 
 
 if __name__ == "__main__":

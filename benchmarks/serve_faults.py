@@ -28,7 +28,7 @@ from pathlib import Path
 
 from benchmarks.otlp_load import Sent
 from benchmarks.served import ROOT, Served, Sink, until
-from benchmarks.under_load import kept, loaded
+from benchmarks.under_load import fate_of, loaded
 
 __all__ = ["FAULTS", "Found", "Scene", "inflict"]
 
@@ -296,16 +296,13 @@ def inflict(folder: Path, fault: str, *, rate: float = 1500.0, seed: int = 0) ->
 
 
 def _compared(scene: Scene) -> Found:
-    found, stored = scene.found, kept(scene.server.db, scene.total)
-    found.acknowledged, found.missing, found.doubled = (
-        stored.acknowledged,
-        stored.missing,
-        stored.doubled,
-    )
+    effect, fate = scene.found, fate_of(scene.server.db, scene.total)
+    effect.acknowledged, effect.missing = fate.acknowledged, fate.missing
+    effect.doubled = fate.doubled
     lost = [line.strip() for line in scene.server.log if "lost" in line]
-    if lost and "lost" not in found.said:
-        found.said = lost[0]
-    return found
+    if lost and "lost" not in effect.said:
+        effect.said = lost[0]
+    return effect
 
 
 def _inflicted(fault: str, seed: int) -> Found | None:
@@ -334,15 +331,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("| fault | acknowledged | missing | doubled | ready | said |")
         print("|---|---:|---:|---:|---|---|", flush=True)
     for fault in options.fault or FAULTS:
-        found = _inflicted(fault, options.seed)
-        if found is None:
+        effect = _inflicted(fault, options.seed)
+        if effect is None:
             print(f"| {fault} | not tried: no separate file system can be mounted |  |  |  |  |")
             continue
-        status = status or int(not found.is_sound)
-        counts = f"{found.acknowledged} | {found.missing} | {found.doubled}"
-        ready = "right" if found.ready else "WRONG"
-        line = f"| {fault} | {counts} | {ready} | {found.said[:160]} |"
-        print(json.dumps(asdict(found)) if options.json else line, flush=True)
+        status = status or int(not effect.is_sound)
+        counts = f"{effect.acknowledged} | {effect.missing} | {effect.doubled}"
+        ready = "right" if effect.ready else "WRONG"
+        line = f"| {fault} | {counts} | {ready} | {effect.said[:160]} |"
+        print(json.dumps(asdict(effect)) if options.json else line, flush=True)
     return status
 
 

@@ -23,9 +23,10 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.checks import check
 from benchmarks.otlp_load import Sent
 from benchmarks.served import Served, Sink, until
-from benchmarks.under_load import RUN, kept, loaded
+from benchmarks.under_load import RUN, fate_of, loaded
 from oteval.store import Store
 
 __all__ = ["Outcome", "survive"]
@@ -96,22 +97,23 @@ def survive(folder: Path, parts: Sequence[str], *, rate: float = 2000, seed: int
             time.sleep(0.5)
         server.drained()
         until(lambda: not server.state()["scoring"]["open_traces"], 60)
-        wanted = set(total.acknowledged)
+        acknowledged = set(total.acknowledged)
+        check(acknowledged, "spans are acknowledged")
         with suppress(TimeoutError):
-            until(lambda: not wanted - sink.spans.keys(), 60)
+            until(lambda: not acknowledged - sink.spans.keys(), 60)
         time.sleep(1.0)
     finally:
         server.stop()
         sink.close()
     outcome = _compare(folder / "traces.duckdb", total, len(parts))
-    outcome.not_forwarded = len(wanted - sink.spans.keys())
+    outcome.not_forwarded = len(acknowledged - sink.spans.keys())
     scored = {trace for trace, _ in sink.scored}
-    outcome.forwarded_unscored = len({trace for trace, _ in wanted} - scored)
+    outcome.forwarded_unscored = len({trace for trace, _ in acknowledged} - scored)
     return outcome
 
 
 def _compare(path: Path, sent: Sent, kills: int) -> Outcome:
-    found = kept(path, sent)
+    fate = fate_of(path, sent)
     with Store(path) as store:
         scores: Counter[tuple[str, str]] = Counter()
         for batch in store.scores.export():
@@ -119,15 +121,15 @@ def _compare(path: Path, sent: Sent, kills: int) -> Outcome:
             scores.update(zip(table["trace_id"], table["evaluator"], strict=True))
     acknowledged = set(sent.acknowledged)
     whole = [trace for trace, n in Counter(t for t, _ in acknowledged).items() if n == RUN]
-    wanted = [(trace, name) for trace in whole for name in ("tools", "fast")]
+    keys = [(trace, name) for trace in whole for name in ("tools", "fast")]
     return Outcome(
         kills=kills,
-        acknowledged=found.acknowledged,
-        missing=found.missing,
-        double=found.doubled,
+        acknowledged=fate.acknowledged,
+        missing=fate.missing,
+        double=fate.doubled,
         trajectories=len(whole),
-        unscored=sum(1 for key in wanted if not scores[key]),
-        scored_twice=sum(1 for key in wanted if scores[key] > 1),
+        unscored=sum(1 for key in keys if not scores[key]),
+        scored_twice=sum(1 for key in keys if scores[key] > 1),
     )
 
 

@@ -19,17 +19,20 @@ from typing import Any
 
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-__all__ = ["Served", "Sink", "memory", "until"]
+from .checks import check
+
+__all__ = ["Served", "Sink", "check_messages", "memory", "until"]
 
 ROOT = Path(__file__).parents[1]
+_ERROR = re.compile(r"Traceback|\b(?:\w*error|\w*exception|failed|lost|refused)\b", re.I)
 
 
 def until(holds: Callable[[], Any], seconds: float = 20.0) -> Any:
     """Return a condition's value once it is true; raise TimeoutError if it stays false."""
     end = time.monotonic() + seconds
     while time.monotonic() < end:
-        if found := holds():
-            return found
+        if value := holds():
+            return value
         time.sleep(0.05)
     raise TimeoutError(f"not true within {seconds} s")
 
@@ -78,8 +81,8 @@ class Served:
         with self.process.stderr as lines:
             for line in lines:
                 self.log.append(line)
-                if found := re.search(r"listening on https?://[^:]+:(\d+), [^:]+:(\d+)", line):
-                    self.http, self.grpc = int(found[1]), int(found[2])
+                if ports := re.search(r"listening on https?://[^:]+:(\d+), [^:]+:(\d+)", line):
+                    self.http, self.grpc = int(ports[1]), int(ports[2])
                     heard.set()
         heard.set()
 
@@ -100,9 +103,9 @@ class Served:
     ) -> tuple[int, bytes, Mapping[str, str]]:
         """Return the status, body and headers of an answer."""
         connection = http.client.HTTPConnection("127.0.0.1", self.http, timeout=30)
-        known = {name.replace("_", "-"): value for name, value in headers.items()}
+        fields = {name.replace("_", "-"): value for name, value in headers.items()}
         try:
-            connection.request("POST", path, body, {"content-type": content, **known})
+            connection.request("POST", path, body, {"content-type": content, **fields})
             answer = connection.getresponse()
             return answer.status, answer.read(), {k.lower(): v for k, v in answer.getheaders()}
         finally:
@@ -157,6 +160,14 @@ class Served:
             check=False,
         )
 
+    def check_log(self) -> None:
+        """Check that the log so far reports no error.
+
+        Raises:
+            CheckError: It does.
+        """
+        check_messages("".join(self.log))
+
     def stop(self, seconds: float = 60.0) -> int:
         """End it as a service manager does; return its exit status."""
         if self.process.poll() is None:
@@ -164,6 +175,16 @@ class Served:
         status = self.process.wait(seconds)
         self._reader.join()
         return status
+
+
+def check_messages(text: str) -> None:
+    """Check that the messages of a command report no error.
+
+    Raises:
+        CheckError: They do.
+    """
+    errors = [line for line in text.splitlines() if _ERROR.search(line)]
+    check(not errors, "no error is reported", "; ".join(errors))
 
 
 def memory(pids: Sequence[int]) -> int:

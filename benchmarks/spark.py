@@ -31,6 +31,7 @@ from statistics import fmean
 from typing import Any
 
 from . import histories, parts, traces
+from .checks import check
 from .clock import module, run, spent
 from .report import Row, below
 from .spark_cluster import FamilyCpu, SparkCluster
@@ -73,11 +74,11 @@ def write_spans(folder: Path, parts: int, spans: int) -> None:
 
 def _first_parts(folder: Path, count: int) -> Path:
     """Return a folder with the first files of another one."""
-    found = folder.with_name(f"{folder.name}-{count}")
-    found.mkdir()
+    part = folder.with_name(f"{folder.name}-{count}")
+    part.mkdir()
     for path in sorted(folder.iterdir())[:count]:
-        (found / path.name).hardlink_to(path)
-    return found
+        (part / path.name).hardlink_to(path)
+    return part
 
 
 def write_histories(folder: Path, runs: int) -> None:
@@ -102,7 +103,8 @@ def do_parquet(lines: str, path: str, database: str) -> None:
     from oteval.store import Store
 
     with Store(database) as store:
-        assert not load(store, [lines]).bad
+        report = load(store, [lines])
+        check(report.stored and not report.bad, "all spans are stored", report)
         batches = store.spans.export()
         with pq.ParquetWriter(path, batches.schema, compression="zstd") as writer:
             for batch in batches:
@@ -116,9 +118,10 @@ def do_single(database: str) -> dict[str, float]:
     from oteval.store import Store
 
     with Store(database) as store, spent() as cost:
-        assert refresh(store)
-        assert sum(1 for _ in score(store, parse_config(_RULES), Path()))
-    return {"cpu_s": cost.cpu, "wall_s": cost.wall}
+        runs = refresh(store)
+        scored = score(store, parse_config(_RULES), Path())
+        scores = sum(stored.passed is not None for stored in scored)
+    return {"cpu_s": cost.cpu, "wall_s": cost.wall, "runs": runs, "scores": scores}
 
 
 def do_spark(folder: str, cores: str, warm: str, jobs: str) -> dict[str, float]:
@@ -143,14 +146,17 @@ def do_spark(folder: str, cores: str, warm: str, jobs: str) -> dict[str, float]:
         for number, source in enumerate([*[warm] * int(jobs), folder]):
             start = time.perf_counter()
             with FamilyCpu() as cpu:
-                found = score(session.read.parquet(source), parse_config(_RULES))
-                for kind, frame in found._asdict().items():
+                scored = score(session.read.parquet(source), parse_config(_RULES))
+                for kind, frame in scored._asdict().items():
                     frame.write.parquet(f"{name}/out-{number}/{kind}")
             wall = time.perf_counter() - start
             session.catalog.clearCache()
-        runs = session.read.parquet(f"{name}/out-{jobs}/trajectories").count()
+        written = f"{name}/out-{jobs}"
+        runs = session.read.parquet(f"{written}/trajectories").count()
+        verdicts = session.read.parquet(f"{written}/scores").where("passed IS NOT NULL")
+        scores = verdicts.count()
         session.stop()
-    return {"cpu_s": cpu.seconds, "wall_s": wall, "runs": runs}
+    return {"cpu_s": cpu.seconds, "wall_s": wall, "runs": runs, "scores": scores}
 
 
 def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:
@@ -165,39 +171,45 @@ def measure(*, sizes: list[int], runs: int) -> dict[str, Any]:
         ``spans``, ``cpu_s`` and ``wall_s``; and as ``single`` those of the single machine for the
         first size and the histories.
     """
-    found: dict[str, Any] = {"sizes": []}
+    figures: dict[str, Any] = {"sizes": []}
     least = sizes[0]
     with tempfile.TemporaryDirectory() as name:
         base = Path(name)
         warm, folder = base / "warm", base / "spans"
         write_spans(warm, 1, least // _WARM_PART)
         write_spans(folder, sizes[-1] // least, least)
-        found["single"] = {"spans": least, **_measured("single", folder.with_suffix(".duckdb"))}
+        traces_of = least // traces.SPANS_PER_TRACE
+        single = _measured(traces_of, "single", folder.with_suffix(".duckdb"))
+        figures["single"] = {"spans": least, **single}
         small = _first_parts(folder, 1)
         costs: dict[int, list[dict[str, float]]] = {1: [], 2: []}
         for cores in (1, 2, 2, 1):
-            costs[cores].append(_measured("spark", small, cores, warm, _WARM_JOBS))
-        found["one_core"] = {"spans": least, **_mean(costs[1])}
-        found["sizes"].append({"spans": least, **_mean(costs[2])})
+            costs[cores].append(_measured(traces_of, "spark", small, cores, warm, _WARM_JOBS))
+        figures["one_core"] = {"spans": least, **_mean(costs[1])}
+        figures["sizes"].append({"spans": least, **_mean(costs[2])})
         for spans in sizes[1:]:
             part = _first_parts(folder, spans // least)
-            cost = _measured("spark", part, 2, warm, _WARM_JOBS)
-            found["sizes"].append({"spans": spans, **cost})
+            count = spans // traces.SPANS_PER_TRACE
+            cost = _measured(count, "spark", part, 2, warm, _WARM_JOBS)
+            figures["sizes"].append({"spans": spans, **cost})
         folder = base / "histories"
         write_histories(folder, runs)
         spans = runs * 2 * _CALLS
-        single = _measured("single", base / "histories.duckdb")
-        cost = _measured("spark", folder, 2, folder, _WARM_HISTORIES)
-        found["histories"] = {"spans": spans, **cost, "single": {"spans": spans, **single}}
-    return found
+        single = _measured(runs, "single", base / "histories.duckdb")
+        cost = _measured(runs, "spark", folder, 2, folder, _WARM_HISTORIES)
+        figures["histories"] = {"spans": spans, **cost, "single": {"spans": spans, **single}}
+    return figures
 
 
-def _measured(work: str, *arguments: Any) -> dict[str, float]:
+def _measured(runs: int, work: str, *arguments: Any) -> dict[str, float]:
+    """Do some work in a separate process, and check that it scored so many runs."""
     result: dict[str, float] = json.loads(
         run(module("benchmarks.spark", "--do", work, *arguments)).output
     )
     # The whole takes more than an hour, so each figure is shown when it is there.
     print(work, *arguments, result, file=sys.stderr, flush=True)
+    check(result["runs"] == runs, f"the spans are {runs:,} runs", result["runs"])
+    check(result["scores"] == 2 * runs, "each run has two verdicts", result["scores"])
     return result
 
 
@@ -205,34 +217,34 @@ def _mean(costs: list[dict[str, float]]) -> dict[str, float]:
     return {name: fmean(cost[name] for cost in costs) for name in costs[0]}
 
 
-def _cost(one: dict[str, float]) -> float:
+def _cost(work: dict[str, float]) -> float:
     """Return the microseconds of CPU a span."""
-    return one["cpu_s"] / one["spans"] * 1e6
+    return work["cpu_s"] / work["spans"] * 1e6
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     out = [
         Row(
-            f"Spark, {one['spans']:,} spans: CPU us a span, seconds",
-            f"{_cost(one):.0f}, {one['wall_s']:,.0f}",
+            f"Spark, {size['spans']:,} spans: CPU us a span, seconds",
+            f"{_cost(size):.0f}, {size['wall_s']:,.0f}",
         )
-        for one in found["sizes"]
+        for size in figures["sizes"]
     ]
-    first, last = found["sizes"][0], found["sizes"][-1]
+    first, last = figures["sizes"][0], figures["sizes"][-1]
     steep = _cost(last) / _cost(first)
     out.append(
         below("CPU a span, the largest times the smallest", steep, "{:.2f}", MOST_TIMES_LINEAR)
     )
     for label, ours, single in (
-        (f"{first['spans']:,} spans", first, found["single"]),
-        ("long histories", found["histories"], found["histories"]["single"]),
+        (f"{first['spans']:,} spans", first, figures["single"]),
+        ("long histories", figures["histories"], figures["histories"]["single"]),
     ):
         out.append(Row(f"a single machine, {label}: CPU us a span", f"{_cost(single):.0f}"))
         times = _cost(ours) / _cost(single)
         figure = f"Spark, {label}: CPU a span, times a single machine's"
         out.append(below(figure, times, "{:.2f}", MOST_TIMES_SINGLE))
-    faster = found["one_core"]["wall_s"] / first["wall_s"]
+    faster = figures["one_core"]["wall_s"] / first["wall_s"]
     out.append(
         Row(
             f"two cores, times as fast as one, {first['spans']:,} spans",

@@ -68,8 +68,8 @@ class SparkCluster:
         self._class = [str(home / "bin" / "spark-class")]
         self.workers: list[subprocess.Popen[str]] = []
         name = "org.apache.spark.deploy.master.Master"
-        self._master, found = self._started(name, "127.0.0.1", r"at (spark://\S+)", "--port", "0")
-        self.url = found
+        listens = r"at (spark://\S+)"
+        self._master, self.url = self._started(name, "127.0.0.1", listens, "--port", "0")
         try:
             for number in range(1, workers + 1):
                 options = ("--cores", "1", "--memory", "4g", "--work-dir")
@@ -92,7 +92,7 @@ class SparkCluster:
         self.stop()
 
     def _started(
-        self, name: str, host: str, wanted: str, *options: str
+        self, name: str, host: str, pattern: str, *options: str
     ) -> tuple[subprocess.Popen[str], str]:
         """Start a process, and return it with the part of its output that a pattern finds."""
         command = [*self._class, name, "--host", host, "--webui-port", "0", *options]
@@ -101,7 +101,7 @@ class SparkCluster:
             env={**self._environment, "SPARK_LOCAL_IP": host},
         )  # fmt: skip
         lines: list[str] = []
-        found: list[str] = []
+        matches: list[str] = []
         heard = threading.Event()
 
         def read() -> None:
@@ -110,16 +110,16 @@ class SparkCluster:
                 for line in output:
                     if not heard.is_set():
                         lines.append(line)
-                        if match := re.search(wanted, line):
-                            found.append(match[1])
+                        if match := re.search(pattern, line):
+                            matches.append(match[1])
                             heard.set()
             heard.set()
 
         threading.Thread(target=read, daemon=True).start()
-        if not heard.wait(_START) or not found:
+        if not heard.wait(_START) or not matches:
             _ended(process)
             raise RuntimeError(f"{name} did not start: {''.join(lines)}")
-        return process, found[0]
+        return process, matches[0]
 
     def session(self, **settings: Any) -> Any:
         """Return a new session on the cluster.
@@ -150,8 +150,8 @@ class SparkCluster:
 
     def executors(self) -> list[int]:
         """Return the processes of the executors."""
-        found = (pid for worker in self.workers for pid in family(worker.pid))
-        return [pid for pid in found if b"CoarseGrainedExecutorBackend" in _command(pid)]
+        pids = (pid for worker in self.workers for pid in family(worker.pid))
+        return [pid for pid in pids if b"CoarseGrainedExecutorBackend" in _command(pid)]
 
     def stop(self) -> None:
         """Stop all processes."""

@@ -27,6 +27,7 @@ from oteval.store import Store
 from oteval.store.query import number
 
 from . import parts
+from .checks import check
 from .clock import Spent, run, spent
 from .report import Row, below, compared
 
@@ -41,6 +42,9 @@ _WRITTEN = 2000
 _COPIES = 25
 _SECOND = 10**9
 _FILL = "import sys; from benchmarks.stored_scoring import fill_file; fill_file(*sys.argv[1:])"
+_PRINT = "import sys; from benchmarks.stored_scoring import print_passes; print_passes(sys.argv[1])"
+_FAILS = {"refund": 10, "errors": 20}
+"""By evaluator, one run in so many fails."""
 _RULES = {
     "evaluators": [
         {
@@ -96,7 +100,7 @@ def _run(at: int, chance: random.Random) -> Trajectory:
 def fill(store: Store, count: int) -> None:
     """Write runs, and copy their rows until there are so many."""
     runs = written()
-    store.trajectories.write(runs, [one.root_span.trace_id for one in runs])
+    store.trajectories.write(runs, [run.root_span.trace_id for run in runs])
     copied = "left(md5(trajectory_id || i), 16) AS trajectory_id, md5(trace_id || i) AS trace_id"
     shift = f"i * {_WRITTEN * _SECOND}"
     for first in range(1, count // _WRITTEN, _COPIES):
@@ -108,7 +112,8 @@ def fill(store: Store, count: int) -> None:
             f"FROM trajectories t, range({first}, {last}) AS copies(i) "
             f"WHERE t.seq <= {_WRITTEN} ORDER BY i, t.seq"
         )
-    assert number(store._connection, "SELECT count(*) FROM trajectories") == count
+    stored = number(store._connection, "SELECT count(*) FROM trajectories")
+    check(stored == count, f"the store has {count:,} runs", stored)
 
 
 def fill_file(path: str, count: str) -> None:
@@ -120,12 +125,38 @@ def fill_file(path: str, count: str) -> None:
 def score_stored(folder: Path, count: int) -> Spent:
     """Score a database of so many runs with the command, and return the cost."""
     command = [sys.executable, "-m", "oteval", "score", "-c", str(folder / "oteval.yaml")]
-    cost = run([*command, "--db", str(folder / f"{count}.duckdb")])
-    figures = [line.split()[1:3] for line in cost.output.splitlines() if line.split()]
-    fails = count // 10, count // 20
-    wanted = [[str(count - failed), str(failed)] for failed in fails]
-    assert [one for one in figures if one in wanted] == wanted, cost.output[-2000:]
+    database = str(folder / f"{count}.duckdb")
+    cost = run([*command, "--db", database])
+    # In another process, whose memory would be counted as that of the next command.
+    check_verdicts(json.loads(run([sys.executable, "-c", _PRINT, database]).output), count)
+    for name, share in _FAILS.items():
+        cells = [name, str(count - count // share), str(count // share)]
+        lines = [line.split()[:3] for line in cost.output.splitlines()]
+        check(cells in lines, f"the table has the counts {cells}", cost.output[-300:])
     return cost
+
+
+def print_passes(database: str) -> None:
+    """Print how many scores of a database have a verdict, and how many of them passed."""
+    with Store(database, create=False) as store:
+        rows = store._connection.execute(
+            "SELECT evaluator, count(passed), count_if(passed) FROM scores GROUP BY evaluator"
+        ).fetchall()
+    print(json.dumps({name: counts for name, *counts in rows}))
+
+
+def check_verdicts(counts: dict[str, list[int]], runs: int) -> None:
+    """Check that each evaluator gave its verdict on each run.
+
+    Args:
+        counts: By evaluator, how many runs have a verdict, and how many of them passed.
+        runs: How many runs were scored.
+
+    Raises:
+        CheckError: A run has no verdict, or too many or too few failed.
+    """
+    expected = {name: [runs, runs - runs // share] for name, share in _FAILS.items()}
+    check(counts == expected, f"verdicts and passes are {expected}", counts)
 
 
 def score_by_reading(folder: Path, count: int, runs: int) -> Spent:
@@ -135,7 +166,9 @@ def score_by_reading(folder: Path, count: int, runs: int) -> Spent:
         read = store.trajectories.read(Selection(limit=runs))
         scores = list(RunScorer(prepare(config, store, folder), config.salt).score(read))
         store.scores.write(scores)
-    assert len(scores) == 2 * runs
+    verdicts = {name: [s.passed for s in scores if s.evaluator == name] for name in _FAILS}
+    counts = {name: [len(passed), passed.count(True)] for name, passed in verdicts.items()}
+    check_verdicts(counts, runs)
     return cost
 
 
@@ -150,7 +183,7 @@ def measure(*, sizes: list[int], read_runs: int) -> dict[str, Any]:
         ``runs``, a mapping of sizes to ``wall`` and ``cpu`` seconds and the peak in ``mb``; and
         ``read``, the runs per CPU second when they are read.
     """
-    found: dict[str, Any] = {"runs": {}}
+    figures: dict[str, Any] = {"runs": {}}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "oteval.yaml").write_text(json.dumps(_RULES))
@@ -161,26 +194,26 @@ def measure(*, sizes: list[int], read_runs: int) -> dict[str, Any]:
             # In a process of its own, whose memory would be counted as that of the command.
             run([sys.executable, "-c", _FILL, str(folder / f"{count}.duckdb"), str(count)])
             cost = score_stored(folder, count)
-            found["runs"][str(count)] = {
+            figures["runs"][str(count)] = {
                 "wall": cost.wall,
                 "cpu": cost.cpu,
                 "mb": cost.peak / 1e6,
             }
-        found["read"] = read_runs / score_by_reading(folder, sizes[0], read_runs).cpu
-    return found
+        figures["read"] = read_runs / score_by_reading(folder, sizes[0], read_runs).cpu
+    return figures
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     out = []
-    for size, cost in found["runs"].items():
+    for size, cost in figures["runs"].items():
         count = int(size)
         limit = max(LEAST_LIMIT, MOST_SECONDS_A_MILLION * count / 1e6)
         rate = count / cost["cpu"]
         out += [
             below(f"{count:,} runs: seconds", cost["wall"], "{:.1f}", limit),
             below(f"{count:,} runs: peak MB", cost["mb"], "{:.0f}", MOST_MB),
-            compared(f"{count:,} runs: runs per CPU second", rate, found["read"],
+            compared(f"{count:,} runs: runs per CPU second", rate, figures["read"],
                      "reading each run", "{:,.0f}", at_least=AT_LEAST),
         ]  # fmt: skip
     return out

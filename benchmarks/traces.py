@@ -88,13 +88,21 @@ def lines(spans: int, seed: int = 1) -> Iterator[bytes]:
     """
     maker = _Maker(seed)
     resource = {"attributes": _attributes(_RESOURCE)}
-    held: list[Object] = []
+    line: list[Object] = []
     for number in range(spans // SPANS_PER_TRACE):
-        held += maker.trace(_START_NS + number * _BETWEEN_NS)
-        if len(held) == SPANS_PER_LINE or number == spans // SPANS_PER_TRACE - 1:
-            group = {"resource": resource, "scopeSpans": [{"scope": _SCOPE, "spans": held}]}
+        line += maker.trace(_START_NS + number * _BETWEEN_NS)
+        if len(line) == SPANS_PER_LINE or number == spans // SPANS_PER_TRACE - 1:
+            group = {"resource": resource, "scopeSpans": [{"scope": _SCOPE, "spans": line}]}
             yield orjson.dumps({"resourceSpans": [group]}) + b"\n"
-            held = []
+            line = []
+
+
+def count_of_reference(file: Path) -> int:
+    """Return how many traces of a file make the call of the `reference`."""
+    arguments = orjson.dumps(reference()[1]["tool_calls"][0]["function"]["arguments"])
+    call = b'"gen_ai.tool.call.arguments","value":{"stringValue":' + arguments
+    with file.open("rb") as lines:
+        return sum(line.count(call) for line in lines)
 
 
 def _order(number: int) -> str:
@@ -110,16 +118,16 @@ class _Maker:
 
     def trace(self, start_ns: int) -> list[Object]:
         trace_id, root = self._hex(128), self._hex(64)
-        asked, answer, note = self._text(500), self._text(450), self._text(300)
+        question, answer, note = self._text(500), self._text(450), self._text(300)
         system, result = self._text(450), self._text(1150)
         call_id = f"call_{self._hex(48)}"
         arguments = {"order_id": _order(self._random.randrange(ORDERS))}
         request = {"type": "tool_call", "id": call_id, "name": TOOL, "arguments": arguments}
         response = {"type": "tool_call_response", "id": call_id, "response": result}
-        prompt = [_message("system", _said(system)), _message("user", _said(asked))]
-        calling = _message("assistant", _said(note), request)
+        prompt = [_message("system", _text_part(system)), _message("user", _text_part(question))]
+        calling = _message("assistant", _text_part(note), request)
         history = [*prompt, calling, _message("tool", response)]
-        answering = _message("assistant", _said(answer))
+        answering = _message("assistant", _text_part(answer))
         agent = {
             "gen_ai.operation.name": "invoke_agent",
             "gen_ai.agent.name": AGENT,
@@ -190,7 +198,7 @@ class _Maker:
         return self._pool[start : start + length]
 
 
-def _said(text: str) -> Object:
+def _text_part(text: str) -> Object:
     return {"type": "text", "content": text}
 
 

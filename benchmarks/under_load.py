@@ -13,7 +13,7 @@ from benchmarks.otlp_load import Sent, requests, send
 from benchmarks.served import Served
 from oteval.store import Store
 
-__all__ = ["RUN", "Kept", "kept", "loaded"]
+__all__ = ["RUN", "Kept", "fate_of", "loaded"]
 
 RUN = 8
 """How many spans an agent run has."""
@@ -63,7 +63,7 @@ def loaded(server: Served, rate: float, seed: int) -> Iterator[Sent]:
         loader.join()
 
 
-def kept(database: Path, sent: Sent) -> Kept:
+def fate_of(database: Path, sent: Sent) -> Kept:
     """Compare acknowledged with stored spans."""
     stored: Counter[tuple[str, str]] = Counter()
     with Store(database) as store:

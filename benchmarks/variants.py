@@ -24,6 +24,7 @@ from oteval.store import Store
 from oteval.store.query import number
 
 from . import parts
+from .checks import check
 from .clock import Spent, median, spent
 from .report import Row, below, compared
 
@@ -70,14 +71,14 @@ def _run(at: int, chance: random.Random) -> Trajectory:
 def fill(store: Store, count: int) -> None:
     """Write runs and their scores, and copy the rows until there are so many."""
     runs = written()
-    store.trajectories.write(runs, [one.root_span.trace_id for one in runs])
+    store.trajectories.write(runs, [run.root_span.trace_id for run in runs])
     store.scores.write(
         [
             Score(
-                one.id, one.root_span.trace_id, one.root_span.span_id, name, "1",
+                run.id, run.root_span.trace_id, run.root_span.span_id, name, "1",
                 status="ok", score=1.0, passed=at % 10 != 0,
             )
-            for at, one in enumerate(runs)
+            for at, run in enumerate(runs)
             for name in _EVALUATORS
         ]
     )  # fmt: skip
@@ -93,17 +94,21 @@ def fill(store: Store, count: int) -> None:
         f"INSERT INTO scores BY NAME SELECT s.* REPLACE ({copied}, "
         f"seq + i * {_WRITTEN * len(_EVALUATORS)} AS seq) FROM scores s, {copies}"
     )
-    assert number(store._connection, "SELECT count(*) FROM trajectories") == count
+    stored = number(store._connection, "SELECT count(*) FROM trajectories")
+    check(stored == count, f"the store has {count:,} runs", stored)
 
 
 def count_stored(store: Store, runs: int, top: int | None) -> Spent:
     """Count the variants of all runs and return the cost."""
     with spent() as cost:
-        found = variants(store, top=top)
-        rows = list(found.rows)
-    assert found.runs == runs
-    assert len(rows) == (top or found.variants)
-    assert rows[0]["judged"] == rows[0]["count"] * len(_EVALUATORS)
+        counted = variants(store, top=top)
+        rows = list(counted.rows)
+    check(counted.runs == runs, f"{runs:,} runs are counted", counted.runs)
+    check(len(rows) == (top or counted.variants), "each variant has a row", len(rows))
+    total = sum(row["count"] for row in rows)
+    check(total == runs or top, "the rows count all runs", total)
+    judged = sum(row["judged"] for row in rows)
+    check(judged == total * len(_EVALUATORS), "each run has a verdict of each evaluator", judged)
     return cost
 
 
@@ -114,14 +119,15 @@ def count_in_python(store: Store, runs: int) -> Spent:
     errors: Counter[tuple[str, ...]] = Counter()
     with spent() as cost:
         ids = []
-        for one in store.trajectories.read(selection):
-            own = one.own_messages
+        for run in store.trajectories.read(selection):
+            own = run.own_messages
             tools = tuple(call.name for message in own for call in message.tool_calls)
             counts[tools] += 1
             errors[tools] += any(message.is_error for message in own)
-            ids.append(one.id)
+            ids.append(run.id)
         judged = sum(len(scores) for scores in store.scores.of(ids).values())
-    assert (sum(counts.values()), judged) == (runs, runs * len(_EVALUATORS))
+    check(counts.total() == runs, f"{runs:,} runs are read", counts.total())
+    check(judged == runs * len(_EVALUATORS), "each run has a verdict of each evaluator", judged)
     return cost
 
 
@@ -152,15 +158,15 @@ def measure(*, runs: int, repeats: int, old_runs: int) -> dict[str, Any]:
     }
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
-    old, name = found["python"], "reading each run"
+    old, name = figures["python"], "reading each run"
     return [
-        compared("all variants: runs per second", found["all"], old, name, "{:,.0f}",
+        compared("all variants: runs per second", figures["all"], old, name, "{:,.0f}",
                  at_least=AT_LEAST),
-        compared("ten variants: runs per second", found["top"], old, name, "{:,.0f}",
+        compared("ten variants: runs per second", figures["top"], old, name, "{:,.0f}",
                  at_least=AT_LEAST),
-        below(f"{found['runs']:,} runs: seconds", found["seconds"], "{:.1f}", MOST_SECONDS),
+        below(f"{figures['runs']:,} runs: seconds", figures["seconds"], "{:.1f}", MOST_SECONDS),
     ]  # fmt: skip
 
 

@@ -119,12 +119,12 @@ def main() -> None:
 def row(tool: Tool, verdicts: list[Verdict], figures: dict[str, Any]) -> str:
     """Return a tool's row of the table."""
     wrong = [verdict for verdict in verdicts if not verdict.strict and not verdict.crash]
-    asked = [verdict for verdict in verdicts if verdict.failures is not None]
+    with_failures = [verdict for verdict in verdicts if verdict.failures is not None]
     cells = (
         f"{tool.name} {figures['version']}",
         f"{sum(verdict.strict for verdict in verdicts)} of {len(verdicts)}",
         f"{sum(verdict.lenient for verdict in verdicts)} of {len(verdicts)}",
-        f"{sum(bool(verdict.failures) for verdict in asked)} of {len(asked)}",
+        f"{sum(bool(verdict.failures) for verdict in with_failures)} of {len(with_failures)}",
         str(sum(verdict.notes for verdict in wrong)),
         str(sum(not verdict.notes for verdict in wrong)),
         str(sum(bool(verdict.crash) for verdict in verdicts)),

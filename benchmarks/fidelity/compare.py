@@ -174,8 +174,8 @@ def _answer_fault(view: Sequence[Message], turn: Sequence[Message], lacks: Seque
     if not answer or "final" in lacks:
         return ""
     last = max((at for at, each in enumerate(view) if each["role"] != "assistant"), default=0)
-    said = "".join(_plain(message.get("content")) for message in view[last:])
-    return "" if _plain(answer) in said else f"the answer is not {answer[:40]!r}"
+    texts = "".join(_plain(message.get("content")) for message in view[last:])
+    return "" if _plain(answer) in texts else f"the answer is not {answer[:40]!r}"
 
 
 def _answer(turn: Sequence[Message]) -> str:

@@ -385,7 +385,7 @@ class Scores:
     def withdrawn(self, trajectory_ids: Sequence[str]) -> list[Score]:
         """Return verdicts on trajectories that no longer count, and that no verdict replaced.
 
-        They are the last ones of each version of evaluators whose current score is no verdict.
+        They are the last ones of each version of evaluators that have no verdict now.
         """
         query = withdrawn_numbers("SEMI JOIN wanted USING (trajectory_id)")
         with wanted(self._connection, "trajectory_id", trajectory_ids):

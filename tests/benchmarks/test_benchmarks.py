@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from benchmarks import (
+    checks,
     cli,
-    clock,
     conversations,
     histories,
     imports,
@@ -108,7 +108,8 @@ def test_match_measures_every_mode_size_and_case(alone: None):
 
     names = {f"{mode}/1/{case}" for mode in match.MODES for case in match.CASES}
     assert set(figures["oteval"]["rates"]) == names
-    assert figures["oteval"]["big_s"] > 0
+    assert not list(checks.failures(figures))
+    assert figures["oteval"]["big"]["seconds"] > 0
     assert figures["agentevals"] is None
     assert figures["missing"] == [parts.MISSING_PEER]
     assert "agentevals: not measured" in parts.text(match, figures)
@@ -117,18 +118,20 @@ def test_match_measures_every_mode_size_and_case(alone: None):
 @pytest.mark.slow
 def test_match_shows_ratios_of_a_peer(monkeypatch: pytest.MonkeyPatch):
     """A peer's rates become ratios, case by case."""
-    theirs = {f"{mode}/10/{case}": 1e-3 for mode in match.PEER_MODES for case in match.CASES}
-    monkeypatch.setattr(match, "measure_peer", lambda *_, **__: {"rates": theirs, "big_s": 1e6})
+    names = [f"{mode}/10/{case}" for mode in match.PEER_MODES for case in match.CASES]
+    theirs = {"rates": {name: {"rate": 1e-3} for name in names}, "big": {"seconds": 1e6}}
+    monkeypatch.setattr(match, "measure_peer", lambda *_, **__: theirs)
 
     figures = match.measure(sizes=[10], repeats=1, scale=1, peer_scale=1, peer=NO_PEER)
 
-    assert set(figures["ratios"]) == {*theirs, "big"}
-    assert all(row.held for row in match.rows(figures) if row.target)
+    table = match.rows(figures)
+    assert sum(row.ratio is not None for row in table) == len(names) + 1
+    assert all(row.held for row in table if row.target)
 
 
 def test_a_peer_that_cannot_be_measured_is_an_error():
     """The error names the interpreter without agentevals and has its output."""
-    with pytest.raises(clock.CommandError, match="agentevals"):
+    with pytest.raises(checks.CommandError, match="agentevals"):
         match.measure_peer(sys.executable, sizes=[1], repeats=1, scale=1)
 
 
@@ -277,26 +280,52 @@ def test_the_runner_writes_a_section_for_each_part(
 
     def measured(name: str, _options: argparse.Namespace) -> dict[str, Any]:
         if name == "cli":
-            raise clock.CommandError("it broke")
+            raise checks.CommandError("it broke")
         return {**figures, "missing": [parts.MISSING_PEER]}
 
     monkeypatch.setattr(run, "measured", measured)
     out = tmp_path / "RESULTS.md"
 
-    status = run.main(["--quick", "--only", "imports", "--only", "cli", "--out", str(out)])
+    status = run.main(["--quick", "imports", "cli", "--out", str(out)])
 
     text = out.read_text()
     assert status == 1
     assert "it broke" in capsys.readouterr().err
-    for piece in ("duckdb: ", "small (--quick)", "## imports", "oteval[peers]", "it broke"):
+    for piece in ("duckdb: ", "(--quick)", "## imports", "oteval[peers]", "it broke"):
         assert piece in text
 
 
-def test_the_runner_keeps_sections_that_it_does_not_measure():
-    """The table of the peers' fidelity comes from another command, and stays in the results."""
-    results = "# Results\n\n## imports\n\nold\n\n## fidelity\n\n| tool |\n"
+def test_one_section_is_renewed_in_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Other sections keep their text, date and commit; the renewed one says when and where."""
+    out = tmp_path / "RESULTS.md"
+    facts = {**run.machine.describe(), "Python": "3.99"}
+    old = {"imports": "old figures", "cli": "- measured before\n\n| a |", "fidelity": "| tool |"}
+    out.write_text(str(run.Results(facts, old)))
+    monkeypatch.setattr(run, "measured", lambda *_: {"bare": 1, "import": 1, "match": 2, "peer": 3})
 
-    assert run.other_sections(results) == ["## fidelity\n\n| tool |"]
+    assert run.main(["imports", "--out", str(out)]) == 0
+
+    results = run.Results.parse(out.read_text())
+    assert list(results.sections) == ["imports", "cli", "fidelity"]
+    assert {name: results.sections[name] for name in ("cli", "fidelity")} == {
+        name: old[name] for name in ("cli", "fidelity")
+    }
+    first = results.sections["imports"].splitlines()[0]
+    assert re.fullmatch(
+        r"- measured on 20\S+ at \S+ UTC on commit \S+ in 1 s; Python: 3.11.\d+", first
+    )
+    assert "old figures" not in results.sections["imports"]
+    assert results.facts == facts
+
+
+def test_small_sizes_are_only_printed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
+    """A first look with small sizes leaves the results alone."""
+    monkeypatch.setattr(run, "RESULTS", tmp_path / "RESULTS.md")
+    monkeypatch.setattr(run, "measured", lambda *_: {"bare": 1, "import": 1, "match": 2, "peer": 3})
+
+    assert run.main(["--quick", "imports"]) == 0
+
+    assert not list(tmp_path.iterdir())
 
 
 def test_the_runner_measures_in_a_separate_process():
@@ -362,7 +391,6 @@ def test_the_simulation_fails_when_both_orders_are_biased(
 
 
 @pytest.mark.slow
-@pytest.mark.slow
 def test_stored_runs_are_scored_both_ways():
     """The command gives the expected verdicts; time, memory and the ratio are measured."""
     figures = stored_scoring.measure(sizes=[2000], read_runs=20)
@@ -375,6 +403,7 @@ def test_stored_runs_are_scored_both_ways():
 def test_pages_of_a_large_store_are_measured():
     """Each kind of page has a median, a p99 and a size; styles and scripts stay small."""
     figures = pages.measure(runs=2000, requests=1)
+    assert not list(checks.failures(figures))
     assert all(0 < figure["median"] <= figure["p99"] for figure in figures["pages"].values())
     assert all(figure["bytes"] < 300_000 for figure in figures["pages"].values())
     assert 0 < figures["assets"] < 100_000
@@ -385,8 +414,9 @@ def test_pages_of_a_large_store_are_measured():
 def test_pages_are_measured_while_spans_come_in():
     """Each kind of page is measured a second time, on a server that acknowledges spans."""
     figures = pages.measure(runs=2000, requests=1, rate=100)
-    assert figures["loaded"].keys() == figures["pages"].keys()
-    assert figures["received"] > 0
+    assert not list(checks.failures(figures))
+    assert figures["loaded"]["pages"].keys() == figures["pages"].keys()
+    assert figures["loaded"]["received"] > 0
     assert len(pages.rows(figures)) == 6 * len(figures["pages"]) + 2
 
 

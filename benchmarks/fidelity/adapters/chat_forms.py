@@ -43,8 +43,8 @@ def _message(message: dict[str, Any]) -> Iterator[dict[str, Any]]:
     texts = [str(part.get("text") or part.get("content") or "") for part in parts if _is_text(part)]
     text = content if isinstance(content, str) else "".join(texts)
     if text or calls:
-        shown = {"role": _ROLES.get(role, role), "content": text, "calls": calls}
-        yield {**shown, "call_id": message.get("tool_call_id")}
+        message_form = {"role": _ROLES.get(role, role), "content": text, "calls": calls}
+        yield {**message_form, "call_id": message.get("tool_call_id")}
     for part in results:
         answer = next((part[key] for key in ("response", "result", "content") if key in part), None)
         yield {

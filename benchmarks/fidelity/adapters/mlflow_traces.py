@@ -44,7 +44,7 @@ def _runs(spans: list[Span]) -> list[list[dict[str, Any]]]:
             is_error=call.exception is not None or failed[at],
         )
     chats = [list(chat([span.inputs, span.outputs])) for span in spans]
-    asked, answer = (
+    request, answer = (
         part(trace) for part in (extract_request_from_trace, extract_response_from_trace)
     )
-    return [*chats, tool_run(asked, tools, answer, chats), tool_run(None, tools, None, chats)]
+    return [*chats, tool_run(request, tools, answer, chats), tool_run(None, tools, None, chats)]

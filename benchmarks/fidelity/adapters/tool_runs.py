@@ -34,8 +34,8 @@ def tool_run(question: Any, tools: Run, answer: Any, chats: list[Run]) -> Run:
     chats = [chat for chat in chats if chat]
     first = chats[0] if chats else []
     answers = [answer] if answer else [chat[-1]["content"] for chat in chats]
-    asked = [at for at, each in enumerate(first) if _is_question(each)]
-    turn = max(chats, key=len)[asked[-1] :] if asked else []
+    questions = [at for at, each in enumerate(first) if _is_question(each)]
+    turn = max(chats, key=len)[questions[-1] :] if questions else []
     unused = [call for message in turn for call in message.get("calls") or ()]
     for call in (call for message in tools for call in message.get("calls") or ()):
         same = [each for each in unused if each["id"] == call["id"]]
@@ -44,8 +44,9 @@ def tool_run(question: Any, tools: Run, answer: Any, chats: list[Run]) -> Run:
             call["arguments"] = same[0]["arguments"]
         if same:
             unused.remove(same[0])
+    last_question = first[questions[-1]]["content"] if questions else None
     return [
-        {"role": "user", "content": question or (first[asked[-1]]["content"] if asked else None)},
+        {"role": "user", "content": question or last_question},
         *tools,
         *({"role": "assistant", "content": text} for text in answers),
     ]

@@ -19,12 +19,14 @@ from .model import Span
 
 __all__ = [
     "IDENTITIES",
+    "IDENTITY_KEYS",
     "IdentityKind",
     "conversation_id",
     "identity",
     "identity_in",
     "name_attribute",
     "own_attribute",
+    "own_attributes",
     "own_names",
     "own_value",
     "user_of",
@@ -64,6 +66,13 @@ IDENTITIES: Mapping[str, IdentityKind] = {
 """The kinds of identities whose attribute an application may name."""
 
 _USUAL_KEYS = {"user": semconv.USER_ID, "version": semconv.VERSION}
+IDENTITY_KEYS = frozenset(
+    [
+        *(semconv.CONVERSATION_ID + semconv.USER_ID + semconv.VERSION),
+        *(about.copy for about in IDENTITIES.values()),
+    ]
+)
+"""The attributes of identities; an application may name others, see `own_attributes`."""
 # Zeros and `default` are placeholders for a user, but valid names of a version or a prompt.
 _NAMES = ("version", "prompt")
 _PLAIN_NAME = re.compile(r"v?0(\.0+)*|default", re.IGNORECASE)
@@ -158,6 +167,11 @@ def own_attribute(kind: str) -> str:
     return _own.get(kind, "")
 
 
+def own_attributes() -> Collection[str]:
+    """Return the names of all attributes that the application has for identities."""
+    return _own.values()
+
+
 def own_value(
     kind: str, attributes: Mapping[str, Any], resource: Mapping[str, Any] | None = None
 ) -> str:
@@ -187,7 +201,7 @@ def user_of(spans: Sequence[Span], names: Collection[str]) -> str:
 
     Args:
         spans: The spans.
-        names: The names of the attributes of the spans and their resources, and perhaps others.
+        names: The names of identities' attributes that the spans or their resources have.
     """
     return _identified("user", spans, spans, names)
 
@@ -200,12 +214,14 @@ def version_of(spans: Sequence[Span], names: Collection[str]) -> str:
 
     Args:
         spans: The spans, the root first.
-        names: The names of the attributes of the spans and their resources, and perhaps others.
+        names: The names of identities' attributes that the spans or their resources have.
     """
     return _identified("version", spans, spans[:1], names)
 
 
 def _places(spans: Sequence[Span]) -> list[Mapping[str, Any]]:
+    if len(spans) == 1:
+        return [spans[0].attributes, spans[0].resource]
     resources = {id(span.resource): span.resource for span in spans}
     return [*(span.attributes for span in spans), *resources.values()]
 
@@ -214,12 +230,11 @@ def _identified(
     kind: str, own: Sequence[Span], usual: Sequence[Span], names: Collection[str]
 ) -> str:
     """Return the identity in the application's attribute, else in the usual ones."""
-    if any(map(names.__contains__, own_names(kind))):
-        text = _first(kind, _places(own), own_names(kind))
-        if text:
+    for keys, spans in ((own_names(kind), own), (_USUAL_KEYS[kind], usual)):
+        used = [key for key in keys if key in names]
+        if used and (text := _first(kind, _places(spans), used)):
             return text
-    used = [key for key in _USUAL_KEYS[kind] if key in names]
-    return _first(kind, _places(usual), used) if used else ""
+    return ""
 
 
 def own_names(kind: str) -> tuple[str, ...]:

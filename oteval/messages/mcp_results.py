@@ -30,6 +30,8 @@ def content_of(result: Any) -> tuple[Any, bool | None]:
         where it has none.
     """
     value = _fields(result) if isinstance(result, str) else result
+    if value is None:
+        return result, None
     blocks, flag = value, None
     if isinstance(value, Mapping) and any(isinstance(value.get(key), bool) for key in _FLAGS):
         blocks, flag = value.get("content"), recorded_outcome(value.get)

@@ -65,7 +65,7 @@ def hidden(value: Any) -> bool:
 
 def parse(value: Any) -> Parsed:
     """Return the value that an attribute means, unwrapping text that holds JSON."""
-    if not isinstance(value, str):
+    if not isinstance(value, str) or value[:1].isalpha():
         return Parsed(value)
     cache = active() if len(value) >= _LONG and value[0] == "[" else None
     if cache is None:

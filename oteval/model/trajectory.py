@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any, Literal, TypeVar, dataclass_transform, final
 
 from ..jsontext import dumps_exact
@@ -48,6 +47,16 @@ FAILED_REQUEST = "request "
 a run may retry it; a hash of the request follows."""
 RETRY_WAIT_NS = 60 * 10**9
 """The longest time from a request that failed to its retry."""
+
+
+@dataclass_transform(frozen_default=True, field_specifiers=(field,))
+def _cheap(cls: type[_Class]) -> type[_Class]:
+    """Make a class a hashable dataclass that only the type checker takes for frozen.
+
+    A truly frozen instance takes three to five times as long to create, and a trace has many
+    messages. Without slots, more than 30 fields would take a table of 2 KB for each instance.
+    """
+    return dataclass(unsafe_hash=True, slots=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,7 +135,7 @@ ANSWER_ONLY = Gap(
 
 
 @final
-@dataclass(frozen=True, slots=True)
+@_cheap
 class ToolCall:
     """A tool call as the model requested it.
 
@@ -150,28 +159,6 @@ class ToolCall:
     end_ns: int = 0
     executed_by: str = ""
 
-    def __init__(
-        self,
-        name: str,
-        arguments: Any = None,
-        id: str = "",  # noqa: A002
-        span_id: str = "",
-        start_ns: int = 0,
-        end_ns: int = 0,
-        executed_by: str = "",
-    ) -> None:
-        """Set the fields as `Message` does."""
-        object.__setattr__(self, "__class__", _NewToolCall)
-        new: _NewToolCall = self  # type: ignore[assignment]
-        new.name = name
-        new.arguments = arguments
-        new.id = id
-        new.span_id = span_id
-        new.start_ns = start_ns
-        new.end_ns = end_ns
-        new.executed_by = executed_by
-        new.__class__ = ToolCall  # type: ignore[assignment]
-
     def as_dict(self) -> dict[str, Any]:
         """Return the tool call in OpenAI's format, with its arguments as JSON text."""
         text = self.arguments if isinstance(self.arguments, str) else dumps_exact(self.arguments)
@@ -187,22 +174,8 @@ class ToolCall:
         return call
 
 
-class _NewToolCall:
-    """A call whose fields can still be set."""
-
-    __slots__ = ToolCall.__slots__
-
-    name: str
-    arguments: Any
-    id: str
-    span_id: str
-    start_ns: int
-    end_ns: int
-    executed_by: str
-
-
 @final
-@dataclass(frozen=True, slots=True)
+@_cheap
 class Message:
     """One message of a trajectory.
 
@@ -232,35 +205,6 @@ class Message:
     trace_id: str = ""
     is_outcome_recorded: bool = field(default=False, compare=False)
 
-    # The generated one takes more than twice the time, and a trace has many messages.
-    def __init__(
-        self,
-        role: str,
-        content: str | None = None,
-        tool_calls: tuple[ToolCall, ...] = (),
-        tool_call_id: str = "",
-        name: str = "",
-        is_error: bool = False,
-        parts: tuple[Mapping[str, Any], ...] = (),
-        span_id: str = "",
-        trace_id: str = "",
-        is_outcome_recorded: bool = False,
-    ) -> None:
-        """Set the fields, while the object is of the class with the same slots that allows it."""
-        object.__setattr__(self, "__class__", _NewMessage)
-        new: _NewMessage = self  # type: ignore[assignment]
-        new.role = role
-        new.content = content
-        new.tool_calls = tool_calls
-        new.tool_call_id = tool_call_id
-        new.name = name
-        new.is_error = is_error
-        new.parts = parts
-        new.span_id = span_id
-        new.trace_id = trace_id
-        new.is_outcome_recorded = is_outcome_recorded
-        new.__class__ = Message  # type: ignore[assignment]
-
     @property
     def client_calls(self) -> tuple[ToolCall, ...]:
         """The calls that the agent has to execute, without calls of the provider's own tools."""
@@ -286,23 +230,6 @@ class Message:
         return out
 
 
-class _NewMessage:
-    """A message whose fields can still be set."""
-
-    __slots__ = Message.__slots__
-
-    role: str
-    content: str | None
-    tool_calls: tuple[ToolCall, ...]
-    tool_call_id: str
-    name: str
-    is_error: bool
-    parts: tuple[Mapping[str, Any], ...]
-    span_id: str
-    trace_id: str
-    is_outcome_recorded: bool
-
-
 @dataclass(frozen=True, slots=True)
 class Rewrite:
     """Messages that the conversation did not continue with: replaced history or unused choices.
@@ -323,16 +250,7 @@ class Rewrite:
         return {"at": self.at, "span_id": self.span_id, "messages": messages}
 
 
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _wide(cls: type[_Class]) -> type[_Class]:
-    """Make a class a hashable dataclass that only the type checker takes for frozen.
-
-    A truly frozen instance of so many fields takes 7 us to create, this one 2.
-    """
-    return dataclass(unsafe_hash=True)(cls)
-
-
-@_wide
+@_cheap
 class Trajectory:
     """One agent run, reconstructed from its spans.
 
@@ -411,27 +329,38 @@ class Trajectory:
     user: str = ""
     version: str = ""
     documents: tuple[RetrievedDocument, ...] = ()
+    # Computed once.
+    _messages: tuple[Message, ...] | None = field(
+        default=None, init=False, repr=False, compare=False
+    )
+    _known_count: int = field(default=-1, init=False, repr=False, compare=False)
 
-    @cached_property
+    @property
     def messages(self) -> tuple[Message, ...]:
         """The known messages of the conversation up to the end of the run."""
-        runs: list[tuple[Message, ...]] = []
-        run: Trajectory | None = self
-        while run is not None:
-            runs.append(run.tail)
-            run = run.history
-        return tuple(message for tail in reversed(runs) for message in tail)
+        if self._messages is None:
+            runs: list[tuple[Message, ...]] = []
+            run: Trajectory | None = self
+            while run is not None:
+                runs.append(run.tail)
+                run = run.history
+            messages = tuple(message for tail in reversed(runs) for message in tail)
+            object.__setattr__(self, "_messages", messages)
+            return messages
+        return self._messages
 
-    @cached_property
+    @property
     def _count(self) -> int:
-        """The number of messages, computed once for each run, and without recursion."""
-        line = [self]
-        while (before := line[-1].history) is not None and "_count" not in vars(before):
-            line.append(before)
-        count = before._count if before else 0
+        """The number of messages, computed without recursion."""
+        line: list[Trajectory] = []
+        run: Trajectory | None = self
+        while run is not None and run._known_count < 0:
+            line.append(run)
+            run = run.history
+        count = run._known_count if run else 0
         for run in reversed(line):
             count += len(run.tail)
-            vars(run)["_count"] = count
+            object.__setattr__(run, "_known_count", count)
         return count
 
     @property

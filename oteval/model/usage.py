@@ -378,9 +378,11 @@ def span_tokens(attributes: Mapping[str, Any], keys: Collection[str] | None = No
     """
     keys = attributes if keys is None else keys
     find = _counts_among if len(attributes) <= _FEW_KEYS else _counts_among.__wrapped__
-    counts = find(*keys)
+    counts, are_sides = find(*keys)
     if not counts:
         return NO_TOKENS
+    if are_sides:
+        return TokenCounts(*[count_of(attributes[key]) for key, _ in counts])
     reported = _Reported()
     for key, meaning in counts:
         reported.add(meaning, attributes[key])
@@ -393,12 +395,16 @@ _FEW_KEYS = 64
 
 # An instrumentation writes few sets of names: most spans have one that was seen before.
 @lru_cache(maxsize=1024)
-def _counts_among(*keys: str) -> tuple[tuple[str, _Count], ...]:
-    """Return the attributes that hold counts, with their meaning."""
+def _counts_among(*keys: str) -> tuple[list[tuple[str, _Count]], bool]:
+    """Return the attributes that hold counts with their meaning, and whether these are two sides.
+
+    Then one is the input, the next the output, and there is nothing to add to them.
+    """
     counts = [
         (key, meaning)
         for key in keys
         if key.startswith(_PREFIXES) and (meaning := _attribute_meaning(key)) is not None
     ]
     # "gen_ai.usage.details.*" repeat the counts of the conventions.
-    return tuple(sorted(counts, key=lambda count: ".details." in count[0]))
+    counts.sort(key=lambda count: ".details." in count[0])
+    return counts, [meaning.kind for _, meaning in counts] == ["input", "output"]

@@ -105,7 +105,8 @@ class _ConversationStitcher:
         self.failed: dict[str, TrajectoryBuilder] = {}
 
     def take(self, run: TracedRun) -> None:
-        handing = [other for other in self._beside(run) if is_handed_over(other, run)]
+        beside = self._beside(run)
+        handing = [other for other in beside if is_handed_over(other, run)]
         previous = previous_answer(run) if run.parent is None else ""
         answered = self._answered_before(run, previous)
         request = request_of(run, previous)
@@ -290,11 +291,13 @@ def _finished(
     parent = by_run[id(root.parent)] if root.parent is not None else None
     retrieved = retrieved_in(runs)
     names = root.names if is_one else set().union(*(run.names for run in runs))
+    agents = _agents(runs)
+    messages = tuple([e.message for e in builder.thread.entries[builder.start : builder.end]])
     builder.trajectory = Trajectory(
         id=_id(root),
         root_span=SpanRef(span.trace_id, span.span_id),
         trace_ids=_trace_ids(runs),
-        tail=_named(builder),
+        tail=_named(runs, messages) if agents else messages,
         new_from=builder.new_from,
         history=builder.history.trajectory if builder.history else None,
         conversation_id=root.conversation_id,
@@ -302,7 +305,7 @@ def _finished(
         user=root.user,
         version=root.version,
         agent=agent_name(root),
-        agents=_agents(runs),
+        agents=agents,
         service=span.service,
         parent_id=_id(parent.root) if parent else "",
         parent_call_id=_parent_call_id(parent, root) if parent else "",
@@ -316,7 +319,7 @@ def _finished(
         documents=retrieved.documents,
         start_ns=min([member.start_ns for member in spans], default=span.start_ns),
         end_ns=max([t for s in spans for t in (s.start_ns, s.end_ns)], default=span.end_ns),
-        gaps=(*_gaps(builder), *retrieved.gaps),
+        gaps=(*_gaps(builder, messages), *retrieved.gaps),
         rewrites=tuple(builder.rewrites),
         attributes=_short_attributes(span),
         chain=builder.chain,
@@ -334,12 +337,9 @@ def _agents(runs: Sequence[TracedRun]) -> tuple[str, ...]:
     return names if len(names) > 1 else ()
 
 
-def _named(builder: TrajectoryBuilder) -> tuple[Message, ...]:
-    """Return a trajectory's messages; where several agents took part, answers name theirs."""
-    messages = tuple([e.message for e in builder.thread.entries[builder.start : builder.end]])
-    if not _agents(builder.runs):
-        return messages
-    by_span = {span.span_id: agent_name(run) for run in builder.runs for span in run.spans}
+def _named(runs: Sequence[TracedRun], messages: Sequence[Message]) -> tuple[Message, ...]:
+    """Return the messages of a turn of several agents; answers name theirs."""
+    by_span = {span.span_id: agent_name(run) for run in runs for span in run.spans}
     return tuple(
         [
             replace(message, name=by_span.get(message.span_id, ""))
@@ -391,9 +391,10 @@ def _parent_call_id(parent: TrajectoryBuilder, run: TracedRun) -> str:
     return "" if tool is None else parent.call_ids.get(tool.span.span_id, tool.call_id)
 
 
-def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
+def _gaps(builder: TrajectoryBuilder, messages: Sequence[Message]) -> tuple[Gap, ...]:
     gaps = [gap for run in builder.runs for gap in run.gaps]
-    gaps = [*gaps, *builder.gaps, *builder.tool_gaps, *_left_out(builder), *_compacted(builder)]
+    gaps += [*builder.gaps, *builder.tool_gaps, *_left_out(builder, messages)]
+    gaps += _compacted(builder.runs, messages)
     if not gaps:
         return ()
     if len(gaps) > 1 and sum(reported.code == "missing_parent" for reported in gaps) > 1:
@@ -402,21 +403,19 @@ def _gaps(builder: TrajectoryBuilder) -> tuple[Gap, ...]:
     return tuple(dict.fromkeys(gaps))
 
 
-def _compacted(builder: TrajectoryBuilder) -> Iterator[Gap]:
+def _compacted(runs: Sequence[TracedRun], messages: Sequence[Message]) -> Iterator[Gap]:
     """Yield the gaps of history that the framework says it compacted: by a span, or by a part."""
-    for run in builder.runs:
+    for run in runs:
         for span in run.spans if semconv.COMPACTED in run.names else ():
             if span.attributes.get(semconv.COMPACTED) in (True, "true"):
                 yield gap("history_compacted", span.span_id)
-    for entry in builder.thread.entries[builder.start : builder.end]:
-        parts = entry.message.parts
-        if parts and any(part.get("type") == "compaction" for part in parts):
-            yield gap("history_compacted", entry.message.span_id)
+    for message in messages:
+        if message.parts and any(part.get("type") == "compaction" for part in message.parts):
+            yield gap("history_compacted", message.span_id)
 
 
-def _left_out(builder: TrajectoryBuilder) -> list[Gap]:
+def _left_out(builder: TrajectoryBuilder, messages: Sequence[Message]) -> list[Gap]:
     """Return the gaps of history that the spans do not hold, or only the ids of its calls."""
-    messages = [entry.message for entry in builder.thread.entries[builder.start : builder.end]]
     unknown = [m for m in messages if m.tool_calls for call in m.tool_calls if not call.name]
     without_call = _without_call(messages)
     if without_call and not any(

@@ -120,7 +120,7 @@ def _entries(calls: Sequence[ModelCall]) -> tuple[list[Entry], list[Entry]] | No
         if index < known_count or prompt_texts != texts or not index:
             return None
         answer = call.output[0]
-        if not all(tool_call.id and tool_call.name for tool_call in answer.tool_calls):
+        if [tool_call for tool_call in answer.tool_calls if not (tool_call.id and tool_call.name)]:
             return None
         spoken.append(Entry(answer, key_of(answer), span.end_ns or span.start_ns))
         keys.add(spoken[-1].key)

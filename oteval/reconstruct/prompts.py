@@ -8,7 +8,7 @@ from ..identities import own_names, own_value
 from ..messages.values import hidden, list_of, parse
 from ..model import Span
 
-__all__ = ["prompts_of"]
+__all__ = ["PROMPT_KEYS", "prompts_of"]
 
 # The attributes with a prompt's name and its version, by emitter.
 _NAMED = (
@@ -19,7 +19,8 @@ _NAMED = (
     ("langsmith.metadata.lc_hub_repo", "langsmith.metadata.lc_hub_commit_hash"),
 )
 _LINKED = "mlflow.linkedPrompts"
-_KEYS = frozenset([_LINKED, *(key for pair in _NAMED for key in pair)])
+PROMPT_KEYS = frozenset([_LINKED, *(key for pair in _NAMED for key in pair)])
+"""The attributes that name a prompt or its version."""
 _LONGEST = 200
 
 
@@ -30,15 +31,15 @@ def prompts_of(spans: Iterable[Span], names: Collection[str]) -> tuple[str, ...]
 
     Args:
         spans: The spans.
-        names: The names of the attributes of the spans and their resources, and perhaps others.
+        names: The names of these attributes that the spans or their resources have.
     """
-    if _KEYS.isdisjoint(names) and not any(name in names for name in own_names("prompt")):
+    if PROMPT_KEYS.isdisjoint(names) and not any(name in names for name in own_names("prompt")):
         return ()
     prompts: dict[str, None] = {}
     for span in spans:
         attributes = span.attributes
         prompts[_text(own_value("prompt", attributes, span.resource))] = None
-        if attributes.keys().isdisjoint(_KEYS):
+        if attributes.keys().isdisjoint(PROMPT_KEYS):
             continue
         for name_key, version_key in _NAMED:
             if name_key in attributes or version_key in attributes:

@@ -19,7 +19,7 @@ from .gaps import gap
 from .readers.flat_lists import nested
 from .runs import TracedRun
 
-__all__ = ["Retrieved", "retrieved_in"]
+__all__ = ["RETRIEVER_KEYS", "Retrieved", "retrieved_in"]
 
 
 class _Emitter(NamedTuple):
@@ -63,6 +63,8 @@ _EMITTERS = (
         "the conventions have only their ids: instrument with OpenInference instead",
     ),
 )
+RETRIEVER_KEYS = frozenset(emitter.key for emitter in _EMITTERS)
+"""The attributes that mark the span of a retriever."""
 _LISTS, _TEXTS = ("documents", "nodes", "output", "value"), ("page_content", "content", "text")
 _IDS = ("id", "id_", "document_id")
 
@@ -98,9 +100,19 @@ def retrieved_in(runs: Sequence[TracedRun]) -> Retrieved:
 
 def _retrievers(run: TracedRun) -> list[tuple[Span, _Emitter]]:
     """Return the spans of retrievers, each with the emitter that marks it as one."""
-    emitters = [emitter for emitter in _EMITTERS if emitter.key in run.names]
+    emitters = [e for e in _EMITTERS if e.key in run.names and _is_used(e, run.spans)]
     spans = [(span, _emitter_of(span, emitters)) for span in run.spans] if emitters else []
     return [(span, emitter) for span, emitter in spans if emitter is not None]
+
+
+def _is_used(emitter: _Emitter, spans: Sequence[Span]) -> bool:
+    """Return whether any span is of the kind that marks an emitter's retrievers."""
+    key, ending = emitter.key, emitter.ending
+    for span in spans:
+        kind = span.attributes.get(key)
+        if isinstance(kind, str) and _ends_with(kind, ending):
+            return True
+    return False
 
 
 def _emitter_of(span: Span, emitters: Sequence[_Emitter]) -> _Emitter | None:

@@ -14,21 +14,29 @@ output go to the one run that it holds.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .. import semconv
-from ..identities import conversation_id, own_attribute, user_of, version_of
+from ..identities import (
+    IDENTITY_KEYS,
+    conversation_id,
+    own_attribute,
+    own_attributes,
+    user_of,
+    version_of,
+)
 from ..jsontext import dumps
-from ..model import Attributes, Gap, LogRecord, Span
+from ..model import Gap, LogRecord, Span
 from .called_agents import link_called_agents, without_empty_agents
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams
 from .exchange_calls import EXCHANGE_DIALECT, ExchangeIndex
 from .gaps import gap
 from .operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
-from .readers.flat_lists import FEW_KEYS, named
+from .prompts import PROMPT_KEYS
+from .retrieval import RETRIEVER_KEYS
 from .runs import TracedRun, Visit
 from .span_reader import read_span
 from .tree import Node, build, order
@@ -37,6 +45,7 @@ from .unread_spans import foreign_marks, holds_messages
 __all__ = ["adopted", "runs_of", "without_wrappers"]
 
 _CONVERSATION_KEYS = frozenset(semconv.CONVERSATION_ID)
+_NAMES = IDENTITY_KEYS | PROMPT_KEYS | RETRIEVER_KEYS | {semconv.COMPACTED}
 
 
 @dataclass(slots=True, eq=False)
@@ -161,30 +170,31 @@ def _runs_of_tree(
 ) -> list[TracedRun]:
     top = TracedRun(root)
     runs = [top]
-    places: dict[int, _Place] = {}
+    places = {id(root.parent): _Place(top)}
     graph_nodes: dict[int, str] = {}
-    nodes = list(root.walk())
+    nodes, names = list(root.walk()), _names()
     for node in nodes:
-        above = places[id(node.parent)] if node is not root else _Place(top)
-        logs = exchanges.logs_of(node.span.span_id, above.call)
-        dialect, operation = read_span(node.span, logs, by_shape=by_shape)
-        if dialect == BY_SHAPE and isinstance(operation, ModelCall) and _is_around(node):
-            dialect, operation = "", Wrapper(node.span)
-        if isinstance(operation, ModelCall) and dialect == EXCHANGE_DIALECT:
-            exchanges.calls.add(id(operation))
+        span, above = node.span, places[id(node.parent)]
+        logs = exchanges.logs_of(span.span_id, above.call)
+        dialect, operation = read_span(span, logs, by_shape=by_shape)
+        if isinstance(operation, ModelCall):
+            if dialect == BY_SHAPE and _is_around(node):
+                dialect, operation = "", Wrapper(span)
+            elif dialect == EXCHANGE_DIALECT:
+                exchanges.calls.add(id(operation))
         if isinstance(operation, Wrapper) and operation.node and node is not root:
             above = _within_graph(node, operation.node, above, runs, graph_nodes)
             places[id(node.parent)] = above
             graph_nodes[id(node)] = operation.node
         node_place = places[id(node)] = _place(node, operation, above, runs)
         run = node_place.run
-        run.spans.append(node.span)
-        run.names.update(_names_in(node.span.attributes))
+        run.spans.append(span)
+        run.names |= names & span.attributes.keys()
         run.gaps.extend(node.gaps)
         if dialect:
             run.dialects[dialect] = None
-        if not dialect or (isinstance(operation, Wrapper) and holds_messages(node.span, dialect)):
-            run.unread.append(node.span)
+        if not dialect or (isinstance(operation, Wrapper) and holds_messages(span, dialect)):
+            run.unread.append(span)
     # Parents and children refer to each other; without this cycle, nodes are freed at once.
     for node in nodes:
         node.children.clear()
@@ -240,7 +250,7 @@ def _within_graph(
     # It was appended recently, so it is near the end.
     at = next(i for i in reversed(range(len(spans))) if spans[i] is graph.span)
     run.spans.append(spans.pop(at))
-    run.names.update(_names_in(graph.span.attributes))
+    run.names |= _names() & graph.span.attributes.keys()
     return _Place(run)
 
 
@@ -259,20 +269,21 @@ def _order_of_call(call: ModelCall) -> tuple[int, int, int, int, str]:
 
 def _identify(run: TracedRun) -> None:
     """Note the conversation, user and version of a run; runs above it have theirs."""
-    spans = [run.root.span, *run.spans]
-    names = run.names
-    if not run.spans or run.spans[0] is not run.root.span:  # a tool that asks models itself
-        names.update(_names_in(run.root.span.attributes))
-    resources = {id(span.resource): span.resource for span in spans}
-    names.update(*resources.values())
+    root, spans, names = run.root.span, run.spans, run.names
+    if not spans or spans[0] is not root:  # a tool that asks models itself
+        spans = [root, *spans]
+        names |= _names() & root.attributes.keys()
+    for resource in {id(span.resource): span.resource for span in spans}.values():
+        names |= _names() & resource.keys()
     run.conversation_id = _conversation_of(run, spans)
     run.user = user_of(spans, names) or (run.parent.user if run.parent else "")
     run.version = version_of(spans, names) or (run.parent.version if run.parent else "")
 
 
-def _names_in(attributes: Attributes) -> Iterable[str]:
-    """Return the names of attributes, without the names in known lists."""
-    return attributes if len(attributes) <= FEW_KEYS else named(attributes).keys
+def _names() -> frozenset[str]:
+    """Return the names of attributes that are noted in `TracedRun.names`."""
+    own_names = own_attributes()
+    return _NAMES.union(own_names) if own_names else _NAMES
 
 
 def _conversation_of(run: TracedRun, spans: Sequence[Span]) -> str:

@@ -49,8 +49,8 @@ class TracedRun:
         gaps: The gaps found in it.
         dialects: The dialects its spans were read with, in order of first use.
         spans: All spans that are the run's own.
-        names: The names of the attributes of `spans` and of their resources, and perhaps others. A
-            quick check: most attributes that callers look for are not among them.
+        names: The names of attributes that `spans` or their resources have, of those that readers
+            of whole runs look for. A quick check: most runs have few of them.
         unread: The spans that no dialect reads.
         has_children: Whether other runs were started in it.
         nested: Model calls inside others, with the outermost first.

@@ -281,8 +281,9 @@ def _checked_call(call: ModelCall, switch: str) -> ModelCall:
 
 def _lacks_calls(call: ModelCall) -> bool:
     """Return whether an answer is empty although the model stopped for tools to be called."""
-    if any(m.content or m.tool_calls or m.parts for m in call.output):
-        return False
+    for message in call.output:
+        if message.content or message.tool_calls or message.parts:
+            return False
     return (call.finish_reason or finish_reason_of(call.span, ())) == "tool_call"
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Any
 
 from ..identities import identity
 from ..jsontext import dumps
@@ -181,25 +180,18 @@ def previous_answer(run: TracedRun) -> str:
     """
     if not run.model_calls:
         return ""
-    parameters: list[tuple[str, Any]] = [
-        (key, value)
-        for key, value in run.model_calls[0].span.attributes.items()
-        if isinstance(value, dict)
-        or (
-            isinstance(value, str)
-            and (len(value) >= _SHORTEST or _MARK in key)
-            and not key.startswith(_MESSAGES)
-        )
-    ]
-    for key, value in parameters:
-        if isinstance(value, dict):  # as a backend gives JSON back
+    for key, value in run.model_calls[0].span.attributes.items():
+        if isinstance(value, str):
+            if (len(value) < _SHORTEST and _MARK not in key) or key.startswith(_MESSAGES):
+                continue
+            if key.endswith(_PREVIOUS_KEYS):
+                return identity(value)
+            if _MARK in value and (match := _PREVIOUS.search(value)):
+                return identity(match[1])
+        elif isinstance(value, dict):  # as a backend gives JSON back
             named = value.get("previous_response_id")
             if isinstance(named, str) and identity(named):
                 return identity(named)
-        elif key.endswith(_PREVIOUS_KEYS):
-            return identity(value)
-        elif _MARK in value and (match := _PREVIOUS.search(value)):
-            return identity(match[1])
     return ""
 
 

@@ -186,7 +186,7 @@ def _messages(value: Any, span: Span, role: str = "user") -> list[Message]:
     if _is_nothing(value):
         return []
     parsed = parse(value).value
-    if not isinstance(parsed, Mapping) or _MESSAGE & parsed.keys():
+    if not isinstance(parsed, dict) or _MESSAGE & parsed.keys():
         return from_messages(parsed, span, role)
     side = request_of(parsed, span) if role == "user" else answer_of(parsed, span)
     return side.messages

@@ -40,9 +40,11 @@ from .experiment_store import StoreLike, open_store
 from .paired_examples import with_common_examples
 from .results import ExperimentResults, Figure, load_experiment, values_of
 
-__all__ = ["Comparison", "Difference", "compare", "compare_experiments"]
+__all__ = ["VERDICTS", "Comparison", "Difference", "compare", "compare_experiments"]
 
 Verdict = Literal["improved", "regressed", "no evidence", "inconclusive"]
+VERDICTS: tuple[Verdict, ...] = ("regressed", "inconclusive", "improved", "no evidence")
+"""The verdicts in the order in which figures are listed."""
 
 COMPLETED = "completed"
 MARGIN = 0.05
@@ -148,6 +150,11 @@ class Comparison:
     only_a: tuple[str, ...] = ()
     only_b: tuple[str, ...] = ()
     alpha: float = 0.05
+
+    @property
+    def regressed_first(self) -> list[Difference]:
+        """The figures, regressions first, then those of which too little is known."""
+        return sorted(self.differences, key=lambda difference: VERDICTS.index(difference.verdict))
 
     @property
     def regressed(self) -> list[Difference]:

@@ -16,7 +16,7 @@ from ..model import EvaluationResult, Score
 from ..runner import describe_error
 from .outputs import json_form
 
-__all__ = ["KeyedResult", "failed", "keyed_results", "not_evaluated"]
+__all__ = ["KeyedResult", "failed", "keyed_results", "not_evaluated", "short_form"]
 
 
 class KeyedResult(NamedTuple):
@@ -59,7 +59,9 @@ def keyed_results(value: Any, name: str) -> list[KeyedResult]:
     if not items:
         return [failed(name, "returned an empty list, which is not a score")]
     if not all(_is_result(item) for item in items):
-        return [failed(name, f"returned a list of values that are not results: {_short(value)}")]
+        return [
+            failed(name, f"returned a list of values that are not results: {short_form(value)}")
+        ]
     return [_keyed_result(item, name) for item in items]
 
 
@@ -86,9 +88,9 @@ def _from_dict(item: Mapping[str, Any], name: str) -> KeyedResult:
     comment = str(item.get("comment") or "")
     metadata = json_form(item.get("metadata") or {})
     if not isinstance(metadata, dict):
-        return failed(key, f"returned metadata that is not a dict: {_short(metadata)}")
+        return failed(key, f"returned metadata that is not a dict: {short_form(metadata)}")
     if not {"score", "value", "label"} & set(item):
-        return failed(key, f"returned a dict without 'score': {_short(dict(item))}")
+        return failed(key, f"returned a dict without 'score': {short_form(dict(item))}")
     score = _number(item.get("score"))
     if score is None and metadata.get("error"):
         text = comment or str(metadata["error"])
@@ -103,7 +105,7 @@ def _from_dict(item: Mapping[str, Any], name: str) -> KeyedResult:
         return not_evaluated(key, comment or "no score", metadata)
     passed = item.get("passed")
     if passed is not None and not isinstance(passed, bool):
-        return failed(key, f"returned 'passed' that is not a bool: {_short(passed)}")
+        return failed(key, f"returned 'passed' that is not a bool: {short_form(passed)}")
     result = result_of(label if value is None else value)
     result = replace(
         result,
@@ -123,6 +125,7 @@ def _number(value: Any) -> Any:
     return value
 
 
-def _short(value: Any) -> str:
+def short_form(value: Any) -> str:
+    """Return the Python form of a value, shortened."""
     text = repr(value)
     return text if len(text) <= 120 else f"{text[:117]}..."

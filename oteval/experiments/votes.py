@@ -24,6 +24,7 @@ from ..evaluators.stats import (
 )
 from ..evaluators.stats.rates import mean
 from ..model import Run, Vote
+from .feedback import short_form
 from .outputs import json_form
 
 __all__ = ["Pair", "PairwiseAnswer", "Standing", "answer_of", "pairs_of", "standings"]
@@ -62,17 +63,17 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> PairwiseAnswer:
         names = ("key", "scores", "comment", "metadata")
         value = {each: getattr(value, each, None) for each in names}
     if not isinstance(value, Mapping):
-        raise TypeError(f"returned {_short(value)}; it must have a score for each run")
+        raise TypeError(f"returned {short_form(value)}; it must have a score for each run")
     metadata = json_form(value.get("metadata") or {})
     if not isinstance(metadata, dict):
-        raise TypeError(f"returned metadata that is not a dict: {_short(metadata)}")
+        raise TypeError(f"returned metadata that is not a dict: {short_form(metadata)}")
     scores = value.get("scores")
     if scores is None:
-        raise TypeError(str(metadata.get("error") or f"returned no scores: {_short(value)}"))
+        raise TypeError(str(metadata.get("error") or f"returned no scores: {short_form(value)}"))
     if isinstance(scores, Mapping):
         scores = _in_order({str(key): score for key, score in scores.items()}, shown)
     if not isinstance(scores, (list, tuple)) or len(scores) != len(shown):
-        raise TypeError(f"returned {_short(scores)} for {len(shown)} runs")
+        raise TypeError(f"returned {short_form(scores)} for {len(shown)} runs")
     comment = value.get("comment") or ""
     if isinstance(comment, Mapping):
         comment = "; ".join(f"{key}: {text}" for key, text in comment.items())
@@ -95,15 +96,10 @@ def _number(score: Any) -> float:
     try:
         number = float(score)
     except (TypeError, ValueError):
-        raise TypeError(f"returned the score {_short(score)}, which is not a number") from None
+        raise TypeError(f"returned the score {short_form(score)}, which is not a number") from None
     if not math.isfinite(number):
         raise TypeError(f"returned the score {number}")
     return number
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 120 else f"{text[:117]}..."
 
 
 @dataclass(frozen=True)

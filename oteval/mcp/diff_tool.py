@@ -13,11 +13,12 @@ from ..jsontext import canonical
 from ..model import Message, ToolCall
 from ..pipeline import AlignedPair, align, first_divergence
 from ..pipeline.references import reference_of_run
+from ..show.text import tool_names
 from ..store import Store
 from ..text import counted
 from .arguments import McpTool, RunName, ToolArguments
 from .results import DataBlock
-from .run_views import given, message_row, tool_names
+from .run_views import given, message_row
 from .workspace import Workspace
 
 __all__ = ["DIFF_TOOL"]

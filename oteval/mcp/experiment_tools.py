@@ -10,6 +10,7 @@ from pydantic import Field
 from ..errors import ConfigError
 from ..evaluators.stats import Interval, pass_rate
 from ..experiments import Comparison, Difference, ResultRow, compare
+from ..experiments.comparison import VERDICTS
 from ..show.text import clock
 from ..store import KeyCounts, ListedExperiment
 from ..text import counted
@@ -23,7 +24,6 @@ __all__ = ["EXPERIMENT_TOOLS"]
 # The characters of an experiment, of a score that is compared, and of an example.
 _EXPERIMENT, _DIFFERENCE, _EXAMPLE = 2000, 1500, 1200
 _MOST = 200
-_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
 
 
 class _ListExperiments(ToolArguments):
@@ -119,9 +119,7 @@ def _compare_experiments(workspace: Workspace, arguments: _CompareExperiments) -
         )
     if comparison.a.experiment.id == comparison.b.experiment.id:
         raise ConfigError("baseline and experiment are the same: name two, or longer prefixes")
-    differences = sorted(
-        comparison.differences, key=lambda difference: _ORDER.index(difference.verdict)
-    )
+    differences = comparison.regressed_first
     if arguments.score:
         differences = [
             difference for difference in differences if difference.key == arguments.score
@@ -147,7 +145,7 @@ def _lines(
 ) -> Iterator[str]:
     """Yield the lines about a comparison that hold no text of an experiment."""
     counts = [
-        (sum(difference.verdict == word for difference in differences), word) for word in _ORDER
+        (sum(difference.verdict == word for difference in differences), word) for word in VERDICTS
     ]
     verdict_counts = ", ".join(f"{count} {word}" for count, word in counts if count)
     yield (
@@ -196,14 +194,14 @@ def _changes(comparison: Comparison, differences: list[Difference]) -> Iterator[
         for side in (comparison.a, comparison.b)
     )
     for difference in differences:
-        for example, first, second in difference.changed:
+        worse = len(difference.worse)
+        for at, (example, first, second) in enumerate(difference.changed):
             row = now.get(example)
-            is_worse = (second < first) != difference.lower_is_better
             yield given(
                 {
                     "score": difference.key,
                     "example": row.example.title if row else example,
-                    "change": "worse" if is_worse else "better",
+                    "change": "worse" if at < worse else "better",
                     "baseline": first,
                     "now": second,
                     "reason": _reason(now, example, difference.key)

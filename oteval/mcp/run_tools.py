@@ -18,12 +18,12 @@ from ..pages.run_search import find_runs
 from ..pages.search import RunSearch
 from ..pipeline import Explanation
 from ..pipeline import explain as explain_trace
-from ..show.text import clock
+from ..show.text import clock, tool_names
 from ..store import Outcome, RunKey, VerdictFilter
 from ..text import counted
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
 from .results import DataBlock, fitting
-from .run_views import LISTED_COLUMNS, given, message_row, run_head, run_row, tool_names
+from .run_views import LISTED_COLUMNS, given, message_row, run_head, run_row
 from .workspace import Workspace
 
 __all__ = ["RUN_TOOLS"]

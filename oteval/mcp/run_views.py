@@ -16,7 +16,6 @@ __all__ = [
     "run_head",
     "run_row",
     "score_row",
-    "tool_names",
 ]
 
 LISTED_COLUMNS = ("agent", "service", "seconds", "asked", "tool", "errors", "gap")
@@ -110,11 +109,6 @@ def score_row(score: Score) -> dict[str, Any]:
             "reason": score.comment,
         }
     )
-
-
-def tool_names(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the names of the tools that were called, by the ids of the calls."""
-    return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def message_row(

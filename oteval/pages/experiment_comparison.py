@@ -20,7 +20,6 @@ from .experiment_matrix import run_links
 
 __all__ = ["ChangedExample", "ComparedFigure", "ExperimentComparison", "comparison_page"]
 
-_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
 _STATES = {"regressed": "fail", "improved": "pass", "inconclusive": "none", "no evidence": "same"}
 _MOST_CHANGED = 20  # of a figure, worse and better ones each
 _TITLE, _NAME, _REASON = 160, 80, 300  # characters
@@ -138,12 +137,11 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
         return ExperimentComparison(
             before.name, before.experiment.id, figures=(), notes=(one_line(str(error)),)
         )
-    ordered = sorted(found.differences, key=lambda one: _ORDER.index(one.verdict))
     sides = _Rows(store, found.a), _Rows(store, found.b)
     return ExperimentComparison(
         baseline=before.name,
         baseline_id=before.experiment.id,
-        figures=tuple(_figure(one, sides) for one in ordered),
+        figures=tuple(_figure(one, sides) for one in found.regressed_first),
         notes=tuple(needed_lines(found)),
         changed=tuple(changed_lines(found)),
         only_before=_names(found, is_before=True),

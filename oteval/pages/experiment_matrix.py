@@ -197,10 +197,9 @@ def _cost(results: ExperimentResults) -> float | None:
     costs: dict[tuple[str, str], float] = {}
     for row in results:
         for one in row.feedback:
-            given = one.metadata.get("cost_usd", one.metadata.get("cost"))
-            if isinstance(given, (int, float)) and 0 <= given < float("inf"):
+            if one.cost is not None:
                 key = row.run.id, one.evaluator
-                costs[key] = max(costs.get(key, 0.0), float(given))
+                costs[key] = max(costs.get(key, 0.0), one.cost)
     return sum(costs.values()) if costs else None
 
 

@@ -46,7 +46,6 @@ VERDICT_STYLES = {
 }
 
 
-_VERDICT_ORDER = ("regressed", "inconclusive", "improved", "no evidence")
 # How many examples are listed of each figure: this many that got worse and as many others.
 _MOST_CHANGED = 5
 _LONGEST_TITLE = 100
@@ -151,7 +150,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
     parts += [Text(line) for line in changed_lines(comparison)]
     parts += [comparison_table(comparison)]
     parts += [Text(line, style="yellow") for line in needed_lines(comparison)]
-    for difference in _regressed_first(comparison.differences):
+    for difference in comparison.regressed_first:
         if difference.changed:
             parts += [Text(), _changed_examples(comparison, difference)]
     return Group(*parts)
@@ -160,7 +159,7 @@ def comparison_view(comparison: Comparison) -> RenderableType:
 def changed_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the certain facts about each figure, however few its examples: which ones changed."""
     same = []
-    for difference in _regressed_first(comparison.differences):
+    for difference in comparison.regressed_first:
         if difference.changed:
             yield f"{one_line(difference.key)}: {changed_line(comparison, difference)}"
         else:
@@ -216,12 +215,6 @@ def interval_title(compared: Sequence[Difference] | Sequence[Pair]) -> str:
     return f"{100 * confidence:.3g}% interval"
 
 
-def _regressed_first(differences: Iterable[Difference]) -> list[Difference]:
-    return sorted(
-        differences, key=lambda difference: list(_VERDICT_ORDER).index(difference.verdict)
-    )
-
-
 def _changed_examples(comparison: Comparison, difference: Difference) -> RenderableType:
     """Return the examples on which one figure differs, regressions first, with both values."""
     worse, better = difference.worse, difference.better
@@ -256,7 +249,7 @@ def comparison_table(comparison: Comparison) -> Columns:
         Column("lost", rank=7, optional=True),
         Column("verdict"),
     )
-    for difference in _regressed_first(comparison.differences):
+    for difference in comparison.regressed_first:
         verdict = Text(difference.verdict, style=VERDICT_STYLES[difference.verdict])
         table.add_row(one_row(difference.key, "bold"), *difference_cells(difference), verdict)
         for k, (first, second) in difference.pass_hat.items():

@@ -15,7 +15,7 @@ from ..model import Gap, Message, Score, ToolCall, Trajectory, unusual_reasons
 from ..text import counted
 from .columns import Column, Columns, one_row
 from .run_cells import tokens_text
-from .text import call_text, clean, clock, duration, ran_in_parallel, shorten
+from .text import call_text, clean, clock, duration, ran_in_parallel, shorten, tool_names
 
 __all__ = ["ROLE_STYLES", "trajectory_view", "verdict"]
 
@@ -49,7 +49,7 @@ def trajectory_view(
         parts.extend(_conversation(trajectory, length))
     else:
         parts.extend(_earlier(trajectory))
-        tools = _tool_names(trajectory.own_messages)
+        tools = tool_names(trajectory.own_messages)
         for index, message in enumerate(trajectory.own_messages, trajectory.new_from):
             parts.append(_message(index, message, length, tools))
     parts.extend(_rewrites(trajectory))
@@ -64,7 +64,7 @@ def _conversation(trajectory: Trajectory, length: int) -> Iterator[RenderableTyp
     while (before := runs[-1].history) is not None:
         runs.append(before)
     turns = {run.new_from: run for run in reversed(runs)}
-    tools = _tool_names(trajectory.messages)
+    tools = tool_names(trajectory.messages)
     for index, message in enumerate(trajectory.messages):
         if index in turns:
             yield _turn_rule(turns[index])
@@ -73,11 +73,6 @@ def _conversation(trajectory: Trajectory, length: int) -> Iterator[RenderableTyp
 
 def _turn_rule(run: Trajectory) -> RenderableType:
     return Rule(Text(f"turn {run.turn}", style="dim"), style="dim", align="left")
-
-
-def _tool_names(messages: Sequence[Message]) -> dict[str, str]:
-    """Return the names of the tools that were called, by the calls' ids."""
-    return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def _earlier(run: Trajectory) -> Iterator[RenderableType]:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from ..jsontext import dumps
-from ..model import ToolCall
+from ..model import Message, ToolCall
 from ..text import counted, printable
 
 __all__ = [
@@ -20,6 +20,7 @@ __all__ = [
     "ran_in_parallel",
     "short_ids",
     "shorten",
+    "tool_names",
 ]
 
 
@@ -47,6 +48,11 @@ def shorten(text: str, length: int) -> str:
 def value_text(value: Any) -> str:
     """Return an argument's value in one line."""
     return dumps(value)
+
+
+def tool_names(messages: Iterable[Message]) -> dict[str, str]:
+    """Return the names of the tools that were called, by the ids of the calls."""
+    return {call.id: call.name for message in messages for call in message.tool_calls if call.id}
 
 
 def call_text(call: ToolCall) -> str:

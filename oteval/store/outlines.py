@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from ..model import Fact, OutlineRequest
 from ..selection import Selection
+from .column_sql import attribute_pointer
 from .memory import fetch, with_memory
 from .query import condition_of, registered
 from .trajectories import ReadPages
@@ -138,7 +139,7 @@ class Outlines:
                 "json_type(attributes, ?) AS attribute_type, "
                 "json_extract_string(attributes, ?) AS attribute"
             )
-            params += [_pointer(request.attribute)] * 2
+            params += [attribute_pointer(request.attribute)] * 2
         query = f"""
             SELECT {", ".join(columns)}, {clause} AS is_wanted, list({_RUN}) AS runs
             FROM ({runs_query})
@@ -160,8 +161,3 @@ def _hashes(calls: tuple[int, ...] | None) -> str:
         "list_transform(call_hashes, lambda h: CASE WHEN h IS NULL "
         f"OR list_contains([{hashes}]::BIGINT[], h) THEN h ELSE -1 END)"
     )
-
-
-def _pointer(key: str) -> str:
-    """Return the JSON pointer of a key of an object."""
-    return "/" + key.replace("~", "~0").replace("/", "~1")

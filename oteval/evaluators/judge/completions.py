@@ -25,6 +25,7 @@ __all__ = [
     "attribute",
     "finish_reason",
     "make_reply",
+    "plain_form",
     "read_completion",
     "read_content",
     "token_count",
@@ -98,8 +99,9 @@ def token_count(value: Any) -> int | None:
     return int(value) if is_count and value < 1 << 53 else None
 
 
-def _plain(usage: Any) -> Any:
-    return usage.model_dump() if hasattr(usage, "model_dump") else usage
+def plain_form(value: Any) -> Any:
+    """Return a Pydantic model as a dict, and any other value as it is."""
+    return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def finish_reason(*sources: Any) -> str:
@@ -188,7 +190,7 @@ def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
         refusal=str(attribute(message, "refusal") or ""),
         finish_reason=finish_reason(choices[0], response, message),
         model=str(attribute(response, "model") or ""),
-        counts=read_tokens(_plain(attribute(response, "usage"))),
+        counts=read_tokens(plain_form(attribute(response, "usage"))),
         choices=len(choices),
     )
 
@@ -255,6 +257,6 @@ class StreamedCompletion:
             refusal="".join(self._refusal),
             finish_reason=self._finish_reason(),
             model=self._model,
-            counts=read_tokens(_plain(self._usage)),
+            counts=read_tokens(plain_form(self._usage)),
             choices=len(self._choices),
         )

@@ -23,6 +23,7 @@ from .completions import (
     attribute,
     finish_reason,
     make_reply,
+    plain_form,
     read_content,
     token_count,
 )
@@ -197,11 +198,11 @@ def _read_returned(returned: Any, request: CompletionRequest) -> ModelReply:
     """
     parsed = None
     if isinstance(returned, Mapping) and "raw" in returned and "parsed" in returned:
-        parsed, returned = _dumped(returned["parsed"]), returned["raw"]
+        parsed, returned = plain_form(returned["parsed"]), returned["raw"]
     if isinstance(returned, str):
         return ModelReply(returned)
     if not hasattr(returned, "content"):
-        value = _dumped(returned if returned is not None else parsed)
+        value = plain_form(returned if returned is not None else parsed)
         if isinstance(value, Mapping):
             return ModelReply(text=None, value=dict(value))
         raise JudgeError(f"the runnable returned a {type(returned).__name__}; expected a message")
@@ -236,7 +237,3 @@ def _tool_calls(message: Any) -> list[AnswerCall]:
     names = ("tool_calls", "invalid_tool_calls")
     calls = [call for name in names for call in getattr(message, name, None) or ()]
     return [AnswerCall(str(attribute(c, "name") or ""), attribute(c, "args")) for c in calls]
-
-
-def _dumped(value: Any) -> Any:
-    return value.model_dump() if hasattr(value, "model_dump") else value

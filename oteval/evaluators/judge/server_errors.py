@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...errors import JudgeError
-from .completions import attribute
+from .completions import attribute, plain_form
 from .output_modes import OutputModeRefused, is_about_format
 
 __all__ = ["OptionRefused", "ServerError", "ServerErrorInAnswer", "error_in_answer"]
@@ -151,18 +151,14 @@ def error_in_answer(answer: Any) -> ServerError | None:
     )
     words = [attribute(answer, key) for key in ("message", "detail")]
     if is_error and any(isinstance(text, str) and text for text in words):
-        return ServerError.of(_plain(answer))
+        return ServerError.of(plain_form(answer))
     return None
 
 
 def _error_value(value: Any) -> Mapping[str, Any] | str | None:
     value = value[0] if isinstance(value, list) and value else value
-    value = _plain(value)
+    value = plain_form(value)
     return value if value and isinstance(value, (Mapping, str)) else None
-
-
-def _plain(value: Any) -> Any:
-    return value.model_dump() if hasattr(value, "model_dump") else value
 
 
 def _is_status(text: str) -> bool:

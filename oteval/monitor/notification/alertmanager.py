@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 
 from ...jsontext import dumps
 from ...text import printable
-from .text import Payload, message, slice_text, time_text
+from .text import Payload, message, slice_text, standard_time, time_text
 
 __all__ = ["alert_body", "alert_labels", "alerts_url"]
 
@@ -50,8 +50,8 @@ def alert_body(
     alert = {
         "labels": {**alert_labels(payload), **(labels or {})},
         "annotations": _annotations(payload, key),
-        "startsAt": _time(start),
-        "endsAt": _time(end),
+        "startsAt": standard_time(start),
+        "endsAt": standard_time(end),
     }
     return dumps([alert]).encode()
 
@@ -99,12 +99,6 @@ def _annotations(payload: Payload, key: str) -> dict[str, str]:
     if slices := payload.get("slices"):
         found["slices"] = printable("; ".join(slice_text(payload, one) for one in slices))
     return found
-
-
-def _time(time_ns: int) -> str:
-    """Return a time (ns) by RFC 3339, in milliseconds."""
-    when = _EPOCH + timedelta(microseconds=time_ns // 1000)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def alerts_url(base: str) -> str:

@@ -7,7 +7,7 @@ GenAI conventions.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -16,7 +16,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeL
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
 from ...attach.attributes import key_values
-from .text import Payload, message, slice_text
+from .text import Payload, message, slice_text, standard_time
 
 __all__ = ["EVENT_NAME", "event_attributes", "log_event_request"]
 
@@ -71,9 +71,9 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         "oteval.monitor.figure": payload.get("figure"),
         "oteval.monitor.episode.id": payload["episode"],
         "oteval.monitor.notification.id": key,
-        "oteval.monitor.change.time": _iso(payload["since_ns"]),
-        "oteval.monitor.change.earliest_time": _iso(payload["since_from_ns"]),
-        "oteval.monitor.change.latest_time": _iso(payload["since_to_ns"]),
+        "oteval.monitor.change.time": standard_time(payload["since_ns"]),
+        "oteval.monitor.change.earliest_time": standard_time(payload["since_from_ns"]),
+        "oteval.monitor.change.latest_time": standard_time(payload["since_to_ns"]),
         "oteval.monitor.observation.count": payload.get("observations"),
         "oteval.evaluator.version": payload.get("version"),
         "gen_ai.evaluation.name": payload.get("evaluator"),
@@ -95,8 +95,3 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         if name in _CONVENTIONS:
             found[_CONVENTIONS[name]] = value
     return {name: value for name, value in found.items() if value is not None}
-
-
-def _iso(time_ns: int) -> str:
-    when = _EPOCH + timedelta(microseconds=time_ns // 1000)
-    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -27,6 +27,7 @@ __all__ = [
     "group_text",
     "message",
     "slice_text",
+    "standard_time",
     "time_text",
 ]
 
@@ -209,3 +210,9 @@ def _line(text: str, longest: int = 500) -> str:
 def escaped(text: str) -> str:
     """Return plain text as Markdown."""
     return text.translate(_SPECIAL)
+
+
+def standard_time(time_ns: int) -> str:
+    """Return a time (ns) by RFC 3339, in milliseconds."""
+    when = _EPOCH + timedelta(microseconds=time_ns // 1000)
+    return when.isoformat(timespec="milliseconds").replace("+00:00", "Z")

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
-from ...model import Usage, reported_cost
+from ...model import Usage
 from ...model.columns import call_errors
 from ...pipeline import check_gates
 from ...prices import make_prices
@@ -213,9 +213,8 @@ class ReportStatistics:
             starts, passes = self._timed.setdefault(name, (array("q"), bytearray()))
             starts.append(item.start_ns)
             passes.append(bool(verdict.passed))
-        cost = reported_cost(verdict.metadata)
-        if cost is not None:
-            self._cost = (self._cost or 0.0) + cost
+        if verdict.cost is not None:
+            self._cost = (self._cost or 0.0) + verdict.cost
 
     def add_stored(self, runs: SelectedRuns, tools: ToolGraphCounts) -> None:
         """Count stored runs and their calls, without reading them.

@@ -13,7 +13,7 @@ than half way to an alert; ``alert`` during an episode; ``recovered`` for a day 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Literal
 
@@ -26,7 +26,6 @@ __all__ = [
     "State",
     "due_event",
     "end",
-    "end_by_data",
     "no_data_after",
     "opened",
     "silence",
@@ -116,15 +115,6 @@ def end(episode: StoredEpisode, reason: str, ended_ns: int, now_ns: int) -> Stor
     # An observation that came late may be older than the alarm.
     ended_ns = max(ended_ns, episode.alarm_ns)
     return replace(episode, ended_ns=ended_ns, closed_ns=now_ns, end_reason=reason)
-
-
-def end_by_data(
-    open_episodes: Iterable[StoredEpisode], first_ns: int, now_ns: int
-) -> list[StoredEpisode]:
-    """Return the silent ones among open episodes, ended by a new observation."""
-    return [
-        end(one, "recovered", first_ns, now_ns) for one in open_episodes if one.side == "silent"
-    ]
 
 
 def due_event(

@@ -11,13 +11,22 @@ from hypothesis import strategies as st
 
 from oteval.errors import InputError
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.bets import bet_sizes, highest_wealth, plain_wealth, wealth
+from oteval.monitor.bets import bet_sizes, highest_wealth, wealth
 from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.e_detector import EDetector
 from oteval.monitor.simulation import delay_of, pass_fail
 
 MINUTE_NS = 60_000_000_000
+
+
+def plain_wealth(start: Floats, factors: Floats, allowances: Floats) -> Floats:
+    """Return the same as `wealth` by its definition, one value after the other."""
+    rows = np.empty_like(factors)
+    for row, (factor, allowance) in enumerate(zip(factors, allowances, strict=True)):
+        start = factor * (start + allowance)
+        rows[row] = start
+    return rows
 
 
 def baseline(*, floor: float = 0.93, block: int = 1, mean: float = 0.95) -> Baseline:

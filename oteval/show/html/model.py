@@ -182,11 +182,6 @@ class MatrixRow:
     gaps: tuple[str, ...] = ()
     words: str = ""
 
-    @property
-    def is_bad(self) -> bool:
-        """Whether anything failed or a verdict is missing."""
-        return self.badness < 2
-
 
 @dataclass(frozen=True, slots=True)
 class RunPair:

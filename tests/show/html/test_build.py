@@ -206,7 +206,7 @@ def test_of_many_runs_those_that_did_not_pass_are_kept() -> None:
     report = build(items, ReportOptions(most_rows=15))
 
     assert len(report.rows) == 15
-    assert sum(row.is_bad for row in report.rows) == 10
+    assert sum(row.badness < 2 for row in report.rows) == 10
     assert report.evaluators[0].passed == 90
     assert "15 of 100 runs" in report.notes[0]
 
@@ -232,7 +232,7 @@ def test_only_the_evaluators_asked_for_count() -> None:
     report = build([given_item], ReportOptions(evaluators=("e",)))
 
     assert [column.evaluator for column in report.columns] == ["e"]
-    assert not report.rows[0].is_bad
+    assert report.rows[0].badness == 2
     assert '"f"' not in report.details[made.id]
 
 

@@ -81,8 +81,12 @@ class Scorer:
             problem: Why its reference is missing, or "".
             time_ns: Now.
         """
-        root = trajectory.root_span
         result = self._best_match(trajectory, reference, problem, self._result)
+        return self.score_of(trajectory, result, time_ns)
+
+    def score_of(self, trajectory: Trajectory, result: EvaluationResult, time_ns: int) -> Score:
+        """Return a result of this evaluator as the score of a trajectory."""
+        root = trajectory.root_span
         return Score(
             trajectory_id=trajectory.id,
             trace_id=root.trace_id,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..model import Score, Trajectory
+from ..model import EvaluationResult, Score, Trajectory
 from ..runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 from .evaluation import POSTPONED, Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
@@ -123,21 +123,12 @@ class EvaluatorRunner:
         """Return the score of an evaluation that was postponed, timed out or failed."""
         is_postponed = outcome.status == "postponed"
         error = outcome.error
-        root = trajectory.root_span
-        scorer = self._evaluator.scorer
-        return Score(
-            trajectory_id=trajectory.id,
-            trace_id=root.trace_id,
-            span_id=root.span_id,
-            evaluator=scorer.name,
-            version=scorer.version,
+        result = EvaluationResult(
             status="not_evaluated" if is_postponed else "error",
-            rev=trajectory.rev,
-            sample_p=scorer.sample,
-            time_ns=self._wall(),
             comment=outcome.reason if is_postponed else f"{type(error).__name__}: {error}",
             metadata={POSTPONED: outcome.postponed_by} if is_postponed else {},
         )
+        return self._evaluator.scorer.score_of(trajectory, result, self._wall())
 
 
 def _known_cost(score: Score) -> float | None:

@@ -91,7 +91,10 @@ class Budget(Check):
             except NotEvaluated as reason:
                 unseen.append(str(reason))
                 continue
-            figures[name] = most if least == most else [least, most]
+            # `cost` in metadata is the cost of the evaluation; see `reported_cost`.
+            figures["run_cost" if name == "cost" else name] = (
+                most if least == most else [least, most]
+            )
             if least > limit:
                 over = f"at least {_shown(least)}" if least != most else _shown(least)
                 problems.append(f"{name.replace('_', ' ')} {over} (at most {_shown(limit)})")

@@ -75,10 +75,10 @@ def _table(db: str, contents: StoreContents, pending: int, *, is_served: bool) -
 
 
 def _runs(contents: StoreContents) -> str:
-    if contents.first_ns is None or contents.last_ns is None:
+    if not contents.trajectories:
         return "0"
-    return (
-        f"{contents.trajectories:,} of {counted(contents.agents, 'agent')} in "
-        f"{counted(contents.services, 'service')}, {clock(contents.first_ns)} to "
-        f"{clock(contents.last_ns)} UTC"
-    )
+    agents, services = counted(contents.agents, "agent"), counted(contents.services, "service")
+    text = f"{contents.trajectories:,} of {agents} in {services}"
+    if contents.first_ns is None or contents.last_ns is None:
+        return f"{text}, without times"
+    return f"{text}, {clock(contents.first_ns)} to {clock(contents.last_ns)} UTC"

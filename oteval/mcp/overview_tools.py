@@ -71,6 +71,7 @@ def _variant_row(row: Mapping[str, Any]) -> dict[str, Any]:
             "interval_95": [round(end, 4) for end in row["pass_rate_interval"] or ()] or None,
             "verdicts": row["judged"],
             "mean_cost_usd": _rounded(row["cost"], 6),
+            "runs_with_known_cost": row["priced"] if row["priced"] < row["count"] else None,
             "median_seconds": _rounded(row["seconds"]),
             "first_seen": clock(row["first_seen_ns"]),
             "last_seen": clock(row["last_seen_ns"]),

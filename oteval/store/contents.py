@@ -26,7 +26,8 @@ SELECT
 FROM (
     SELECT count(*) AS runs, count(DISTINCT nullif(agent, '')) AS agents,
            count(DISTINCT nullif(service, '')) AS services,
-           min(start_ns) AS first_ns, max(end_ns) AS last_ns
+           min(start_ns) FILTER (start_ns > 0) AS first_ns,
+           max(end_ns) FILTER (end_ns > 0) AS last_ns
     FROM current_trajectories
 )
 """  # noqa: S608
@@ -45,8 +46,8 @@ class StoreContents:
         trajectories: The current trajectories.
         agents: The different names of agents.
         services: The different names of services.
-        first_ns: The start of the first run (ns); None without runs.
-        last_ns: The end of the last run (ns); None without runs.
+        first_ns: The start of the first run with a time (ns), or None.
+        last_ns: The end of the last one (ns), or None.
         scores: The current scores.
         bytes: The size of the file and of its write-ahead log (bytes).
     """

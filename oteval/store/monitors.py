@@ -299,7 +299,7 @@ class MonitorStore:
             "SELECT service, version, min(start_ns), max(start_ns) FROM ("
             "SELECT coalesce(service, '') AS service, start_ns, "
             "json_extract_string(attributes, '/service.version') AS version "
-            "FROM trajectories WHERE seq > ? AND seq <= ?) "
+            "FROM trajectories WHERE seq > ? AND seq <= ? AND start_ns > 0) "
             "GROUP BY ALL ORDER BY min(start_ns), service",
             [after, upto],
         ).fetchall()

@@ -162,7 +162,8 @@ class RunList:
         """
         with wanted(self._connection, "conversation_id", names):
             rows = self._connection.execute(
-                "SELECT conversation_id, count(*), min(start_ns), "  # noqa: S608
+                "SELECT conversation_id, count(*), "  # noqa: S608
+                "coalesce(min(start_ns) FILTER (start_ns > 0), 0), "
                 f"max({{'start_ns': start_ns, 'id': trajectory_id}}, {int(most)}) "
                 "FROM trajectories ANTI JOIN superseded USING (trajectory_id, rev) "
                 "SEMI JOIN wanted USING (conversation_id) GROUP BY conversation_id"

@@ -72,6 +72,7 @@ _VARIANTS = f"""WITH {_CHOSEN},
         SELECT variant, any_value(tools) AS tools, count(*) AS count,
             count(*) FILTER (failed) AS errors,
             min(struct_pack(start_ns := start_ns, id := trajectory_id)) AS first,
+            coalesce(min(start_ns) FILTER (start_ns > 0), 0) AS first_seen_ns,
             max(start_ns) AS last_seen_ns,
             quantile_cont(seconds, [0.5, 0.95]) AS seconds,
             avg(input_tokens) FILTER (has_tokens) AS input_tokens,
@@ -108,7 +109,7 @@ _VARIANTS = f"""WITH {_CHOSEN},
     )
     SELECT tools, count, errors, coalesce(passed, 0) AS passed, coalesce(failed, 0) AS failed,
         coalesce(evaluator_errors, 0) AS evaluator_errors,
-        first.id AS example, first.start_ns AS first_seen_ns, last_seen_ns, seconds,
+        first.id AS example, first_seen_ns, last_seen_ns, seconds,
         input_tokens, output_tokens, map_entries(periods) AS periods, models, variants, runs
     FROM kept LEFT JOIN verdicts USING (variant) LEFT JOIN models USING (variant)
     ORDER BY count DESC, first

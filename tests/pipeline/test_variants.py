@@ -122,7 +122,7 @@ def _row(
         "output_tokens": _mean([m.usage.output_tokens for m in known]),
         "seconds": _quantile(took, 0.5),
         "seconds_p95": _quantile(took, 0.95),
-        "first_seen_ns": members[0].start_ns,
+        "first_seen_ns": min((m.start_ns for m in members if m.start_ns), default=0),
         "last_seen_ns": members[-1].start_ns,
         "timed": sum(member.start_ns > 0 for member in members),
     }

@@ -29,7 +29,7 @@ from .scales import VARIANT_MEASURES, Scale, fit
 from .slices import ALPHA, Slice, worst_slices
 from .status import group_values
 
-__all__ = ["Estimate", "MeasuredChange", "adjusted", "measured_changes"]
+__all__ = ["Estimate", "MeasuredChange", "adjusted", "compared_scale", "measured_changes"]
 
 _LEAST_EFFECTIVE = 20.0
 _EXAMPLES = 3
@@ -134,6 +134,20 @@ def adjusted(changes: Sequence[MeasuredChange]) -> list[MeasuredChange]:
     return [change if change.p is None else replace(change, p=next(values)) for change in changes]
 
 
+def compared_scale(measure: str, before: Observations) -> tuple[Scale, Observations]:
+    """Return the scale of a comparison, and the observations before to compare by it.
+
+    Args:
+        measure: The measure.
+        before: The observations before, at least one.
+    """
+    if measure not in VARIANT_MEASURES:
+        return fit(measure, "worse", before), before
+    # Runs are new beside others, not beside themselves.
+    places = np.arange(len(before))
+    return fit(measure, "worse", before.select(places[::2])), before.select(places[1::2])
+
+
 def _change(
     store: Store,
     settings: MonitorSettings,
@@ -144,13 +158,9 @@ def _change(
 ) -> MeasuredChange:
     if not len(old) or not len(new):
         return plain
-    known = old
-    if settings.measure in VARIANT_MEASURES:
-        # Runs are new beside others, not beside themselves.
-        known, old = old.select(np.arange(0, len(old), 2)), old.select(np.arange(1, len(old), 2))
+    scale, old = compared_scale(settings.measure, old)
     if not len(old):
         return plain
-    scale = fit(settings.measure, "worse", known)
     before, after = scale.values(old), scale.values(new)
     parts = TimedValues(before, old.times), TimedValues(after, new.times)
     sizes = effective_size(parts[0]), effective_size(parts[1])

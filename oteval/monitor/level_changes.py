@@ -40,6 +40,8 @@ _FEWEST_CELLS = 6
 _LEAST_HOURS = 24
 _ENOUGH_HOURS = 72
 """Hours that say enough about how the level wanders."""
+_ERRORS = 2 * 1.96
+"""The width of a 95% interval in standard errors."""
 _WEEKLY_VARIANCE = 0.05**2
 """Of the difference of days that are not matched by their place in the week."""
 
@@ -168,7 +170,9 @@ def effective_size(part: TimedValues) -> float:
     spread = mean * (1 - mean)
     if spread < 1e-9 or cells.is_short:
         return size
-    return min(size, spread / _levels([_without_wave(cells)]).variance)
+    levels = _levels([_without_wave(cells)])
+    error = (levels.quantile(0.975) - levels.quantile(0.025)) / _ERRORS
+    return min(size, spread / error**2)
 
 
 def _pooled_variance(*parts: TimedValues) -> float:

@@ -16,10 +16,17 @@ def test_a_condition_gives_its_row() -> None:
     """A row has false positives, coverage and drops, and whether the targets hold."""
     condition = monitor_compare.Condition("weekends", 0.1, 0.0, 0.05)
 
-    measured = {"streams": 2, "conditions": [monitor_compare.one_condition(condition, 2)]}
-    (row,) = monitor_compare.rows(measured)
+    row, zipf = monitor_compare.rows(
+        {
+            "streams": 2,
+            "conditions": [monitor_compare.one_condition(condition, 2)],
+            "zipf": [monitor_compare.one_zipf(monitor_compare.ZIPF[2], 2)],
+        }
+    )
 
     assert row.figure.startswith("weekends, 0.1/min, 0.05: false positives")
     assert row.ours.startswith("0.000, 1.000, 1.000")
     assert row.held
     assert "neighbours only" in row.other
+    assert zipf.figure == "new_variants, 0.1/min, Zipf 1.1: false positives"
+    assert zipf.held

@@ -36,6 +36,7 @@ from oteval.monitor.simulation import pass_fail
 from oteval.monitor.slices import p_value
 
 from . import parts
+from .checks import check
 from .report import Row, below
 
 FULL = {"streams": 200}
@@ -197,6 +198,8 @@ def one_condition(condition: Condition, streams: int, *, seed: int = _SEED) -> d
             fallen = np.clip(means - drop * (hours >= 24 * condition.days[0]), 0, 1)
             change = level_change(*_parts(condition, hours, fallen, rng))
             results.append(change is not None and change.p <= 0.05)
+    check(len(neighbours) == streams, "each stream is compared", len(neighbours))
+    check(silent < streams, "some streams have a p-value", str(condition))
     return {
         "condition": str(condition),
         "false": _share(positives),
@@ -307,6 +310,8 @@ def measure(streams: int) -> dict[str, Any]:
     with ProcessPoolExecutor(os.cpu_count()) as pool:
         conditions = list(pool.map(one_condition, CONDITIONS, [streams] * len(CONDITIONS)))
         zipf = list(pool.map(one_zipf, ZIPF, [streams] * len(ZIPF)))
+    drops = {each["condition"]: each["found"]["0.1"] for each in conditions}
+    check(drops["steady, 1/min"] > 0.9, "a drop by .1 is found in steady streams", drops)
     return {"streams": streams, "conditions": conditions, "zipf": zipf}
 
 

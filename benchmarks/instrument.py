@@ -8,23 +8,36 @@ file and into a database. The calls of openai are real requests to it, with a hi
 50 KB, or with an answer of 200 events; a real model would take a thousand times as long. Times are
 CPU time of the calls with their export, and of the agent's thread alone, which waits for it. The
 processes work in turns, for about a second each, so that other load of the machine hits all of them
-alike. As such load only adds time, the figures are the lower quartiles of the turns.
+alike. As such load only adds time, the figures are the lower quartiles of the turns. That each call
+has a span with its content is checked at every destination.
 """
 
 from __future__ import annotations
 
 import subprocess
+import tempfile
+import urllib.request
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+from oteval.pipeline import load
+from oteval.store import Store
+
 from . import clock, parts
-from .report import Row, below
+from .checks import FAILED, check, figures_or_failure
+from .instrumented_agent import DESTINATIONS, WARM_UP
+from .judge_server import CONTENT
+from .report import Row, below, not_measured
 
 FULL = {"calls": 2_000, "repeats": 11}
 QUICK = {"calls": 400, "repeats": 3}
 
 AT_MOST = 1.2
+_PATIENCE = 60.0  # seconds for a process to end
 KINDS = {"tool": 1.0, "model": 1.0, "openai_5k": 0.05, "openai_50k": 0.0125, "stream": 0.025}
 """The kinds of calls, and the part of the calls that is made of each."""
 NAMES = {
@@ -60,30 +73,68 @@ def measure(*, calls: int, repeats: int, kinds: Sequence[str] = tuple(KINDS)) ->
     Returns:
         CPU seconds per call, by kind and mode: of all threads, and of the agent's.
     """
-    found = {}
+    figures = {}
     with _process("benchmarks.judge_server", 0) as server:
         url = _line(server)
         for kind in kinds:
-            costs = _costs(kind, url, max(1, int(calls * KINDS[kind])), repeats)
-            found[kind] = {mode: _quartiles(turns) for mode, turns in costs.items()}
-    return found
+            count = max(1, int(calls * KINDS[kind]))
+            figures[kind] = figures_or_failure(partial(_costs, kind, url, count, repeats))
+    return figures
 
 
-def _costs(kind: str, url: str, calls: int, repeats: int) -> Costs:
-    with ExitStack() as stack:
-        agents = {}
-        for mode in _modes(kind):
-            process = _process("benchmarks.instrumented_agent", kind, mode, url, calls)
-            agents[mode] = stack.enter_context(process)
-            assert _line(agents[mode]) == "ready", mode
-        costs: Costs = {mode: [] for mode in agents}
-        for _ in range(repeats):
-            for mode, agent in agents.items():
-                assert agent.stdin is not None
-                agent.stdin.write("go\n")
-                agent.stdin.flush()
-                costs[mode].append([float(each) for each in _line(agent).split()])
-    return costs
+def _costs(kind: str, url: str, calls: int, repeats: int) -> dict[str, list[float]]:
+    with tempfile.TemporaryDirectory() as folder:
+        turns: Costs = {mode: [] for mode in _modes(kind)}
+        spans: Counter[str] = Counter()
+        with ExitStack() as stack:
+            agents = {}
+            for mode in turns:
+                process = _process("benchmarks.instrumented_agent", kind, mode, url, folder, calls)
+                agents[mode] = stack.enter_context(process)
+                check(_line(agents[mode]) == "ready", f"the agent starts: {mode}")
+            for _ in range(repeats):
+                for mode, agent in agents.items():
+                    before = _exported(url)
+                    assert agent.stdin is not None
+                    agent.stdin.write("go\n")
+                    agent.stdin.flush()
+                    turns[mode].append([float(each) for each in _line(agent).split()])
+                    spans[mode] += _exported(url) - before
+        for mode in turns:
+            _check_spans(mode, Path(folder), spans[mode], calls * repeats)
+    return {mode: _quartiles(seconds) for mode, seconds in turns.items()}
+
+
+def _exported(url: str) -> int:
+    """Return how many spans with the content of the calls the server has received."""
+    with urllib.request.urlopen(f"{url}/recorded") as answer:
+        return int(answer.read())
+
+
+def _check_spans(mode: str, folder: Path, exported: int, calls: int) -> None:
+    """Check that each call has a span with its content, where the mode sends it.
+
+    Args:
+        mode: The mode.
+        folder: The folder of files and databases.
+        exported: How many such spans the server has received.
+        calls: How many calls there were after the warm-up.
+
+    Raises:
+        CheckError: Spans are missing.
+    """
+    count, expected = exported, 0 if mode == "nothing" else calls
+    if mode.endswith(DESTINATIONS):
+        (path,) = folder.glob(f"{mode}.*")
+        check(not exported, f"{mode} sends nothing to the server", exported)
+        is_database = path.suffix == ".duckdb"
+        with Store(path, create=False) if is_database else Store() as store:
+            if not is_database:
+                load(store, [path])
+            rows = (row for batch in store.spans.export() for row in batch.to_pylist())
+            texts = [f"{row['input']}{row['output']}{row['attributes']}" for row in rows]
+        count, expected = sum(CONTENT.decode() in text for text in texts), calls + WARM_UP
+    check(count == expected, f"{mode}: {expected:,} spans have the content of their call", count)
 
 
 def _quartiles(turns: list[list[float]]) -> list[float]:
@@ -103,7 +154,11 @@ def _process(name: str, *arguments: Any) -> Iterator[subprocess.Popen[str]]:
     try:
         yield process
     finally:
-        process.communicate()
+        try:
+            process.communicate(timeout=_PATIENCE)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
 
 
 def _line(process: subprocess.Popen[str]) -> str:
@@ -117,11 +172,14 @@ def _modes(kind: str) -> tuple[str, ...]:
     return (*_BASE, "oteval", *_HTTP)
 
 
-def rows(found: dict[str, Any]) -> list[Row]:
+def rows(figures: dict[str, Any]) -> list[Row]:
     """Return the figures as a table."""
     out = []
-    for kind, modes in found.items():
+    for kind, modes in figures.items():
         name = NAMES[kind]
+        if FAILED in modes:
+            out.append(not_measured(name, modes[FAILED]))
+            continue
         for mode, label in (("nothing", "not instrumented"), ("by_hand", "OpenTelemetry by hand")):
             if mode in modes:
                 out.append(Row(f"{name}, {label}, CPU us", _us(modes[mode][0])))

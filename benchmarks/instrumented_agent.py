@@ -1,14 +1,15 @@
 """An agent that calls a model and a tool many times, instrumented in one of several ways.
 
-    python -m benchmarks.instrumented_agent KIND MODE URL CALLS
+    python -m benchmarks.instrumented_agent KIND MODE URL FOLDER CALLS
 
 KIND is ``tool`` (a function), ``model`` (a model call without HTTP), or a real request of the
 openai library: ``openai_5k`` and ``openai_50k`` with a history of so many bytes, ``stream`` with
 5 KB and 200 events in the answer. MODE is ``nothing``, ``bare`` (opentelemetry-util-genai, which
 all OpenTelemetry instrumentations of models use; for openai the instrumentation itself),
 ``by_hand`` (OpenTelemetry's API alone), ``oteval``, or ``oteval_http`` (which also records HTTP
-exchanges). ``_file`` and ``_database`` after the last two choose the destination. The modes without
-oteval use OpenTelemetry's batch processor and OTLP exporter. For each line of its standard input it
+exchanges). ``_file`` and ``_database`` after the last two choose a destination in the folder. The
+modes without oteval use OpenTelemetry's batch processor and OTLP exporter. For each line of its
+standard input it
 makes the calls, and prints their CPU seconds with their export, and those of the agent's thread
 alone, per call.
 """
@@ -18,11 +19,12 @@ from __future__ import annotations
 import json
 import os
 import sys
-import tempfile
 import time
 from collections.abc import Callable
 from typing import Any
 
+DESTINATIONS = ("_file", "_database")
+WARM_UP = 25  # calls before the first turn
 _BLOCK = 100  # calls between exports: the queues of no mode overflow
 _MESSAGES = [
     {"role": "system", "content": "You are a clerk of a shop. Answer briefly."},
@@ -64,11 +66,11 @@ def _bare_tool() -> Callable[..., Any]:
     handler = get_telemetry_handler()
 
     def call(order: int, amount: float, reason: str) -> dict[str, Any]:
-        with handler.tool("refund", tool_type="function") as made:
-            made.tool_description = "Refund an order."
-            made.arguments = {"order": order, "amount": amount, "reason": reason}
+        with handler.tool("refund", tool_type="function") as tool:
+            tool.tool_description = "Refund an order."
+            tool.arguments = {"order": order, "amount": amount, "reason": reason}
             result = refund(order, amount, reason)
-            made.tool_result = result
+            tool.tool_result = result
             return result
 
     return call
@@ -81,15 +83,15 @@ def _bare_model() -> Callable[..., Any]:
     handler = get_telemetry_handler()
 
     def call() -> None:
-        with handler.inference("openai", request_model="m") as made:
-            made.input_messages = [
-                InputMessage(one["role"], [TextPart(one["content"])]) for one in _MESSAGES
+        with handler.inference("openai", request_model="m") as inference:
+            inference.input_messages = [
+                InputMessage(each["role"], [TextPart(each["content"])]) for each in _MESSAGES
             ]
-            made.output_messages = [
+            inference.output_messages = [
                 OutputMessage("assistant", [TextPart(_MESSAGE["content"])], "stop")
             ]
-            made.finish_reasons = ["stop"]
-            made.input_tokens, made.output_tokens = 90, 40
+            inference.finish_reasons = ["stop"]
+            inference.input_tokens, inference.output_tokens = 90, 40
 
     return call
 
@@ -101,7 +103,7 @@ def _model_by_hand(tracer: Any) -> Callable[..., Any]:
     def call() -> None:
         start = {"gen_ai.operation.name": "chat", "gen_ai.request.model": "m"}
         with tracer.start_as_current_span("chat m", attributes=start) as span:
-            sent = [message(one["role"], one["content"]) for one in _MESSAGES]
+            sent = [message(each["role"], each["content"]) for each in _MESSAGES]
             span.set_attribute("gen_ai.input.messages", json.dumps(sent))
             answered = message("assistant", _MESSAGE["content"])
             span.set_attribute("gen_ai.output.messages", json.dumps([answered]))
@@ -116,8 +118,8 @@ def _oteval_model() -> Callable[..., Any]:
     import oteval
 
     def call() -> None:
-        with oteval.model_call(model="m", messages=_MESSAGES) as made:
-            made.answer(_ANSWER)
+        with oteval.model_call(model="m", messages=_MESSAGES) as model_call:
+            model_call.answer(_ANSWER)
 
     return call
 
@@ -161,17 +163,16 @@ def _openai(url: str, kind: str) -> Callable[..., Any]:
     return stream if kind == "stream" else call
 
 
-def _set_up(mode: str, url: str) -> Callable[[], Any]:
+def _set_up(mode: str, url: str, folder: str) -> Callable[[], Any]:
     """Turn instrumentation on, and return the function that exports what is queued."""
     if mode == "nothing":
         return bool
     if mode.startswith("oteval"):
         import oteval
 
-        folder = tempfile.mkdtemp()
         to = url.removesuffix("/v1")
-        if mode.endswith(("_file", "_database")):
-            to = f"{folder}/traces.{'jsonl' if mode.endswith('_file') else 'duckdb'}"
+        if mode.endswith(DESTINATIONS):
+            to = f"{folder}/{mode}.{'jsonl' if mode.endswith('_file') else 'duckdb'}"
         return oteval.instrument(to=to, record_http=mode.startswith("oteval_http")).flush
     from opentelemetry import trace
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -191,16 +192,16 @@ def work(kind: str, mode: str, url: str) -> Callable[[int], Any]:
     from opentelemetry import trace
 
     if kind in ("openai_5k", "openai_50k", "stream"):
-        made = _openai(url, kind)
-        return lambda _: made()
+        request = _openai(url, kind)
+        return lambda _: request()
     if kind == "model":
         if mode == "nothing":
             return lambda _: None
         if mode == "by_hand":
-            made = _model_by_hand(trace.get_tracer("agent"))
+            model_call = _model_by_hand(trace.get_tracer("agent"))
         else:
-            made = _bare_model() if mode == "bare" else _oteval_model()
-        return lambda _: made()
+            model_call = _bare_model() if mode == "bare" else _oteval_model()
+        return lambda _: model_call()
     function: Callable[..., Any] = refund
     if mode == "by_hand":
         function = _tool_by_hand(trace.get_tracer("agent"))
@@ -213,12 +214,12 @@ def work(kind: str, mode: str, url: str) -> Callable[[int], Any]:
     return lambda number: function(number, amount=12.5, reason="it arrived broken")
 
 
-def main(kind: str, mode: str, url: str, calls: int) -> None:
+def main(kind: str, mode: str, url: str, folder: str, calls: int) -> None:
     """Make the calls for each line of the input, and print their CPU seconds."""
     os.environ["OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT"] = "SPAN_ONLY"
-    export = _set_up(mode, url)
+    export = _set_up(mode, url, folder)
     call = work(kind, mode, url)
-    for number in range(_BLOCK // 4):  # imports, connections, caches
+    for number in range(WARM_UP):  # imports, connections, caches
         call(number)
     export()
     print("ready", flush=True)
@@ -234,4 +235,4 @@ def main(kind: str, mode: str, url: str, calls: int) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], sys.argv[2], sys.argv[3], int(sys.argv[4]))
+    main(*sys.argv[1:5], calls=int(sys.argv[5]))

@@ -75,9 +75,9 @@ def spans_of(calls: int, *, window: int | None) -> Iterator[Any]:
         start = max(0, len(history) - window) // _TURN * _TURN if window else 0
         yield _span(turn, at, at + 1, at + 41, _chat(history[start:], answer))
         history.append(json.dumps(answer))
-        asked = answer["parts"][0]
-        if asked["type"] == "tool_call":
-            yield _span(turn, at + 1, at + 51, at + 91, _tool(asked, number))
+        part = answer["parts"][0]
+        if part["type"] == "tool_call":
+            yield _span(turn, at + 1, at + 51, at + 91, _tool(part, number))
 
 
 _AGENT = {

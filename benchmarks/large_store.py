@@ -377,14 +377,14 @@ def _text_of(path: Path) -> str:
 
 def _drained(pipe: IO[bytes], start: float) -> Output:
     """Read some megabytes of a pipe, and close it."""
-    first, size, lines, kept = None, 0, 0, b""
+    first, size, lines, head = None, 0, 0, b""
     with pipe:
         while size < _READ and (part := os.read(pipe.fileno(), 1 << 16)):
             first = time.perf_counter() - start if first is None else first
             size += len(part)
             lines += part.count(b"\n")
-            kept += part if size <= _KEPT else b""
-    return Output(first, kept.decode(errors="replace"), lines)
+            head += part if size <= _KEPT else b""
+    return Output(first, head.decode(errors="replace"), lines)
 
 
 def measure(*, runs: int) -> dict[str, Any]:

@@ -10,21 +10,27 @@ from pathlib import Path
 
 __all__ = ["commit", "describe"]
 
+_RESULTS = ":(top,exclude)benchmarks/RESULTS.md"
+
 
 def commit() -> str:
-    """Return the commit that is measured, and whether the checkout has other changes."""
-    folder = Path(__file__).parent
+    """Return the commit that is measured, with ``-dirty`` if the checkout has other changes.
+
+    The results themselves do not count: they change while a run goes on.
+    """
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--exclude=*"],
-            cwd=folder,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
+        name = _git("describe", "--always", "--exclude=*")
+        changes = _git("status", "--porcelain", "--untracked-files=no", "--", ":/", _RESULTS)
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return described.stdout.strip()
+    return f"{name}-dirty" if changes else name
+
+
+def _git(*arguments: str) -> str:
+    command = ["git", *arguments]
+    folder = Path(__file__).parent
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout.strip()
 
 
 def describe() -> dict[str, str]:

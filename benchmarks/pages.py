@@ -188,16 +188,16 @@ def _view(path: Path) -> Iterator[str]:
 def _some_places(client: httpx.Client) -> list[Place]:
     """Return places from the whole length of the list of runs."""
     first = _last_place(client.get("/runs").text)
-    last = _last_place(client.get("/runs?after=9000000000000000000-f").text)
+    again = _last_place(client.get("/runs?after=9000000000000000000-f").text)
     oldest = 1_700_000_000 * _SECOND
-    newest = (first or last or (oldest, ""))[0]
+    newest = (first or again or (oldest, ""))[0]
     places = []
     for part in range(1, 60):
         # A key need not be that of a run.
         begin = newest - (newest - oldest) * (part * 37 % 60) // 60
-        place = _last_place(client.get(f"/runs?after={begin}-f").text)
-        if place is not None:
-            places.append(place)
+        last = _last_place(client.get(f"/runs?after={begin}-f").text)
+        if last is not None:
+            places.append(last)
     check(len(places) > 1, "the list of runs has pages", len(places))
     return places
 

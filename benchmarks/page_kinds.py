@@ -151,7 +151,7 @@ def _runs(places: Sequence[Place]) -> dict[str, Kind]:
             (f"/labels?evaluator=quality&queue=threshold&x={number}" for number in numbers), labels
         ),
         "run, unknown": Kind(
-            (f"/runs/{number:016x}" for number in numbers), ("Not found",), status=404
+            (f"/runs/ffff{number:012x}" for number in numbers), ("Not found",), status=404
         ),
         "run, newer": neighbour(f"/runs/{name}/newer" for name in ids),
         "run, older": neighbour(f"/runs/{name}/older?q=agent%3Dshop" for name in ids),
@@ -184,7 +184,7 @@ def _figures(periods: Sequence[str]) -> dict[str, Kind]:
             (_INTERVAL, _RUN),
         ),
         "evaluator, an agent": Kind(
-            (f"/evaluators/match?q=agent%3D{next(agents)}&x={number}" for number in numbers),
+            (f"/evaluators/match?period={next(period)}&q=agent%3D{agent}" for agent in agents),
             (_INTERVAL, _RUN),
         ),
     }

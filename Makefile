@@ -166,6 +166,7 @@ audit: $(AUDIT_STAMP)
 bench-monitor: $(STAMP)
 	$(BIN)/python -m benchmarks.monitor
 	$(BIN)/python -m benchmarks.monitor_compare
+	$(BIN)/python -m benchmarks.monitor_changes
 
 # Spark on one and two cores beside a single machine, up to 10 million spans; needs Java, a quiet
 # machine, 40 GB on disk and an hour.

@@ -31,6 +31,7 @@ __all__ = [
     "long_run_ratio",
     "low_runs",
     "slow_deviation",
+    "window_length",
 ]
 
 _NOISE = 2.0
@@ -139,6 +140,11 @@ def is_unsteady(values: Floats, time: float) -> bool:
     length = len(values) // _WINDOWS
     noise = float(values.var()) * time
     return bool(length) and noise > 0 and _variance_of_windows(values) * length > _UNSTEADY * noise
+
+
+def window_length(count: int) -> int:
+    """Return the length of the windows in which slow variation of observations is measured."""
+    return max(1, count // _WINDOWS)
 
 
 def long_run_ratio(values: Floats) -> float:

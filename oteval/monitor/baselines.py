@@ -46,9 +46,11 @@ from .autocorrelation import (
     long_run_ratio,
     low_runs,
     slow_deviation,
+    window_length,
 )
 from .blocks import ABOVE_BUDGET, choose_block
 from .budget import DAY_NS
+from .change_point import UsualMean
 from .cycle import NO_CYCLE, WeeklyCycle, fit_cycle, fit_hours, may_have_cycle
 from .detector import Floats, Ints, checked
 from .hours import HOUR_NS, HourlySums, Hours
@@ -67,8 +69,12 @@ __all__ = [
 _GROWTH = 1.1
 _FEWEST_RUNS = 10
 _ASSUMED_TIME = 10.0
-
 _FEWEST_HOURS = 48
+
+_LEAST_DISPERSION = 0.02
+_HEAVY_TAILS = 0.15
+"""Dependent failures come in runs, so that a few of them are low more often than their variance
+says: this share of the excess of their dispersion is added for the interval of a change."""
 
 _MARGIN = 0.55
 """The margin is this times the variance of the slow variation, divided by the usual margin, because
@@ -152,6 +158,28 @@ class Baseline:
     def margin_for(self, wander: Wander) -> float:
         """Return the margin that a level with this wander needs."""
         return wander.margin((self.end_ns - self.start_ns) / HOUR_NS)
+
+    @property
+    def usual(self) -> UsualMean:
+        """The mean, with its precision."""
+        whole = float(self.dispersion_of(np.array([float(self.size)]))[0])
+        return UsualMean(self.mean, self.effective_size * whole, self.dispersion_of)
+
+    def dispersion_of(self, counts: Floats) -> Floats:
+        """Return the dispersion of stretches of consecutive observations.
+
+        The dependence of neighbours counts in all of them. Slow variation adds to the variance of
+        a sum by the square of its length, up to the windows in which it was measured.
+
+        Args:
+            counts: The numbers of observations of the stretches.
+        """
+        usual = max(self.mean * (1 - self.mean), 0.5 / self.size)
+        short = max(_LEAST_DISPERSION, self.variance * self.size / self.effective_size / usual)
+        short += _HEAVY_TAILS * max(0.0, short - 1.0)
+        slow = max(0.0, self.dispersion - short)
+        shares: Floats = np.minimum(1.0, counts / window_length(self.size))
+        return short + slow * shares
 
     def to_dict(self) -> dict[str, Any]:
         """Return the baseline as plain JSON."""
@@ -378,7 +406,9 @@ def _frozen(values: Floats, times: Ints, rules: LearningRules) -> Baseline:
         autocorrelation_time=time,
         block=block,
         block_reason=reason,
-        dispersion=max(0.02, float(values.var()) * max(time, long_run_ratio(values)) / usual),
+        dispersion=max(
+            _LEAST_DISPERSION, float(values.var()) * max(time, long_run_ratio(values)) / usual
+        ),
         start_ns=int(times[0]),
         end_ns=int(times.max()),
         cycle=cycle,

@@ -15,6 +15,7 @@ recovered, and the detector starts over. Small drops take longer to be over than
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -22,8 +23,9 @@ import numpy.typing as npt
 
 from .baselines import Baseline, lower_bound
 from .bets import DROPS, bet_sizes, wealth
+from .change_point import ChangePoint, UsualMean, estimate
 from .detector import Alarm, Floats, Ints, checked
-from .history import ChangePoint, History, estimate
+from .history import History
 
 __all__ = ["EDetector"]
 
@@ -57,12 +59,18 @@ class EDetector:
         self._last_ns = baseline.end_ns
         self._partial: tuple[Floats, Ints, Floats] = _nothing()
         self._since: float | None = None  # the mean since the change, while alerting
+        self._change: ChangePoint | None = None
         self._wealth: Floats = np.zeros(len(DROPS))
 
     @property
     def alerting(self) -> bool:
         """Whether the last alarm has not been followed by a recovery."""
         return self._since is not None
+
+    @property
+    def change(self) -> ChangePoint | None:
+        """The change that raised the last alarm, while alerting."""
+        return self._change
 
     @property
     def evidence(self) -> float:
@@ -106,6 +114,7 @@ class EDetector:
             "last_ns": self._last_ns,
             "partial": [part.tolist() for part in self._partial],
             "since": self._since,
+            "change": asdict(self._change) if self._change else None,
             "wealth": self._wealth.tolist(),
             "history": self._history.state(),
         }
@@ -121,11 +130,13 @@ class EDetector:
             np.array(earned, np.float64),
         )
         self._since = state["since"]
+        # Alerts that older releases raised have no estimate.
+        self._change = ChangePoint(**change) if (change := state.get("change")) else None
         self._wealth = np.array(state["wealth"])
         self._history.restore(state["history"])
 
     def _start_over(self) -> None:
-        self._since = None
+        self._since = self._change = None
         self._wealth = np.zeros(len(DROPS))
         self._history.clear()
 
@@ -176,14 +187,14 @@ class EDetector:
     def _turn(self, index: int) -> Alarm:
         """Change the state after the last block, and return the alarm or recovery."""
         worse = self._since is None
-        before = self.baseline.mean if self._since is None else self._since
-        found = estimate(self._history, before, dispersion=self.baseline.dispersion, worse=worse)
+        usual = self._usual()
+        found = estimate(self._history.cells(), usual, worse=worse)
         last_ns = int(self._history.cells().lasts[-1])
         # Runs that came late are out of order: their times may lie outside of the interval.
         times = (found.time_ns, found.from_ns, found.to_ns)
         if worse:
             self._history.clear()
-            self._since = self._level_since(found)
+            self._since, self._change = self._level_since(found), found
             self._wealth = np.zeros(len(_RISES))
         else:
             self._start_over()
@@ -194,10 +205,18 @@ class EDetector:
             change_ns=found.time_ns,
             change_from_ns=min(times),
             change_to_ns=max(found.time_ns, found.to_ns),
-            before=before,
+            before=usual.value,
             after=found.mean,
             observations=found.observations,
         )
+
+    def _usual(self) -> UsualMean:
+        """Return the mean before the next change."""
+        usual = self.baseline.usual
+        if self._since is None:
+            return usual
+        observations = self._change.observations if self._change else self.baseline.size
+        return UsualMean(self._since, float(observations), usual.dispersion_of)
 
     def _level_since(self, found: ChangePoint) -> float:
         """Return the mean since the change plus its standard error, at most the floor."""

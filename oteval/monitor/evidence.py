@@ -4,8 +4,9 @@ It is gathered once, when the episode begins, in the transaction of the check, a
 episode. So a notification has the same content however often it is sent.
 
 Runs before the earliest time of the change are compared with runs since its most likely time. At
-most 2,000 of each are read, so that the work does not grow with the store. Intervals are
-exact for the effective number of observations: their number divided by the dispersion.
+most 2,000 of each are read, so that the work does not grow with the store. The interval of the mean
+since a change is that of its estimate (`change_point.py`); other intervals are exact for the
+effective number of observations: their number divided by the dispersion.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _LONGEST = 120
 _FEWEST = 10
 # Episodes of one check whose runs are compared; further episodes have figures and runs since only.
 _MOST_EPISODES = 20
+_MOST_SERVICES = 100
 _NO_RUNS = pa.table(
     {
         **{name: pa.array([], pa.string()) for name in ("trajectory_id", "conversation")},
@@ -129,10 +131,11 @@ def add_evidence(
                 settings,
                 episode,
                 learned,
+                _interval_since(learned, episode, row),
                 _period(runs[2 * index], learned.scale),
                 _period(runs[2 * index + 1], learned.scale),
             )
-            for index, (episode, _, learned) in enumerate(learned_episodes)
+            for index, (episode, row, learned) in enumerate(learned_episodes)
         ]
     )
 
@@ -151,6 +154,7 @@ def _with_evidence(
     settings: MonitorSettings,
     episode: StoredEpisode,
     learned: LearnedSide,
+    interval_since: list[float] | None,
     before: _Period,
     after: _Period,
 ) -> StoredEpisode:
@@ -168,9 +172,10 @@ def _with_evidence(
         "before": scale.shown(usual),
         "after": scale.shown(episode.after),
         "before_interval": _interval(learned, usual, _size_before(learned, before)),
-        "after_interval": _interval(learned, episode.after, episode.observations),
+        "after_interval": interval_since,
         "slices": [_slice(scale, worst_slice) for worst_slice in slices],
         "doubts": list(learned.baseline.doubts) if learned.baseline is not None else [],
+        "services": _services(before, after),
     }
     return replace(
         episode,
@@ -261,6 +266,29 @@ def _size_before(learned: LearnedSide, before: _Period) -> int:
     return learned.baseline.size if learned.baseline is not None else len(before.values)
 
 
+def _interval_since(
+    learned: LearnedSide, episode: StoredEpisode, row: GroupRow
+) -> list[float] | None:
+    """Return the 95% interval of the mean since a change in the terms of the figure.
+
+    A detector that estimates the change knows it, for the time of the change is estimated as well.
+    The windows of other rules are fixed.
+    """
+    stored: Mapping[str, Any] = json.loads(row.detectors or "{}")
+    change = stored.get(episode.side, {}).get("state", {}).get("change")
+    if change is None or change["time_ns"] != episode.change_ns:
+        assert episode.after is not None
+        return _interval(learned, episode.after, episode.observations)
+    return _shown(learned.scale, change["low"], change["high"])
+
+
+def _services(before: _Period, after: _Period) -> list[str] | None:
+    """Return the services of the runs; None without runs, or if there are very many."""
+    periods = [period.runs for period in (before, after) if len(period.runs)]
+    names = {name or "" for runs in periods for name in runs["service"].unique().to_pylist()}
+    return sorted(names) if 0 < len(names) <= _MOST_SERVICES else None
+
+
 def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | None:
     """Return the 95% interval of a mean in the terms of the figure."""
     if not size:
@@ -268,8 +296,12 @@ def _interval(learned: LearnedSide, mean: float, size: int) -> list[float] | Non
     dispersion = learned.baseline.dispersion if learned.baseline is not None else 1.0
     effective = size / dispersion
     bounds = clopper_pearson(min(mean * effective, effective), effective)
-    ends = (learned.scale.shown(bounds.low), learned.scale.shown(bounds.high))
-    return sorted(end for end in ends if end is not None)
+    return _shown(learned.scale, bounds.low, bounds.high)
+
+
+def _shown(scale: Scale, low: float, high: float) -> list[float]:
+    """Return the ends of an interval in the terms of the figure."""
+    return sorted(end for end in (scale.shown(low), scale.shown(high)) if end is not None)
 
 
 def shortened(text: str, longest: int = _LONGEST) -> str:

@@ -14,7 +14,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ..config import MonitorSettings
@@ -26,7 +27,8 @@ from .status import group_values
 
 __all__ = ["notice", "queue_events", "queue_removals"]
 
-_SHORTLY_NS = 600 * 10**9
+_SHORTLY_NS = 3600 * 10**9
+_FARTHEST_NS = 24 * _SHORTLY_NS
 _LONGEST_VALUE = 300
 # The most marks near a change that are named.
 _MARKS = 10
@@ -70,7 +72,8 @@ def queue_events(
         if event == "resolved":
             destinations = _notified(store, episode, existing)
         if destinations:
-            payload = notice(settings, episode, event, marks)
+            services = _services(store, settings, episode)
+            payload = notice(settings, episode, event, marks, services)
             due.append(_DueEvent(episode, payload, tuple(destinations)))
     store.monitors.put_episodes(changed)
     store.monitors.queue(_notifications(store, due, now_ns))
@@ -177,6 +180,7 @@ def notice(
     episode: StoredEpisode,
     event: Event,
     marks: Sequence[StoredMark] = (),
+    services: AbstractSet[str] | None = None,
 ) -> dict[str, Any]:
     """Return the payload of a notification.
 
@@ -184,10 +188,9 @@ def notice(
         settings: The monitor.
         episode: The episode, with its evidence.
         event: Whether it starts or ends.
-        marks: Marks on the timeline; those in the interval of the change, or shortly before it, are
-            named.
+        marks: Marks on the timeline; those near the change that may concern the group are named.
+        services: The services of the group's runs; None if they may be any.
     """
-    width = max(episode.change_to_ns - episode.change_from_ns, _SHORTLY_NS)
     figures = {"figure": settings.measure, "before": episode.before, "after": episode.after}
     group = group_values(settings, episode.group)
     return {
@@ -204,7 +207,7 @@ def notice(
         "since_from_ns": episode.change_from_ns,
         "since_to_ns": episode.change_to_ns,
         **figures,
-        **json.loads(episode.evidence or "{}"),
+        **{name: part for name, part in _evidence(episode).items() if name != "services"},
         "observations": episode.observations,
         "alarm_ns": episode.alarm_ns,
         "ended_ns": episode.ended_ns,
@@ -214,21 +217,56 @@ def notice(
         "marks": [
             {"time_ns": mark.time_ns, "kind": mark.kind, "name": shortened(mark.name)}
             for mark in _nearest(
-                [
-                    mark
-                    for mark in marks
-                    if episode.change_from_ns - width <= mark.time_ns <= episode.change_to_ns
-                ],
-                episode.change_ns,
+                [mark for mark in marks if _may_concern(mark, group, services)], episode
             )
         ],
     }
 
 
-def _nearest(marks: Sequence[StoredMark], change_ns: int) -> list[StoredMark]:
-    """Return the marks that are nearest to a change, by time."""
-    order = sorted(marks, key=lambda mark: abs(mark.time_ns - change_ns))
-    return sorted(order[:_MARKS], key=lambda mark: mark.time_ns)
+def _evidence(episode: StoredEpisode) -> dict[str, Any]:
+    evidence: dict[str, Any] = json.loads(episode.evidence or "{}")
+    return evidence
+
+
+def _services(
+    store: Store, settings: MonitorSettings, episode: StoredEpisode
+) -> AbstractSet[str] | None:
+    """Return the services of a group's runs near a change; None if they may be any."""
+    group = group_values(settings, episode.group)
+    if "service" in group:
+        return {group["service"]}
+    if (names := _evidence(episode).get("services")) is not None:
+        return set(names)
+    if "agent" not in group:
+        return None
+    first_ns = episode.change_from_ns - _FARTHEST_NS
+    by_agent = store.agent_figures.services(first_ns, episode.change_to_ns)
+    return by_agent.get(group["agent"], set())
+
+
+def _may_concern(
+    mark: StoredMark, group: Mapping[str, str], services: AbstractSet[str] | None
+) -> bool:
+    """Return whether a mark is about no service in particular, or about one of a group."""
+    if mark.service and services is not None and mark.service not in services:
+        return False
+    return not mark.version or mark.version == group.get("version", mark.version)
+
+
+def _nearest(marks: Sequence[StoredMark], episode: StoredEpisode) -> list[StoredMark]:
+    """Return the marks near a change, by time; of many the nearest.
+
+    They are in the interval of the change or shortly before it, and at most a day from its most
+    likely time: in a long interval, a deployment is near by chance.
+    """
+    near = [
+        mark
+        for mark in marks
+        if episode.change_from_ns - _SHORTLY_NS <= mark.time_ns <= episode.change_to_ns
+        and abs(mark.time_ns - episode.change_ns) <= _FARTHEST_NS
+    ]
+    near.sort(key=lambda mark: abs(mark.time_ns - episode.change_ns))
+    return sorted(near[:_MARKS], key=lambda mark: mark.time_ns)
 
 
 def _distinct(value: str) -> str:

@@ -9,13 +9,15 @@ The names of groups come from senders. Beyond `max_groups` of the monitor, new o
 together, as the group `OTHER_GROUPS`.
 
 If ``version`` is among the values that a monitor groups by, a new version of an agent takes over
-the baseline of the version before it, so that it is compared with that one.
+the baseline of the version before it, so that it is compared with that one. While no version has
+one, the observations of earlier versions count for the baseline of later ones, so that short-lived
+versions get one too.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from threading import Lock
 
@@ -28,6 +30,7 @@ from ..jsontext import dumps
 from ..store import GroupRow, Store, StoredEpisode, learning_rows
 from . import episodes
 from .baselines import Learning
+from .families import Families, family_of, with_those_of
 from .groups import (
     GroupChange,
     LearnedSide,
@@ -85,6 +88,7 @@ class Watcher:
         self._rows = {row.group: row for row in state.groups(self._monitor)}
         self._changed: set[str] = set()
         self._sides: dict[str, dict[Side, WatchedSide]] = {}
+        self._families = Families((), ())
         self._new_baselines: list[tuple[str, str, str, str, int]] = []
         self._baselines = state.baselines(self._monitor)
         self._family_baselines = {
@@ -145,6 +149,7 @@ class Watcher:
         for group, new in detected:
             self._detect(group, new)
         self._learn_due(learning, reached_ns)
+        self._note_progress(learning)
         self._add_learning(learning)
 
     def _with_fewer_groups(self, table: pa.Table) -> pa.Table:
@@ -205,12 +210,7 @@ class Watcher:
         return {side: LearnedSide.from_dict(stored[side]) for side in self._settings.sides}
 
     def _family(self, group: str) -> str:
-        """Return a group's values without its version, if the monitor groups by that."""
-        if "version" not in self._settings.group_by:
-            return group
-        values = json.loads(group)
-        del values[self._settings.group_by.index("version")]
-        return dumps(values)
+        return family_of(group, self._settings.group_by)
 
     def _detect(self, group: str, new: Observations) -> None:
         row = self._rows[group]
@@ -295,6 +295,8 @@ class Watcher:
                 groups that learned are removed.
             reached_ns: The latest time of an observation of the monitor.
         """
+        learning = [row for row in self._rows.values() if self._is_learning(row)]
+        self._families = Families(learning, self._settings.group_by)
         # The oldest last, which is taken first: later versions take over its baseline.
         due = sorted(
             (row for row in self._rows.values() if self._is_due(row, reached_ns)),
@@ -315,10 +317,10 @@ class Watcher:
                 del before_rows
             for row in part:
                 parts = [one[row.group] for one in (before, new) if row.group in one]
-                self._learn(row.group, joined(parts), reached_ns)
+                self._learn(row.group, joined(parts), new, reached_ns)
             learned = [row for row in part if row.group in self._sides]
-            for row in learned:
-                new.pop(row.group, None)
+            for group in [group for group in new if group in self._sides]:
+                del new[group]
             if stored and learned:
                 with self._lock:
                     self._store.monitors.end_learning(learned)
@@ -331,19 +333,32 @@ class Watcher:
 
     def _is_due(self, row: GroupRow, reached_ns: int) -> bool:
         rules = self._settings.baseline
-        if row.detectors is not None or row.group in self._sides:
+        if not self._is_learning(row):
             return False
         if row.group not in self._changed:
             return False
         if self._has_elder(row):
             return True
-        if row.observations < rules.scores:
+        earlier = self._families.earlier(row)
+        observations = row.observations + sum(one.observations for one in earlier)
+        if observations < rules.scores:
             return False
-        if row.tried and row.observations < _TRY_AGAIN * row.tried:
+        if row.tried and observations < _TRY_AGAIN * row.tried:
             return False
         if rules.until is not None:
             return reached_ns >= rules.until
-        return row.last_ns - row.first_ns >= rules.span * 1e9
+        return row.last_ns - min(one.first_ns for one in (row, *earlier)) >= rules.span * 1e9
+
+    def _note_progress(self, learning: Mapping[str, Observations]) -> None:
+        """Note how many observations the groups have that did not try to learn yet."""
+        least = self._settings.baseline.scores
+        for group in learning:
+            row = self._rows[group]
+            earlier = self._families.earlier(row)
+            observations = row.observations + sum(one.observations for one in earlier)
+            if observations < least:
+                reason = f"{observations:,} of {least:,} observations{with_those_of(earlier)}"
+                self._rows[group] = replace(row, progress=reason)
 
     def _has_elder(self, row: GroupRow) -> bool:
         """Return whether an earlier version of a group's agent may give it a baseline."""
@@ -351,7 +366,13 @@ class Watcher:
             return False
         return (self._family(row.group), row.version) in self._family_baselines
 
-    def _learn(self, group: str, found: Observations, reached_ns: int) -> None:
+    def _learn(
+        self,
+        group: str,
+        found: Observations,
+        new: Mapping[str, Observations],
+        reached_ns: int,
+    ) -> None:
         row = self._rows[group]
         known = self._known(group, row.version)
         if known is not None:
@@ -359,26 +380,55 @@ class Watcher:
             self._rows[group] = replace(row, progress="")
             self._detect(group, found)
             return
-        learned = learn_sides(self._settings, found, reached_ns, tried=row.tried)
+        earlier = {one.group: one for one in self._families.earlier(row)}
+        before = self._observations_of(list(earlier.values()), new)
+        every = joined([*before.values(), found])
+        learned = learn_sides(self._settings, every, reached_ns, tried=row.tried)
         if isinstance(learned, Learning):
-            self._rows[group] = replace(row, tried=row.observations, progress=learned.reason)
+            reason = f"{learned.reason}{with_those_of(earlier)}"
+            self._rows[group] = replace(row, tried=len(every), progress=reason)
             return
         sides, taken = learned
         text = dumps({side: one.to_dict() for side, one in sides.items()})
         self._new_baselines.append((self._monitor, group, row.version, text, self._now_ns))
         self._baselines[group, row.version] = text
         self._family_baselines[self._family(group), row.version] = text
-        self._sides[group] = watch(self._settings, sides, allowance=self._allowance)
-        self._rows[group] = replace(row, progress="")
-        self._detect(group, found.after(taken))
+        own = max(0, taken - (len(every) - len(found)))
+        rest = {group: found.after(own)}
+        for name, observed in before.items():
+            # Its observations are in the baseline, except for those that overlap with later ones.
+            rest[name] = observed.select(observed.times > every.first(taken).times.max())
+        for name, later in rest.items():
+            self._sides[name] = watch(self._settings, sides, allowance=self._allowance)
+            self._rows[name] = replace(self._rows[name], progress="")
+            self._changed.add(name)
+            self._detect(name, later)
+        if earlier:
+            with self._lock:
+                self._store.monitors.end_learning(list(earlier.values()))
+
+    def _observations_of(
+        self, rows: Sequence[GroupRow], new: Mapping[str, Observations]
+    ) -> dict[str, Observations]:
+        """Return the observations of learning groups, stored and new, by group in order."""
+        if not rows:
+            return {}
+        with self._lock:
+            stored = dict(by_group(self._store.monitors.learning(rows)))
+        parts = {
+            row.group: [one[row.group] for one in (stored, new) if row.group in one] for row in rows
+        }
+        return {group: joined(found) for group, found in parts.items() if found}
+
+    def _is_learning(self, row: GroupRow) -> bool:
+        return row.detectors is None and row.group not in self._sides
 
     def _is_silent(self, row: GroupRow, at_ns: int) -> bool:
         after = self._settings.no_data.after
-        is_learning = row.detectors is None and row.group not in self._sides
         limit = episodes.no_data_after(
             None if after is None else round(after * 1e9),
             row.longest_gap_ns,
-            is_learning=is_learning,
+            is_learning=self._is_learning(row),
         )
         return at_ns - row.last_ns > limit
 
@@ -393,7 +443,11 @@ class Watcher:
             if not self._is_silent(row, self._now_ns):
                 continue
             is_replaced = families[self._family(row.group)] > row.first_ns
-            if is_replaced or self._now_ns - row.last_ns > GONE_NS:
+            is_gone = self._now_ns - row.last_ns > GONE_NS
+            if is_replaced and self._is_learning(row) and not is_gone:
+                # Its observations count for the baseline of later versions.
+                continue
+            if is_replaced or is_gone:
                 gone.append(row)
             elif self._settings.no_data.notify:
                 key = (row.group, "silent")

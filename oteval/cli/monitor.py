@@ -337,9 +337,11 @@ def _print(
         for one in found:
             print_json({**(database or {}), **one.as_dict()})
         return
-    from ..show.monitors import evidence_text, monitors_table
+    from ..show.monitors import doubt_lines, evidence_text, monitors_table
 
     out().print(monitors_table(found, common.now_ns()))
+    for line in doubt_lines(found):
+        warn(line)
     if evidence := evidence_text(found):
         say(f"\n{evidence}")
     alerting = sum(one.state == "alert" for one in found)

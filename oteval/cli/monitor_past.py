@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from itertools import groupby
 from typing import TYPE_CHECKING
 
 import click
 
 from ..errors import ConfigError
 from ..monitor import require_packages
-from ..text import counted, listed
+from ..text import counted
 from . import common
 from .common import (
     databases_option,
@@ -142,7 +141,7 @@ def simulate(
     require_packages(config)
     from ..monitor.group_simulation import simulate_group
     from ..monitor.past import histories
-    from ..show.monitors import simulations_table
+    from ..show.monitors import doubt_lines, simulations_table
 
     period, now = _period(since, until), common.now_ns()
     every: list[GroupSimulation] = []
@@ -177,7 +176,9 @@ def simulate(
         elif simulated:
             out().print(simulations_table(simulated))
         _warn_short(found)
-        _warn_doubts(simulated)
+        if not as_json:
+            for line in doubt_lines(simulated):
+                warn(line)
         every += found
     return 0 if any(one.rules for one in every) else 3
 
@@ -190,20 +191,6 @@ def _warn_short(found: Sequence[GroupSimulation]) -> None:
         warn(f"{counted(len(short), 'history', 'histories')} too short to simulate: {least}")
     if not found:
         warn("no history to simulate: nothing was observed")
-
-
-def _warn_doubts(found: Sequence[GroupSimulation]) -> None:
-    """Warn of groups for which the budget of false alarms is not promised, and say why."""
-    from ..show.monitors import group_text
-
-    for doubts, groups in groupby(sorted(found, key=_doubts), _doubts):
-        names = [f"{one.monitor} {group_text(one.group)}".strip() for one in groups]
-        if doubts:
-            warn(f"{listed(names, 3)}: the budget is not promised: {'; '.join(doubts)}")
-
-
-def _doubts(one: GroupSimulation) -> list[str]:
-    return list(one.doubts)
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ..text import shown_name
+from ..text import listed, shown_name
 from .columns import Column, Columns, one_row
 from .text import ago, clock
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = [
     "change_line",
     "changes_table",
+    "doubt_lines",
     "episodes_table",
     "evidence_text",
     "group_text",
@@ -103,6 +104,24 @@ def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
     }
     shown = message(payload)
     return "\n".join([shown.title, *(f"  {line}" for line in shown.text.splitlines())])
+
+
+def doubt_lines(found: Iterable[MonitorStatus | GroupSimulation]) -> list[str]:
+    """Return why the budget of false alarms is not promised, one line for groups with one reason.
+
+    Args:
+        found: The states or the simulations of groups.
+    """
+    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for one in found:
+        if one.doubts:
+            names = groups.setdefault((one.monitor, tuple(one.doubts)), [])
+            names += [name for name in [group_text(one.group)] if name not in names]
+    return [
+        f"{' '.join(filter(None, (shown_name(monitor, 200), listed(names, 3))))}: "
+        f"the budget of false alarms is not promised: {'; '.join(doubts)}"
+        for (monitor, doubts), names in groups.items()
+    ]
 
 
 def episodes_table(found: Iterable[PastEpisode]) -> Columns:
@@ -244,6 +263,4 @@ def _note(status: MonitorStatus) -> str:
         return f"episode {one.episode_id}{by}"
     if status.snoozed_until_ns is not None:
         return "snoozed"
-    if doubts := status.doubts:
-        return f"the budget is not promised: {'; '.join(doubts)}"
-    return status.progress
+    return status.progress or ("budget not promised" if status.doubts else "")

@@ -352,3 +352,26 @@ def test_an_asynchronous_evaluator_asks_in_a_thread() -> None:
         )
 
     assert asyncio.run(run())["score"] is True
+
+
+def test_a_spent_budget_is_no_verdict_and_keeps_the_cost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answers that were paid for before the budget was spent are in the metadata."""
+    monkeypatch.setenv("OPENAI_API_KEY", "none")
+    names = [f"reason{number}" for number in range(7)]
+    limits = {"max_cost": 0.55, "prices": {"m": {"input": 0, "output": 1000}}}
+    with serving(lambda _, __: verdict(score=True, tokens=(0, 100))) as server:
+        evaluate = make(
+            tool_args_match_overrides={"t": dict.fromkeys(names, "judged")},
+            judge={"model": "openai:m", "base_url": server.url, **limits},
+        )
+        result = evaluate(
+            outputs=flat(("t", dict.fromkeys(names, "faulty"))),
+            reference_outputs=flat(("t", {name: f"broken {name}" for name in names})),
+        )
+        evaluate.close()
+
+    metadata = result["metadata"]
+    assert (result["score"], metadata["status"]) == (None, "not_evaluated")
+    assert "max_cost" in result["comment"]
+    assert metadata["error"] == result["comment"]
+    assert 0.1 <= metadata["cost_usd"] <= 0.55

@@ -125,14 +125,15 @@ class FieldJudgeModel(LlmJudge):
         )
         metadata = result.get("metadata") or {}
         answer = FieldAnswer(bool(result["score"]), result["comment"] or "")
-        questions.asked.append(
-            {
-                "field": name,
-                "agrees": result["score"],
-                "reasoning": answer.reasoning,
-                "cost_usd": metadata.get("cost_usd"),
-            }
-        )
+        if metadata.get("status") != "not_evaluated":  # then it was not asked
+            questions.asked.append(
+                {
+                    "field": name,
+                    "agrees": result["score"],
+                    "reasoning": answer.reasoning,
+                    "cost_usd": metadata.get("cost_usd"),
+                }
+            )
         answer_of(result)
         questions.answers[key] = answer
         return answer

@@ -115,11 +115,6 @@ class CostSum:
         """The mean of the known costs; None if no cost is known."""
         return self.dollars / self.priced if self.priced else None
 
-    @property
-    def is_whole(self) -> bool:
-        """Whether the cost of each run is known."""
-        return self.priced == self.runs
-
 
 @dataclass(frozen=True)
 class Prices:

@@ -91,6 +91,9 @@ from .score import (
     Status as Status,
 )
 from .score import (
+    has_unknown_cost as has_unknown_cost,
+)
+from .score import (
     reported_cost as reported_cost,
 )
 from .span_columns import (

@@ -19,6 +19,7 @@ __all__ = [
     "ScoredRun",
     "Status",
     "VerdictState",
+    "has_unknown_cost",
     "reported_cost",
 ]
 
@@ -41,6 +42,11 @@ def reported_cost(metadata: Mapping[str, Any]) -> float | None:
         if isinstance(cost, (int, float)) and not isinstance(cost, bool):
             return float(cost) if 0 <= cost <= sys.float_info.max else None
     return None
+
+
+def has_unknown_cost(metadata: Mapping[str, Any]) -> bool:
+    """Return whether an evaluation asked a model at an unknown price: ``cost_usd`` is null."""
+    return "cost_usd" in metadata and metadata["cost_usd"] is None
 
 
 @dataclass(frozen=True, slots=True)

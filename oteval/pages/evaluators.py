@@ -16,7 +16,7 @@ from ..selection import Selection
 from ..show.html.charts import BarChart, bar_chart
 from ..show.html.histograms import plain, time_labels
 from ..show.html.model import Bars, Histogram
-from ..show.run_cells import cost_text
+from ..show.run_cells import total_cost_text
 from ..show.text import clock, one_line, shorten
 from ..store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
 from .overview import agent_words, search_word
@@ -76,7 +76,7 @@ class VerdictFigures:
             low=rate.low,
             high=rate.high,
             mean="" if counts.mean is None else f"{counts.mean:.3g}",
-            cost="" if counts.cost is None else cost_text(counts.cost),
+            cost=total_cost_text(counts.cost, counts.unpriced),
         )
 
 

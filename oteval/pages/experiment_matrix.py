@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from ..experiments import ExperimentResults, Feedback, Figure, Pair, ResultRow, load_experiment
 from ..experiments.paired_examples import paired_rows, with_common_examples
 from ..experiments.votes import pairs_of
+from ..model import has_unknown_cost
 from ..show.experiments import interval_text, k_text, number
 from ..show.text import one_line, shorten
 from ..store import Store
@@ -99,6 +100,7 @@ class ExperimentPage:
         expected: The number of runs once it is complete.
         errors: The number of failed runs.
         cost: The cost that evaluators report in US dollars; None if none does.
+        unpriced: The number of evaluations whose cost is unknown.
         figures: The figures by key.
         overall: The results of summary evaluators, as names and values.
         keys: The columns of the matrix.
@@ -122,6 +124,7 @@ class ExperimentPage:
     expected: int
     errors: int
     cost: float | None
+    unpriced: int
     figures: tuple[ExperimentFigureRow, ...]
     overall: tuple[tuple[str, str], ...]
     keys: tuple[str, ...]
@@ -155,6 +158,7 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
     keys = [figure.key for figure in figures]
     shown = rows[first : first + _PER_PART]
     links = run_links(store, shown)
+    cost, unpriced = _cost(results)
     repeated, givers = about.repetitions > 1, _givers(results)
     is_comparison = about.kind == "comparison"
     return ExperimentPage(
@@ -167,7 +171,8 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
         runs=len(results),
         expected=about.expected,
         errors=results.errors,
-        cost=_cost(results),
+        cost=cost,
+        unpriced=unpriced,
         figures=tuple(_figure_row(figure) for figure in figures),
         overall=tuple((_line(one.key, 80), _value(one)) for one in results.overall),
         keys=tuple(_line(key, 80) for key in keys[:_MOST_KEYS]),
@@ -192,15 +197,18 @@ def _is_failing(row: ResultRow) -> bool:
     return bool(row.run.error) or any(one.state in ("fail", "error") for one in row.feedback)
 
 
-def _cost(results: ExperimentResults) -> float | None:
-    """Return the cost in US dollars that feedback reports, each call once; None if none does."""
+def _cost(results: ExperimentResults) -> tuple[float | None, int]:
+    """Return the cost that feedback reports, each call once, and how many costs are unknown."""
     costs: dict[tuple[str, str], float] = {}
+    unknown: set[tuple[str, str]] = set()
     for row in results:
         for one in row.feedback:
+            key = row.run.id, one.evaluator
             if one.cost is not None:
-                key = row.run.id, one.evaluator
                 costs[key] = max(costs.get(key, 0.0), one.cost)
-    return sum(costs.values()) if costs else None
+            elif has_unknown_cost(one.metadata):
+                unknown.add(key)
+    return sum(costs.values()) if costs else None, len(unknown)
 
 
 def _line(text: str, most: int) -> str:

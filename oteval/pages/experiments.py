@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from ..errors import ConfigError
 from ..evaluators.stats import pass_rate
-from ..show.run_cells import cost_text
+from ..show.run_cells import total_cost_text
 from ..show.text import one_line, shorten
 from ..store import KeyCounts, ListedExperiment
 from .experiment_comparison import comparison_page
@@ -142,7 +142,7 @@ def experiments_routes(site: Site) -> list[Route]:
             now_ns=site.clock(),
             experiment=matrix,
             title=shorten(one_line(matrix.name), _NAME),
-            cost=cost_text(matrix.cost) if matrix.cost is not None else "",
+            cost=total_cost_text(matrix.cost, matrix.unpriced),
             compared=compared,
             baseline=shorten(one_line(chosen), _NAME),
             baseline_link=experiment_link(chosen, compared.baseline_id) if compared else "",
@@ -263,4 +263,5 @@ def _cost(keys: Sequence[KeyCounts]) -> str:
     for key in keys:
         if key.cost is not None:
             costs[key.evaluator] = max(costs.get(key.evaluator, 0.0), key.cost)
-    return cost_text(sum(costs.values())) if costs else ""
+    unknown = sum(key.unpriced for key in keys)
+    return total_cost_text(sum(costs.values()) if costs else None, unknown)

@@ -232,7 +232,7 @@ def _agent(
         seconds=seconds[0] if seconds else "",
         slow=seconds[1] if seconds else "",
         cost=mean_cost_text(cost.mean, cost.priced, cost.runs),
-        total=total_cost_text(cost),
+        total=total_cost_text(cost.dollars if cost.priced else None, cost.runs - cost.priced),
         failing=agent_runs.failing / agent_runs.runs,
         failed_calls=_runs([*words, "errors>0"]),
         with_gaps=agent_runs.with_gaps / agent_runs.runs,

@@ -12,7 +12,7 @@ from typing import Any
 from ..errors import ConfigError
 from ..model import Usage
 from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
-from ..prices import CostSum, Prices
+from ..prices import Prices
 from ..text import counted
 from .text import clean, clock, duration, one_line, shorten
 
@@ -145,11 +145,11 @@ def mean_cost_text(mean: float | None, priced: int, runs: int) -> str:
     return cost_text(mean) + ("" if priced == runs else f" ({priced:,} of {runs:,})")
 
 
-def total_cost_text(cost: CostSum) -> str:
-    """Return the cost of runs, a lower bound if that of some is not known; "" if none is known."""
-    if not cost.priced:
+def total_cost_text(dollars: float | None, unknown: int) -> str:
+    """Return a sum of costs, a lower bound if some are unknown; "" if none is known."""
+    if dollars is None:
         return ""
-    return cost_text(cost.dollars) if cost.is_whole else f"at least {cost_text(cost.dollars)}"
+    return f"at least {cost_text(dollars)}" if unknown else cost_text(dollars)
 
 
 def tokens_text(usage: Usage) -> str:

@@ -17,7 +17,7 @@ from ..selection import EVERYTHING, Selection
 from .current_scores import current_scores, replaced_scores
 from .memory import with_memory
 from .query import condition_of, first_row, rows_of
-from .scores import REPORTED_COST
+from .scores import HAS_UNKNOWN_COST, REPORTED_COST
 
 __all__ = ["EvaluatorFigures", "EvaluatorVerdicts", "ScoreBin", "VerdictCounts"]
 
@@ -35,6 +35,7 @@ _SCORED = f"""
     scored AS MATERIALIZED (
         SELECT s.trajectory_id, s.evaluator, s.version, s.rev, s.seq, s.status, s.passed, s.time_ns,
             CASE WHEN isfinite(s.score) THEN s.score END AS score, {REPORTED_COST} AS cost,
+            {HAS_UNKNOWN_COST} AS has_unknown_cost,
             r.agent, r.service, r.place
         FROM scores s JOIN runs r USING (trajectory_id) WHERE {{wanted}}
     ),
@@ -50,6 +51,7 @@ _COUNTS = """
     count(score) FILTER (status = 'ok') AS scored,
     sum(score) FILTER (status = 'ok') AS total,
     sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost,
+    count(*) FILTER (has_unknown_cost) AS unpriced,
     min(time_ns) FILTER (time_ns > 0) AS first_ns, max(time_ns) AS last_ns
 """
 _LIST = f"""
@@ -96,6 +98,7 @@ class VerdictCounts:
         scored: The number of verdicts with a number.
         total: The sum of these numbers.
         cost: The reported cost in US dollars; None if no score reports any.
+        unpriced: The number of verdicts whose cost is not known.
         first_ns: When the first of them was given (ns since the epoch), 0 if unknown.
         last_ns: When the last of them was given.
     """
@@ -108,6 +111,7 @@ class VerdictCounts:
     scored: int = 0
     total: float = 0.0
     cost: float | None = None
+    unpriced: int = 0
     first_ns: int = 0
     last_ns: int = 0
 
@@ -125,6 +129,7 @@ class VerdictCounts:
             scored=sum(part.scored for part in counts),
             total=sum(part.total for part in counts),
             cost=sum(costs) if costs else None,
+            unpriced=sum(part.unpriced for part in counts),
             first_ns=min((part.first_ns for part in counts if part.first_ns), default=0),
             last_ns=max((part.last_ns for part in counts), default=0),
         )
@@ -336,6 +341,7 @@ def _counts(row: Mapping[str, Any]) -> VerdictCounts:
         **{name: row[name] for name in names},
         total=row["total"] or 0.0,
         cost=row["cost"],
+        unpriced=row["unpriced"],
         first_ns=row["first_ns"] or 0,
         last_ns=row["last_ns"] or 0,
     )

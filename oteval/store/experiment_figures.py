@@ -15,7 +15,7 @@ from typing import NamedTuple
 import duckdb
 
 from .query import first_row, wanted
-from .scores import REPORTED_COST
+from .scores import HAS_UNKNOWN_COST, REPORTED_COST
 
 __all__ = ["ExperimentFigures", "ExperimentState", "KeyCounts", "ListedExperiment"]
 
@@ -56,7 +56,8 @@ _VOTES = """
 _KEYS = f"""
     WITH {_NEWEST_RUNS},
     newest AS (
-        SELECT *, {REPORTED_COST} AS cost FROM feedback s SEMI JOIN wanted USING (experiment_id)
+        SELECT *, {REPORTED_COST} AS cost, {HAS_UNKNOWN_COST} AS has_unknown_cost
+        FROM feedback s SEMI JOIN wanted USING (experiment_id)
         QUALIFY rank() OVER (
             PARTITION BY experiment_id, run_id, evaluator ORDER BY time_ns DESC
         ) = 1
@@ -70,13 +71,15 @@ _KEYS = f"""
             count(*) FILTER (status = 'not_evaluated') AS not_evaluated,
             avg(passed::INTEGER) FILTER (status = 'ok') AS share,
             avg(score) FILTER (status = 'ok' AND isfinite(score)) AS mean,
-            sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost
+            sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost,
+            count(*) FILTER (has_unknown_cost) AS unpriced
         FROM newest f JOIN newest_runs USING (experiment_id, run_id)
         GROUP BY f.experiment_id, f.evaluator, f.key, example_id
     )
     SELECT experiment_id, evaluator, key, sum(evaluated)::BIGINT, sum(passed)::BIGINT,
         sum(failed)::BIGINT, sum(errors)::BIGINT, sum(not_evaluated)::BIGINT,
-        coalesce(fsum(share), 0), coalesce(fsum(1 - share), 0), avg(mean), sum(cost)
+        coalesce(fsum(share), 0), coalesce(fsum(1 - share), 0), avg(mean), sum(cost),
+        sum(unpriced)::BIGINT
     FROM by_example GROUP BY experiment_id, evaluator, key
     ORDER BY experiment_id, min(first), evaluator, key
 """  # noqa: S608
@@ -114,6 +117,7 @@ class KeyCounts:
         failed_share: The sum of their shares of fails.
         mean: The mean of the examples' mean scores; None without scores.
         cost: The reported cost in US dollars; None if no feedback reports any.
+        unpriced: How much feedback has an unknown cost.
     """
 
     evaluator: str
@@ -127,6 +131,7 @@ class KeyCounts:
     failed_share: float
     mean: float | None
     cost: float | None
+    unpriced: int
 
 
 @dataclass(frozen=True, slots=True)

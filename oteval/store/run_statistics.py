@@ -23,7 +23,7 @@ from .query import condition_of, is_exact, new_cursor, registered
 from .run_cases import case_column, number_of
 from .run_fields import RunExpression, RunFields, RunFunction, selected
 from .run_groups import RunGroups
-from .scores import REPORTED_COST, score_of
+from .scores import HAS_UNKNOWN_COST, REPORTED_COST, score_of
 from .trajectories import Trajectories
 from .usage_sums import HAS_TOKENS, ONE_MODEL, TOKEN_SUMS
 
@@ -99,9 +99,11 @@ _VERDICTS = f"""
         count(*) FILTER ({_JUDGED}) AS judged,
         count(*) FILTER (({_JUDGED}) AND passed) AS judged_passed,
         list(score) FILTER (score IS NOT NULL) AS scores,
-        sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost
+        sum(cost) FILTER (cost >= 0 AND isfinite(cost)) AS cost,
+        count(*) FILTER (has_unknown_cost) AS unpriced
     FROM (
-        SELECT *, {REPORTED_COST} AS cost, CASE WHEN start_ns <> 0 THEN least(
+        SELECT *, {REPORTED_COST} AS cost, {HAS_UNKNOWN_COST} AS has_unknown_cost,
+            CASE WHEN start_ns <> 0 THEN least(
             trunc((start_ns::HUGEINT - {{first}})::DOUBLE / {{step}}), {{last_place}}
         )::INTEGER END AS place
         FROM newest
@@ -303,7 +305,7 @@ class SelectedRuns:
             Rows in the order of the first runs: ``evaluator``; ``group``; ``place``, the number of
             the stretch, NULL for runs without a time; the counts ``errors``, ``not_evaluated``,
             ``passed``, ``failed``, ``unjudged``, ``judged`` and ``judged_passed``; the list
-            ``scores``; and ``cost``.
+            ``scores``; ``cost``; and ``unpriced``, the number whose cost is unknown.
         """
         query = _VERDICTS.format(first=first_ns, step=repr(step_ns), last_place=places - 1)
         return self._named(self._scored(query))

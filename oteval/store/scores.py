@@ -29,6 +29,7 @@ from .memory import fetch, with_memory
 from .query import condition_of, first_row, insert, next_number, reader, registered, rows_of, wanted
 
 __all__ = [
+    "HAS_UNKNOWN_COST",
     "REPORTED_COST",
     "SCORE_ROWS",
     "HumanLabels",
@@ -110,6 +111,10 @@ REPORTED_COST = """
         lambda found: found IS NOT NULL
     )[1] END
 """
+# As `oteval.model.has_unknown_cost`.
+HAS_UNKNOWN_COST = (
+    """(contains(metadata, '"cost_usd"') AND json_type(metadata, '$.cost_usd') = 'NULL')"""
+)
 _OUTCOMES: dict[Outcome, str] = {
     "pass": "passed",
     "fail": "NOT passed",

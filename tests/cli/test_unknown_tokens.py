@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from oteval import evaluate
 from oteval.evaluators.checks.budget import create_budget_evaluator
 from oteval.model import Trajectory, Usage
 from oteval.store import Store
 
 from ..commands import Run
-from ..make import keep, run
+from ..make import keep, run, score
 from ..test_current_verdict import START, client_of
 
 SECOND = 10**9
@@ -74,6 +76,32 @@ def test_a_run_without_tokens_is_not_shown_with_none(path: Path, oteval: Run):
     """The view of a run says that its tokens were not reported."""
     assert "not reported, 1 model call" in oteval("show", "--db", path, RUNS[1].id).out
     assert "1,000 in, 200 out, 1 model call" in oteval("show", "--db", path, RUNS[0].id).out
+
+
+def test_the_cost_of_judges_is_a_lower_bound_if_some_is_unknown(path: Path, oteval: Run):
+    """On the page of evaluators, in the report and with experiments."""
+    costs = ({"cost_usd": 0.25}, {"cost_usd": None}, {"cost": 0.5})
+    with Store(path) as store:
+        store.scores.write(
+            [score(at, evaluator="judge", metadata=one) for at, one in enumerate(costs, start=1)]
+        )
+        data = [{"id": str(at), "inputs": at, "outputs": "x"} for at in range(3)]
+
+        def asked(inputs: int) -> dict[str, Any]:
+            return {"key": "judged", "score": True, "metadata": costs[inputs]}
+
+        evaluate(str, data, [asked], store=store, name="exp")
+        with client_of(store) as client:
+            pages = [
+                client.get(page).text
+                for page in ("/evaluators", "/experiments", "/experiments/exp")
+            ]
+    for page in pages:
+        assert "at least $0.75" in page
+
+    oteval("report", "--db", path, "--html", path.parent / "report.html")
+    report = (path.parent / "report.html").read_text("utf-8")
+    assert "unknown for 1 verdict" in report
 
 
 @pytest.mark.parametrize("limit", ["max_input_tokens", "max_total_tokens", "max_cost"])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
-from ...model import Usage
+from ...model import Usage, has_unknown_cost
 from ...model.columns import call_errors
 from ...pipeline import check_gates
 from ...prices import make_prices
@@ -146,6 +146,7 @@ class ReportStatistics:
         self._runs_failed = 0
         self._prices = make_prices(own=None)
         self._cost: float | None = None
+        self._unpriced = 0
         self._spent = 0.0
         self._priced = 0
 
@@ -213,6 +214,7 @@ class ReportStatistics:
             starts, passes = self._timed.setdefault(name, (array("q"), bytearray()))
             starts.append(item.start_ns)
             passes.append(bool(verdict.passed))
+        self._unpriced += has_unknown_cost(verdict.metadata)
         if verdict.cost is not None:
             self._cost = (self._cost or 0.0) + verdict.cost
 
@@ -270,6 +272,7 @@ class ReportStatistics:
                 times = self._stored_times.setdefault(name, [[0, 0] for _ in range(_TIMES)])
                 times[row["place"]][0] += passed
                 times[row["place"]][1] += judged
+            self._unpriced += row["unpriced"]
             if row["cost"] is not None:
                 self._cost = (self._cost or 0.0) + row["cost"]
 
@@ -322,13 +325,13 @@ class ReportStatistics:
             cached = f", {short(tokens.cached_tokens)} cached" if tokens.cached_tokens else ""
             remark = f"{short(tokens.input_tokens)} in, {short(tokens.output_tokens)} out{cached}"
             total = short(tokens.input_tokens + tokens.output_tokens)
-            yield "tokens", *_partly(total, remark, self.runs - self._counted)
+            yield "tokens", *_partly(total, remark, self.runs - self._counted, "run")
         if self._priced:
             remark = f"{_many(self._priced, 'run')} at list prices"
             unknown = self.runs - self._priced
-            yield "models' cost", *_partly(_dollars(self._spent), remark, unknown)
+            yield "models' cost", *_partly(_dollars(self._spent), remark, unknown, "run")
         if self._cost is not None:
-            yield "judges' cost", _dollars(self._cost), ""
+            yield "judges' cost", *_partly(_dollars(self._cost), "", self._unpriced, "verdict")
 
     @property
     def period(self) -> str:
@@ -495,11 +498,12 @@ def _many(count: int, what: str) -> str:
     return f"{count:,} {what}{'' if count == 1 else 's'}"
 
 
-def _partly(value: str, remark: str, unknown: int) -> tuple[str, str]:
-    """Return a sum over runs and a remark: if some are unknown, it is a lower bound."""
+def _partly(value: str, remark: str, unknown: int, noun: str) -> tuple[str, str]:
+    """Return a sum and a remark: if some of its parts are unknown, it is a lower bound."""
     if not unknown:
         return value, remark
-    return f"at least {value}", f"{remark}; unknown for {_many(unknown, 'run')}"
+    parts = (remark, f"unknown for {_many(unknown, noun)}")
+    return f"at least {value}", "; ".join(filter(None, parts))
 
 
 def _dollars(value: float) -> str:

@@ -69,7 +69,8 @@ __all__ = [
 _GROWTH = 1.1
 _FEWEST_RUNS = 10
 _ASSUMED_TIME = 10.0
-_FEWEST_HOURS = 48
+_FEWEST_HOURS = 2 * 24
+_TWO_WEEKS = 14 * 24
 
 _LEAST_DISPERSION = 0.02
 _HEAVY_TAILS = 0.15
@@ -294,7 +295,8 @@ def review_hours(baseline: Baseline, sums: HourlySums, values: npt.ArrayLike) ->
     quiet = cycle.removed_from(sums.hours(quiet=True))
     margin = baseline.margin_for(measured_wander(quiet, noise, errors=CERTAIN))
     margin = min(margin, _CERTAIN_MARGIN * LearningRules().margin)
-    floor = max(0.0, min(baseline.floor, baseline.mean - margin))
+    margin = max(margin, baseline.mean - baseline.floor - baseline.cycle.surplus)
+    floor = max(0.0, min(baseline.floor, baseline.mean - margin - cycle.surplus))
     reviewed = replace(baseline, cycle=cycle, floor=floor)
     return replace(reviewed, doubts=_doubts(reviewed, quiet, hours, noise))
 
@@ -321,7 +323,8 @@ def _doubts(baseline: Baseline, quiet: Hours, seen: Hours, noise: float) -> tupl
             f"{wander.hours} h beyond chance), which takes a margin of {needed:.2g}; "
             f"it is {allowed:.2g}"
         )
-    if np.ptp(seen.numbers) + 1 < 14 * 24:
+    hours = (baseline.end_ns - baseline.start_ns) / HOUR_NS
+    if max(hours, np.ptp(seen.numbers)) + 1 < _TWO_WEEKS:
         doubts.append(
             "less than two weeks were seen: days that differ from them, such as weekends, may alert"
         )

@@ -242,13 +242,19 @@ def test_a_long_conversation_needs_no_recursion():
     assert [m.content for m in last.own_messages] == ["q4999", "a4999"]
 
 
-def test_own_messages_do_not_build_the_history():
+def test_own_messages_do_not_build_the_history(monkeypatch):
     """Reading own messages does not compute the messages of the whole conversation."""
     last = line(3)
+    monkeypatch.delattr(Trajectory, "messages")
 
-    assert last.own_messages
+    assert [m.content for m in last.own_messages] == ["q2", "a2"]
 
-    assert "messages" not in vars(last)
+
+def test_messages_are_built_once():
+    """The messages of the whole conversation are the same object each time."""
+    last = line(3)
+
+    assert last.messages is last.messages
 
 
 def test_usages_add_up():

@@ -31,7 +31,7 @@ class Visit(NamedTuple):
     node: str
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, slots=True)
 class TracedRun:
     """The spans of one agent run, read.
 

@@ -198,9 +198,10 @@ def _stamped(operation: Operation) -> Operation:
     """
     span = operation.span
     if isinstance(operation, ModelCall):
-        if not _is_shared((*operation.output, *operation.choices), span):
+        output, choices = operation.output, operation.choices
+        if not (_is_shared(output, span) or (choices and _is_shared(choices, span))):
             return operation
-        output, choices = stamped(operation.output, span), stamped(operation.choices, span)
+        output, choices = stamped(output, span), stamped(choices, span)
         return replace(operation, output=output, choices=choices)
     if isinstance(operation, ToolRun) and operation.agent is not None:
         return replace(operation, agent=_stamped_agent(operation.agent))

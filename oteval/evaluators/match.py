@@ -95,8 +95,12 @@ class FigureMatch(Evaluator):
         if self.score_type != "bool":
             score = float(getattr(verdict, self.score_type))
             passed = score >= self.threshold
-        metadata.update(figures)
-        return EvaluationResult.of_verdict(passed, score, verdict.comment or "", metadata)
+        if figures:
+            metadata.update(figures)
+        label, comment = "pass" if passed else "fail", verdict.comment or ""
+        return EvaluationResult(
+            score=score, label=label, passed=passed, comment=comment, metadata=metadata
+        )
 
     def describe_verdict(self) -> dict[str, Any]:
         """Return the threshold: only verdicts on stored runs depend on it."""

@@ -159,7 +159,9 @@ def comparison_view(comparison: Comparison) -> RenderableType:
 def changed_lines(comparison: Comparison) -> Iterator[str]:
     """Yield the certain facts about each figure, however few its examples: which ones changed."""
     same = []
-    for difference in comparison.regressed_first:
+    for difference in sorted(
+        comparison.regressed_first, key=lambda difference: not difference.worse
+    ):
         if difference.changed:
             yield f"{one_line(difference.key)}: {changed_line(comparison, difference)}"
         else:

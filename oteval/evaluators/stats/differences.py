@@ -73,14 +73,17 @@ def difference_interval(
     return Interval(min(low, centre), max(-minus_high, centre))
 
 
-def difference_p_value(differences: Sequence[float], *, bounded: bool) -> float | None:
-    """Return the two-sided p-value that the mean of paired differences is 0.
+def difference_p_value(
+    differences: Sequence[float], *, bounded: bool, null: float = 0.0
+) -> float | None:
+    """Return the two-sided p-value that the mean of paired differences has a value.
 
-    It is at most alpha exactly where the interval of confidence 1 - alpha excludes 0.
+    It is at most alpha exactly where the interval of confidence 1 - alpha excludes that value.
 
     Args:
         differences: One per example.
         bounded: Whether they are of scores in 0 to 1.
+        null: The value.
 
     Returns:
         The p-value; None without an interval.
@@ -91,10 +94,10 @@ def difference_p_value(differences: Sequence[float], *, bounded: bool) -> float 
         1.0,
         *(
             max(
-                mean_tail(weighted_values(side, -reach), 0.0) / share
+                mean_tail(weighted_values(side, -reach), at) / share
                 for reach, share in _unseen(side, bounded=bounded)
             )
-            for side in _sides(differences)
+            for side, at in zip(_sides(differences), (null, -null), strict=True)
         ),
     )
 

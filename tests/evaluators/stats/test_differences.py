@@ -79,19 +79,22 @@ def test_the_tail_of_a_weighted_mean_is_that_of_draws(count: int):
 @given(
     st.lists(st.integers(-20, 20).map(lambda n: n / 20), min_size=1, max_size=30),
     st.sampled_from([0.8, 0.95, 0.99]),
+    st.sampled_from([-0.3, 0.0, 0.05]),
 )
 @settings(max_examples=60)
-def test_interval_and_p_value_are_of_one_procedure(differences: list[float], confidence: float):
-    """The interval excludes 0 exactly if the p-value is small enough, and holds the mean."""
+def test_interval_and_p_value_are_of_one_procedure(
+    differences: list[float], confidence: float, null: float
+):
+    """The interval excludes a value exactly if its p-value is small, and holds the mean."""
     interval = difference_interval(differences, bounded=True, confidence=confidence)
-    p_value = difference_p_value(differences, bounded=True)
+    p_value = difference_p_value(differences, bounded=True, null=null)
 
     assert interval is not None
     assert p_value is not None
     assert -1 <= interval.low <= sum(differences) / len(differences) + 1e-12
     assert sum(differences) / len(differences) - 1e-12 <= interval.high <= 1
     if abs(p_value - (1 - confidence)) > 1e-9:
-        assert (p_value <= 1 - confidence) == (not interval.low <= 0 <= interval.high)
+        assert (p_value <= 1 - confidence) == (not interval.low <= null <= interval.high)
 
 
 @pytest.mark.parametrize("draw", [rare_losses, rare_failures, rare_gains, repeated])

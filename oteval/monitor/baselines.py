@@ -324,7 +324,7 @@ def _doubts(baseline: Baseline, quiet: Hours, seen: Hours, noise: float) -> tupl
             f"it is {allowed:.2g}"
         )
     hours = (baseline.end_ns - baseline.start_ns) / HOUR_NS
-    if max(hours, np.ptp(seen.numbers)) + 1 < _TWO_WEEKS:
+    if max(hours, float(np.ptp(seen.numbers))) + 1 < _TWO_WEEKS:
         doubts.append(
             "less than two weeks were seen: days that differ from them, such as weekends, may alert"
         )

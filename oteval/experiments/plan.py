@@ -154,14 +154,16 @@ def _dataset_of_sessions(sessions: Sequence[Trajectory]) -> Dataset:
 
 
 def _match_examples(sessions: Sequence[Trajectory], dataset: Dataset) -> list[str]:
-    """Return the example of each session, matched by case, else by question or position."""
-    ids = {example.id for example in dataset.examples}
-    by_case = {example.case: example.id for example in dataset.examples}
+    """Return the example of each session, matched by case, else by inputs, question or position."""
+    ids = {example.id: example.id for example in dataset.examples}
+    by_inputs = {example_id(example.inputs): example.id for example in reversed(dataset.examples)}
+    by_case = {example.case: example.id for example in reversed(dataset.examples)}
     matches = []
     for name, session in zip(_example_ids(sessions), sessions, strict=True):
+        inputs = inputs_of(session.own_messages)
+        match = ids.get(name) or by_inputs.get(example_id(inputs)) or by_case.get(name)
         # An example does not tell its turn unless its id does.
-        asked = turn_case_id(inputs_of(session.own_messages), 1)
-        matches.append(name if name in ids else by_case.get(name) or by_case.get(asked))
+        matches.append(match or by_case.get(turn_case_id(inputs, 1)))
     if all(matches):
         return [name for name in matches if name]
     if not any(matches) and len(sessions) == len(dataset.examples):

@@ -156,6 +156,27 @@ def test_a_repeated_question_is_averaged_and_later_turns_are_apart(shop: Run) ->
     assert [(each["a"], each["b"]) for each in row["changed"]] == [(1, 0)]
 
 
+def test_a_session_belongs_to_the_example_with_its_prompt(shop: Run, tmp_path: Path) -> None:
+    """Of examples with one question, the one with the same system prompt comes first."""
+    sessions = [asked(1, "lima", "1"), asked(2, "lima", "2"), asked(3, "lima", "3")]
+    with Store("oteval.duckdb") as store:
+        keep(store, *sessions)
+    lines = [
+        {"inputs": {"messages": [message.as_dict() for message in session.own_messages[:2]]}}
+        for session in sessions[:2]
+    ]
+    (tmp_path / "data.jsonl").write_text("\n".join(map(json.dumps, lines)))
+
+    rows = shop("eval", "--data", "data.jsonl", "--call", "shop:good", "--json").rows
+
+    prompts = [row["inputs"]["messages"][0]["content"] for row in rows]
+    assert sorted(prompts) == [
+        "You are version 1. Today is day 1.",
+        "You are version 1. Today is day 1.",
+        "You are version 2. Today is day 2.",
+    ]
+
+
 def test_stored_experiments_of_earlier_versions_pair(shop: Run) -> None:
     """Their ids are hashes of inputs with the system prompt."""
     with Store("oteval.duckdb") as store:

@@ -161,17 +161,6 @@ def statuses_of(
     ]
 
 
-def _waits_for(settings: MonitorSettings, row: GroupRow) -> str:
-    """Return the data that a group lacks for a first attempt to learn, or ""."""
-    rules = settings.baseline
-    if rules.until is not None:
-        return "the time of the baseline is not over"
-    if row.observations < rules.scores:
-        return f"{row.observations:,} of {rules.scores:,} observations"
-    seconds = (row.last_ns - row.first_ns) / 1e9
-    return f"{seconds / 3600:.1f} of {rules.span / 3600:.0f} hours" if seconds < rules.span else ""
-
-
 def _status(
     settings: MonitorSettings,
     row: GroupRow,
@@ -213,7 +202,7 @@ def _status(
         version=row.version,
         recent=row.recent,
         evidence=row.evidence,
-        progress=row.progress or (_waits_for(settings, row) if state == "learning" else ""),
+        progress=row.progress,
         detectors=row.detectors,
         episodes=lasting,
         snoozed_until_ns=max(until, default=None),

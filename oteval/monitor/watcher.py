@@ -350,15 +350,25 @@ class Watcher:
         return row.last_ns - min(one.first_ns for one in (row, *earlier)) >= rules.span * 1e9
 
     def _note_progress(self, learning: Mapping[str, Observations]) -> None:
-        """Note how many observations the groups have that did not try to learn yet."""
-        least = self._settings.baseline.scores
+        """Note the data that groups lack which did not try to learn yet."""
         for group in learning:
             row = self._rows[group]
             earlier = self._families.earlier(row)
-            observations = row.observations + sum(one.observations for one in earlier)
-            if observations < least:
-                reason = f"{observations:,} of {least:,} observations{with_those_of(earlier)}"
-                self._rows[group] = replace(row, progress=reason)
+            if not row.tried and (lack := self._lack(row, earlier)):
+                self._rows[group] = replace(row, progress=f"{lack}{with_those_of(earlier)}")
+
+    def _lack(self, row: GroupRow, earlier: Sequence[GroupRow]) -> str:
+        """Return the data that a group lacks for an attempt to learn, or ""; see `_is_due`."""
+        rules, rows = self._settings.baseline, (row, *earlier)
+        observations = sum(one.observations for one in rows)
+        if observations < rules.scores:
+            return f"{observations:,} of {rules.scores:,} observations"
+        if rules.until is not None:
+            return "the time of the baseline is not over"
+        seconds = (row.last_ns - min(one.first_ns for one in rows)) / 1e9
+        if seconds >= rules.span:
+            return ""
+        return f"{seconds / 3600:.1f} of {rules.span / 3600:.0f} hours"
 
     def _has_elder(self, row: GroupRow) -> bool:
         """Return whether an earlier version of a group's agent may give it a baseline."""

@@ -13,6 +13,7 @@ from benchmarks import (
     checks,
     cli,
     conversations,
+    coverage,
     histories,
     imports,
     ingest,
@@ -436,6 +437,17 @@ def test_variants_are_counted_both_ways():
     assert figures["runs"] == 4000
     assert min(figures["all"], figures["top"], figures["python"]) > 0
     assert len(variants.rows(figures)) == 3
+
+
+def test_coverage_counts_intervals_of_every_kind(monkeypatch: pytest.MonkeyPatch):
+    """Each figure has a share at the size, and a difference of the detectable size is found."""
+    monkeypatch.setattr(coverage, "_power", lambda *_: 0.8)
+
+    figures = coverage.measure(samples=20, sizes=[5])
+
+    assert [row["size"] for row in figures["rows"]] == [5] * 6
+    assert all(0.5 < row["ours"] <= 1 for row in figures["rows"])
+    assert len(coverage.rows(figures)) == 6 + len(figures["power"])
 
 
 def test_redaction_removes_secrets_and_leaves_ordinary_text():

@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 from ..jsontext import canonical, dumps
 from .cases import case_id, input_hash
+from .record import record
 from .score import EvaluationResult, Status
 from .trajectory import Trajectory
 
@@ -195,7 +196,7 @@ class Run:
     facts: Mapping[str, Any] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Feedback(EvaluationResult):
     """The result of one evaluator for one run, as it is stored.
 

@@ -9,6 +9,7 @@ from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
 from ..jsontext import canonical
+from .record import record
 from .trajectory import Message, Trajectory
 
 __all__ = [
@@ -81,7 +82,7 @@ class Reference:
         return hashlib.blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
+@record
 class EvaluationResult:
     """The result of one evaluator for one run.
 
@@ -97,6 +98,7 @@ class EvaluationResult:
         metadata: Figures that reproduce the verdict.
     """
 
+    _: KW_ONLY
     status: Status = "ok"
     score: float | None = None
     label: str = ""
@@ -152,7 +154,7 @@ class EvaluationResult:
         )
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Score(EvaluationResult):
     """The result of one evaluator for one trajectory, as it is stored.
 

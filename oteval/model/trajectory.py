@@ -5,9 +5,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeVar, dataclass_transform, final
+from typing import Any, Literal, final
 
 from ..jsontext import dumps_exact
+from .record import record
 from .telemetry import Attributes
 from .usage import Usage
 
@@ -36,7 +37,6 @@ __all__ = [
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
 
-_Class = TypeVar("_Class")
 
 PROVIDER = "provider"
 """The `ToolCall.executed_by` of a tool that the model's provider runs itself."""
@@ -47,16 +47,6 @@ FAILED_REQUEST = "request "
 a run may retry it; a hash of the request follows."""
 RETRY_WAIT_NS = 60 * 10**9
 """The longest time from a request that failed to its retry."""
-
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _cheap(cls: type[_Class]) -> type[_Class]:
-    """Make a class a hashable dataclass that only the type checker takes for frozen.
-
-    A truly frozen instance takes three to five times as long to create, and a trace has many
-    messages. Without slots, more than 30 fields would take a table of 2 KB for each instance.
-    """
-    return dataclass(unsafe_hash=True, slots=True)(cls)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +125,7 @@ ANSWER_ONLY = Gap(
 
 
 @final
-@_cheap
+@record
 class ToolCall:
     """A tool call as the model requested it.
 
@@ -175,7 +165,7 @@ class ToolCall:
 
 
 @final
-@_cheap
+@record
 class Message:
     """One message of a trajectory.
 
@@ -250,7 +240,7 @@ class Rewrite:
         return {"at": self.at, "span_id": self.span_id, "messages": messages}
 
 
-@_cheap
+@record
 class Trajectory:
     """One agent run, reconstructed from its spans.
 

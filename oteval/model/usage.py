@@ -11,10 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from operator import attrgetter
-from typing import Any, Literal, NamedTuple, TypeVar, dataclass_transform
+from typing import Any, Literal, NamedTuple
+
+from .record import record
 
 __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span_tokens"]
 
@@ -22,16 +23,7 @@ __all__ = ["NO_TOKENS", "TokenCounts", "Usage", "count_of", "read_tokens", "span
 _MAX_COUNT = 1 << 48
 
 
-_Class = TypeVar("_Class")
-
-
-@dataclass_transform(frozen_default=True)
-def _counts(cls: type[_Class]) -> type[_Class]:
-    """Make a class a hashable dataclass that only the type checker takes for frozen."""
-    return dataclass(slots=True, unsafe_hash=True)(cls)
-
-
-@_counts
+@record
 class Usage:
     """The token usage that the model calls of a run report.
 

@@ -6,23 +6,15 @@ Dialects return these four; the rest of the reconstruction works on them and kno
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any, TypeVar, dataclass_transform
+from typing import Any
 
 from ..model import Gap, Message, Span, Usage
+from ..model.record import record
 
 __all__ = ["AgentRun", "ModelCall", "Operation", "ToolRun", "Wrapper"]
 
-_Class = TypeVar("_Class")
 
-
-@dataclass_transform(frozen_default=True, field_specifiers=(field,))
-def _operation(cls: type[_Class]) -> type[_Class]:
-    """Make a class a dataclass that is frozen for the type checker only; see `Span`."""
-    return dataclass(slots=True)(cls)
-
-
-@_operation
+@record
 class ModelCall:
     """A span of one call of a model.
 
@@ -74,7 +66,7 @@ class ModelCall:
         return self.whole and bool(self.input) and bool(self.output)
 
 
-@_operation
+@record
 class ToolRun:
     """A span of one execution of a tool.
 
@@ -101,7 +93,7 @@ class ToolRun:
     agent: AgentRun | None = None
 
 
-@_operation
+@record
 class AgentRun:
     """A span of one run of an agent.
 
@@ -134,7 +126,7 @@ class AgentRun:
     gaps: tuple[Gap, ...] = ()
 
 
-@_operation
+@record
 class Wrapper:
     """A span that only groups others: a workflow, a step, an HTTP request.
 

@@ -13,6 +13,7 @@ from typing import Any, Literal, NamedTuple
 
 from ...evaluators.gates import GateResult
 from ...model import EvaluationResult, Feedback, Score, Trajectory
+from ...model.record import record
 from .tool_graph import ToolGraph
 
 __all__ = [
@@ -37,7 +38,7 @@ State = Literal["pass", "fail", "mixed", "score", "error", "none", "absent"]
 Change = Literal["", "same", "regressed", "improved", "changed"]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RunVerdict(EvaluationResult):
     """An evaluator's verdict on one run.
 

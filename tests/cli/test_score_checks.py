@@ -61,7 +61,7 @@ def test_every_check_scores_real_runs(scored: Any) -> None:
         "order": (True, False),
     }
     assert "tool calls 2 (at most 1)" in found["budget", 0]["comment"]
-    assert found["cheap", 0]["metadata"]["run_cost"] == pytest.approx((170 + 2 * 34) / 1e6)
+    assert found["cheap", 0]["metadata"]["cost"] == pytest.approx((170 + 2 * 34) / 1e6)
     assert all(row["status"] == "ok" for (_, turn), row in found.items() if turn < 2)
 
 

@@ -32,7 +32,7 @@ CHECKS: dict[str, tuple[Any, Any]] = {
     "latency": (Latency(max_seconds=_MOST), lambda result: result.metadata["seconds"]),
     "tokens": (Budget(max_total_tokens=_MOST), lambda result: result.metadata["total_tokens"]),
     # The most expensive of several models counts.
-    "cost": (Budget(max_cost=_MOST), lambda result: _most(result.metadata["run_cost"])),
+    "cost": (Budget(max_cost=_MOST), lambda result: _most(result.metadata["cost"])),
 }
 OTHERS = {"length", "new_variants", "variant_shift"}
 CALLING = {"tool_errors", "loops"}

@@ -84,17 +84,15 @@ class Budget(Check):
 
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Compare the usage with the limits."""
-        problems, figures, unseen = [], {}, []
+        problems, unseen = [], []
+        figures: dict[str, Any] = {}
         for name, limit in self.limits().items():
             try:
                 least, most = _MEASURES[name](self, context)
             except NotEvaluated as reason:
                 unseen.append(str(reason))
                 continue
-            # `cost` in metadata is the cost of the evaluation; see `reported_cost`.
-            figures["run_cost" if name == "cost" else name] = (
-                most if least == most else [least, most]
-            )
+            figures[name] = most if least == most else [least, most]
             if least > limit:
                 over = f"at least {_shown(least)}" if least != most else _shown(least)
                 problems.append(f"{name.replace('_', ' ')} {over} (at most {_shown(limit)})")
@@ -105,6 +103,9 @@ class Budget(Check):
             unseen += self._uncounted(context)
             if unseen:
                 raise NotEvaluated("; ".join(unseen))
+        if "cost" in figures:
+            # Without it, `reported_cost` would take the cost of the run for that of the evaluation.
+            figures["cost_usd"] = 0.0
         return self.result(problems, {**figures, "limits": self.limits()})
 
     def limits(self) -> dict[str, float]:

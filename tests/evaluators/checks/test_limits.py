@@ -53,8 +53,8 @@ def test_the_cost_is_that_of_the_model_that_answered() -> None:
     small = create_budget_evaluator(max_cost=11.0, prices=PRICES)(outputs=used("small"))
     big = create_budget_evaluator(max_cost=21.0, prices=PRICES)(outputs=used("big"))
 
-    assert (small["score"], small["metadata"]["run_cost"]) == (True, 11.0)
-    assert reported_cost(small["metadata"]) is None  # asking nobody costs nothing
+    assert (small["score"], small["metadata"]["cost"]) == (True, 11.0)
+    assert reported_cost(small["metadata"]) == 0  # asking nobody costs nothing
     assert (big["score"], big["comment"]) == (False, "cost 21.25 (at most 21)")
 
 

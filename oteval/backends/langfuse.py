@@ -56,15 +56,15 @@ class Langfuse:
 
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the project of the keys; see `TraceSource`."""
-        found, _ = self._objects(self._api.get("/api/public/projects"))
+        projects, _ = self._objects(self._api.get("/api/public/projects"))
         with self._api.reading():
-            known = sorted(text_of(project["name"]) for project in found)
+            project_names = sorted(text_of(project["name"]) for project in projects)
         for name in names:
-            if name not in known:
+            if name not in project_names:
                 raise BackendError(
-                    f"{self.url}: no project {name!r}; these keys open {listed(known)}"
+                    f"{self.url}: no project {name!r}; these keys open {listed(project_names)}"
                 )
-        return list(names) or known
+        return list(names) or project_names
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of the project; see `TraceSource`."""
@@ -72,12 +72,15 @@ class Langfuse:
         pages = cursor_pages(
             self._api, position, now_ns=now, limit=self._page, asked=self._observations
         )
-        for found, after in pages:
+        for observations, after in pages:
             spans, problems = spans_of(
-                found,
+                observations,
                 "observation",
                 now,
-                lambda one: (read_observation(one, project), has_ended(one)),
+                lambda observation: (
+                    read_observation(observation, project),
+                    has_ended(observation),
+                ),
             )
             yield SpanPage(spans, after, problems)
 
@@ -87,26 +90,28 @@ class Langfuse:
         Langfuse replaces a score that has the same id and time. The id comes from the annotation,
         and the time from the observation, so that two pushes at once write one score.
         """
-        known: dict[str, Mapping[str, Object]] = {}
+        observations_by_trace: dict[str, Mapping[str, Object]] = {}
         missing: list[Annotation] = []
         for start in range(0, len(annotations), _ASKED):
             some = annotations[start : start + _ASKED]
-            stored = self._stored([_score_id(one) for one in some])
+            stored = self._stored([_score_id(annotation) for annotation in some])
             bodies = []
-            for one in some:
-                previous = stored.get(_score_id(one))
-                if previous is None and one.is_withdrawal:
+            for annotation in some:
+                previous = stored.get(_score_id(annotation))
+                if previous is None and annotation.is_withdrawal:
                     continue
-                if previous is not None and _content(previous) == _content(_body(one)):
+                if previous is not None and _content(previous) == _content(_body(annotation)):
                     report.unchanged += 1
                     continue
-                if one.trace_id not in known:
-                    known[one.trace_id] = self._observations_of(one.trace_id)
-                observation = known[one.trace_id].get(one.span_id)
+                if annotation.trace_id not in observations_by_trace:
+                    observations_by_trace[annotation.trace_id] = self._observations_of(
+                        annotation.trace_id
+                    )
+                observation = observations_by_trace[annotation.trace_id].get(annotation.span_id)
                 if observation is None:
-                    missing.append(one)
+                    missing.append(annotation)
                     continue
-                bodies.append({**_body(one), **_place(observation)})
+                bodies.append({**_body(annotation), **_place(observation)})
             self._send(bodies, report)
         report.unknown += len(missing)
         return missing
@@ -140,22 +145,24 @@ class Langfuse:
         """Return the observations of a trace by span id; none if Langfuse lacks it."""
         # SDKs from before OpenTelemetry named traces by UUIDs.
         for name in (trace_id, dashed_uuid(trace_id)):
-            found: dict[str, Object] = {}
+            observation_by_span: dict[str, Object] = {}
             query = [("traceId", name), ("fields", "core,basic"), ("limit", str(_IDS))]
-            for one in self._all_of("/api/public/v2/observations", query):
-                found[span_id_of(str(one.get("id")))] = one
-            if found:
-                return found
+            for observation in self._all_of("/api/public/v2/observations", query):
+                observation_by_span[span_id_of(str(observation.get("id")))] = observation
+            if observation_by_span:
+                return observation_by_span
         return {}
 
     def _stored(self, ids: Sequence[str]) -> Mapping[str, Object]:
         query = [("id", ",".join(ids)), ("fields", "details"), ("limit", str(len(ids)))]
-        return {str(one.get("id")): one for one in self._all_of("/api/public/v3/scores", query)}
+        return {
+            str(score.get("id")): score for score in self._all_of("/api/public/v3/scores", query)
+        }
 
     def _all_of(self, path: str, query: Sequence[tuple[str, str]]) -> Iterator[Object]:
         def page(cursor: str) -> Listed:
-            asked = [*query, ("cursor", cursor)] if cursor else query
-            return self._objects(self._api.get(path, asked))
+            page_query = [*query, ("cursor", cursor)] if cursor else query
+            return self._objects(self._api.get(path, page_query))
 
         return all_elements(self._api, page)
 
@@ -178,8 +185,10 @@ class Langfuse:
             return objects_of(answer["data"]), cursor or ""
 
 
-def _score_id(one: Annotation) -> str:
-    text = "\0".join((one.trace_id, one.span_id, one.name, one.identifier))
+def _score_id(annotation: Annotation) -> str:
+    text = "\0".join(
+        (annotation.trace_id, annotation.span_id, annotation.name, annotation.identifier)
+    )
     return str(uuid.uuid5(_NAMESPACE, text))
 
 
@@ -195,23 +204,27 @@ def _place(observation: Object) -> dict[str, Any]:
     }
 
 
-def _body(one: Annotation) -> dict[str, Any]:
-    metadata = {**one.metadata, "identifier": one.identifier, "annotator_kind": one.kind}
-    if one.label:
-        metadata["label"] = one.label
+def _body(annotation: Annotation) -> dict[str, Any]:
+    metadata = {
+        **annotation.metadata,
+        "identifier": annotation.identifier,
+        "annotator_kind": annotation.kind,
+    }
+    if annotation.label:
+        metadata["label"] = annotation.label
     value: float | str
-    if one.score is not None:
-        kind, value = "NUMERIC", one.score
-    elif one.label in ("pass", "fail"):
-        kind, value = "BOOLEAN", int(one.label == "pass")
+    if annotation.score is not None:
+        kind, value = "NUMERIC", annotation.score
+    elif annotation.label in ("pass", "fail"):
+        kind, value = "BOOLEAN", int(annotation.label == "pass")
     else:
-        kind, value = "CATEGORICAL", one.label
+        kind, value = "CATEGORICAL", annotation.label
     return {
-        "id": _score_id(one),
-        "name": one.name,
+        "id": _score_id(annotation),
+        "name": annotation.name,
         "dataType": kind,
         "value": value,
-        "comment": one.explanation or None,
+        "comment": annotation.explanation or None,
         "metadata": metadata,
     }
 

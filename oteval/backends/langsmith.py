@@ -74,14 +74,14 @@ class LangSmith:
 
         LangSmith also has a project for each experiment; these are read only by their names.
         """
-        known = self._known()
+        projects = self._known()
         for name in names:
-            if name not in known:
+            if name not in projects:
                 raise BackendError(
-                    f"{self.url}: no project {name!r}; it has {listed(sorted(known))}"
+                    f"{self.url}: no project {name!r}; it has {listed(sorted(projects))}"
                 )
         return list(names) or sorted(
-            name for name, project in known.items() if not project.is_experiment
+            name for name, project in projects.items() if not project.is_experiment
         )
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -103,9 +103,9 @@ class LangSmith:
             )
 
         pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, asked=asked)
-        for found, after in pages:
+        for runs, after in pages:
             spans, problems = spans_of(
-                found, "run", now, lambda one: (read_run(one, project), bool(one.get("end_time")))
+                runs, "run", now, lambda run: (read_run(run, project), bool(run.get("end_time")))
             )
             yield SpanPage(spans, after, problems)
 
@@ -116,22 +116,22 @@ class LangSmith:
         """
         self._projects = None  # there may be new ones
         traces: dict[str, Mapping[str, Object]] = {}
-        found: list[tuple[Annotation, Object]] = []
+        annotated_runs: list[tuple[Annotation, Object]] = []
         missing: list[Annotation] = []
-        for one in annotations:
-            if one.trace_id not in traces:
-                traces[one.trace_id] = self._runs_of(one.trace_id)
-            run = traces[one.trace_id].get(one.span_id)
+        for annotation in annotations:
+            if annotation.trace_id not in traces:
+                traces[annotation.trace_id] = self._runs_of(annotation.trace_id)
+            run = traces[annotation.trace_id].get(annotation.span_id)
             if run is None:
-                missing += [] if one.is_withdrawal else [one]
+                missing += [] if annotation.is_withdrawal else [annotation]
             else:
-                found.append((one, run))
-        for start in range(0, len(found), _ASKED):
-            some = found[start : start + _ASKED]
+                annotated_runs.append((annotation, run))
+        for start in range(0, len(annotated_runs), _ASKED):
+            some = annotated_runs[start : start + _ASKED]
             stored = self._stored(sorted({run["id"] for _, run in some}))
-            for one, run in some:
-                body = _body(one, run)
-                if not one.is_withdrawal:
+            for annotation, run in some:
+                body = _body(annotation, run)
+                if not annotation.is_withdrawal:
                     self._write(body, stored, report)
                 elif body["id"] in stored:
                     self._remove(body["id"])
@@ -147,7 +147,9 @@ class LangSmith:
         if self._projects is None:
             sessions = list(all_elements(self._api, self._sessions))
             with self._api.reading():
-                self._projects = {text_of(one["name"]): _project(one) for one in sessions}
+                self._projects = {
+                    text_of(session["name"]): _project(session) for session in sessions
+                }
         return self._projects
 
     def _sessions(self, cursor: str) -> Listed:
@@ -180,12 +182,12 @@ class LangSmith:
                 "page_size": _IDS,
                 "selects": ["ID", "TRACE_ID", "PROJECT_ID", "START_TIME"],
             }
-            found: dict[str, Object] = {}
+            run_by_span: dict[str, Object] = {}
             for run in all_elements(self._api, partial(self._runs_page, body)):
                 with self._api.reading():
-                    found |= dict.fromkeys(span_ids_of(text_of(run["id"])), run)
-            if found:
-                return found
+                    run_by_span |= dict.fromkeys(span_ids_of(text_of(run["id"])), run)
+            if run_by_span:
+                return run_by_span
         return {}
 
     def _runs_page(self, body: Object, cursor: str) -> Listed:
@@ -193,23 +195,23 @@ class LangSmith:
 
     def _stored(self, runs: Sequence[str]) -> dict[str, Object]:
         """Return the feedback of runs by its id."""
-        found: dict[str, Object] = {}
+        feedback_by_id: dict[str, Object] = {}
         while True:
-            query = [*(("run", one) for one in runs)]
-            query += [("limit", str(_FEEDBACK)), ("offset", str(len(found)))]
+            query = [*(("run", run_id) for run_id in runs)]
+            query += [("limit", str(_FEEDBACK)), ("offset", str(len(feedback_by_id)))]
             with self._api.reading():
                 page = objects_of(self._api.get("/api/v1/feedback", query))
-            before = len(found)
-            found |= {str(one.get("id")): one for one in page}
-            if len(page) < _FEEDBACK or len(found) == before:
-                return found
+            before = len(feedback_by_id)
+            feedback_by_id |= {str(feedback.get("id")): feedback for feedback in page}
+            if len(page) < _FEEDBACK or len(feedback_by_id) == before:
+                return feedback_by_id
 
     def _write(self, body: Object, stored: Mapping[str, Object], report: PushReport) -> None:
-        known = stored.get(body["id"])
-        if known is not None and _content(known) == _content(body):
+        stored_body = stored.get(body["id"])
+        if stored_body is not None and _content(stored_body) == _content(body):
             report.unchanged += 1
             return
-        if known is None:
+        if stored_body is None:
             try:
                 self._api.post("/api/v1/feedback", body)
             except BackendError as error:
@@ -243,21 +245,21 @@ def _project(session: Object) -> _Project:
     return _Project(text_of(session["id"]), is_experiment)
 
 
-def _body(one: Annotation, run: Object) -> dict[str, Any]:
-    text = "\0".join((str(run["id"]), one.name, one.identifier))
+def _body(annotation: Annotation, run: Object) -> dict[str, Any]:
+    text = "\0".join((str(run["id"]), annotation.name, annotation.identifier))
     return {
         "id": str(uuid.uuid5(_NAMESPACE, text)),
         "run_id": run["id"],
         "trace_id": run.get("trace_id"),
         "session_id": run.get("project_id"),
         "start_time": run.get("start_time"),
-        "key": one.name,
-        "score": None if one.score is None else round(one.score, _DECIMALS),
-        "value": one.label or None,
-        "comment": one.explanation or None,
+        "key": annotation.name,
+        "score": None if annotation.score is None else round(annotation.score, _DECIMALS),
+        "value": annotation.label or None,
+        "comment": annotation.explanation or None,
         "feedback_source": {
-            "type": "model" if one.kind == "LLM" else "api",
-            "metadata": {**one.metadata, "identifier": one.identifier},
+            "type": "model" if annotation.kind == "LLM" else "api",
+            "metadata": {**annotation.metadata, "identifier": annotation.identifier},
         },
         # By default, feedback moves a trace to a longer and dearer retention.
         "extend_trace_retention": False,

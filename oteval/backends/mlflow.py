@@ -55,15 +55,16 @@ class MLflow:
     def projects(self, names: Sequence[str]) -> Sequence[str]:
         """Return the experiments to read; see `TraceSource`."""
         if not self._experiments:
-            found = list(all_elements(self._api, self._experiments_page))
+            experiments = list(all_elements(self._api, self._experiments_page))
             with self._api.reading():
                 self._experiments = {
-                    text_of(one["name"]): text_of(one["experiment_id"]) for one in found
+                    text_of(experiment["name"]): text_of(experiment["experiment_id"])
+                    for experiment in experiments
                 }
         for name in names:
             if name not in self._experiments:
-                known = listed(sorted(self._experiments))
-                raise BackendError(f"{self.url}: no experiment {name!r}; it has {known}")
+                experiment_names = listed(sorted(self._experiments))
+                raise BackendError(f"{self.url}: no experiment {name!r}; it has {experiment_names}")
         return list(names) or list(self._experiments)
 
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
@@ -74,10 +75,10 @@ class MLflow:
         token = ""
         guard = PageGuard(self._api)
         while True:
-            found, token = self._search(self._experiments[project], begin, token)
-            new = [_id(one) for one in found if _id(one) not in seen]
+            infos, token = self._search(self._experiments[project], begin, token)
+            new = [_id(info) for info in infos if _id(info) not in seen]
             guard.check([{"id": name} for name in new], token and f"{begin} {token}")
-            last = max(map(_began_ms, found), default=begin)
+            last = max(map(_began_ms, infos), default=begin)
             spans, problems = self._spans_of(new, project)
             after = position_at(position, last * _MS, is_complete=not token)
             yield SpanPage(spans, after, problems)
@@ -85,20 +86,20 @@ class MLflow:
                 return
             # Tokens are offsets, which deletions shift: they only page within one millisecond.
             before = seen if last == begin else set()
-            seen = before | {_id(one) for one in found if _began_ms(one) == last}
+            seen = before | {_id(info) for info in infos if _began_ms(info) == last}
             if last > begin:
                 begin, token = last, ""
 
     def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Write annotations; see `AnnotationTarget`."""
-        stored = self._stored(sorted({_PREFIX + one.trace_id for one in annotations}))
+        stored = self._stored(sorted({_PREFIX + annotation.trace_id for annotation in annotations}))
         created: set[str] = set()
         missing: list[Annotation] = []
-        for one in annotations:
-            trace_id = _PREFIX + one.trace_id
+        for annotation in annotations:
+            trace_id = _PREFIX + annotation.trace_id
             if trace_id not in stored:
-                missing += [] if one.is_withdrawal else [one]
-            elif self._write(trace_id, one, stored[trace_id], report):
+                missing += [] if annotation.is_withdrawal else [annotation]
+            elif self._write(trace_id, annotation, stored[trace_id], report):
                 created.add(trace_id)
         # MLflow chooses the ids: another push may have created the same assessments. The one that
         # created its own last sees both here.
@@ -117,15 +118,15 @@ class MLflow:
         )
         with self._api.reading():
             # MLflow leaves out empty lists.
-            found = objects_of([] if answer == {} else answer["experiments"])
-            return found, cursor_of(answer.get("next_page_token"))
+            experiments = objects_of([] if answer == {} else answer["experiments"])
+            return experiments, cursor_of(answer.get("next_page_token"))
 
     def _search(self, experiment: str, begin: int, token: str) -> Listed:
-        place = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
+        location = {"type": "MLFLOW_EXPERIMENT", "mlflow_experiment": {"experiment_id": experiment}}
         answer = self._api.post(
             f"{_TRACES}/search",
             {
-                "locations": [place],
+                "locations": [location],
                 "filter": f"attributes.timestamp_ms >= {begin}",
                 "max_results": self._page,
                 "order_by": ["timestamp_ms ASC", "request_id ASC"],
@@ -133,10 +134,10 @@ class MLflow:
             },
         )
         with self._api.reading():
-            found = objects_of(answer.get("traces"), is_optional=True)
-            for one in found:
-                _id(one), _began_ms(one)
-            return found, cursor_of(answer.get("next_page_token"))
+            infos = objects_of(answer.get("traces"), is_optional=True)
+            for info in infos:
+                _id(info), _began_ms(info)
+            return infos, cursor_of(answer.get("next_page_token"))
 
     def _spans_of(self, ids: Sequence[str], project: str) -> tuple[list[Span], list[str]]:
         """Return the spans of traces, and the problems."""
@@ -150,7 +151,7 @@ class MLflow:
 
     def _traces(self, ids: Sequence[str], problems: list[str]) -> Iterator[Object]:
         """Yield traces with their spans; ask for fewer at once while that fails."""
-        query = [("trace_ids", one) for one in ids]
+        query = [("trace_ids", trace_id) for trace_id in ids]
         try:
             answer = self._api.get(
                 f"{_TRACES}/batchGet", query, once=_SMALLER if len(ids) > 1 else ()
@@ -163,10 +164,12 @@ class MLflow:
             yield from self._traces(ids[half:], problems)
             return
         with self._api.reading():
-            found = objects_of(answer.get("traces"), is_optional=True)
-            missing = set(ids) - {_id(one["trace_info"]) for one in found}
-        problems += (f"trace {one} has no spans in MLflow; skipped" for one in sorted(missing))
-        yield from found
+            traces = objects_of(answer.get("traces"), is_optional=True)
+            missing = set(ids) - {_id(trace["trace_info"]) for trace in traces}
+        problems += (
+            f"trace {trace_id} has no spans in MLflow; skipped" for trace_id in sorted(missing)
+        )
+        yield from traces
 
     def _stored(self, ids: Sequence[str]) -> dict[str, dict[Key, Object]]:
         """Return the assessments, by their key, of those traces that MLflow has.
@@ -177,17 +180,17 @@ class MLflow:
             return {}
         answer = self._api.post(f"{_TRACES}/batchGetInfos", {"trace_ids": list(ids)})
         with self._api.reading():
-            found = objects_of(answer.get("trace_infos"), is_optional=True)
-            return {_id(info): self._by_key(info) for info in found}
+            infos = objects_of(answer.get("trace_infos"), is_optional=True)
+            return {_id(info): self._by_key(info) for info in infos}
 
     def _by_key(self, info: Object) -> dict[Key, Object]:
-        kept: dict[Key, Object] = {}
-        for one in sorted(objects_of(info.get("assessments"), is_optional=True), key=_age):
-            if _key(one) not in kept:
-                kept[_key(one)] = one
-            elif _key(one)[2].startswith(IDENTIFIER):
-                self._remove(_id(info), text_of(one["assessment_id"]))
-        return kept
+        assessments: dict[Key, Object] = {}
+        for assessment in sorted(objects_of(info.get("assessments"), is_optional=True), key=_age):
+            if _key(assessment) not in assessments:
+                assessments[_key(assessment)] = assessment
+            elif _key(assessment)[2].startswith(IDENTIFIER):
+                self._remove(_id(info), text_of(assessment["assessment_id"]))
+        return assessments
 
     def _remove(self, trace_id: str, name: str) -> None:
         try:
@@ -197,19 +200,23 @@ class MLflow:
                 raise
 
     def _write(
-        self, trace_id: str, one: Annotation, stored: Mapping[Key, Object], report: PushReport
+        self,
+        trace_id: str,
+        annotation: Annotation,
+        stored: Mapping[Key, Object],
+        report: PushReport,
     ) -> bool:
         """Write an annotation if it is missing or differs; return whether it was created."""
-        wanted = _body(trace_id, one)
-        known = stored.get(_key(wanted))
-        if known is None and one.is_withdrawal:
+        body = _body(trace_id, annotation)
+        stored_body = stored.get(_key(body))
+        if stored_body is None and annotation.is_withdrawal:
             return False
-        if known is None:
-            self._api.post(f"{_TRACES}/{trace_id}/assessments", {"assessment": wanted})
-        elif not self._is_same(known, wanted):
+        if stored_body is None:
+            self._api.post(f"{_TRACES}/{trace_id}/assessments", {"assessment": body})
+        elif not self._is_same(stored_body, body):
             with self._api.reading():
-                name = text_of(known["assessment_id"])
-            changed = {key: wanted[key] for key in ("feedback", "rationale", "metadata")}
+                name = text_of(stored_body["assessment_id"])
+            changed = {key: body[key] for key in ("feedback", "rationale", "metadata")}
             self._api.request(
                 "PATCH",
                 f"{_TRACES}/{trace_id}/assessments/{name}",
@@ -222,11 +229,11 @@ class MLflow:
             report.unchanged += 1
             return False
         report.written += 1
-        return known is None
+        return stored_body is None
 
-    def _is_same(self, known: Object, wanted: Object) -> bool:
+    def _is_same(self, stored_body: Object, body: Object) -> bool:
         with self._api.reading():
-            return _content(known) == _content(wanted)
+            return _content(stored_body) == _content(body)
 
 
 def _id(info: Object) -> str:
@@ -257,20 +264,20 @@ def _decode(trace: Object, project: str, spans: list[Span], problems: list[str])
     problems += (f"trace {_id(info)}: {problem}" for problem in decoded.problems)
 
 
-def _body(trace_id: str, one: Annotation) -> dict[str, Any]:
-    metadata = {**one.metadata, "identifier": one.identifier}
-    if one.label:
-        metadata["label"] = one.label
+def _body(trace_id: str, annotation: Annotation) -> dict[str, Any]:
+    metadata = {**annotation.metadata, "identifier": annotation.identifier}
+    if annotation.label:
+        metadata["label"] = annotation.label
     return {
-        "assessment_name": one.name,
+        "assessment_name": annotation.name,
         "trace_id": trace_id,
-        "span_id": one.span_id,
+        "span_id": annotation.span_id,
         "source": {
-            "source_type": "LLM_JUDGE" if one.kind == "LLM" else "CODE",
+            "source_type": "LLM_JUDGE" if annotation.kind == "LLM" else "CODE",
             "source_id": "oteval",
         },
-        "feedback": {"value": one.label if one.score is None else one.score},
-        "rationale": one.explanation,
+        "feedback": {"value": annotation.label if annotation.score is None else annotation.score},
+        "rationale": annotation.explanation,
         "metadata": metadata,
     }
 

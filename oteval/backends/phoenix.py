@@ -74,13 +74,13 @@ class Phoenix:
         while True:
             query = [("sort", "id"), ("order", "asc"), ("start_time", since)]
             answer = self._page_of(project, [*query, ("cursor", cursor)] if cursor else query)
-            found, following = self._listed_page(answer)
-            self._check_order(found)
+            listed_spans, following = self._listed_page(answer)
+            self._check_order(listed_spans)
             # The cursor is inclusive: the last span of the page before comes again.
-            new = [one for one in found if one.get("id") != seen]
+            new = [span for span in listed_spans if span.get("id") != seen]
             guard.check(new, following)
             spans, problems = _spans(new, project)
-            seen = found[-1].get("id") if found else seen
+            seen = listed_spans[-1].get("id") if listed_spans else seen
             cursor = following or seen
             if spans or problems:
                 after = {"since_ns": position["since_ns"], "cursor": cursor, "seen": seen}
@@ -92,15 +92,15 @@ class Phoenix:
         path = f"/v1/projects/{quote(project, safe='')}/spans"
         while True:
             try:
-                asked = [*query, ("limit", str(self._page))]
-                return self._api.get(path, asked, once=_SMALLER if self._page > 1 else ())
+                page_query = [*query, ("limit", str(self._page))]
+                return self._api.get(path, page_query, once=_SMALLER if self._page > 1 else ())
             except BackendError as error:
                 if error.status not in _SMALLER or self._page == 1:
                     raise
                 self._page //= 2
 
-    def _check_order(self, found: Sequence[Mapping[str, Any]]) -> None:
-        numbers = [_row_number(str(one.get("id"))) for one in found]
+    def _check_order(self, listed_spans: Sequence[Mapping[str, Any]]) -> None:
+        numbers = [_row_number(str(span.get("id"))) for span in listed_spans]
         if numbers != sorted(numbers):
             version = self._api.last_headers.get(_VERSION, "of this version")
             raise BackendError(
@@ -115,14 +115,14 @@ class Phoenix:
             some = annotations[start : start + _ASKED]
             stored = self._stored(some)
             changed = []
-            for one in some:
-                known = stored.get(_key(_body(one)))
-                if known is None and one.is_withdrawal:
+            for annotation in some:
+                stored_content = stored.get(_key(_body(annotation)))
+                if stored_content is None and annotation.is_withdrawal:
                     continue
-                if known == _content(_body(one)):
+                if stored_content == _content(_body(annotation)):
                     report.unchanged += 1
                 else:
-                    changed.append(one)
+                    changed.append(annotation)
             missing += self._send(changed, report)
         report.unknown += len(missing)
         return missing
@@ -133,15 +133,17 @@ class Phoenix:
 
     def _stored(self, annotations: Sequence[Annotation]) -> dict[Key, object]:
         """Return the content of the annotations that Phoenix has already, by their key."""
-        query = [("span_ids", one) for one in sorted({one.span_id for one in annotations})]
-        query += [("identifier", one) for one in sorted({one.identifier for one in annotations})]
-        found: dict[Key, object] = {}
+        span_ids = sorted({annotation.span_id for annotation in annotations})
+        query = [("span_ids", span_id) for span_id in span_ids]
+        identifiers = sorted({annotation.identifier for annotation in annotations})
+        query += [("identifier", identifier) for identifier in identifiers]
+        content_by_key: dict[Key, object] = {}
         for project in self.projects(()):
             path = f"/v1/projects/{quote(project, safe='')}/span_annotations"
-            for one in self._listed(path, query, _ANNOTATIONS):
+            for body in self._listed(path, query, _ANNOTATIONS):
                 with self._api.reading():
-                    found[_key(one)] = _content(one)
-        return found
+                    content_by_key[_key(body)] = _content(body)
+        return content_by_key
 
     def _send(self, annotations: Sequence[Annotation], report: PushReport) -> list[Annotation]:
         """Send annotations; return those whose span Phoenix lacks.
@@ -151,7 +153,7 @@ class Phoenix:
         if not annotations:
             return []
         try:
-            bodies = [_body(one) for one in annotations]
+            bodies = [_body(annotation) for annotation in annotations]
             self._api.post("/v1/span_annotations", {"data": bodies}, [("sync", "true")])
         except BackendError as error:
             if error.status != _MISSING:
@@ -170,9 +172,9 @@ class Phoenix:
         """Yield the elements of all pages of a list."""
 
         def page(cursor: str) -> Listed:
-            asked = [*query, ("limit", str(limit))]
+            page_query = [*query, ("limit", str(limit))]
             return self._listed_page(
-                self._api.get(path, [*asked, ("cursor", cursor)] if cursor else asked)
+                self._api.get(path, [*page_query, ("cursor", cursor)] if cursor else page_query)
             )
 
         return all_elements(self._api, page)
@@ -182,9 +184,9 @@ class Phoenix:
             return objects_of(answer["data"]), cursor_of(answer.get("next_cursor"))
 
 
-def _spans(found: Sequence[Mapping[str, Any]], project: str) -> tuple[list[Span], list[str]]:
+def _spans(listed_spans: Sequence[Mapping[str, Any]], project: str) -> tuple[list[Span], list[str]]:
     spans, problems = [], []
-    for value in found:
+    for value in listed_spans:
         try:
             span = read_span(value, project)
             require_valid(span)

@@ -45,13 +45,13 @@ def push(
     done = 0
     runs = store.trajectories.read(selection)
     while page := list(islice(runs, _PAGE)):
-        found = store.scores.of([run.id for run in page])
-        scores = [one for run in page for one in found[run.id]]
-        scores = [one for one in scores if not evaluators or one.evaluator in evaluators]
+        scores_by_run = store.scores.of([run.id for run in page])
+        scores = [score for run in page for score in scores_by_run[run.id]]
+        scores = [score for score in scores if not evaluators or score.evaluator in evaluators]
         withdrawn = [
-            _withdrawal(one, found[one.trajectory_id])
-            for one in store.scores.withdrawn([run.id for run in page])
-            if not evaluators or one.evaluator in evaluators
+            _withdrawal(verdict, scores_by_run[verdict.trajectory_id])
+            for verdict in store.scores.withdrawn([run.id for run in page])
+            if not evaluators or verdict.evaluator in evaluators
         ]
         target.write([*_annotations(scores, report), *withdrawn], report)
         done += len(scores)
@@ -72,7 +72,9 @@ def _annotations(scores: Iterable[Score], report: PushReport) -> Iterator[Annota
 
 def _withdrawal(verdict: Score, current: Sequence[Score]) -> Annotation:
     """Return the withdrawal of a verdict, which names the score that the run has now."""
-    score = next((one for one in current if one.evaluator == verdict.evaluator), None)
+    score = next(
+        (candidate for candidate in current if candidate.evaluator == verdict.evaluator), None
+    )
     if score is None:
         return withdrawal_of(verdict, "the run has changed since, and was not scored again")
     return withdrawal_of(replace(score, version=verdict.version))

@@ -51,21 +51,21 @@ class _ScoreRuns(RunFilters):
     again: bool = Field(False, description="Ask language models again, ignoring cached verdicts.")
 
 
-def _score_runs(workspace: Workspace, asked: _ScoreRuns) -> str:
-    config = _with_evaluators(workspace.config(), asked.evaluator, workspace.config_path)
-    selection = replace(asked.selection(), ids=tuple(asked.runs), limit=asked.count)
+def _score_runs(workspace: Workspace, arguments: _ScoreRuns) -> str:
+    config = _with_evaluators(workspace.config(), arguments.evaluator, workspace.config_path)
+    selection = replace(arguments.selection(), ids=tuple(arguments.runs), limit=arguments.count)
     run = ScoreRun()
     with (
         workspace.store() as store,
         closing(
             score_all(
                 *(store, config, workspace.folder, selection, run),
-                again=asked.again,
+                again=arguments.again,
                 yields_passes=False,
             )
-        ) as found,
+        ) as scores,
     ):
-        bad = [one for one in found if one.is_complaint]
+        bad = [score for score in scores if score.is_complaint]
     if not run.trajectories:
         raise NotFound("no run matches, so nothing was scored; list_runs lists runs")
     block = DataBlock("scores")
@@ -74,24 +74,28 @@ def _score_runs(workspace: Workspace, asked: _ScoreRuns) -> str:
     for gate in check_gates(config.gates, run.tallies):
         row = {"gate": gate.evaluator, "passed": gate.passed, "reason": gate.comment}
         block.add(row, _TALLY)
-    shown = _failures(block, bad)
+    listed_failures = _failures(block, bad)
     lines = [f"{counted(run.trajectories, 'run')} scored; the scores are stored."]
-    if shown < len(bad):
-        lines.append(f"{len(bad) - shown} more did not pass; list_runs with outcome lists them.")
+    if listed_failures < len(bad):
+        lines.append(
+            f"{len(bad) - listed_failures} more did not pass; list_runs with outcome lists them."
+        )
     return block.text(*lines)
 
 
 def _with_evaluators(config: Config, names: Sequence[str], path: str) -> Config:
     """Return a configuration with some of its evaluators, and their gates."""
     config = require_evaluators(config, path)
-    known = [one.name for one in config.evaluators]
-    unknown = [name for name in names if name not in known]
+    evaluator_names = [evaluator.name for evaluator in config.evaluators]
+    unknown = [name for name in names if name not in evaluator_names]
     if unknown:
-        raise ConfigError(f"evaluator: {unknown[0]!r} is not in {path}; it has {', '.join(known)}")
+        raise ConfigError(
+            f"evaluator: {unknown[0]!r} is not in {path}; it has {', '.join(evaluator_names)}"
+        )
     if not names:
         return config
-    chosen = [one for one in config.evaluators if one.name in names]
-    gates = [one for one in config.gates if one.evaluator in names]
+    chosen = [evaluator for evaluator in config.evaluators if evaluator.name in names]
+    gates = [gate for gate in config.gates if gate.evaluator in names]
     return config.model_copy(update={"evaluators": chosen, "gates": gates})
 
 
@@ -111,9 +115,9 @@ def _tally_row(tally: Tally) -> dict[str, object]:
 
 def _failures(block: DataBlock, bad: Sequence[Score]) -> int:
     """Add scores that did not pass to a block, and return how many there was room for."""
-    for shown, one in enumerate(bad[:_MAX_FAILURES]):
-        if not block.add({"run": one.trajectory_id, **score_row(one)}, _SCORE):
-            return shown
+    for score_index, score in enumerate(bad[:_MAX_FAILURES]):
+        if not block.add({"run": score.trajectory_id, **score_row(score)}, _SCORE):
+            return score_index
     return min(len(bad), _MAX_FAILURES)
 
 
@@ -127,17 +131,18 @@ class _AddReference(ToolArguments):
     )
 
 
-def _add_reference(workspace: Workspace, asked: _AddReference) -> str:
+def _add_reference(workspace: Workspace, arguments: _AddReference) -> str:
     with workspace.store() as store:
-        run = store.trajectories.get(asked.run)
-        replaced = _has_reference(store, asked.name)
-        store.references.add(asked.name, run.own_messages, run.id, time.time_ns())
+        run = store.trajectories.get(arguments.run)
+        replaced = _has_reference(store, arguments.name)
+        store.references.add(arguments.name, run.own_messages, run.id, time.time_ns())
     calls = sum(len(message.tool_calls) for message in run.own_messages)
     messages = counted(len(run.own_messages), "message")
     return (
-        f"Reference {asked.name!r}: {messages} and {counted(calls, 'tool call')} of run {run.id}"
+        f"Reference {arguments.name!r}: {messages} and {counted(calls, 'tool call')} "
+        f"of run {run.id}"
         f"{', in place of an earlier reference' if replaced else ''}.\n"
-        f"An evaluator in oteval.yaml uses it with  reference: {{name: {asked.name}}}"
+        f"An evaluator in oteval.yaml uses it with  reference: {{name: {arguments.name}}}"
     )
 
 
@@ -161,9 +166,9 @@ class _MakeTest(ToolArguments):
     )
 
 
-def _make_test(workspace: Workspace, asked: _MakeTest) -> str:
+def _make_test(workspace: Workspace, arguments: _MakeTest) -> str:
     assert workspace.agent is not None
-    command = _command(workspace, workspace.agent, asked)
+    command = _command(workspace, workspace.agent, arguments)
     try:
         # The command opens the database itself.
         with workspace.alone():
@@ -194,13 +199,13 @@ def _make_test(workspace: Workspace, asked: _MakeTest) -> str:
     return block.text(verdict[done.returncode])
 
 
-def _command(workspace: Workspace, agent: AgentUnderTest, asked: _MakeTest) -> list[str]:
+def _command(workspace: Workspace, agent: AgentUnderTest, arguments: _MakeTest) -> list[str]:
     called = ["--target", agent.target] if agent.target else ["--command", agent.command]
-    command = module_command("oteval", "replay", "make-test", asked.run, *called)
+    command = module_command("oteval", "replay", "make-test", arguments.run, *called)
     command += ["--dir", agent.folder, "--db", workspace.db]
     if Path(workspace.config_path).is_file():
         command += ["--config", workspace.config_path]
-    return command + (["--name", asked.name] if asked.name else [])
+    return command + (["--name", arguments.name] if arguments.name else [])
 
 
 WRITE_TOOLS = (

@@ -66,8 +66,8 @@ def autocorrelations(values: Floats) -> Floats:
 
 def autocorrelation_time(values: Floats) -> float:
     """Return the autocorrelation time, at least 1; 1 where all values are equal."""
-    found = autocorrelations(_without_slow_variation(values))
-    pairs = found[1 : 1 + (len(found) - 1) // 2 * 2].reshape(-1, 2).sum(axis=1)
+    correlations = autocorrelations(_without_slow_variation(values))
+    pairs = correlations[1 : 1 + (len(correlations) - 1) // 2 * 2].reshape(-1, 2).sum(axis=1)
     noise = _NOISE * np.sqrt(2.0 / max(len(values), 1))
     below = np.flatnonzero(pairs <= noise)
     real = pairs[: below[0]] if below.size else pairs

@@ -103,17 +103,17 @@ def highest_wealth(gaps: Floats, sizes: Floats, *, allowance: float) -> Floats:
 def _highest_by_values(gaps: Floats, sizes: Floats, allowance: float) -> Floats:
     """Let all runs go on by one value at a time, in memory that fits into the cache of a CPU."""
     runs = gaps.shape[1]
-    held, grown = np.zeros((2, len(sizes), runs))
+    current_wealth, grown = np.zeros((2, len(sizes), runs))
     highest = np.zeros(runs)
     for start in range(0, len(gaps), _STEP):
         part = gaps[start : start + _STEP]
         rows = part[:, None, :] * sizes[:, None]
         rows += 1.0
         for row in rows:
-            np.add(held, allowance, out=grown)
+            np.add(current_wealth, allowance, out=grown)
             row *= grown
-            held = row
-        held = np.minimum(held, _MOST)
+            current_wealth = row
+        current_wealth = np.minimum(current_wealth, _MOST)
         np.maximum(highest, rows.sum(axis=1).max(axis=0), out=highest)
     highest /= len(sizes)
     return highest
@@ -132,18 +132,18 @@ def _highest_by_stretches(
     np.cumprod(falls, axis=1, out=falls)
     gains = allowance * (np.cumsum(falls, axis=1) - 1.0)
     lengths, others, allowances = _stretches(gaps, is_other, allowance)
-    held = np.zeros((len(sizes), runs))
+    current_wealth = np.zeros((len(sizes), runs))
     highest = np.zeros(runs)
     for start in range(0, len(lengths), _STEP):
         part = slice(start, start + _STEP)
         factors = 1.0 + sizes[:, None, None] * others[part]
         slopes = falls.take(lengths[part], axis=1) * factors
         rows = (gains.take(lengths[part], axis=1) + allowances[part]) * factors
-        for place in range(rows.shape[1]):
-            row = rows[:, place]
-            row += slopes[:, place] * held
-            held = row
-        held = np.minimum(held, _MOST)
+        for stretch_index in range(rows.shape[1]):
+            row = rows[:, stretch_index]
+            row += slopes[:, stretch_index] * current_wealth
+            current_wealth = row
+        current_wealth = np.minimum(current_wealth, _MOST)
         np.maximum(highest, rows.sum(axis=0).max(axis=0), out=highest)
     highest /= len(sizes)
     return highest
@@ -160,10 +160,10 @@ def _stretches(
     count, runs = gaps.shape
     run, row = np.divmod(np.flatnonzero(is_other.T), count)
     numbers = np.bincount(run, minlength=runs)
-    place = np.arange(len(run)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
+    stretch_index = np.arange(len(run)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     lengths = np.zeros((int(numbers.max(initial=0)), runs), np.int64)
-    lengths[place, run] = np.where(place, np.diff(row, prepend=-1) - 1, row)
+    lengths[stretch_index, run] = np.where(stretch_index, np.diff(row, prepend=-1) - 1, row)
     others, allowances = np.zeros((2, *lengths.shape))
-    others[place, run] = gaps[row, run]
-    allowances[place, run] = allowance
+    others[stretch_index, run] = gaps[row, run]
+    allowances[stretch_index, run] = allowance
     return lengths, others, allowances

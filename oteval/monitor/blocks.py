@@ -60,9 +60,9 @@ def choose_block(values: Floats, *, time: float, floor: float) -> tuple[int, str
     size, reason = _first_choice(values, time)
     longest = min(_LONGEST, max(1, len(values) // 20))
     chosen = size
-    while (found := alarm_share(values, size=chosen, time=time, floor=floor)) > _ALLOWED:
+    while (share := alarm_share(values, size=chosen, time=time, floor=floor)) > _ALLOWED:
         if chosen >= longest:
-            return chosen, f"{reason}; {ABOVE_BUDGET} ({found:.0%})"
+            return chosen, f"{reason}; {ABOVE_BUDGET} ({share:.0%})"
         chosen = min(longest, max(chosen + 1, chosen * 3 // 2))
     if chosen > size:
         reason = f"{reason}; raised from {size} because the resampled baseline raised alarms"

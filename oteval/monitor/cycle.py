@@ -71,18 +71,18 @@ class WeeklyCycle:
     @property
     def surplus(self) -> float:
         """By how much the mean is above that of bad hours when the differences are removed."""
-        parts = (one for one in (self.hours, self.weekdays) if one)
+        parts = (differences for differences in (self.hours, self.weekdays) if differences)
         rest = 1 / _FOLLOWED_UP - 1
         return sum(rest * float(np.maximum(part, 0.0).mean()) for part in parts)
 
     def at(self, hours: Ints) -> Floats:
         """Return the differences at hours since 1970."""
-        found = np.zeros(len(hours))
+        differences = np.zeros(len(hours))
         if self.hours:
-            found += np.array(self.hours)[hours % 24]
+            differences += np.array(self.hours)[hours % 24]
         if self.weekdays:
-            found += np.array(self.weekdays)[weekday(hours)]
-        return found
+            differences += np.array(self.weekdays)[weekday(hours)]
+        return differences
 
     def removed(self, values: Floats, times: Ints) -> Floats:
         """Return the values less the differences at their times."""
@@ -110,7 +110,9 @@ class WeeklyCycle:
         if not weights.any():
             return other
         step = float(np.average(other.at(hours) - self.at(hours), weights=weights))
-        return WeeklyCycle(tuple(one + step for one in self.hours or (0.0,) * 24), self.weekdays)
+        return WeeklyCycle(
+            tuple(difference + step for difference in self.hours or (0.0,) * 24), self.weekdays
+        )
 
 
 NO_CYCLE = WeeklyCycle()
@@ -143,8 +145,8 @@ def fit_hours(hours: Hours, noise: float) -> WeeklyCycle:
     table, strength = _table(rest, hours.of_day, 24, noise)
     if strength >= _LEAST_F_OF_HOURS:
         shrunk = shrunk + table * _kept(strength)
-    found = WeeklyCycle(_followed(shrunk))
-    return WeeklyCycle(found.hours, _weekdays(found.removed_from(hours), noise))
+    cycle = WeeklyCycle(_followed(shrunk))
+    return WeeklyCycle(cycle.hours, _weekdays(cycle.removed_from(hours), noise))
 
 
 def may_have_cycle(values: Floats, times: Ints, time: float) -> bool:
@@ -155,8 +157,8 @@ def may_have_cycle(values: Floats, times: Ints, time: float) -> bool:
         times: Their times.
         time: Their autocorrelation time.
     """
-    found = _waves(Hours.of(values, times), float(values.var()) * time)
-    return any(strength >= _SUSPECTED_F for *_, strength in found)
+    waves = _waves(Hours.of(values, times), float(values.var()) * time)
+    return any(strength >= _SUSPECTED_F for *_, strength in waves)
 
 
 def _kept(strength: float) -> float:
@@ -229,9 +231,9 @@ def _waves(hours: Hours, noise: float) -> list[tuple[int, float, float, float]]:
         return []
     angles = (hours.of_day + 0.5) * (2 * np.pi / 24)
     design = np.ones((len(angles), columns))
-    for place, periods in enumerate(_WAVES):
-        design[:, 1 + 2 * place] = np.cos(periods * angles)
-        design[:, 2 + 2 * place] = np.sin(periods * angles)
+    for wave_index, periods in enumerate(_WAVES):
+        design[:, 1 + 2 * wave_index] = np.cos(periods * angles)
+        design[:, 2 + 2 * wave_index] = np.sin(periods * angles)
     weights = np.sqrt(hours.counts)
     scaled = design * weights[:, None]
     products = scaled.T @ scaled
@@ -242,11 +244,11 @@ def _waves(hours: Hours, noise: float) -> list[tuple[int, float, float, float]]:
     residuals = (hours.means - design @ fitted) * weights
     spread = max(noise, float(residuals @ residuals) / (len(angles) - columns), 1e-12)
     spread *= autocorrelation_time(residuals)
-    found = []
-    for place, periods in enumerate(_WAVES):
-        part = slice(1 + 2 * place, 3 + 2 * place)
+    waves = []
+    for wave_index, periods in enumerate(_WAVES):
+        part = slice(1 + 2 * wave_index, 3 + 2 * wave_index)
         strength = float(fitted[part] @ np.linalg.solve(inverse[part, part], fitted[part]))
-        found.append(
+        waves.append(
             (periods, float(fitted[part][0]), float(fitted[part][1]), strength / 2 / spread)
         )
-    return found
+    return waves

@@ -79,13 +79,13 @@ class EDetector:
             return 1.0
         usual = self.spending * self.baseline.interval_ns * self.baseline.block
         usual = min(max(usual, 1e-12), 0.5)
-        held = float(np.mean(self._wealth))
-        return 0.0 if held <= usual else min(1.0, 1.0 - np.log(held) / np.log(usual))
+        mean_wealth = float(np.mean(self._wealth))
+        return 0.0 if mean_wealth <= usual else min(1.0, 1.0 - np.log(mean_wealth) / np.log(usual))
 
     def update(self, values: npt.ArrayLike, times_ns: npt.ArrayLike) -> list[Alarm]:
         """Add observations and bet on every block that they complete."""
-        found, times = checked(values, times_ns)
-        new = self.baseline.cycle.removed(found, times)
+        observations, times = checked(values, times_ns)
+        new = self.baseline.cycle.removed(observations, times)
         earned = self._allowances(times)
         joined = (
             np.concatenate([self._partial[0], new]),
@@ -155,10 +155,10 @@ class EDetector:
         position = 0
         while position < len(blocks.sums):
             part = slice(position, position + _SEGMENT)
-            held = self._wealth_after(blocks, part)
-            reached = np.flatnonzero(held.mean(axis=1) >= 1.0)
-            count = int(reached[0]) + 1 if reached.size else len(held)
-            self._wealth = held[count - 1]
+            wealth_by_block = self._wealth_after(blocks, part)
+            reached = np.flatnonzero(wealth_by_block.mean(axis=1) >= 1.0)
+            count = int(reached[0]) + 1 if reached.size else len(wealth_by_block)
+            self._wealth = wealth_by_block[count - 1]
             seen = slice(position, position + count)
             self._history.add(
                 np.full(count, blocks.size),
@@ -188,26 +188,26 @@ class EDetector:
         """Change the state after the last block, and return the alarm or recovery."""
         worse = self._since is None
         usual = self._usual()
-        found = estimate(self._history.cells(), usual, worse=worse)
+        change = estimate(self._history.cells(), usual, worse=worse)
         last_ns = int(self._history.cells().lasts[-1])
         # Runs that came late are out of order: their times may lie outside of the interval.
-        times = (found.time_ns, found.from_ns, found.to_ns)
+        times = (change.time_ns, change.from_ns, change.to_ns)
         if worse:
             self._history.clear()
-            self._since, self._change = self._level_since(found), found
+            self._since, self._change = self._level_since(change), change
             self._wealth = np.zeros(len(_RISES))
         else:
             self._start_over()
         return Alarm(
             kind="alert" if worse else "recovered",
             index=index,
-            time_ns=max(last_ns, found.time_ns),
-            change_ns=found.time_ns,
+            time_ns=max(last_ns, change.time_ns),
+            change_ns=change.time_ns,
             change_from_ns=min(times),
-            change_to_ns=max(found.time_ns, found.to_ns),
+            change_to_ns=max(change.time_ns, change.to_ns),
             before=usual.value,
-            after=found.mean,
-            observations=found.observations,
+            after=change.mean,
+            observations=change.observations,
         )
 
     def _usual(self) -> UsualMean:
@@ -218,10 +218,10 @@ class EDetector:
         observations = self._change.observations if self._change else self.baseline.size
         return UsualMean(self._since, float(observations), usual.dispersion_of)
 
-    def _level_since(self, found: ChangePoint) -> float:
+    def _level_since(self, change: ChangePoint) -> float:
         """Return the mean since the change plus its standard error, at most the floor."""
-        size = found.observations / max(1.0, self.baseline.dispersion)
-        return min(1.0 - lower_bound(1.0 - found.mean, size, deviations=1.0), self.baseline.floor)
+        size = change.observations / max(1.0, self.baseline.dispersion)
+        return min(1.0 - lower_bound(1.0 - change.mean, size, deviations=1.0), self.baseline.floor)
 
 
 class _Blocks:

@@ -49,7 +49,7 @@ class Families:
         if not self._members:
             return []
         members = self._members.get(self._key(row), [])
-        return [one for one in members if one.first_ns < row.first_ns]
+        return [member for member in members if member.first_ns < row.first_ns]
 
     def _key(self, row: GroupRow) -> tuple[str, str]:
         return family_of(row.group, self._group_by), row.version

@@ -68,7 +68,7 @@ class GroupSimulation:
 def simulate_group(
     settings: MonitorSettings,
     group: str,
-    found: Observations,
+    observations: Observations,
     *,
     groups: int,
     drops: Sequence[float],
@@ -81,7 +81,7 @@ def simulate_group(
     Args:
         settings: The monitor.
         group: The group's values, as a JSON list.
-        found: Its observations.
+        observations: Its observations.
         groups: The number of groups that share the budget.
         drops: By how much the mean falls.
         streams: The number of simulated streams.
@@ -92,21 +92,21 @@ def simulate_group(
         One result for each side that alerts.
     """
     values = group_values(settings, group)
-    attempt = _learned(settings, found)
+    attempt = _learned(settings, observations)
     if isinstance(attempt, Learning):
         return [
             GroupSimulation(
-                settings.title, values, "", settings.measure, len(found), (), attempt.reason
+                settings.title, values, "", settings.measure, len(observations), (), attempt.reason
             )
         ]
     learned, taken = attempt
     allowance = allowance_of(settings, groups)
     results = []
-    for side, one in learned.items():
+    for side, learned_side in learned.items():
         rules = simulate(
-            _values(one.scale, found, taken),
-            found.times,
-            _rules(settings, one, allowance, min(drops)),
+            _values(learned_side.scale, observations, taken),
+            observations.times,
+            _rules(settings, learned_side, allowance, min(drops)),
             drops=drops,
             streams=streams,
             learning=learning_rules(settings),
@@ -119,30 +119,30 @@ def simulate_group(
                 monitor=settings.title,
                 group=values,
                 side=side,
-                figure=one.scale.figure,
-                observations=len(found),
+                figure=learned_side.scale.figure,
+                observations=len(observations),
                 rules=tuple(rules) if rules[0].streams else (),
                 reason=reason,
-                doubts=one.baseline.doubts if one.baseline is not None else (),
+                doubts=learned_side.baseline.doubts if learned_side.baseline is not None else (),
             )
         )
     return results
 
 
 def _learned(
-    settings: MonitorSettings, found: Observations
+    settings: MonitorSettings, observations: Observations
 ) -> tuple[Mapping[Side, LearnedSide], int] | Learning:
     """Return the sides and the number of observations that they were learned from."""
     plain = without_baseline(settings)
     if plain is not None:
         return plain, 0
-    return learn_sides(settings, found, int(found.times.max()))
+    return learn_sides(settings, observations, int(observations.times.max()))
 
 
-def _values(scale: Scale, found: Observations, taken: int) -> Floats:
+def _values(scale: Scale, observations: Observations, taken: int) -> Floats:
     """Return the values of a history; those of the baseline as if they had come later."""
-    own = scale.baseline_values(found.first(taken))
-    return np.concatenate([own, scale.values(found.after(taken))])
+    own = scale.baseline_values(observations.first(taken))
+    return np.concatenate([own, scale.values(observations.after(taken))])
 
 
 def _rules(

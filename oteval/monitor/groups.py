@@ -172,8 +172,8 @@ def watch(
 ) -> dict[Side, WatchedSide]:
     """Return new detectors for the sides of a group."""
     return {
-        side: WatchedSide(one, make_detector(settings, one, allowance=allowance))
-        for side, one in learned.items()
+        side: WatchedSide(learned_side, make_detector(settings, learned_side, allowance=allowance))
+        for side, learned_side in learned.items()
     }
 
 
@@ -181,22 +181,24 @@ def restore(
     settings: MonitorSettings, stored: dict[str, Any], *, allowance: float
 ) -> dict[Side, WatchedSide]:
     """Return the detectors of a group as they were stored."""
-    found: dict[Side, WatchedSide] = {}
+    watched_sides: dict[Side, WatchedSide] = {}
     for side in settings.sides:
         learned = LearnedSide.from_dict(
             {name: stored[side][name] for name in ("scale", "baseline")}
         )
-        found[side] = WatchedSide(learned, make_detector(settings, learned, allowance=allowance))
-        found[side].detector.restore(stored[side]["state"])
-    return found
+        watched_sides[side] = WatchedSide(
+            learned, make_detector(settings, learned, allowance=allowance)
+        )
+        watched_sides[side].detector.restore(stored[side]["state"])
+    return watched_sides
 
 
 def update(sides: dict[Side, WatchedSide], new: Observations) -> list[GroupChange]:
     """Add observations to the detectors of a group and return the changes, by time."""
     changes = []
-    for side, one in sides.items():
-        values = one.learned.scale.values(new)
-        for alarm in one.detector.update(values, new.times):
+    for side, watched in sides.items():
+        values = watched.learned.scale.values(new)
+        for alarm in watched.detector.update(values, new.times):
             changes.append(GroupChange(side, alarm, _examples(alarm, values, new)))
     return sorted(changes, key=lambda change: change.alarm.time_ns)
 
@@ -207,18 +209,18 @@ def _examples(alarm: Alarm, values: Any, new: Observations) -> tuple[str, ...]:
         return ()
     inside = np.flatnonzero((new.times >= alarm.change_ns) & (new.times <= alarm.time_ns))
     lowest = inside[np.lexsort((-new.times[inside], values[inside]))][:_EXAMPLES]
-    found = new.runs.take(pa.array(lowest)).to_pylist()
-    return tuple(run for run in found if run)
+    run_ids = new.runs.take(pa.array(lowest)).to_pylist()
+    return tuple(run_id for run_id in run_ids if run_id)
 
 
 def learn_sides(
-    settings: MonitorSettings, found: Observations, reached_ns: int, *, tried: int = 0
+    settings: MonitorSettings, observations: Observations, reached_ns: int, *, tried: int = 0
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     """Learn the baselines of a group from its first observations.
 
     Args:
         settings: The monitor.
-        found: All observations of the group so far.
+        observations: All observations of the group so far.
         reached_ns: The latest time of any observation of the monitor.
         tried: The number of observations at the last attempt, which saves time.
 
@@ -228,20 +230,22 @@ def learn_sides(
     rules = settings.baseline
     if rules.from_ is not None and rules.until is not None:
         if reached_ns < rules.until:
-            return Learning(len(found), 0.0, 0, "the time of the baseline is not over")
-        inside = (found.times >= rules.from_) & (found.times < rules.until)
-        learned = _learn_all(settings, found.select(inside))
+            return Learning(len(observations), 0.0, 0, "the time of the baseline is not over")
+        inside = (observations.times >= rules.from_) & (observations.times < rules.until)
+        learned = _learn_all(settings, observations.select(inside))
         if isinstance(learned, Learning):
             return replace(learned, reason=f"between from and until: {learned.reason}")
-        return learned[0], int(np.searchsorted(found.times, rules.until))
-    sizes = _sizes(rules, found)
-    if fit(settings.measure, "worse", found.first(rules.scores)).is_fixed:
-        sizes = [len(found)]
+        return learned[0], int(np.searchsorted(observations.times, rules.until))
+    sizes = _sizes(rules, observations)
+    if fit(settings.measure, "worse", observations.first(rules.scores)).is_fixed:
+        sizes = [len(observations)]
     else:
         tried = 0
-    latest = Learning(len(found), 0.0, 0, "too few observations")
+    latest = Learning(len(observations), 0.0, 0, "too few observations")
     for size in sizes:
-        learned = _learn_first(settings, found.first(size), learning_rules(settings), tried=tried)
+        learned = _learn_first(
+            settings, observations.first(size), learning_rules(settings), tried=tried
+        )
         if not isinstance(learned, Learning):
             return learned
         latest = learned
@@ -258,7 +262,7 @@ def _learn_all(
 
 def _learn_first(
     settings: MonitorSettings,
-    found: Observations,
+    observations: Observations,
     rules: LearningRules,
     *,
     tried: int = 0,
@@ -270,18 +274,18 @@ def _learn_first(
         # One side may have learned at a size at which the other had not.
         tried = 0
     for side in settings.sides:
-        if not len(found):
+        if not len(observations):
             return Learning(0, 0.0, 0, "no observations")
-        scale = fit(settings.measure, side, found.first(settings.baseline.scores))
+        scale = fit(settings.measure, side, observations.first(settings.baseline.scores))
         if not scale.is_fixed:
-            scale = fit(settings.measure, side, found)
-        values = scale.baseline_values(found)
-        baseline = learn(values, found.times, rules, tried=tried, is_chosen=is_chosen)
+            scale = fit(settings.measure, side, observations)
+        values = scale.baseline_values(observations)
+        baseline = learn(values, observations.times, rules, tried=tried, is_chosen=is_chosen)
         if isinstance(baseline, Learning):
             return baseline
         learned[side] = LearnedSide(scale, baseline)
         # Later runs are those that the scale does not know either.
-        taken = max(taken, baseline.size if scale.is_fixed else len(found))
+        taken = max(taken, baseline.size if scale.is_fixed else len(observations))
     return learned, taken
 
 
@@ -298,14 +302,16 @@ def learning_rules(settings: MonitorSettings) -> LearningRules:
     )
 
 
-def _sizes(settings: BaselineSettings, found: Observations) -> Sequence[int]:
+def _sizes(settings: BaselineSettings, observations: Observations) -> Sequence[int]:
     """Return the numbers of first observations to try, which depend on nothing later."""
-    reached = np.maximum.accumulate(found.times) if len(found) else found.times
-    long_enough = int(np.searchsorted(reached - found.times[:1].sum(), round(settings.span * 1e9)))
+    reached = np.maximum.accumulate(observations.times) if len(observations) else observations.times
+    long_enough = int(
+        np.searchsorted(reached - observations.times[:1].sum(), round(settings.span * 1e9))
+    )
     sizes = []
     # A tenth more than the least, because `learn` tries sizes in such steps.
     size = max(settings.scores, int(1.11 * (long_enough + 1)) + 1)
-    while size <= len(found):
+    while size <= len(observations):
         sizes.append(size)
         size = int(size * _GROWTH) + 1
     return sizes

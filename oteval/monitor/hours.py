@@ -104,8 +104,8 @@ class HourlySums:
             self._first = int(hours.min())
         first = max(self._first, last - _KEPT + 1)
         sums = np.zeros((_COLUMNS, last - first + 1), np.int64)
-        kept = self._sums[:, max(0, first - self._first) :]
-        sums[:, : kept.shape[1]] = kept
+        recent_sums = self._sums[:, max(0, first - self._first) :]
+        sums[:, : recent_sums.shape[1]] = recent_sums
         inside = hours >= first
         steps = np.round(values * STEPS).astype(np.int64)
         for row, chosen in ((0, inside), (2, inside & is_quiet)):

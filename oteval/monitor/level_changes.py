@@ -218,8 +218,8 @@ def _matched_levels(old: _LevelCells, new: _LevelCells) -> _Levels | None:
     """
     slots: dict[int, tuple[list[int], list[int]]] = {}
     for side, cells in enumerate((old, new)):
-        for row, place in enumerate(cells.places):
-            slots.setdefault(int(place) % _WEEK_HOURS, ([], []))[side].append(row)
+        for row, hour in enumerate(cells.places):
+            slots.setdefault(int(hour) % _WEEK_HOURS, ([], []))[side].append(row)
     pairs = [
         pair
         for rows in slots.values()

@@ -115,30 +115,30 @@ def queue_removals(
 
 def _notified(store: Store, episode: StoredEpisode, existing: Collection[str]) -> list[str]:
     """Return the destinations of the alert of an episode that still exist."""
-    found = store.monitors.destinations(f"{episode.episode_id}-alert")
-    return [name for name in found if name in existing]
+    destinations = store.monitors.destinations(f"{episode.episode_id}-alert")
+    return [name for name in destinations if name in existing]
 
 
 def _notifications(store: Store, due: Sequence[_DueEvent], now_ns: int) -> list[Notification]:
     """Return the notifications of events; one for many of a kind."""
     kinds: dict[tuple[Any, ...], list[_DueEvent]] = {}
-    for one in due:
-        kind = (*(one.payload[name] for name in ("monitor", "event", "side")), one.destinations)
-        kinds.setdefault(kind, []).append(one)
+    for event in due:
+        kind = (*(event.payload[name] for name in ("monitor", "event", "side")), event.destinations)
+        kinds.setdefault(kind, []).append(event)
     queued: list[Notification] = []
     for events in kinds.values():
         if len(events) > _MOST_EVENTS:
             events = [_summed_up(events)]
-        for one in events:
-            payload = _with_summary(store, one.payload)
-            queued += _for_destinations(one.episode, payload, one.destinations, now_ns)
+        for event in events:
+            payload = _with_summary(store, event.payload)
+            queued += _for_destinations(event.episode, payload, event.destinations, now_ns)
     return queued
 
 
 def _summed_up(events: Sequence[_DueEvent]) -> _DueEvent:
     """Return one event for many of a kind: that of the first episode, with the groups of all."""
     first = events[0]
-    groups = [one.payload["group"] for one in events[:_NAMED_GROUPS]]
+    groups = [event.payload["group"] for event in events[:_NAMED_GROUPS]]
     summary = {"groups": groups, "count": len(events), "left_out": len(events) - len(groups)}
     return first._replace(payload={**first.payload, "group": {}, "summary": summary})
 
@@ -151,7 +151,9 @@ def _with_summary(store: Store, payload: dict[str, Any]) -> dict[str, Any]:
     if "summary" not in alert:
         return payload
     episodes = store.monitors.episodes(payload["monitor"], open_only=True)
-    lasting = sum(one.ended_ns is None and one.side == payload["side"] for one in episodes)
+    lasting = sum(
+        episode.ended_ns is None and episode.side == payload["side"] for episode in episodes
+    )
     return {**payload, "group": {}, "summary": {**alert["summary"], "lasting": lasting}}
 
 

@@ -56,11 +56,11 @@ class ReviewedDetector(EDetector):
         while True:
             count = min(self._until_review(times), self._until_hours(times))
             was_alerting, first = self.alerting, self._index
-            found = super().update(new[:count], times[:count])
-            is_quiet = _quiet(found, first, count, is_alerting=was_alerting)
+            new_alarms = super().update(new[:count], times[:count])
+            is_quiet = _quiet(new_alarms, first, count, is_alerting=was_alerting)
             self._sums.add(new[:count], times[:count], is_quiet)
-            self._keep(new[:count], times[:count], found)
-            alarms += found
+            self._keep(new[:count], times[:count], new_alarms)
+            alarms += new_alarms
             self._review(times[:count])
             self._review_hours(times[:count])
             new, times = new[count:], times[count:]
@@ -85,20 +85,20 @@ class ReviewedDetector(EDetector):
     def restore(self, state: dict[str, Any]) -> None:
         """Continue from a state that `state` returned."""
         super().restore(state)
-        known: Mapping[str, Any] | None = state.get("review")
-        if known is None:
+        review: Mapping[str, Any] | None = state.get("review")
+        if review is None:
             # It was written before there were reviews; the first is after the next week's end.
             weeks = max(0, self._last_ns - self.baseline.end_ns) // _WEEK_NS
             self._due_ns = self.baseline.end_ns + (weeks + 1) * _WEEK_NS
             self._hours_due_ns = self._last_ns + _WEEK_NS
             return
-        self._due_ns, self._is_due = known["due_ns"], known["is_due"]
-        self._seen = known["seen"]
-        self._values = np.frombuffer(_unpacked(known["values"]), np.uint8)
-        self._seconds = np.cumsum(np.frombuffer(_unpacked(known["seconds"]), np.int64))
-        if "hours" in known:
-            self._hours_due_ns = known["hours_due_ns"]
-            self._sums.restore(known["hours"])
+        self._due_ns, self._is_due = review["due_ns"], review["is_due"]
+        self._seen = review["seen"]
+        self._values = np.frombuffer(_unpacked(review["values"]), np.uint8)
+        self._seconds = np.cumsum(np.frombuffer(_unpacked(review["seconds"]), np.int64))
+        if "hours" in review:
+            self._hours_due_ns = review["hours_due_ns"]
+            self._sums.restore(review["hours"])
         else:
             self._hours_due_ns = self._last_ns + _WEEK_NS
 

@@ -63,17 +63,19 @@ class KnownVariants:
         """Return the known variants of a baseline that has each so often."""
         runs = max(1, int(counts.sum()))
         once = float(np.sum(counts == 1)) / runs
-        kept = np.flatnonzero(counts)
-        if len(kept) > _MOST:
-            kept = np.sort(kept[np.argsort(-counts[kept], kind="stable")[:_MOST]])
-        often = counts[kept]
+        common_indices = np.flatnonzero(counts)
+        if len(common_indices) > _MOST:
+            common_indices = np.sort(
+                common_indices[np.argsort(-counts[common_indices], kind="stable")[:_MOST]]
+            )
+        often = counts[common_indices]
         left_out = 1.0 - float(often.sum()) / runs
         unseen = min(1.0, left_out + once)
         levels, places = np.unique(often, return_inverse=True)
         weights = np.bincount(places, weights=often) / max(1, int(often.sum()))
         middles = np.cumsum(weights) - weights / 2
         ranks = unseen + (1.0 - unseen) * middles[places] if len(levels) else np.empty(0)
-        return cls(names[kept], ranks, unseen / 2, runs)
+        return cls(names[common_indices], ranks, unseen / 2, runs)
 
     def seen(self, observations: Observations) -> Floats:
         """Return the share of each observation's runs whose variant was seen before."""
@@ -83,9 +85,9 @@ class KnownVariants:
     def common(self, observations: Observations) -> Floats:
         """Return how common the variants of each observation's runs are, on average."""
         places = np.searchsorted(self.variants, observations.variants)
-        known = self._is_known(observations.variants, places)
-        ranks = np.full(len(known), self.unseen)
-        ranks[known] = self.ranks[places[known]]
+        is_known = self._is_known(observations.variants, places)
+        ranks = np.full(len(is_known), self.unseen)
+        ranks[is_known] = self.ranks[places[is_known]]
         return _means(np.clip(ranks, 0.0, 1.0), observations)
 
     def values(self, observations: Observations, *, is_new: bool) -> Floats:
@@ -94,9 +96,9 @@ class KnownVariants:
 
     def _is_known(self, variants: Ints, places: Ints) -> Any:
         inside = places < len(self.variants)
-        known = np.zeros(len(variants), bool)
-        known[inside] = self.variants[places[inside]] == variants[inside]
-        return known
+        is_known = np.zeros(len(variants), bool)
+        is_known[inside] = self.variants[places[inside]] == variants[inside]
+        return is_known
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain JSON."""

@@ -95,10 +95,10 @@ def pass_fail(means: Floats, dependence: float, rng: np.random.Generator) -> Flo
     drawn anew otherwise.
     """
     count = len(means)
-    kept = rng.random(count) < dependence
-    kept[:1] = False
+    is_repeated = rng.random(count) < dependence
+    is_repeated[:1] = False
     drawn = (rng.random(count) < means).astype(np.float64)
-    sources = np.maximum.accumulate(np.where(kept, 0, np.arange(count)))
+    sources = np.maximum.accumulate(np.where(is_repeated, 0, np.arange(count)))
     return drawn[sources]
 
 
@@ -107,8 +107,8 @@ def lowered(values: Floats, size: float, rng: np.random.Generator) -> Floats:
     mean = float(values.mean()) if len(values) else 0.0
     if mean <= 0.0:
         return values
-    kept = rng.random(len(values)) >= min(1.0, size / mean)
-    return values * kept
+    is_unchanged = rng.random(len(values)) >= min(1.0, size / mean)
+    return values * is_unchanged
 
 
 def delay_of(detector: Detector, values: Floats, times_ns: Ints, *, change: int) -> Delay | None:
@@ -156,10 +156,10 @@ def simulate(
         seed: Equal seeds give equal results.
         report: Receives the number of streams that are done.
     """
-    found, times = checked(values, times_ns)
+    observations, times = checked(values, times_ns)
     tallies = {name: _RuleTally(name, [_DropTally(size) for size in drops]) for name in rules}
     for number in range(streams):
-        stream = _stream(found, times, checks, learning, [seed, number])
+        stream = _stream(observations, times, checks, learning, [seed, number])
         if stream is not None:
             for name, rule in rules.items():
                 tallies[name].add(rule, stream, np.random.default_rng([seed, number, 1]))
@@ -218,8 +218,8 @@ class _RuleTally:
             after = lowered(stream.values[change:], drop.size, rng)
             changed = np.concatenate([stream.values[:change], after])
             drop.tried += 1
-            if (found := delay_of(detector, changed, stream.times, change=change)) is not None:
-                drop.delays.append(found)
+            if (delay := delay_of(detector, changed, stream.times, change=change)) is not None:
+                drop.delays.append(delay)
 
     def result(self, interval: float) -> RuleResult:
         months = self.observations * interval / (30 * DAY_NS)
@@ -271,11 +271,11 @@ def _resampled_by_hour(
     """Return a sequence of random stretches, each from the time of day where it is put."""
     whole = times[: len(times) - stretch + 1] % DAY_NS
     order = np.argsort(whole, kind="stable")
-    wanted = clock[::stretch] % DAY_NS
-    first = np.searchsorted(whole, wanted - _NEAR_NS, sorter=order)
-    last = np.searchsorted(whole, wanted + _NEAR_NS, sorter=order)
+    times_of_day = clock[::stretch] % DAY_NS
+    first = np.searchsorted(whole, times_of_day - _NEAR_NS, sorter=order)
+    last = np.searchsorted(whole, times_of_day + _NEAR_NS, sorter=order)
     first = np.minimum(first, len(order) - 1)
-    chosen = first + (rng.random(len(wanted)) * np.maximum(last - first, 1)).astype(np.int64)
+    chosen = first + (rng.random(len(times_of_day)) * np.maximum(last - first, 1)).astype(np.int64)
     starts = order[chosen]
     drawn: Floats = values[(starts[:, None] + np.arange(stretch)).ravel()[: len(clock)]]
     return drawn

@@ -56,13 +56,15 @@ class MonitorStatus:
         """The scales and baselines by side."""
         # Servers with many groups do not need them at every check.
         stored = json.loads(self.detectors or "{}")
-        return {side: LearnedSide.from_dict(one) for side, one in stored.items()}
+        return {side: LearnedSide.from_dict(stored_side) for side, stored_side in stored.items()}
 
     @property
     def doubts(self) -> Sequence[str]:
         """Why the budget of false alarms is not promised; none if it is."""
-        baselines = [one.baseline for one in self.baselines.values() if one.baseline is not None]
-        return list(dict.fromkeys(doubt for one in baselines for doubt in one.doubts))
+        baselines = [
+            learned.baseline for learned in self.baselines.values() if learned.baseline is not None
+        ]
+        return list(dict.fromkeys(doubt for baseline in baselines for doubt in baseline.doubts))
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval monitor status --json`` prints."""
@@ -78,30 +80,30 @@ class MonitorStatus:
             "recent": self.recent,
             "evidence": self.evidence,
             "progress": self.progress or None,
-            "baselines": {side: _baseline(one) for side, one in self.baselines.items()},
+            "baselines": {side: _baseline(learned) for side, learned in self.baselines.items()},
             "episodes": [
                 {
-                    "episode": one.episode_id,
-                    "side": one.side,
-                    "change_ns": one.change_ns,
-                    "change_from_ns": one.change_from_ns,
-                    "change_to_ns": one.change_to_ns,
-                    **json.loads(one.evidence or "{}"),
-                    "runs": list(one.runs),
-                    "runs_before": list(one.runs_before),
-                    "acknowledged_by": one.acknowledged_by,
+                    "episode": episode.episode_id,
+                    "side": episode.side,
+                    "change_ns": episode.change_ns,
+                    "change_from_ns": episode.change_from_ns,
+                    "change_to_ns": episode.change_to_ns,
+                    **json.loads(episode.evidence or "{}"),
+                    "runs": list(episode.runs),
+                    "runs_before": list(episode.runs_before),
+                    "acknowledged_by": episode.acknowledged_by,
                 }
-                for one in self.episodes
+                for episode in self.episodes
             ],
             "snoozed_until_ns": self.snoozed_until_ns,
         }
 
 
 def _baseline(learned: LearnedSide) -> dict[str, Any]:
-    found: dict[str, Any] = {"figure": learned.scale.figure, "limit": learned.scale.limit}
+    fields: dict[str, Any] = {"figure": learned.scale.figure, "limit": learned.scale.limit}
     if learned.baseline is not None:
         baseline = learned.baseline
-        found |= {
+        fields |= {
             "mean": learned.scale.shown(baseline.mean),
             "floor": learned.scale.shown(baseline.floor),
             "block": baseline.block,
@@ -113,7 +115,7 @@ def _baseline(learned: LearnedSide) -> dict[str, Any]:
             "start_ns": baseline.start_ns,
             "end_ns": baseline.end_ns,
         }
-    return found
+    return fields
 
 
 def group_values(settings: MonitorSettings, group: str) -> dict[str, str]:
@@ -146,11 +148,11 @@ def statuses_of(
     snoozes = store.monitors.snoozes(now_ns)
     lasting: dict[str, list[StoredEpisode]] = {}
     recovered: dict[str, int] = {}
-    for one in episodes:
-        if one.ended_ns is None:
-            lasting.setdefault(one.group, []).append(one)
-        elif one.end_reason == "recovered" and one.side != "silent":
-            recovered[one.group] = max(recovered.get(one.group, 0), one.ended_ns)
+    for episode in episodes:
+        if episode.ended_ns is None:
+            lasting.setdefault(episode.group, []).append(episode)
+        elif episode.end_reason == "recovered" and episode.side != "silent":
+            recovered[episode.group] = max(recovered.get(episode.group, 0), episode.ended_ns)
     if not rows:
         rows = [GroupRow(settings.title, "[]", "", progress="no observations")]
     return [
@@ -175,7 +177,7 @@ def _status(
         row.longest_gap_ns,
         is_learning=row.detectors is None,
     )
-    alerting = [one for one in lasting if one.side != "silent"]
+    alerting = [episode for episode in lasting if episode.side != "silent"]
     state = state_of(
         is_alerting=bool(alerting),
         evidence=row.evidence,
@@ -184,7 +186,7 @@ def _status(
         last_ns=row.last_ns,
     )
     since = {
-        "alert": min((one.change_ns for one in alerting), default=0),
+        "alert": min((episode.change_ns for episode in alerting), default=0),
         "recovered": recovered_ns or 0,
         "no_data": row.last_ns,
     }

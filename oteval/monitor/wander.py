@@ -74,7 +74,7 @@ def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> W
         noise: The variance of one value, as if they were independent.
         errors: The standard errors of the lower bound.
     """
-    found = Wander()
+    wander = Wander()
     for size in _STRETCHES:
         stretches = hours.joined(size)
         if not len(stretches.counts):
@@ -88,14 +88,14 @@ def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> W
             float(stretches.means[whole].var(ddof=1)), len(counts), chance, errors=errors
         )
         deviation = float(np.sqrt(variance))
-        is_larger = deviation > found.deviation
-        found = Wander(
-            deviation=max(deviation, found.deviation),
-            hours=size if is_larger else found.hours,
-            ratio=max(variance / max(chance, 1e-12), found.ratio),
-            error=max(deviation * float(np.sqrt(size)), found.error),
+        is_larger = deviation > wander.deviation
+        wander = Wander(
+            deviation=max(deviation, wander.deviation),
+            hours=size if is_larger else wander.hours,
+            ratio=max(variance / max(chance, 1e-12), wander.ratio),
+            error=max(deviation * float(np.sqrt(size)), wander.error),
         )
-    return found
+    return wander
 
 
 def least_variance(variance: float, count: int, noise: float, *, errors: float = CERTAIN) -> float:

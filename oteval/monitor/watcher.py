@@ -98,11 +98,11 @@ class Watcher:
         self._open: dict[tuple[str, str], StoredEpisode] = {}
         self._ended: list[StoredEpisode] = []
         self._opened: set[tuple[str, str]] = set()
-        found = state.episodes(self._monitor, open_only=True)
-        self.has_episodes = self.has_episodes or bool(found)
-        for one in found:
-            if one.ended_ns is None:
-                self._open[one.group, one.side] = one
+        stored_episodes = state.episodes(self._monitor, open_only=True)
+        self.has_episodes = self.has_episodes or bool(stored_episodes)
+        for episode in stored_episodes:
+            if episode.ended_ns is None:
+                self._open[episode.group, episode.side] = episode
         self._allowance = allowance_of(self._settings, len(self._rows))
 
     def start_over(self) -> None:
@@ -134,9 +134,9 @@ class Watcher:
         detected: list[tuple[str, Observations]] = []
         groups = by_group(table)
         del table
-        for group, found in groups:
-            row = self._with_version(group, found.last_version)
-            new = found.of_version(row.version)
+        for group, observations in groups:
+            row = self._with_version(group, observations.last_version)
+            new = observations.of_version(row.version)
             row = self._counted(row, new, latest_ns)
             self._changed.add(group)
             self._rows[group] = row
@@ -177,8 +177,8 @@ class Watcher:
         live = sum(not self._is_silent(row, reached) for row in self._rows.values())
         self._allowance = allowance_of(self._settings, live)
         for sides in self._sides.values():
-            for one in sides.values():
-                one.share(self._allowance)
+            for watched in sides.values():
+                watched.share(self._allowance)
 
     def _with_version(self, group: str, version: str) -> GroupRow:
         """Return the row of a group that is watched with a version of the evaluator."""
@@ -249,11 +249,11 @@ class Watcher:
             episodes.end(self._open.pop(key), reason, ended_ns=ended_ns, now_ns=self._now_ns)
         )
 
-    def _add_learning(self, found: Mapping[str, Observations]) -> None:
+    def _add_learning(self, new_by_group: Mapping[str, Observations]) -> None:
         """Keep new observations of learning groups in the store."""
         part: dict[str, Observations] = {}
         size = 0
-        for group, new in found.items():
+        for group, new in new_by_group.items():
             part[group] = new
             size += len(new)
             if size >= _LEARNED_AT_ONCE:
@@ -262,9 +262,9 @@ class Watcher:
         if part:
             self._write_learning(part)
 
-    def _write_learning(self, found: Mapping[str, Observations]) -> None:
-        rows = [self._rows[group] for group in found]
-        sizes = [len(new) for new in found.values()]
+    def _write_learning(self, new_by_group: Mapping[str, Observations]) -> None:
+        rows = [self._rows[group] for group in new_by_group]
+        sizes = [len(new) for new in new_by_group.values()]
         owner = pa.array(np.repeat(np.arange(len(rows)), sizes))
         texts = {
             name: pa.array([getattr(row, name) for row in rows], pa.string()).take(owner)
@@ -277,10 +277,12 @@ class Watcher:
         learning = learning_rows(
             {
                 **texts,
-                "value": np.concatenate([new.values for new in found.values()]),
-                "variants": pa.concat_arrays([new.variant_lists() for new in found.values()]),
-                "time_ns": np.concatenate([new.times for new in found.values()]),
-                "trajectory_id": pa.concat_arrays([new.runs for new in found.values()]),
+                "value": np.concatenate([new.values for new in new_by_group.values()]),
+                "variants": pa.concat_arrays(
+                    [new.variant_lists() for new in new_by_group.values()]
+                ),
+                "time_ns": np.concatenate([new.times for new in new_by_group.values()]),
+                "trajectory_id": pa.concat_arrays([new.runs for new in new_by_group.values()]),
                 "number": np.concatenate(numbers),
             }
         )
@@ -316,7 +318,11 @@ class Watcher:
                 before = dict(by_group(before_rows))
                 del before_rows
             for row in part:
-                parts = [one[row.group] for one in (before, new) if row.group in one]
+                parts = [
+                    observations_by_group[row.group]
+                    for observations_by_group in (before, new)
+                    if row.group in observations_by_group
+                ]
                 self._learn(row.group, joined(parts), new, reached_ns)
             learned = [row for row in part if row.group in self._sides]
             for group in [group for group in new if group in self._sides]:
@@ -340,14 +346,14 @@ class Watcher:
         if self._has_elder(row):
             return True
         earlier = self._families.earlier(row)
-        observations = row.observations + sum(one.observations for one in earlier)
+        observations = row.observations + sum(earlier_row.observations for earlier_row in earlier)
         if observations < rules.scores:
             return False
         if row.tried and observations < _TRY_AGAIN * row.tried:
             return False
         if rules.until is not None:
             return reached_ns >= rules.until
-        return row.last_ns - min(one.first_ns for one in (row, *earlier)) >= rules.span * 1e9
+        return row.last_ns - min(member.first_ns for member in (row, *earlier)) >= rules.span * 1e9
 
     def _note_progress(self, learning: Mapping[str, Observations]) -> None:
         """Note the data that groups lack which did not try to learn yet."""
@@ -360,12 +366,12 @@ class Watcher:
     def _lack(self, row: GroupRow, earlier: Sequence[GroupRow]) -> str:
         """Return the data that a group lacks for an attempt to learn, or ""; see `_is_due`."""
         rules, rows = self._settings.baseline, (row, *earlier)
-        observations = sum(one.observations for one in rows)
+        observations = sum(member.observations for member in rows)
         if observations < rules.scores:
             return f"{observations:,} of {rules.scores:,} observations"
         if rules.until is not None:
             return "the time of the baseline is not over"
-        seconds = (row.last_ns - min(one.first_ns for one in rows)) / 1e9
+        seconds = (row.last_ns - min(member.first_ns for member in rows)) / 1e9
         if seconds >= rules.span:
             return ""
         return f"{seconds / 3600:.1f} of {rules.span / 3600:.0f} hours"
@@ -379,32 +385,32 @@ class Watcher:
     def _learn(
         self,
         group: str,
-        found: Observations,
+        observations: Observations,
         new: Mapping[str, Observations],
         reached_ns: int,
     ) -> None:
         row = self._rows[group]
-        known = self._known(group, row.version)
-        if known is not None:
-            self._sides[group] = watch(self._settings, known, allowance=self._allowance)
+        baselines = self._known(group, row.version)
+        if baselines is not None:
+            self._sides[group] = watch(self._settings, baselines, allowance=self._allowance)
             self._rows[group] = replace(row, progress="")
-            self._detect(group, found)
+            self._detect(group, observations)
             return
-        earlier = {one.group: one for one in self._families.earlier(row)}
+        earlier = {earlier_row.group: earlier_row for earlier_row in self._families.earlier(row)}
         before = self._observations_of(list(earlier.values()), new)
-        every = joined([*before.values(), found])
+        every = joined([*before.values(), observations])
         learned = learn_sides(self._settings, every, reached_ns, tried=row.tried)
         if isinstance(learned, Learning):
             reason = f"{learned.reason}{with_those_of(earlier)}"
             self._rows[group] = replace(row, tried=len(every), progress=reason)
             return
         sides, taken = learned
-        text = dumps({side: one.to_dict() for side, one in sides.items()})
+        text = dumps({side: learned_side.to_dict() for side, learned_side in sides.items()})
         self._new_baselines.append((self._monitor, group, row.version, text, self._now_ns))
         self._baselines[group, row.version] = text
         self._family_baselines[self._family(group), row.version] = text
-        own = max(0, taken - (len(every) - len(found)))
-        rest = {group: found.after(own)}
+        own = max(0, taken - (len(every) - len(observations)))
+        rest = {group: observations.after(own)}
         for name, observed in before.items():
             # Its observations are in the baseline, except for those that overlap with later ones.
             rest[name] = observed.select(observed.times > every.first(taken).times.max())
@@ -426,9 +432,14 @@ class Watcher:
         with self._lock:
             stored = dict(by_group(self._store.monitors.learning(rows)))
         parts = {
-            row.group: [one[row.group] for one in (stored, new) if row.group in one] for row in rows
+            row.group: [
+                observations_by_group[row.group]
+                for observations_by_group in (stored, new)
+                if row.group in observations_by_group
+            ]
+            for row in rows
         }
-        return {group: joined(found) for group, found in parts.items() if found}
+        return {group: joined(group_parts) for group, group_parts in parts.items() if group_parts}
 
     def _is_learning(self, row: GroupRow) -> bool:
         return row.detectors is None and row.group not in self._sides
@@ -482,8 +493,8 @@ class Watcher:
                 sides = self._sides[group]
                 row = replace(
                     row,
-                    evidence=max(one.detector.evidence for one in sides.values()),
-                    detectors=dumps({side: one.to_dict() for side, one in sides.items()}),
+                    evidence=max(watched.detector.evidence for watched in sides.values()),
+                    detectors=dumps({side: watched.to_dict() for side, watched in sides.items()}),
                 )
             rows.append(row)
         state.put_groups(rows)

@@ -78,27 +78,29 @@ def alert_labels(payload: Payload) -> dict[str, str]:
 
 def _label_value(text: str) -> str:
     """Return text without characters that could control a terminal or break a template's line."""
-    shown = printable(text).replace("\n", "\\n").replace("\t", "\\t")
-    return shown.encode("utf-8", "replace").decode()
+    label_value = printable(text).replace("\n", "\\n").replace("\t", "\\t")
+    return label_value.encode("utf-8", "replace").decode()
 
 
 def _annotations(payload: Payload, key: str) -> dict[str, str]:
-    shown = message(payload)
-    found = {
-        "summary": shown.title,
-        "description": shown.text,
+    notice = message(payload)
+    annotations = {
+        "summary": notice.title,
+        "description": notice.text,
         "since": time_text(payload["since_ns"]),
         "episode": str(payload["episode"]),
         "notification": key,
     }
     for name, runs in (("runs", payload.get("runs")), ("runs_before", payload.get("runs_before"))):
         if runs:
-            found[name] = " ".join(runs[:_SHOWN_RUNS])
+            annotations[name] = " ".join(runs[:_SHOWN_RUNS])
     if doubts := payload.get("doubts"):
-        found["doubts"] = "; ".join(doubts)
+        annotations["doubts"] = "; ".join(doubts)
     if slices := payload.get("slices"):
-        found["slices"] = printable("; ".join(slice_text(payload, one) for one in slices))
-    return found
+        annotations["slices"] = printable(
+            "; ".join(slice_text(payload, worst_slice) for worst_slice in slices)
+        )
+    return annotations
 
 
 def alerts_url(base: str) -> str:

@@ -63,7 +63,7 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         payload: The payload of the notification.
         key: The id of the notification.
     """
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "oteval.monitor.name": payload["monitor"],
         "oteval.monitor.measure": payload["measure"],
         "oteval.monitor.state": payload["state"],
@@ -79,19 +79,21 @@ def event_attributes(payload: Payload, key: str) -> dict[str, Any]:
         "gen_ai.evaluation.name": payload.get("evaluator"),
         "oteval.trajectory.ids": list(payload.get("runs") or []) or None,
         "oteval.monitor.before.trajectory.ids": list(payload.get("runs_before") or []) or None,
-        "oteval.monitor.slices": [slice_text(payload, one) for one in payload.get("slices") or []]
+        "oteval.monitor.slices": [
+            slice_text(payload, worst_slice) for worst_slice in payload.get("slices") or []
+        ]
         or None,
         "oteval.monitor.doubts": payload.get("doubts") or None,
     }
     for moment in ("before", "after"):
         low, high = payload.get(f"{moment}_interval") or (None, None)
         figures = (("mean", payload.get(moment)), ("low", low), ("high", high))
-        found |= {
+        attributes |= {
             f"oteval.monitor.{moment}.{name}": None if value is None else float(value)
             for name, value in figures
         }
     for name, value in payload["group"].items():
-        found[f"oteval.monitor.group.{name}"] = value
+        attributes[f"oteval.monitor.group.{name}"] = value
         if name in _CONVENTIONS:
-            found[_CONVENTIONS[name]] = value
-    return {name: value for name, value in found.items() if value is not None}
+            attributes[_CONVENTIONS[name]] = value
+    return {name: value for name, value in attributes.items() if value is not None}

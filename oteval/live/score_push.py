@@ -46,8 +46,11 @@ OnMissing = Callable[[Sequence[Annotation], int], None]
 
 
 def _encoded(annotations: Sequence[Annotation], since_ns: int) -> bytes:
-    found = [asdict(one) for one in annotations]
-    return dumps({"since_ns": since_ns, "annotations": found}).encode()
+    request = {
+        "since_ns": since_ns,
+        "annotations": [asdict(annotation) for annotation in annotations],
+    }
+    return dumps(request).encode()
 
 
 class AnnotationClient:
@@ -72,7 +75,7 @@ class AnnotationClient:
         """Write the annotations of a request; see `OtlpClient`."""
         del signal
         request = loads(body)
-        annotations = [Annotation(**one) for one in request["annotations"]]
+        annotations = [Annotation(**fields) for fields in request["annotations"]]
         try:
             missing = self._write(annotations)
         except BackendError as error:
@@ -101,8 +104,10 @@ class AnnotationClient:
                 raise
             if len(annotations) == 1:
                 self.refused += 1
-                one = annotations[0]
-                _log.error("the score of %s on span %s: %s", one.name, one.span_id, error)
+                annotation = annotations[0]
+                _log.error(
+                    "the score of %s on span %s: %s", annotation.name, annotation.span_id, error
+                )
                 return ()
         half = len(annotations) // 2
         return [*self._write(annotations[:half]), *self._write(annotations[half:])]
@@ -172,17 +177,17 @@ class ScorePush:
         for _ in range(_PAGES):
             if self._read_to >= last or self._queue.size >= self._quota:
                 return
-            found, number = store.scores.after(self._read_to, _PAGE)
-            wanted = [
-                annotation_of(one) if one.status == "ok" else withdrawal_of(one)
-                for one in found
-                if not self._evaluators or one.evaluator in self._evaluators
+            scores, number = store.scores.after(self._read_to, _PAGE)
+            annotations = [
+                annotation_of(score) if score.status == "ok" else withdrawal_of(score)
+                for score in scores
+                if not self._evaluators or score.evaluator in self._evaluators
             ]
             with self._queue.lock:
                 # Only the last request has the new position, so that a crash skips no score.
-                for start in range(0, len(wanted), _REQUEST):
-                    some = wanted[start : start + _REQUEST]
-                    is_last = start + _REQUEST >= len(wanted)
+                for start in range(0, len(annotations), _REQUEST):
+                    some = annotations[start : start + _REQUEST]
+                    is_last = start + _REQUEST >= len(annotations)
                     self._append(some, number if is_last else self._read_to)
             self._read_to = number
 

@@ -125,50 +125,50 @@ def _has_messages(document: Mapping[str, Any]) -> bool:
 
 def _messages_of(document: Mapping[str, Any]) -> tuple[Message, ...]:
     if "inputs" in document and "outputs" in document:
-        asked = _side(document["inputs"], "inputs", "user")
-        return (*asked, *_side(document["outputs"], "outputs", "assistant"))
+        input_messages = _side(document["inputs"], "inputs", "user")
+        return (*input_messages, *_side(document["outputs"], "outputs", "assistant"))
     key = next(key for key in _LISTS if isinstance(document.get(key), list))
     items = document[key]
     if any(isinstance(item, dict) and "from" in item for item in items):
-        items = [_of_sharegpt(item, place) for place, item in enumerate(items)]
+        items = [_of_sharegpt(item, index) for index, item in enumerate(items)]
     return read_messages(items, key)
 
 
-def _side(fields: Any, place: str, role: str) -> tuple[Message, ...]:
+def _side(fields: Any, field_path: str, role: str) -> tuple[Message, ...]:
     """Return the messages of an example's inputs or outputs."""
     if fields is None:
         return ()
     if isinstance(fields, str):
         return (Message(role, fields),)
     if not isinstance(fields, Mapping):
-        raise InputError(f"{place} is neither an object nor a text")
+        raise InputError(f"{field_path} is neither an object nor a text")
     if (items := _list_of(fields)) is not None:
-        return read_messages(items, f"{place}.messages")
+        return read_messages(items, f"{field_path}.messages")
     for key in ("message", "output", "input"):
         if isinstance(fields.get(key), dict) and is_message(fields[key]):
-            return read_messages([fields[key]], f"{place}.{key}")
+            return read_messages([fields[key]], f"{field_path}.{key}")
     texts = [fields[key] for key in _TEXTS if isinstance(fields.get(key), str)]
     if not texts and len(fields) == 1:
         texts = [value for value in fields.values() if isinstance(value, str)]
     return (Message(role, texts[0] if texts else dumps(dict(fields))),)
 
 
-def _of_sharegpt(item: Any, place: int) -> dict[str, Any]:
+def _of_sharegpt(item: Any, index: int) -> dict[str, Any]:
     speaker = item.get("from") if isinstance(item, dict) else None
     value = item.get("value") if isinstance(item, dict) else None
     if speaker == "function_call" and isinstance(value, str):
-        return {"role": "assistant", "tool_calls": [{"function": _call_of(value, place)}]}
+        return {"role": "assistant", "tool_calls": [{"function": _call_of(value, index)}]}
     if speaker not in _SHAREGPT_ROLES:
         names = ", ".join((*_SHAREGPT_ROLES, "function_call"))
-        raise InputError(f"conversations[{place}].from is {speaker!r}; known are {names}")
+        raise InputError(f"conversations[{index}].from is {speaker!r}; known are {names}")
     return {"role": _SHAREGPT_ROLES[speaker], "content": value}
 
 
-def _call_of(text: str, place: int) -> dict[str, Any]:
+def _call_of(text: str, index: int) -> dict[str, Any]:
     try:
         call = loads(text)
     except (ValueError, RecursionError):
         call = None
     if not isinstance(call, dict) or not isinstance(call.get("name"), str):
-        raise InputError(f"conversations[{place}].value is not a call with a name, as JSON")
+        raise InputError(f"conversations[{index}].value is not a call with a name, as JSON")
     return {"name": call["name"], "arguments": call.get("arguments", call.get("parameters"))}

@@ -47,21 +47,21 @@ _UNREAD = (
 )
 
 
-def read_messages(items: Any, place: str) -> tuple[Message, ...]:
+def read_messages(items: Any, list_name: str) -> tuple[Message, ...]:
     """Return the messages of a list in any form.
 
     Args:
         items: The parsed list.
-        place: The list's name in errors.
+        list_name: The list's name in errors.
 
     Raises:
         InputError: The value is not a list, or none of its items is a message.
     """
     if not isinstance(items, list):
-        raise InputError(f"{place} is {json_kind(items)} instead of a list of messages")
+        raise InputError(f"{list_name} is {json_kind(items)} instead of a list of messages")
     messages = from_messages(items, NO_SOURCE)
     if items and not messages:
-        raise InputError(f"{place} holds no message in a form that oteval knows")
+        raise InputError(f"{list_name} holds no message in a form that oteval knows")
     return tuple(map(decided, messages))
 
 

@@ -104,18 +104,18 @@ class MonitorStore:
             for name, definition, missing_ns, configuration, *at in rows
         }
 
-    def put_monitor(self, found: StoredMonitor) -> None:
+    def put_monitor(self, monitor: StoredMonitor) -> None:
         """Write a monitor."""
-        self._connection.execute("DELETE FROM monitors WHERE monitor = ?", [found.monitor])
+        self._connection.execute("DELETE FROM monitors WHERE monitor = ?", [monitor.monitor])
         self._connection.execute(
             "INSERT INTO monitors (monitor, definition, missing_ns, configuration, "
             "position, run_seq, reached_ns, first_seq) VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
             [
-                found.monitor,
-                found.definition,
-                found.missing_ns,
-                found.configuration,
-                *astuple(found.at),
+                monitor.monitor,
+                monitor.definition,
+                monitor.missing_ns,
+                monitor.configuration,
+                *astuple(monitor.at),
             ],
         )
 
@@ -149,11 +149,11 @@ class MonitorStore:
 
     def remove_groups(self, groups: Sequence[GroupRow]) -> None:
         """Delete groups that are gone; their baselines stay."""
-        for one in groups:
+        for row in groups:
             for table in ("monitor_groups", "monitor_learning"):
                 self._connection.execute(
                     f'DELETE FROM {table} WHERE monitor = ? AND "group" = ?',  # noqa: S608
-                    [one.monitor, one.group],
+                    [row.monitor, row.group],
                 )
 
     def add_learning(self, rows: pa.Table) -> None:
@@ -162,7 +162,7 @@ class MonitorStore:
 
     def learning(self, groups: Sequence[GroupRow]) -> pa.Table:
         """Return the observations of groups that are learning, in order."""
-        keys = table_of([(one.monitor, one.group, one.version) for one in groups], GROUP_KEYS)
+        keys = table_of([(row.monitor, row.group, row.version) for row in groups], GROUP_KEYS)
         with registered(self._connection, "wanted_groups", keys):
             return self._connection.sql(
                 'SELECT "group", version, value, variants, time_ns, trajectory_id, number '
@@ -172,7 +172,7 @@ class MonitorStore:
 
     def end_learning(self, groups: Sequence[GroupRow]) -> None:
         """Delete the observations of groups in all versions, because they are not needed."""
-        keys = table_of([(one.monitor, one.group, one.version) for one in groups], GROUP_KEYS)
+        keys = table_of([(row.monitor, row.group, row.version) for row in groups], GROUP_KEYS)
         with registered(self._connection, "wanted_groups", keys):
             self._connection.execute(
                 'DELETE FROM monitor_learning WHERE (monitor, "group") IN '
@@ -217,7 +217,7 @@ class MonitorStore:
         """Write episodes."""
         if not episodes:
             return
-        table = table_of([_fields(one) for one in episodes], EPISODES)
+        table = table_of([_fields(episode) for episode in episodes], EPISODES)
         with registered(self._connection, "changed_episodes", table):
             self._connection.execute(
                 "DELETE FROM monitor_episodes WHERE episode_id IN "
@@ -236,10 +236,12 @@ class MonitorStore:
         Returns:
             Its id, or None if no episode or several begin so.
         """
-        found = [one for one in self.episodes() if one.episode_id.startswith(beginning)]
-        if len(found) != 1:
+        episodes = [
+            episode for episode in self.episodes() if episode.episode_id.startswith(beginning)
+        ]
+        if len(episodes) != 1:
             return None
-        name = found[0].episode_id
+        name = episodes[0].episode_id
         # One statement, because a check may be ending the episode; `runs` makes that a conflict.
         repeated(
             lambda: self._connection.execute(
@@ -305,14 +307,14 @@ class MonitorStore:
         ).fetchall()
         # As a condition of the query, this would extract each version twice.
         rows = [row for row in rows if row[1] is not None]
-        known: dict[str, dict[str, tuple[int, int]]] = {}
+        versions_by_service: dict[str, dict[str, tuple[int, int]]] = {}
         for service, version, first, last in self._connection.execute(
             "SELECT service, version, first_ns, last_ns FROM monitor_versions"
         ).fetchall():
-            known.setdefault(service, {})[version] = (first, last)
+            versions_by_service.setdefault(service, {})[version] = (first, last)
         marks = []
         for service, version, first, last in rows:
-            versions = known.setdefault(service, {})
+            versions = versions_by_service.setdefault(service, {})
             before = versions.get(version)
             is_back = (
                 before is not None
@@ -329,11 +331,16 @@ class MonitorStore:
             seen = before or (first, last)
             versions[version] = (min(seen[0], first), max(seen[1], last))
         self._put_versions(
-            [(service, version, *known[service][version]) for service, version, *_ in rows]
+            [
+                (service, version, *versions_by_service[service][version])
+                for service, version, *_ in rows
+            ]
         )
         if marks:
             insert(
-                self._connection, "monitor_marks", table_of([astuple(one) for one in marks], MARKS)
+                self._connection,
+                "monitor_marks",
+                table_of([astuple(mark) for mark in marks], MARKS),
             )
         return marks
 
@@ -352,7 +359,7 @@ class MonitorStore:
     def queue(self, notifications: Sequence[Notification]) -> None:
         """Append notifications to the outbox."""
         if notifications:
-            rows = [_fields(one) for one in notifications]
+            rows = [_fields(notification) for notification in notifications]
             insert(self._connection, "notifications", table_of(rows, NOTIFICATIONS))
 
     def destinations(self, notification_id: str) -> list[str]:
@@ -367,11 +374,11 @@ class MonitorStore:
 
     def payload(self, notification_id: str) -> str | None:
         """Return the payload of a notification as JSON text, or None if there is none."""
-        found = self._connection.execute(
+        rows = self._connection.execute(
             "SELECT any_value(payload) FROM notifications WHERE notification_id = ?",
             [notification_id],
         ).fetchall()
-        return None if found[0][0] is None else str(found[0][0])
+        return None if rows[0][0] is None else str(rows[0][0])
 
     def notifications(self) -> list[Notification]:
         """Return the notifications in the outbox, the oldest first."""
@@ -387,4 +394,4 @@ def _columns(schema: pa.Schema) -> str:
 
 
 def _fields(value: Any) -> list[Any]:
-    return [getattr(value, one.name) for one in fields(value)]
+    return [getattr(value, column.name) for column in fields(value)]

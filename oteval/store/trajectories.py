@@ -360,16 +360,16 @@ class Trajectories:
         return {name: by_id[name] for name in names if name in by_id}
 
     def starting_at(
-        self, starts: Mapping[str, int], known: Mapping[str, Trajectory] | None = None
+        self, starts: Mapping[str, int], cached: Mapping[str, Trajectory] | None = None
     ) -> dict[str, Trajectory]:
         """Return current trajectories by id, as `of` does, reading only rows of their times.
 
         Args:
             starts: When they begin (ns), by id. Trajectories that begin elsewhere are left out.
-            known: Trajectories that were read before, by id. Histories among them are not read
+            cached: Trajectories that were read before, by id. Histories among them are not read
                 again if they have not changed.
         """
-        rows, built = self._rows_since(starts, known or {})
+        rows, built = self._rows_since(starts, cached or {})
         for name in rows:
             build_trajectory(name, rows, built)
         return {name: built[name] for name in starts if name in built}

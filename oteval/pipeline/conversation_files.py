@@ -188,15 +188,15 @@ def _metrics(usage: Usage) -> dict[str, int]:
 def _steps(trajectory: Trajectory) -> Iterator[dict[str, Any]]:
     """Yield a step for each message; a result goes into the step of its call."""
     steps: list[tuple[int, Message, list[Message]]] = []
-    for place, message in enumerate(trajectory.messages):
+    for message_index, message in enumerate(trajectory.messages):
         results = _results_of(steps, message) if message.role == "tool" else None
         if results is None:
-            steps.append((place, message, []))
+            steps.append((message_index, message, []))
         else:
             results.append(message)
-    for number, (place, message, results) in enumerate(steps, start=1):
+    for number, (message_index, message, results) in enumerate(steps, start=1):
         step = {"step_id": number, **_step(message, results, number)}
-        yield step | ({"is_copied_context": True} if place < trajectory.new_from else {})
+        yield step | ({"is_copied_context": True} if message_index < trajectory.new_from else {})
 
 
 def _results_of(
@@ -222,7 +222,9 @@ def _step(message: Message, results: Sequence[Message], number: int) -> dict[str
         return step
     texts = (part.get("content") or part.get("text") for part in message.parts if _reasons(part))
     reasoning = "\n".join(text for text in texts if isinstance(text, str))
-    calls = [_atif_call(call, number, place) for place, call in enumerate(message.tool_calls)]
+    calls = [
+        _atif_call(call, number, call_index) for call_index, call in enumerate(message.tool_calls)
+    ]
     step |= {"reasoning_content": reasoning} if reasoning else {}
     step |= {"tool_calls": calls} if calls else {}
     names = [call["tool_call_id"] for call in calls]
@@ -233,11 +235,11 @@ def _reasons(part: Mapping[str, Any]) -> bool:
     return part.get("type") in ("reasoning", "thinking")
 
 
-def _atif_call(call: ToolCall, number: int, place: int) -> dict[str, Any]:
+def _atif_call(call: ToolCall, number: int, call_index: int) -> dict[str, Any]:
     arguments = call.arguments if isinstance(call.arguments, dict) else {}
     if not arguments and call.arguments:
         arguments = {"arguments": call.arguments}
-    name = call.id or f"step-{number}-call-{place}"
+    name = call.id or f"step-{number}-call-{call_index}"
     return {"tool_call_id": name, "function_name": call.name, "arguments": arguments}
 
 

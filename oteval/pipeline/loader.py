@@ -103,12 +103,12 @@ def _take_batches(inserter: _Inserter, file: FileReport) -> Iterator[int]:
 
 def _take_parts(inserter: _Inserter, file: FileReport, parts: Sequence[FilePart]) -> Iterator[int]:
     """Read a file in several processes, and yield the number of bytes read so far."""
-    for part, found in decode_parts(file.path, parts):
-        file.spans += found.spans.num_rows
-        file.logs += found.logs.num_rows
-        file.traceless_logs += found.logs.column("trace_id").to_pylist().count("")
-        file.note(found.problems)
-        inserter.take_part(found)
+    for part, decoded in decode_parts(file.path, parts):
+        file.spans += decoded.spans.num_rows
+        file.logs += decoded.logs.num_rows
+        file.traceless_logs += decoded.logs.column("trace_id").to_pylist().count("")
+        file.note(decoded.problems)
+        inserter.take_part(decoded)
         yield part.end
 
 
@@ -136,16 +136,16 @@ class _Inserter:
         if batch.runs:
             self._submit(_add_runs, self._store, batch.runs)
 
-    def take_part(self, found: DecodedPart) -> None:
-        spans = found.spans
+    def take_part(self, decoded: DecodedPart) -> None:
+        spans = decoded.spans
         while spans.num_rows:
             room = self._room()
             self._batch.add_table(spans.slice(0, room))
             spans = spans.slice(room)
             if not self._room():
                 self._insert()
-        if found.logs.num_rows:
-            self._submit(self._store.spans.insert_log_table, found.logs, size=found.logs.nbytes)
+        if decoded.logs.num_rows:
+            self._submit(self._store.spans.insert_log_table, decoded.logs, size=decoded.logs.nbytes)
 
     def _room(self) -> int:
         """Return how many more rows the batch takes."""

@@ -244,7 +244,7 @@ def _extra(store: Store, spans: Sequence[Span]) -> Extra:
     """Return the attributes that scores add, by trace and span id."""
     scores: dict[tuple[str, str], list[Score]] = {}
     traces = sorted({span.trace_id for span in spans})
-    for found in store.scores.on_traces(traces).values():
-        for score in found:
+    for trace_scores in store.scores.on_traces(traces).values():
+        for score in trace_scores:
             scores.setdefault((score.trace_id, score.span_id), []).append(score)
-    return {key: dict(score_attributes(found)) for key, found in scores.items()}
+    return {key: dict(score_attributes(span_scores)) for key, span_scores in scores.items()}

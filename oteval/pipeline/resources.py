@@ -114,12 +114,12 @@ def _importable(folder: Path) -> Iterator[None]:
     Afterwards the folder comes last: a file there is never imported in place of a package.
     """
     name = str(folder.resolve())
-    given = list(sys.path)
+    original_path = list(sys.path)
     sys.path.insert(0, name)
     try:
         yield
     finally:
         with suppress(ValueError):  # the module changed the path itself
             sys.path.remove(name)
-        if name not in given:
+        if name not in original_path:
             sys.path.append(name)

@@ -216,8 +216,8 @@ def _references(name: str) -> Iterator[tuple[str | None, str]]:
     """Yield a model's name as the providers know it, each with the provider or None."""
     yield None, name
     for separator in ("/", ":"):
-        provider, found, rest = name.partition(separator)
-        if found:
+        provider, matched_separator, rest = name.partition(separator)
+        if matched_separator:
             yield provider, rest
     last = name.rpartition("/")[2]
     if last != name:

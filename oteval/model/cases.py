@@ -51,8 +51,8 @@ def normal_text(text: str) -> str:
 
 def first_attribute(trajectory: Trajectory, keys: Sequence[str]) -> str:
     """Return the first of some attributes that a run has, as text; "" if it has none."""
-    found = (trajectory.attributes.get(key) for key in keys)
-    return next((str(value) for value in found if value not in (None, "")), "")
+    values = (trajectory.attributes.get(key) for key in keys)
+    return next((str(value) for value in values if value not in (None, "")), "")
 
 
 def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
@@ -67,14 +67,14 @@ def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
         ``\0``, if it is long or has parts such as images; or the run's id.
     """
     named = first_attribute(trajectory, keys).strip()
-    asked = trajectory.question
-    if named or asked is None:
+    user_message = trajectory.question
+    if named or user_message is None:
         return named or trajectory.id
-    question = normal_text(asked.content or "")
+    question = normal_text(user_message.content or "")
     text = question if trajectory.turn <= 1 else f"turn {trajectory.turn}: {question}"
-    if not asked.parts and len(question) <= LONGEST_CASE:
+    if not user_message.parts and len(question) <= LONGEST_CASE:
         return text
-    return f"\0{text}\0{dumps(list(asked.parts)) if asked.parts else ''}"
+    return f"\0{text}\0{dumps(list(user_message.parts)) if user_message.parts else ''}"
 
 
 def input_hash(inputs: Any) -> str:
@@ -105,9 +105,9 @@ def _asked(inputs: Any) -> Any:
         return inputs
     asking = {name: value for name, value in inputs.items() if name not in _SETTINGS}
     for name in ("messages", "input"):
-        if asked := _user_messages(asking.get(name)):
+        if messages := _user_messages(asking.get(name)):
             rest = {key: asking[key] for key in asking if key not in (name, "instructions")}
-            return {**rest, "messages": asked} if rest else asked
+            return {**rest, "messages": messages} if rest else messages
     if len(asking) == 1:
         [(name, value)] = asking.items()
         if name in _QUESTIONS and isinstance(value, str):

@@ -132,10 +132,10 @@ def is_completed_by(span: Span, again: Span) -> bool:
         span: The span.
         again: A span with the same ids.
     """
-    has_ended, again_has_ended = (one.end_ns > one.start_ns for one in (span, again))
+    has_ended, again_has_ended = (export.end_ns > export.start_ns for export in (span, again))
     if has_ended != again_has_ended:
         return again_has_ended
-    names, again_names = (_own_attributes(one) for one in (span, again))
+    names, again_names = (_own_attributes(export) for export in (span, again))
     extent = (span.end_ns, len(names), len(span.events))
     return (again.end_ns, len(again_names), len(again.events)) > extent and names <= again_names
 

@@ -54,12 +54,12 @@ class FolderCalls:
 
     def spent(self, evaluator: str, since_ns: int) -> float:
         """Return the US dollars that an evaluator's calls cost from a time (ns) on."""
-        found = 0.0
+        cost = 0.0
         for path in sorted(self._folder.glob("*.jsonl")):
             for record in _records(path.read_bytes()):
                 if record["evaluator"] == evaluator and record["time_ns"] >= since_ns:
-                    found += record["cost"] or 0.0
-        return found
+                    cost += record["cost"] or 0.0
+        return cost
 
     def get(self, key: str) -> JudgeCall | None:
         """Return the answered call with a key, whichever process wrote it, or None."""
@@ -208,7 +208,7 @@ class FolderBudget(CostBudget):
     def _shared(self) -> Iterator[None]:
         with _limits(self.folder) as state:
             budgets = state.setdefault("budgets", {})
-            known = budgets.setdefault(self.evaluator, {"spent": 0.0, "reserved": 0.0})
-            self.spent, self.reserved = known["spent"], known["reserved"]
+            budget = budgets.setdefault(self.evaluator, {"spent": 0.0, "reserved": 0.0})
+            self.spent, self.reserved = budget["spent"], budget["reserved"]
             yield
             budgets[self.evaluator] = {"spent": self.spent, "reserved": self.reserved}

@@ -318,11 +318,7 @@ class Watcher:
                 before = dict(by_group(before_rows))
                 del before_rows
             for row in part:
-                parts = [
-                    observations_by_group[row.group]
-                    for observations_by_group in (before, new)
-                    if row.group in observations_by_group
-                ]
+                parts = [groups[row.group] for groups in (before, new) if row.group in groups]
                 self._learn(row.group, joined(parts), new, reached_ns)
             learned = [row for row in part if row.group in self._sides]
             for group in [group for group in new if group in self._sides]:
@@ -432,11 +428,7 @@ class Watcher:
         with self._lock:
             stored = dict(by_group(self._store.monitors.learning(rows)))
         parts = {
-            row.group: [
-                observations_by_group[row.group]
-                for observations_by_group in (stored, new)
-                if row.group in observations_by_group
-            ]
+            row.group: [groups[row.group] for groups in (stored, new) if row.group in groups]
             for row in rows
         }
         return {group: joined(group_parts) for group, group_parts in parts.items() if group_parts}

@@ -18,44 +18,43 @@ __all__ = ["calibration_view"]
 _SHOWN = 20
 
 
-def calibration_view(found: Calibration) -> RenderableType:
+def calibration_view(calibration: Calibration) -> RenderableType:
     """Return the figures of a calibration, the confusion matrix and the disagreements.
 
     Args:
-        found: The calibration.
+        calibration: The calibration.
     """
-    parts: list[RenderableType] = [_figures(found), Text(), _confusion(found)]
-    if found.disagreements:
-        parts += [Text(), *_disagreements(found.disagreements)]
-    if found.needed:
-        parts += [Text(), _warning(found)]
+    parts: list[RenderableType] = [_figures(calibration), Text(), _confusion(calibration)]
+    if calibration.disagreements:
+        parts += [Text(), *_disagreements(calibration.disagreements)]
+    if calibration.needed:
+        parts += [Text(), _warning(calibration)]
     return Group(*parts)
 
 
-def _figures(found: Calibration) -> RenderableType:
-    people, judge = found.kappa.base_rates(True) if _has_pass(found) else (0.0, 0.0)
+def _figures(calibration: Calibration) -> RenderableType:
+    kappa = calibration.kappa
+    people, judge = kappa.base_rates(True) if _has_pass(calibration) else (0.0, 0.0)
+    judge_rate, people_rate = calibration.judge_rate, calibration.people_rate
     rows = [
-        ("judge", f"{found.evaluator} {found.version}"),
-        ("labelled runs", _counts(found)),
-        ("agreement", f"{found.kappa.agreement:.3f} ({found.kappa.by_chance:.3f} by chance)"),
-        ("kappa", f"{found.kappa.kappa:.3f} {_range(found.kappa.interval)}"),
+        ("judge", f"{calibration.evaluator} {calibration.version}"),
+        ("labelled runs", _counts(calibration)),
+        ("agreement", f"{kappa.agreement:.3f} ({kappa.by_chance:.3f} by chance)"),
+        ("kappa", f"{kappa.kappa:.3f} {_range(kappa.interval)}"),
         ("base rate of pass", f"people {people:.3f}, judge {judge:.3f} on the labelled runs"),
-        ("pass rate, judge", f"{found.judge_rate[0]:.3f} {_range(found.judge_rate[1])}, all runs"),
-        (
-            "pass rate, people",
-            f"{found.people_rate[0]:.3f} {_range(found.people_rate[1])}, labelled",
-        ),
+        ("pass rate, judge", f"{judge_rate[0]:.3f} {_range(judge_rate[1])}, all runs"),
+        ("pass rate, people", f"{people_rate[0]:.3f} {_range(people_rate[1])}, labelled"),
     ]
-    if found.corrected is not None:
-        corrected = found.corrected
+    if calibration.corrected is not None:
+        corrected = calibration.corrected
         rows.append(
             (
                 "pass rate, corrected",
-                f"{corrected.mean:.3f} {_range(corrected.interval)}, {_how(found)}",
+                f"{corrected.mean:.3f} {_range(corrected.interval)}, {_how(calibration)}",
             )
         )
-    if found.consistency is not None:
-        rows += _consistency(found.consistency)
+    if calibration.consistency is not None:
+        rows += _consistency(calibration.consistency)
     grid = Table.grid(padding=(0, 2))
     grid.add_column(style="dim")
     grid.add_column()
@@ -64,36 +63,36 @@ def _figures(found: Calibration) -> RenderableType:
     return grid
 
 
-def _how(found: Calibration) -> str:
+def _how(calibration: Calibration) -> str:
     """Describe which data a corrected rate comes from."""
-    if found.needed:
-        return f"of the labels alone (exact); more labels needed: {found.needed}"
-    weight = found.corrected.weight if found.corrected else 0.0
+    if calibration.needed:
+        return f"of the labels alone (exact); more labels needed: {calibration.needed}"
+    weight = calibration.corrected.weight if calibration.corrected else 0.0
     return f"all runs; the judge weighs {weight:.2f}"
 
 
-def _has_pass(found: Calibration) -> bool:
-    return True in found.kappa.confusion.labels
+def _has_pass(calibration: Calibration) -> bool:
+    return True in calibration.kappa.confusion.labels
 
 
-def _counts(found: Calibration) -> str:
+def _counts(calibration: Calibration) -> str:
     notes = []
-    if found.unjudged:
-        notes.append(f"{_more(found.unjudged)} no verdict of the judge")
-    if found.tied:
-        notes.append(f"{_more(found.tied)} as many passes as fails")
-    return f"{found.labelled}" + (f" ({'; '.join(notes)})" if notes else "")
+    if calibration.unjudged:
+        notes.append(f"{_more(calibration.unjudged)} no verdict of the judge")
+    if calibration.tied:
+        notes.append(f"{_more(calibration.tied)} as many passes as fails")
+    return f"{calibration.labelled}" + (f" ({'; '.join(notes)})" if notes else "")
 
 
 def _more(number: int) -> str:
     return f"{number} more {'has' if number == 1 else 'have'}"
 
 
-def _consistency(found: Consistency) -> list[tuple[str, str]]:
-    votes, runs = counted(found.votes, "vote"), counted(found.runs, "run")
+def _consistency(consistency: Consistency) -> list[tuple[str, str]]:
+    votes, runs = counted(consistency.votes, "vote"), counted(consistency.runs, "run")
     return [
-        ("self-consistency", f"{found.agreeing:.3f} of {votes} on {runs}"),
-        ("flip rate", f"{found.flipped:.3f} {_range(found.interval)}"),
+        ("self-consistency", f"{consistency.agreeing:.3f} of {votes} on {runs}"),
+        ("flip rate", f"{consistency.flipped:.3f} {_range(consistency.interval)}"),
     ]
 
 
@@ -101,16 +100,16 @@ def _range(interval: Sequence[float]) -> str:
     return f"[{interval[0]:.3f}, {interval[1]:.3f}]"
 
 
-def _confusion(found: Calibration) -> RenderableType:
+def _confusion(calibration: Calibration) -> RenderableType:
     table = Table(title="people (rows) and judge (columns)", title_justify="left")
     for name in ("", "judge pass", "judge fail"):
         table.add_column(name, justify="right" if name else "left")
     for word, people in (("people pass", True), ("people fail", False)):
-        table.add_row(word, *(str(found.count(people, judge)) for judge in (True, False)))
+        table.add_row(word, *(str(calibration.count(people, judge)) for judge in (True, False)))
     return table
 
 
-def _disagreements(found: Sequence[Disagreement]) -> list[RenderableType]:
+def _disagreements(disagreements: Sequence[Disagreement]) -> list[RenderableType]:
     table = Columns(
         Column("id"),
         Column("people", right=True),
@@ -118,16 +117,16 @@ def _disagreements(found: Sequence[Disagreement]) -> list[RenderableType]:
         Column("the judge's reason", rank=1, least=20, wraps=True),
         Column("the people's note", rank=2, least=17, wraps=True, optional=True),
     )
-    ids = short_ids(one.trajectory_id for one in found[:_SHOWN])
-    for one in found[:_SHOWN]:
+    ids = short_ids(disagreement.trajectory_id for disagreement in disagreements[:_SHOWN])
+    for disagreement in disagreements[:_SHOWN]:
         table.add_row(
-            ids[one.trajectory_id],
-            _verdict(one.people),
-            _verdict(one.judge),
-            one_row(shorten(one.comment, 300)),
-            one_row(shorten(one.note, 300)),
+            ids[disagreement.trajectory_id],
+            _verdict(disagreement.people),
+            _verdict(disagreement.judge),
+            one_row(shorten(disagreement.comment, 300)),
+            one_row(shorten(disagreement.note, 300)),
         )
-    more = len(found) - _SHOWN
+    more = len(disagreements) - _SHOWN
     title = Text("where they differ", style="italic")
     return [
         title,
@@ -140,10 +139,10 @@ def _verdict(passed: bool) -> Text:
     return Text("pass", style="green") if passed else Text("fail", style="red")
 
 
-def _warning(found: Calibration) -> Text:
-    few = "labelled run is" if found.labelled == 1 else "labelled runs are"
+def _warning(calibration: Calibration) -> Text:
+    few = "labelled run is" if calibration.labelled == 1 else "labelled runs are"
     return Text(
-        f"{found.labelled} {few} few; more labels needed: {found.needed}. Until then the judge "
-        "does not correct the pass rate.",
+        f"{calibration.labelled} {few} few; more labels needed: {calibration.needed}. Until then "
+        "the judge does not correct the pass rate.",
         style="yellow",
     )

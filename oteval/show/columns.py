@@ -112,13 +112,15 @@ class Columns:
 
     def whole(self) -> tuple[list[Column], list[list[Text]]]:
         """Return the columns, without optional ones that are empty, and the rows of whole cells."""
-        shown = [
+        columns = [
             at
             for at, column in enumerate(self._columns)
             if not (column.optional and self._natural(at) == 0)
         ]
-        rows = [[self._columns[at].fit(row[at], _UNLIMITED) for at in shown] for row in self._rows]
-        return [self._columns[at] for at in shown], rows
+        rows = [
+            [self._columns[at].fit(row[at], _UNLIMITED) for at in columns] for row in self._rows
+        ]
+        return [self._columns[at] for at in columns], rows
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Yield the lines."""
@@ -141,16 +143,16 @@ class Columns:
     def _widths(self, width: int, left_out: Sequence[int] = ()) -> dict[int, int]:
         """Return the columns to show, by place, with the width of each."""
         natural = {at: self._natural(at) for at in range(len(self._columns))}
-        shown = [
+        columns = [
             at
             for at, column in enumerate(self._columns)
             if at not in left_out and not (column.optional and natural[at] == 0)
         ]
-        head = {at: cell_len(self._columns[at].name) for at in shown}
-        full = {at: max(natural[at], head[at]) for at in shown}
-        wanted = {at: min(full[at], self._columns[at].most) for at in shown}
-        self._drop(wanted, width, [at for at in shown if self._columns[at].extra])
-        least = {at: self._least(at, full[at], head[at]) for at in wanted}
+        head = {at: cell_len(self._columns[at].name) for at in columns}
+        full = {at: max(natural[at], head[at]) for at in columns}
+        capped = {at: min(full[at], self._columns[at].most) for at in columns}
+        self._drop(capped, width, [at for at in columns if self._columns[at].extra])
+        least = {at: self._least(at, full[at], head[at]) for at in capped}
         self._drop(least, width, [at for at in least if self._columns[at].rank])
         return self._grown(least, full, width)
 
@@ -175,9 +177,9 @@ class Columns:
         room = width - sum(widths.values()) - _GAP * (len(widths) - 1)
         by_rank = sorted(widths, key=lambda at: self._columns[at].rank)
         comfortable = {at: min(full[at], self._columns[at].most) for at in widths}
-        for wanted in (comfortable, full):
+        for limits in (comfortable, full):
             for at in by_rank:
-                more = max(0, min(room, wanted[at] - widths[at]))
+                more = max(0, min(room, limits[at] - widths[at]))
                 widths[at] += more
                 room -= more
         return widths

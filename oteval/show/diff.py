@@ -93,10 +93,10 @@ def _shared_start(pair: AlignedPair) -> int:
     """Return the offset to show two contents from, so that their first difference is visible."""
     if pair.left is None or pair.right is None:
         return 0
-    one, other = pair.left.content or "", pair.right.content or ""
-    together = zip(one, other, strict=False)
-    shared = next((at for at, (a, b) in enumerate(together) if a != b), min(len(one), len(other)))
-    is_calls_alone = one == other
+    left, right = pair.left.content or "", pair.right.content or ""
+    together = zip(left, right, strict=False)
+    shared = next((at for at, (a, b) in enumerate(together) if a != b), min(len(left), len(right)))
+    is_calls_alone = left == right
     return 0 if is_calls_alone or shared <= 3 * _LEAD else shared - _LEAD
 
 

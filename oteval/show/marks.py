@@ -35,8 +35,8 @@ def score_marks(scores: Sequence[Score], width: int) -> Text:
         width: How many terminal cells there are.
     """
     ordered = sorted(scores, key=lambda score: _ORDER.index(score.state))
-    for shown in range(len(ordered), 0, -1):
-        line = _line(ordered[:shown], ordered[shown:])
+    for count in range(len(ordered), 0, -1):
+        line = _line(ordered[:count], ordered[count:])
         if cell_len(line.plain) <= width:
             return line
     if len(ordered) == 1:
@@ -67,8 +67,8 @@ def _piece(score: Score, name_width: int) -> Text:
     return name.append(" ").append_text(cut(Text(_value(score), _STYLES[score.state]), 16))
 
 
-def _line(shown: Sequence[Score], rest: Sequence[Score]) -> Text:
-    pieces = [_piece(score, _LONGEST_NAME) for score in shown]
+def _line(scores: Sequence[Score], rest: Sequence[Score]) -> Text:
+    pieces = [_piece(score, _LONGEST_NAME) for score in scores]
     if rest:
         pieces.append(_rest(rest, "+"))
     return Text("  ").join(pieces)

@@ -39,11 +39,11 @@ def group_text(group: Mapping[str, str]) -> str:
     return " ".join(f"{name}={shown_name(value)}" for name, value in group.items())
 
 
-def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
+def monitors_table(states: Iterable[MonitorStatus], now_ns: int) -> Columns:
     """Return monitors, one line for each group.
 
     Args:
-        found: Their states.
+        states: Their states.
         now_ns: The current time (ns).
     """
     table = Columns(
@@ -56,28 +56,28 @@ def monitors_table(found: Iterable[MonitorStatus], now_ns: int) -> Columns:
         Column("observations", rank=3, right=True),
         Column("note", rank=4, least=10, most=60),
     )
-    for one in found:
+    for status in states:
         table.add_row(
-            one_row(one.monitor),
-            one_row(group_text(one.group)),
-            Text(one.state.replace("_", " "), _STYLES.get(one.state, "")),
-            ago(one.since_ns, now_ns) if one.since_ns else "",
-            _figure(one.recent),
-            _baseline(one),
-            f"{one.observations:,}",
-            one_row(_note(one)),
+            one_row(status.monitor),
+            one_row(group_text(status.group)),
+            Text(status.state.replace("_", " "), _STYLES.get(status.state, "")),
+            ago(status.since_ns, now_ns) if status.since_ns else "",
+            _figure(status.recent),
+            _baseline(status),
+            f"{status.observations:,}",
+            one_row(_note(status)),
         )
     return table
 
 
-def evidence_text(found: Iterable[MonitorStatus]) -> str:
+def evidence_text(states: Iterable[MonitorStatus]) -> str:
     """Return the alerts of lasting episodes as text, each with its figures, slices and runs.
 
     Args:
-        found: The states of groups.
+        states: The states of groups.
     """
-    episodes = [(one, episode) for one in found for episode in one.episodes]
-    texts = [_evidence(one, episode) for one, episode in episodes[:_SHOWN_EPISODES]]
+    episodes = [(status, episode) for status in states for episode in status.episodes]
+    texts = [_evidence(status, episode) for status, episode in episodes[:_SHOWN_EPISODES]]
     if len(episodes) > _SHOWN_EPISODES:
         texts.append(f"and {len(episodes) - _SHOWN_EPISODES:,} more; --json has all")
     return "\n\n".join(texts)
@@ -102,29 +102,29 @@ def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
         "runs": list(episode.runs),
         "runs_before": list(episode.runs_before),
     }
-    shown = message(payload)
-    return "\n".join([shown.title, *(f"  {line}" for line in shown.text.splitlines())])
+    alert = message(payload)
+    return "\n".join([alert.title, *(f"  {line}" for line in alert.text.splitlines())])
 
 
-def doubt_lines(found: Iterable[MonitorStatus | GroupSimulation]) -> list[str]:
+def doubt_lines(groups: Iterable[MonitorStatus | GroupSimulation]) -> list[str]:
     """Return why the budget of false alarms is not promised, one line for groups with one reason.
 
     Args:
-        found: The states or the simulations of groups.
+        groups: The states or the simulations of groups.
     """
-    groups: dict[tuple[str, tuple[str, ...]], list[str]] = {}
-    for one in found:
-        if one.doubts:
-            names = groups.setdefault((one.monitor, tuple(one.doubts)), [])
-            names += [name for name in [group_text(one.group)] if name not in names]
+    groups_by_doubts: dict[tuple[str, tuple[str, ...]], list[str]] = {}
+    for state in groups:
+        if state.doubts:
+            names = groups_by_doubts.setdefault((state.monitor, tuple(state.doubts)), [])
+            names += [name for name in [group_text(state.group)] if name not in names]
     return [
         f"{' '.join(filter(None, (shown_name(monitor, 200), listed(names, 3))))}: "
         f"the budget of false alarms is not promised: {'; '.join(doubts)}"
-        for (monitor, doubts), names in groups.items()
+        for (monitor, doubts), names in groups_by_doubts.items()
     ]
 
 
-def episodes_table(found: Iterable[PastEpisode]) -> Columns:
+def episodes_table(episodes: Iterable[PastEpisode]) -> Columns:
     """Return past episodes, one line each."""
     table = Columns(
         Column("monitor", least=12, most=40),
@@ -137,23 +137,23 @@ def episodes_table(found: Iterable[PastEpisode]) -> Columns:
         Column("after", rank=1, right=True),
         Column("figure", rank=4, least=10, most=60),
     )
-    for one in found:
-        episode = one.episode
+    for past in episodes:
+        episode = past.episode
         table.add_row(
-            one_row(one.monitor),
-            one_row(group_text(one.group)),
+            one_row(past.monitor),
+            one_row(group_text(past.group)),
             clock(episode.alarm_ns),
             clock(episode.ended_ns) if episode.ended_ns else "lasts",
             clock(episode.change_ns),
             f"{clock(episode.change_from_ns)} and {clock(episode.change_to_ns)}",
-            _figure(one.before),
-            _figure(one.after),
-            one_row(one.figure),
+            _figure(past.before),
+            _figure(past.after),
+            one_row(past.figure),
         )
     return table
 
 
-def simulations_table(found: Iterable[GroupSimulation]) -> Columns:
+def simulations_table(simulations: Iterable[GroupSimulation]) -> Columns:
     """Return simulations, one line for each rule and size of drop."""
     table = Columns(
         Column("monitor", least=12, most=40),
@@ -165,12 +165,12 @@ def simulations_table(found: Iterable[GroupSimulation]) -> Columns:
         Column("after scores", rank=1, right=True),
         Column("after", rank=1, right=True),
     )
-    for one in found:
-        for rule in one.rules:
+    for simulation in simulations:
+        for rule in simulation.rules:
             for drop in rule.drops:
                 table.add_row(
-                    one_row(one.monitor),
-                    one_row(group_text(one.group)),
+                    one_row(simulation.monitor),
+                    one_row(group_text(simulation.group)),
                     rule.name,
                     f"{rule.per_30_days:,.2f}",
                     f"{drop.size:g}",
@@ -181,7 +181,7 @@ def simulations_table(found: Iterable[GroupSimulation]) -> Columns:
     return table
 
 
-def changes_table(found: Iterable[MeasuredChange]) -> Columns:
+def changes_table(changes: Iterable[MeasuredChange]) -> Columns:
     """Return changes, one line each, and one for each slice that got worse."""
     table = Columns(
         Column("monitor", least=12, most=40),
@@ -194,19 +194,19 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
         Column("figure", rank=3, least=10, most=60),
         Column("runs", rank=1, least=16, most=80),
     )
-    for one in found:
+    for change in changes:
         table.add_row(
-            one_row(one.monitor),
-            one_row(group_text(one.group)),
-            _estimate(one.before),
-            _estimate(one.after),
-            _difference(one.change),
-            one.verdict,
-            "" if one.p is None else f"{one.p:.2g}",
-            one_row(one.figure),
-            one_row(" ".join(one.runs_after) if one.verdict == "worse" else ""),
+            one_row(change.monitor),
+            one_row(group_text(change.group)),
+            _estimate(change.before),
+            _estimate(change.after),
+            _difference(change.change),
+            change.verdict,
+            "" if change.p is None else f"{change.p:.2g}",
+            one_row(change.figure),
+            one_row(" ".join(change.runs_after) if change.verdict == "worse" else ""),
         )
-        for part in one.slices:
+        for part in change.slices:
             table.add_row(
                 "",
                 one_row(f"{part.dimension}: {shown_name(part.value)}"),
@@ -221,8 +221,8 @@ def changes_table(found: Iterable[MeasuredChange]) -> Columns:
     return table
 
 
-def _estimate(found: Estimate | None) -> str:
-    return f"{found.mean:.3g} [{found.low:.3g}, {found.high:.3g}]" if found else ""
+def _estimate(estimate: Estimate | None) -> str:
+    return f"{estimate.mean:.3g} [{estimate.low:.3g}, {estimate.high:.3g}]" if estimate else ""
 
 
 def _difference(change: tuple[float, float, float] | None) -> str:
@@ -235,10 +235,10 @@ def change_line(status: MonitorStatus) -> str:
     name = f"{title} [{group}]" if group else title
     line = f"{name}: {status.state.replace('_', ' ')}"
     if status.state == "alert" and status.episodes:
-        one = status.episodes[0]
+        episode = status.episodes[0]
         line += (
-            f" since {clock(one.change_ns)} UTC"
-            f" (between {clock(one.change_from_ns)} and {clock(one.change_to_ns)})"
+            f" since {clock(episode.change_ns)} UTC"
+            f" (between {clock(episode.change_from_ns)} and {clock(episode.change_to_ns)})"
         )
     return line
 
@@ -258,9 +258,13 @@ def _baseline(status: MonitorStatus) -> str:
 
 def _note(status: MonitorStatus) -> str:
     if status.episodes:
-        one = status.episodes[0]
-        by = f", acknowledged by {shown_name(one.acknowledged_by)}" if one.acknowledged_by else ""
-        return f"episode {one.episode_id}{by}"
+        episode = status.episodes[0]
+        by = (
+            f", acknowledged by {shown_name(episode.acknowledged_by)}"
+            if episode.acknowledged_by
+            else ""
+        )
+        return f"episode {episode.episode_id}{by}"
     if status.snoozed_until_ns is not None:
         return "snoozed"
     return status.progress or ("budget not promised" if status.doubts else "")

@@ -39,45 +39,45 @@ def replays_table(sessions: Sequence[VerifiedSession]) -> Columns:
         Column("time", rank=5, right=True),
         Column("why", rank=2, least=20, optional=True),
     )
-    ids = short_ids(one.session for one in sessions)
-    for one in sorted(sessions, key=_rank):
-        found = one.result
+    ids = short_ids(session.session for session in sessions)
+    for session in sorted(sessions, key=_rank):
+        replay = session.result
         table.add_row(
-            ids[one.session],
-            Text(one.status.replace("_", " "), style=_STYLES.get(one.status, _FAILED)),
-            one.fidelity or "-",
-            f"{found.served}/{found.model_calls}" if found else "-",
-            f"{found.served_tools}/{found.tool_calls}" if found else "-",
-            f"{one.seconds:.2f} s",
-            one_row(_why(one)),
+            ids[session.session],
+            Text(session.status.replace("_", " "), style=_STYLES.get(session.status, _FAILED)),
+            session.fidelity or "-",
+            f"{replay.served}/{replay.model_calls}" if replay else "-",
+            f"{replay.served_tools}/{replay.tool_calls}" if replay else "-",
+            f"{session.seconds:.2f} s",
+            one_row(_why(session)),
         )
     return table
 
 
-def _rank(one: VerifiedSession) -> int:
+def _rank(session: VerifiedSession) -> int:
     """Return 0 for sessions that passed, so that the others stand next to their divergences."""
-    return 0 if one.status == "passed" else 1
+    return 0 if session.status == "passed" else 1
 
 
-def _why(one: VerifiedSession) -> str:
+def _why(session: VerifiedSession) -> str:
     """Return in one line why a session did not pass, or where it is less than a full replay."""
-    if one.divergences:
-        first = one.divergences[0]
+    if session.divergences:
+        first = session.divergences[0]
         return f"{first.kind}: {first.summary}"
-    if one.detail:
-        return one.detail
-    return one.result.reasons[0] if one.result and one.result.reasons else ""
+    if session.detail:
+        return session.detail
+    return session.result.reasons[0] if session.result and session.result.reasons else ""
 
 
 def replays_view(sessions: Sequence[VerifiedSession]) -> RenderableType:
     """Return the table of verified sessions, then the divergences of those that failed."""
-    failed = [one for one in sessions if one.failed or one.status == "unverified"]
+    failed = [session for session in sessions if session.failed or session.status == "unverified"]
     parts: list[RenderableType] = [replays_table(sessions)]
     if lines := _answering_functions(sessions):
         parts += [Text(""), *(Text(clean(line), style="dim") for line in lines)]
-    ids = short_ids(one.session for one in sessions)
-    for one in failed[:_SHOWN]:
-        parts += [Text(""), *_details(one, ids[one.session])]
+    ids = short_ids(session.session for session in sessions)
+    for session in failed[:_SHOWN]:
+        parts += [Text(""), *_details(session, ids[session.session])]
     if len(failed) > _SHOWN:
         more = counted(len(failed) - _SHOWN, "more failed session")
         parts += [Text(""), Text(f"{more}: --json has all of them", style="dim")]
@@ -88,27 +88,27 @@ def _answering_functions(sessions: Sequence[VerifiedSession]) -> list[str]:
     """Return a line for each tool that is answered in place of a function of the agent's own."""
     tools = {
         name: line
-        for one in sessions
-        if one.result
-        for name, line in one.result.tools.items()
+        for session in sessions
+        if session.result
+        for name, line in session.result.tools.items()
         if ".py:" in line
     }
     return [f"{name}: {line}" for name, line in tools.items()]
 
 
-def _details(one: VerifiedSession, name: str) -> Iterator[RenderableType]:
-    fidelity = f" (fidelity {one.fidelity})" if one.fidelity else ""
-    yield Text(f"{name} {one.status.replace('_', ' ')}{fidelity}", style=f"bold {_FAILED}")
-    for divergence in one.divergences:
+def _details(session: VerifiedSession, name: str) -> Iterator[RenderableType]:
+    fidelity = f" (fidelity {session.fidelity})" if session.fidelity else ""
+    yield Text(f"{name} {session.status.replace('_', ' ')}{fidelity}", style=f"bold {_FAILED}")
+    for divergence in session.divergences:
         yield Padding(divergence_view(divergence), (0, 0, 0, 2))
-    if one.detail:
-        yield Text(f"  {clean(one.detail)}")
-    for reason in (*one.result.unguarded, *one.result.reasons) if one.result else ():
-        if reason == one.detail:
+    if session.detail:
+        yield Text(f"  {clean(session.detail)}")
+    for reason in (*session.result.unguarded, *session.result.reasons) if session.result else ():
+        if reason == session.detail:
             continue
         yield Text(f"  {clean(reason)}", style="dim")
-    lines = one.output.splitlines()[-_OUTPUT_LINES:]
-    if lines and one.status != "diverged":
+    lines = session.output.splitlines()[-_OUTPUT_LINES:]
+    if lines and session.status != "diverged":
         yield Text("  the end of the agent's output:", style="dim")
         yield Padding(Text(clean("\n".join(lines)), style="dim"), (0, 0, 0, 4))
 
@@ -132,29 +132,29 @@ def _style(line: str) -> str:
 
 def replay_summary(sessions: Sequence[VerifiedSession]) -> str:
     """Return the counts in one line: ``500 sessions: 498 passed, 2 diverged (fidelity wire)``."""
-    by_status = Counter(one.status for one in sessions)
+    by_status = Counter(session.status for session in sessions)
     counts = ", ".join(
         f"{number} {status.replace('_', ' ')}" for status, number in by_status.most_common()
     )
-    fidelities = Counter(one.fidelity for one in sessions if one.fidelity).most_common()
-    shown = ", ".join(
+    fidelities = Counter(session.fidelity for session in sessions if session.fidelity).most_common()
+    fidelity_text = ", ".join(
         name if len(fidelities) == 1 else f"{number} {name}" for name, number in fidelities
     )
     head = f"{counted(len(sessions), 'session')}: {counts}"
-    return f"{head} (fidelity {shown})" if shown else head
+    return f"{head} (fidelity {fidelity_text})" if fidelity_text else head
 
 
 def replay_junit(sessions: Sequence[VerifiedSession]) -> str:
     """Return verified sessions as JUnit XML: one suite with a case for each session."""
     cases = [
         JUnitCase(
-            name=one.session,
-            outcome="" if one.status == "passed" else _JUNIT.get(one.status, "error"),
-            message=_why(one) or one.status,
-            text="\n\n".join(each.text() for each in one.divergences) or one.output,
-            seconds=one.seconds,
+            name=session.session,
+            outcome="" if session.status == "passed" else _JUNIT.get(session.status, "error"),
+            message=_why(session) or session.status,
+            text="\n\n".join(each.text() for each in session.divergences) or session.output,
+            seconds=session.seconds,
         )
-        for one in sessions
+        for session in sessions
     ]
     return junit({"replay": cases})
 
@@ -164,14 +164,14 @@ def replay_markdown(sessions: Sequence[VerifiedSession]) -> str:
     parts = ["# Replay", f"{replay_summary(sessions)}."]
     rows = [
         (
-            one.session,
-            one.status.replace("_", " "),
-            one.fidelity or "-",
-            _why(one),
-            one.divergences[0].line if one.divergences else "",
+            session.session,
+            session.status.replace("_", " "),
+            session.fidelity or "-",
+            _why(session),
+            session.divergences[0].line if session.divergences else "",
         )
-        for one in sessions
-        if one.status != "passed"
+        for session in sessions
+        if session.status != "passed"
     ]
     if rows:
         parts.append(markdown_table(("session", "result", "fidelity", "why", "line"), rows))

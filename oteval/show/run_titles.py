@@ -16,8 +16,8 @@ _LONGEST_IN_TITLE = 120
 
 def question_line(trajectory: Trajectory) -> str:
     """Return the user's first message in a run on one line; "" if it was not captured."""
-    asked = trajectory.question
-    return one_line((asked.content or "")[:LONGEST_CASE]) if asked else ""
+    question = trajectory.question
+    return one_line((question.content or "")[:LONGEST_CASE]) if question else ""
 
 
 def case_key(trajectory: Trajectory, keys: Sequence[str]) -> str:
@@ -45,15 +45,15 @@ def run_title(trajectory: Trajectory) -> str:
     """
     case = first_attribute(trajectory, CASE_ATTRIBUTES)
     question = shorten(question_line(trajectory), _LONGEST_IN_TITLE)
-    known = [part for part in (trajectory.agent, case, question) if part]
-    return one_line(" · ".join(known if case or question else [*known, trajectory.id]))
+    parts = [part for part in (trajectory.agent, case, question) if part]
+    return one_line(" · ".join(parts if case or question else [*parts, trajectory.id]))
 
 
 def unique(names: Iterable[str]) -> list[str]:
     """Return names with " #2" and so on appended where one is repeated."""
     seen: dict[str, int] = {}
-    found = []
+    unique_names = []
     for name in names:
         seen[name] = seen.get(name, 0) + 1
-        found.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
-    return found
+        unique_names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+    return unique_names

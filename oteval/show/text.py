@@ -124,15 +124,15 @@ def short_ids(ids: Iterable[str]) -> dict[str, str]:
         ids: The ids that are shown together.
     """
     ordered = sorted(set(ids))
-    found = {}
+    shortened = {}
     for at, name in enumerate(ordered):
         near = (*ordered[max(0, at - 1) : at], *ordered[at + 1 : at + 2])
         shared = max((_shared(name, other) for other in near), default=0)
-        found[name] = name[: max(_SHORT, shared + 1)]
-    return found
+        shortened[name] = name[: max(_SHORT, shared + 1)]
+    return shortened
 
 
-def _shared(one: str, other: str) -> int:
+def _shared(text: str, other: str) -> int:
     """Return how many characters two texts begin with alike."""
-    pairs = zip(one, other, strict=False)
-    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))
+    pairs = zip(text, other, strict=False)
+    return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(text), len(other)))

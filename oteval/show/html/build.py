@@ -87,15 +87,15 @@ def build(
         ConfigError: The baseline is none of the groups, or there are too many groups.
     """
     counting = ReportStatistics(options.is_grouped)
-    kept = _KeptRuns(options.most_rows)
+    matrix_runs = _KeptRuns(options.most_rows)
     tools = ToolGraphCounts()
     for item in items:
         chosen = _shown(item, options)
         counting.add(chosen)
         if chosen.trajectory:
             tools.add(chosen.trajectory)
-        kept.add(chosen)
-    return _report(counting, kept.items(), tools, options, pairwise, made_ns)
+        matrix_runs.add(chosen)
+    return _report(counting, matrix_runs.items(), tools, options, pairwise, made_ns)
 
 
 def build_stored(
@@ -121,8 +121,8 @@ def build_stored(
     counting.add_stored(runs, tools)
     if options.is_grouped:
         counting.compare_stored(runs, groups[0])
-    kept = [_shown(item, options) for item in items]
-    return _report(counting, kept, tools, options, (), made_ns)
+    matrix_runs = [_shown(item, options) for item in items]
+    return _report(counting, matrix_runs, tools, options, (), made_ns)
 
 
 def stored_tallies(runs: SelectedRuns) -> dict[str, Tally]:
@@ -136,13 +136,15 @@ def _shown(item: ReportRun, options: ReportOptions) -> ReportRun:
     """Return a run with the verdicts that are shown."""
     if not options.evaluators:
         return item
-    verdicts = tuple(one for one in item.verdicts if one.evaluator in options.evaluators)
+    verdicts = tuple(
+        verdict for verdict in item.verdicts if verdict.evaluator in options.evaluators
+    )
     return replace(item, verdicts=verdicts)
 
 
 def _report(
     counting: ReportStatistics,
-    kept: Sequence[ReportRun],
+    matrix_runs: Sequence[ReportRun],
     tools: ToolGraphCounts,
     options: ReportOptions,
     pairwise: Sequence[PairwiseSummary],
@@ -152,10 +154,10 @@ def _report(
         raise NothingEvaluated(_EMPTY)
     groups = _groups(list(counting.groups), options)
     columns = _columns(counting.ordered_names(), groups)
-    rows = _rows(kept, columns, groups, options)
+    rows = _rows(matrix_runs, columns, groups, options)
     notes = list(_notes(counting.runs, options.most_rows))
     rows = rows[: options.most_rows]
-    details_of, left_out = _details(kept, rows, options)
+    details_of, left_out = _details(matrix_runs, rows, options)
     if left_out:
         notes.append(
             f"The details of {left_out:,} of {len(details_of) + left_out:,} runs are left out to "
@@ -198,10 +200,10 @@ class _KeptRuns:
     def add(self, item: ReportRun) -> None:
         states = {verdict.state for verdict in item.verdicts}
         if item.error or states & {"fail", "error"}:
-            place = self._failed
+            queue = self._failed
         else:
-            place = self._missing if "none" in states else self._good
-        place.append((self._seen, item))
+            queue = self._missing if "none" in states else self._good
+        queue.append((self._seen, item))
         self._seen += 1
         # Worse runs only become more, so that a run without a place now gets none later.
         if len(self._failed) + len(self._missing) + len(self._good) > self._most:
@@ -209,11 +211,11 @@ class _KeptRuns:
 
     def items(self) -> list[ReportRun]:
         """Return the runs kept, in the order in which they came."""
-        kept: list[tuple[int, ReportRun]] = []
-        for place in (self._failed, self._missing, self._good):
-            free = self._most - len(kept)
-            kept += list(place)[-free:] if free else []
-        return [item for _, item in sorted(kept, key=lambda pair: pair[0])]
+        numbered_runs: list[tuple[int, ReportRun]] = []
+        for queue in (self._failed, self._missing, self._good):
+            free = self._most - len(numbered_runs)
+            numbered_runs += list(queue)[-free:] if free else []
+        return [item for _, item in sorted(numbered_runs, key=lambda pair: pair[0])]
 
 
 def _notes(total: int, most: int) -> Iterable[str]:
@@ -226,22 +228,22 @@ def _notes(total: int, most: int) -> Iterable[str]:
         )
 
 
-def _groups(found: Sequence[str], options: ReportOptions) -> tuple[str, ...]:
+def _groups(run_groups: Sequence[str], options: ReportOptions) -> tuple[str, ...]:
     """Return the groups, the baseline first."""
     if not options.is_grouped:
         return ("",)
-    if not found:
+    if not run_groups:
         raise NothingEvaluated(_EMPTY)
-    baseline = options.baseline or found[0]
-    if baseline not in found:
-        shown = ", ".join(one_line(group) for group in found[:_MOST_GROUPS])
-        raise ConfigError(f"--baseline {baseline!r} is not one of the compared groups: {shown}")
-    if len(found) > _MOST_GROUPS:
+    baseline = options.baseline or run_groups[0]
+    if baseline not in run_groups:
+        names = ", ".join(one_line(group) for group in run_groups[:_MOST_GROUPS])
+        raise ConfigError(f"--baseline {baseline!r} is not one of the compared groups: {names}")
+    if len(run_groups) > _MOST_GROUPS:
         raise ConfigError(
-            f"{len(found)} groups to compare, at most {_MOST_GROUPS} can be; choose fewer with "
-            "--since or --where, or compare by something else"
+            f"{len(run_groups)} groups to compare, at most {_MOST_GROUPS} can be; choose fewer "
+            "with --since or --where, or compare by something else"
         )
-    return (baseline, *(group for group in found if group != baseline))
+    return (baseline, *(group for group in run_groups if group != baseline))
 
 
 def _columns(names: Sequence[str], groups: Sequence[str]) -> list[MatrixColumn]:
@@ -325,15 +327,15 @@ def _detail(members: Sequence[ReportRun], compared: bool) -> str:
 
 def _words(members: Sequence[ReportRun]) -> str:
     """Return additional search terms for a row."""
-    found: Counter[str] = Counter()
+    terms: Counter[str] = Counter()
     for item in members[:20]:
-        found.update([item.id, item.case[:200]])
+        terms.update([item.id, item.case[:200]])
         if run := item.trajectory:
-            found.update([run.agent, run.service, run.conversation_id, *run.models])
-            found.update(run.trace_ids[:3])
-            found.update(call.name for m in run.own_messages for call in m.tool_calls)
-        found.update(verdict.comment[:120] for verdict in item.verdicts)
-    return clean(" ".join(word for word in found if word))[:600].lower()
+            terms.update([run.agent, run.service, run.conversation_id, *run.models])
+            terms.update(run.trace_ids[:3])
+            terms.update(call.name for m in run.own_messages for call in m.tool_calls)
+        terms.update(verdict.comment[:120] for verdict in item.verdicts)
+    return clean(" ".join(word for word in terms if word))[:600].lower()
 
 
 def _diffs(by_group: dict[str, list[ReportRun]], groups: Sequence[str]) -> Iterable[RunPair]:
@@ -350,9 +352,9 @@ def _diffs(by_group: dict[str, list[ReportRun]], groups: Sequence[str]) -> Itera
 
 def _example(members: Sequence[ReportRun]) -> ReportRun | None:
     """Return the run of a group to compare: the first that did not pass, or the first."""
-    known = [item for item in members if item.trajectory]
-    bad = (item for item in known if any(v.state in ("fail", "error") for v in item.verdicts))
-    return next(bad, known[0] if known else None)
+    traced = [item for item in members if item.trajectory]
+    bad = (item for item in traced if any(v.state in ("fail", "error") for v in item.verdicts))
+    return next(bad, traced[0] if traced else None)
 
 
 def _details(
@@ -360,7 +362,7 @@ def _details(
 ) -> tuple[dict[str, str], int]:
     """Return the details by run, in the rows' order until they are too much; and how many are."""
     by_id = {item.id: item for item in items}
-    found: dict[str, str] = {}
+    details_by_run: dict[str, str] = {}
     size, left_out = 0, 0
     for run in (run for row in rows for run in row.runs):
         text = dumps(details(by_id[run], options.longest)) if size < options.most_bytes else ""
@@ -368,12 +370,14 @@ def _details(
         if not text or size > options.most_bytes:
             left_out += 1
         else:
-            found[run] = text
-    return found, left_out
+            details_by_run[run] = text
+    return details_by_run, left_out
 
 
-def _static(rows: Sequence[MatrixRow], known: dict[str, str], most: int) -> tuple[str, ...]:
+def _static(
+    rows: Sequence[MatrixRow], details_by_run: dict[str, str], most: int
+) -> tuple[str, ...]:
     """Return the runs to show in full without a script: those that did not pass first."""
     first = [run for row in rows if row.badness < 2 for run in row.runs]
     order = dict.fromkeys([*first, *(run for row in rows for run in row.runs)])
-    return tuple(run for run in order if run in known)[:most]
+    return tuple(run for run in order if run in details_by_run)[:most]

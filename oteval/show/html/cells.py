@@ -19,17 +19,17 @@ _NOTICED = 0.05
 
 def cell_of(items: Sequence[ReportRun], evaluator: str) -> MatrixCell:
     """Return the cell of an evaluator for the runs of a case in a group."""
-    found = [(item, v) for item in items for v in _said(item, evaluator)]
-    if not found:
+    run_verdicts = [(item, v) for item in items for v in _said(item, evaluator)]
+    if not run_verdicts:
         return MatrixCell("absent", runs=tuple(item.id for item in items))
-    found.sort(key=lambda pair: _WORST.index(pair[1].state))
-    verdicts = [verdict for _, verdict in found]
+    run_verdicts.sort(key=lambda pair: _WORST.index(pair[1].state))
+    verdicts = [verdict for _, verdict in run_verdicts]
     states = {verdict.state for verdict in verdicts}
     state: State = verdicts[0].state if len(states) == 1 else "mixed"
     value = _value(verdicts)
     text = _text(verdicts, state, value)
     note = next((shorten(v.comment, 160) for v in verdicts if v.comment), "")
-    runs = tuple(item.id for item, _ in found)
+    runs = tuple(item.id for item, _ in run_verdicts)
     return MatrixCell(state, text, value, worth_of(verdicts), runs, note)
 
 
@@ -48,8 +48,8 @@ def _text(verdicts: Sequence[RunVerdict], state: State, value: float | None) -> 
         if first.score is not None and first.score not in (0.0, 1.0):
             return f"{first.score:.3g}"
         if state == "score":
-            known = "" if first.score is None else f"{first.score:.3g}"
-            return known or shorten(first.label, 24)
+            number = "" if first.score is None else f"{first.score:.3g}"
+            return number or shorten(first.label, 24)
         return _WORDS[state]
     if state in ("error", "none"):
         return f"{_WORDS[state]} ×{len(verdicts)}"
@@ -61,10 +61,10 @@ def _text(verdicts: Sequence[RunVerdict], state: State, value: float | None) -> 
 
 def _said(item: ReportRun, evaluator: str) -> list[RunVerdict]:
     """Return an evaluator's verdicts on a run; an error if the run itself failed."""
-    found = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
-    if not found and item.error:
+    verdicts = [verdict for verdict in item.verdicts if verdict.evaluator == evaluator]
+    if not verdicts and item.error:
         return [RunVerdict(evaluator, status="error", comment=f"the run failed: {item.error}")]
-    return found
+    return verdicts
 
 
 def worth_of(verdicts: Sequence[RunVerdict]) -> CellValue | None:
@@ -92,10 +92,10 @@ def changed(base: MatrixCell, cell: MatrixCell) -> Change:
     """Return how a cell differs from the baseline's."""
     if "absent" in (base.state, cell.state):
         return ""
-    found = direction(base.worth, cell.worth)
-    if found:
-        return "improved" if found > 0 else "regressed"
-    if found is None:
+    sign = direction(base.worth, cell.worth)
+    if sign:
+        return "improved" if sign > 0 else "regressed"
+    if sign is None:
         return "same" if base.state == cell.state and base.text == cell.text else "changed"
     # As good as it was, but perhaps with errors beside it.
     mixed = "mixed" in (base.state, cell.state)

@@ -50,7 +50,7 @@ def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict
         has_messages: Whether the messages are among them.
     """
     run = item.trajectory
-    found: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "id": item.id,
         "title": _cut(item.label, 200),
         "group": clean(item.group),
@@ -58,19 +58,19 @@ def details(item: ReportRun, longest: int, *, has_messages: bool = True) -> dict
         "scores": [_verdict(verdict, longest) for verdict in item.verdicts],
     }
     if item.error:
-        found["error"] = _cut(item.error, longest)
+        fields["error"] = _cut(item.error, longest)
     if item.inputs is not None:
-        found["inputs"] = _cut(_text(item.inputs), longest)
+        fields["inputs"] = _cut(_text(item.inputs), longest)
     if item.outputs is not None:
-        found["outputs"] = _cut(_text(item.outputs), longest)
+        fields["outputs"] = _cut(_text(item.outputs), longest)
     if run is None:
-        return {**found, "messages": []}
+        return {**fields, "messages": []}
     own = run.own_messages if has_messages else ()
     messages = [
         message_details(at, message, longest) for at, message in enumerate(own, run.new_from)
     ]
     return {
-        **found,
+        **fields,
         "earlier": run.new_from,
         "before": run.history.id if run.history else "",
         "messages": messages,
@@ -116,47 +116,47 @@ def message_details(at: int, message: Message, longest: int) -> dict[str, Any]:
         message: The message.
         longest: How many characters of a text to show.
     """
-    found: dict[str, Any] = {"at": at, "role": _cut(message.role, _LONGEST_NAME)}
+    fields: dict[str, Any] = {"at": at, "role": _cut(message.role, _LONGEST_NAME)}
     if message.content is not None:
-        found["text"] = _cut(message.content, longest)
+        fields["text"] = _cut(message.content, longest)
     elif not message.tool_calls and not message.parts:
-        found["missing"] = True
+        fields["missing"] = True
     if message.name:
-        found["name"] = _cut(message.name, _LONGEST_NAME)
+        fields["name"] = _cut(message.name, _LONGEST_NAME)
     if message.tool_call_id:
-        found["answers"] = _cut(message.tool_call_id, _LONGEST_NAME)
+        fields["answers"] = _cut(message.tool_call_id, _LONGEST_NAME)
     if message.is_error:
-        found["failed"] = True
+        fields["failed"] = True
     if message.tool_calls:
-        found["calls"] = [_call(c, message.tool_calls, longest) for c in message.tool_calls]
+        fields["calls"] = [_call(c, message.tool_calls, longest) for c in message.tool_calls]
     if message.parts:
-        found["parts"] = [_part(part, longest) for part in message.parts]
-    return found
+        fields["parts"] = [_part(part, longest) for part in message.parts]
+    return fields
 
 
 def _call(call: ToolCall, calls: Sequence[ToolCall], longest: int) -> dict[str, Any]:
-    found: dict[str, Any] = {"name": _cut(call.name, _LONGEST_NAME)}
+    fields: dict[str, Any] = {"name": _cut(call.name, _LONGEST_NAME)}
     if call.arguments is None:
-        found["missing"] = True
+        fields["missing"] = True
     else:
-        found["arguments"] = _cut(_text(call.arguments), longest)
+        fields["arguments"] = _cut(_text(call.arguments), longest)
     if call.id:
-        found["id"] = _cut(call.id, _LONGEST_NAME)
+        fields["id"] = _cut(call.id, _LONGEST_NAME)
     if call.start_ns and call.end_ns:
-        found["took"] = duration(call.end_ns - call.start_ns)
+        fields["took"] = duration(call.end_ns - call.start_ns)
     if ran_in_parallel(call, calls):
-        found["parallel"] = True
-    return found
+        fields["parallel"] = True
+    return fields
 
 
 def _part(part: Mapping[str, Any], longest: int) -> dict[str, Any]:
     """Return a part that is not text: an embedded image as a picture, anything else as JSON."""
-    found = {"kind": _cut(str(part.get("type", "part")), _LONGEST_NAME)}
+    fields = {"kind": _cut(str(part.get("type", "part")), _LONGEST_NAME)}
     image = _image(part)
     if image:
-        return {**found, "image": image}
+        return {**fields, "image": image}
     text = part.get("content") if part.get("type") in ("reasoning", "thinking") else None
-    return {**found, "text": _cut(_text(part if text is None else text), min(longest, 4000))}
+    return {**fields, "text": _cut(_text(part if text is None else text), min(longest, 4000))}
 
 
 def _image(part: Mapping[str, Any]) -> str:
@@ -177,18 +177,18 @@ def _image(part: Mapping[str, Any]) -> str:
 
 def _verdict(verdict: RunVerdict, longest: int) -> dict[str, Any]:
     name = _cut(verdict.evaluator, _LONGEST_NAME)
-    found: dict[str, Any] = {"evaluator": name, "state": verdict.state}
+    fields: dict[str, Any] = {"evaluator": name, "state": verdict.state}
     if verdict.score is not None:
-        found["score"] = f"{verdict.score:.4g}"
+        fields["score"] = f"{verdict.score:.4g}"
     if verdict.label:
-        found["label"] = _cut(verdict.label, 200)
+        fields["label"] = _cut(verdict.label, 200)
     if verdict.comment:
-        found["comment"] = _cut(verdict.comment, longest)
+        fields["comment"] = _cut(verdict.comment, longest)
     if verdict.metadata:
-        found["metadata"] = _cut(_text(dict(verdict.metadata)), min(longest, 8000))
+        fields["metadata"] = _cut(_text(dict(verdict.metadata)), min(longest, 8000))
     if verdict.version:
-        found["version"] = _cut(verdict.version, _LONGEST_NAME)
-    return found
+        fields["version"] = _cut(verdict.version, _LONGEST_NAME)
+    return fields
 
 
 def _gaps(gaps: Sequence[Gap]) -> list[dict[str, str]]:

@@ -51,18 +51,18 @@ class RunVerdict(EvaluationResult):
     version: str = ""
 
     @classmethod
-    def of(cls, found: Score | Feedback) -> RunVerdict:
+    def of(cls, evaluation: Score | Feedback) -> RunVerdict:
         """Return the verdict of a stored score or of an experiment's feedback."""
-        name = found.evaluator if isinstance(found, Score) else found.key
-        return cls(name, found.version, **_result(found))
+        name = evaluation.evaluator if isinstance(evaluation, Score) else evaluation.key
+        return cls(name, evaluation.version, **_result(evaluation))
 
     def as_score(self, name: str) -> Score:
         """Return the verdict as a score of the trajectory with this id."""
         return Score(name, "", "", self.evaluator, self.version, **_result(self))
 
 
-def _result(found: EvaluationResult) -> dict[str, Any]:
-    return {option.name: getattr(found, option.name) for option in fields(EvaluationResult)}
+def _result(evaluation: EvaluationResult) -> dict[str, Any]:
+    return {option.name: getattr(evaluation, option.name) for option in fields(EvaluationResult)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -91,20 +91,20 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     _check_backlog(db, config)
     with open_store(db) as store, little_memory(store):
         outbox = Outbox(store.outbox, config.notify, version=__version__)
-        found = _check(store, config)
+        states = _check(store, config)
         _deliver(outbox)
     if once:
-        _print(found, as_json)
-        return exit_status(found)
-    known: dict[str, str] = {}
+        _print(states, as_json)
+        return exit_status(states)
+    printed_states: dict[str, str] = {}
     problem = ""
     while True:
-        _print_changes(found, known, as_json)
+        _print_changes(states, printed_states, as_json)
         time.sleep(pause)
         try:
             _check_backlog(db, config)
             with open_store(db) as store, little_memory(store):
-                found = _check(store, config)
+                states = _check(store, config)
                 outbox.reopen(store.outbox)
                 _deliver(outbox)
             problem = ""
@@ -112,10 +112,10 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
             problem = _named(error, problem)
 
 
-def _named(error: Exception, known: str) -> str:
-    """Warn of the error of a check unless it is the known one, and return it."""
+def _named(error: Exception, last_problem: str) -> str:
+    """Warn of the error of a check unless it is the last problem, and return it."""
     text = str(error) or type(error).__name__
-    if text != known:
+    if text != last_problem:
         warn(f"monitors are not checked: {text}")
     return text
 
@@ -145,18 +145,20 @@ def _show_status(path: str, config: Config, database: dict[str, str], *, as_json
 
     with store_in_turn(path, create=False) as store:
         now = common.now_ns()
-        found = [one for entry in config.monitors for one in statuses(store, entry, now)]
-        failed = [one for one in store.outbox.waiting() if one.error]
+        states = [state for entry in config.monitors for state in statuses(store, entry, now)]
+        failed = [notification for notification in store.outbox.waiting() if notification.error]
         refused = store.outbox.refused()
         problem = _server_problem(store)
-    _print(found, as_json, database)
+    _print(states, as_json, database)
     if problem:
         warn(f"the server does not check monitors: {problem}")
-    for one in failed:
-        wait = counted(max(0, one.next_ns - now) // 10**9, "second")
-        warn(f"{one.destination}: {one.notification_id} waits for {wait} ({one.error})")
-    for one in refused:
-        warn(f"{one.destination}: {one.notification_id} was refused ({one.error})")
+    for notification in failed:
+        wait = counted(max(0, notification.next_ns - now) // 10**9, "second")
+        name = f"{notification.destination}: {notification.notification_id}"
+        warn(f"{name} waits for {wait} ({notification.error})")
+    for notification in refused:
+        name = f"{notification.destination}: {notification.notification_id}"
+        warn(f"{name} was refused ({notification.error})")
 
 
 @monitor.command()
@@ -241,13 +243,13 @@ def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, d
         raise ConfigError(f"no monitor is called {name!r}; there are {', '.join(entries)}")
     chosen = None
     if group:
-        given = dict(part.partition("=")[::2] for part in group)
-        wanted = entries[name].group_by
-        if set(given) != set(wanted):
+        group_values = dict(part.partition("=")[::2] for part in group)
+        group_by = entries[name].group_by
+        if set(group_values) != set(group_by):
             raise ConfigError(
-                f"--group: give {', '.join(f'{key}=...' for key in wanted) or 'none'}"
+                f"--group: give {', '.join(f'{key}=...' for key in group_by) or 'none'}"
             )
-        chosen = dumps([given[key] for key in wanted])
+        chosen = dumps([group_values[key] for key in group_by])
     now = common.now_ns()
     until = now + round(_duration(duration, "--for") * 1e9)
     with store_in_turn(db, create=False) as store:
@@ -293,12 +295,12 @@ def _with_memory(store: Store, action: Callable[[], T]) -> T:
 
 def _duration(text: str, option: str) -> float:
     try:
-        found = seconds(text)
+        length = seconds(text)
     except ValueError as error:
         raise ConfigError(f"{option}: {error}") from None
-    if not 0 <= found <= _LONGEST_DAYS * 86400:
+    if not 0 <= length <= _LONGEST_DAYS * 86400:
         raise ConfigError(f"{option}: must be from 0s to {_LONGEST_DAYS}d")
-    return found
+    return length
 
 
 def _user() -> str:
@@ -331,33 +333,35 @@ def _deliver(outbox: Outbox) -> bool:
 
 
 def _print(
-    found: list[MonitorStatus], as_json: bool, database: dict[str, str] | None = None
+    states: list[MonitorStatus], as_json: bool, database: dict[str, str] | None = None
 ) -> None:
     if as_json:
-        for one in found:
-            print_json({**(database or {}), **one.as_dict()})
+        for group_state in states:
+            print_json({**(database or {}), **group_state.as_dict()})
         return
     from ..show.monitors import doubt_lines, evidence_text, monitors_table
 
-    out().print(monitors_table(found, common.now_ns()))
-    for line in doubt_lines(found):
+    out().print(monitors_table(states, common.now_ns()))
+    for line in doubt_lines(states):
         warn(line)
-    if evidence := evidence_text(found):
+    if evidence := evidence_text(states):
         say(f"\n{evidence}")
-    alerting = sum(one.state == "alert" for one in found)
-    warn(f"{counted(len(found), 'group')}, {counted(alerting, 'alert')}")
+    alerting = sum(group_state.state == "alert" for group_state in states)
+    warn(f"{counted(len(states), 'group')}, {counted(alerting, 'alert')}")
 
 
-def _print_changes(found: list[MonitorStatus], known: dict[str, str], as_json: bool) -> None:
-    """Print the groups whose state is not the known one, and note it."""
-    for one in found:
-        key = dumps([one.monitor, list(one.group.values())])
-        if known.get(key) == one.state:
+def _print_changes(
+    states: list[MonitorStatus], printed_states: dict[str, str], as_json: bool
+) -> None:
+    """Print the groups whose state is not the printed one, and note it."""
+    for group_state in states:
+        key = dumps([group_state.monitor, list(group_state.group.values())])
+        if printed_states.get(key) == group_state.state:
             continue
-        known[key] = one.state
+        printed_states[key] = group_state.state
         if as_json:
-            print_json(one.as_dict())
+            print_json(group_state.as_dict())
         else:
             from ..show.monitors import change_line
 
-            say(change_line(one))
+            say(change_line(group_state))

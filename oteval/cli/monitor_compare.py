@@ -74,12 +74,12 @@ def compare(
     start = _time(marks, after, "--after") if after else end
     if start < end:
         raise ConfigError("--after: must not be earlier than --before")
-    places: list[str] = []
-    found: list[MeasuredChange] = []
+    paths: list[str] = []
+    changes: list[MeasuredChange] = []
     for path in db:
         with open_store(path) as store:
             for settings in config.monitors:
-                found += measured_changes(
+                changes += measured_changes(
                     store,
                     settings,
                     before_ns=end,
@@ -88,43 +88,47 @@ def compare(
                     now_ns=common.now_ns(),
                     by=by,
                 )
-        places += [path] * (len(found) - len(places))
+        paths += [path] * (len(changes) - len(paths))
     # The more figures, the smaller a p-value must be: those of all databases count together.
-    found = adjusted(found)
+    changes = adjusted(changes)
     for path, database in each_database(db):
-        here = [one for one, place in zip(found, places, strict=True) if place == path]
+        database_changes = [
+            change
+            for change, change_path in zip(changes, paths, strict=True)
+            if change_path == path
+        ]
         if as_json:
-            for one in here:
-                print_json({**database, **one.as_dict()})
-        elif here:
-            out().print(changes_table(here))
-    for note in dict.fromkeys(change.note for change in found if change.note):
-        warn(f"{counted(sum(change.note == note for change in found), 'figure')}: {note}")
-    worse = sum(one.verdict == "worse" for one in found)
-    warn(f"{counted(len(found), 'figure')}, {worse} worse")
+            for change in database_changes:
+                print_json({**database, **change.as_dict()})
+        elif database_changes:
+            out().print(changes_table(database_changes))
+    for note in dict.fromkeys(change.note for change in changes if change.note):
+        warn(f"{counted(sum(change.note == note for change in changes), 'figure')}: {note}")
+    worse = sum(change.verdict == "worse" for change in changes)
+    warn(f"{counted(len(changes), 'figure')}, {worse} worse")
     if worse:
         return 1
-    return 0 if any(one.p is not None for one in found) else 3
+    return 0 if any(change.p is not None for change in changes) else 3
 
 
 def _marks(db: Sequence[str]) -> list[StoredMark]:
     """Return the marks of all databases."""
-    found: list[StoredMark] = []
+    marks: list[StoredMark] = []
     for path in db:
         with open_store(path) as store:
-            found += store.monitors.marks()
-    return found
+            marks += store.monitors.marks()
+    return marks
 
 
-def _time(known: Sequence[StoredMark], text: str, option: str) -> int:
+def _time(marks: Sequence[StoredMark], text: str, option: str) -> int:
     """Return the time of the latest mark with a name, or else the time that a text gives."""
-    marks = [mark.time_ns for mark in known if mark.name == text]
-    if marks:
-        return max(marks)
+    times = [mark.time_ns for mark in marks if mark.name == text]
+    if times:
+        return max(times)
     try:
-        found = time_of(text, option)
+        time_ns = time_of(text, option)
     except ConfigError as error:
         raise ConfigError(f"{error}; no mark has this name either") from None
-    if found is None:
+    if time_ns is None:
         raise ConfigError(f"{option}: is empty; write a time or the name of a mark")
-    return found
+    return time_ns

@@ -59,30 +59,30 @@ def backtest(
 
     period, now = _period(since, until), common.now_ns()
     for path, database in each_database(db):
-        found = []
+        backtests = []
         with open_store(path) as store, progress("reading", " rows") as update:
             for settings in config.monitors:
 
                 def report(done: int, total: int, title: str = settings.title) -> None:
                     update(done, total, title)
 
-                found.append(tested(store, settings, now_ns=now, period=period, report=report))
-        episodes = [episode for one in found for episode in one.episodes]
+                backtests.append(tested(store, settings, now_ns=now, period=period, report=report))
+        episodes = [episode for test in backtests for episode in test.episodes]
         if as_json:
             for episode in episodes:
                 print_json({**database, **episode.as_dict()})
         elif episodes:
             out().print(episodes_table(episodes))
-        _summarize(found)
+        _summarize(backtests)
     return 0
 
 
-def _summarize(found: Sequence[Backtest]) -> None:
+def _summarize(backtests: Sequence[Backtest]) -> None:
     """Print how much was tested, and which groups never had a baseline."""
-    episodes = sum(len(one.episodes) for one in found)
-    seen = sum(one.observations for one in found)
-    learning = [reason for one in found for _, reason in one.learning]
-    groups = counted(sum(one.groups for one in found), "group")
+    episodes = sum(len(test.episodes) for test in backtests)
+    seen = sum(test.observations for test in backtests)
+    learning = [reason for test in backtests for _, reason in test.learning]
+    groups = counted(sum(test.groups for test in backtests), "group")
     warn(f"{counted(episodes, 'alert')} in {groups}, {counted(seen, 'observation')}")
     if learning:
         reason = f"; for instance: {learning[0]}"
@@ -144,9 +144,9 @@ def simulate(
     from ..show.monitors import doubt_lines, simulations_table
 
     period, now = _period(since, until), common.now_ns()
-    every: list[GroupSimulation] = []
+    all_simulations: list[GroupSimulation] = []
     for path, database in each_database(db):
-        found: list[GroupSimulation] = []
+        simulations: list[GroupSimulation] = []
         for settings in config.monitors:
             with open_store(path) as store:
                 past = histories(store, settings, period, now)
@@ -159,7 +159,7 @@ def simulate(
                     def report(done: int, title: str = settings.title) -> None:
                         update(done, streams, title)
 
-                    found += simulate_group(
+                    simulations += simulate_group(
                         settings,
                         group,
                         observed,
@@ -169,34 +169,34 @@ def simulate(
                         seed=seed,
                         report=report,
                     )
-        simulated = [one for one in found if one.rules]
+        simulated = [simulation for simulation in simulations if simulation.rules]
         if as_json:
-            for one in found:
-                print_json({**database, **one.as_dict()})
+            for simulation in simulations:
+                print_json({**database, **simulation.as_dict()})
         elif simulated:
             out().print(simulations_table(simulated))
-        _warn_short(found)
+        _warn_short(simulations)
         if not as_json:
             for line in doubt_lines(simulated):
                 warn(line)
-        every += found
-    return 0 if any(one.rules for one in every) else 3
+        all_simulations += simulations
+    return 0 if any(simulation.rules for simulation in all_simulations) else 3
 
 
-def _warn_short(found: Sequence[GroupSimulation]) -> None:
+def _warn_short(simulations: Sequence[GroupSimulation]) -> None:
     """Warn of histories that are too short to simulate."""
-    short = [one for one in found if not one.rules]
+    short = [simulation for simulation in simulations if not simulation.rules]
     if short:
         least = f"{short[0].observations:,} observations, {short[0].reason}"
         warn(f"{counted(len(short), 'history', 'histories')} too short to simulate: {least}")
-    if not found:
+    if not simulations:
         warn("no history to simulate: nothing was observed")
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:
     from ..monitor.past import PastPeriod
 
-    found = PastPeriod(time_of(since, "--since"), time_of(until, "--until"))
-    if found.since_ns and found.until_ns and found.until_ns <= found.since_ns:
+    period = PastPeriod(time_of(since, "--since"), time_of(until, "--until"))
+    if period.since_ns and period.until_ns and period.until_ns <= period.since_ns:
         raise ConfigError("--until: must be after --since")
-    return found
+    return period

@@ -25,13 +25,13 @@ def status(db: tuple[str, ...], as_json: bool) -> int:
     Several databases are shown one after the other. Traces that are "not reconstructed yet" become
     runs with the next command that needs them.
     """
-    for one in db:
-        with _opened(one) as store:
+    for path in db:
+        with _opened(path) as store:
             contents, pending, is_served = store.contents(), store.pending.count(), store.is_served
         if as_json:
-            print_json(_record(one, contents, pending, is_served=is_served))
+            print_json(_record(path, contents, pending, is_served=is_served))
         else:
-            out().print(_table(one, contents, pending, is_served=is_served))
+            out().print(_table(path, contents, pending, is_served=is_served))
     return 0
 
 

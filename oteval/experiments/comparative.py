@@ -249,10 +249,10 @@ def _comparison(
     )
 
 
-def _load(given: str | ExperimentResults | Experiment, store: Store) -> ExperimentResults:
-    if isinstance(given, ExperimentResults):
-        return given
-    return load_experiment(given if isinstance(given, str) else given.name, store)
+def _load(experiment: str | ExperimentResults | Experiment, store: Store) -> ExperimentResults:
+    if isinstance(experiment, ExperimentResults):
+        return experiment
+    return load_experiment(experiment if isinstance(experiment, str) else experiment.name, store)
 
 
 def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
@@ -265,16 +265,16 @@ def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
     names = [each.name for each in compared]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"pass two or more different experiments to compare, not {names}")
-    found = [
+    common_runs = [
         ComparedRuns(rows[0].example, repetition, tuple(row.run for row in rows))
         for (_, repetition), rows in paired_rows(compared).items()
         if not any(row.run.error for row in rows)
     ]
-    if not found:
+    if not common_runs:
         raise NothingEvaluated(
             f"{' and '.join(names)} have no example in common that ran without an error"
         )
-    return found
+    return common_runs
 
 
 def _with_trajectories(item: ComparedRuns, store: Store) -> ComparedRuns:

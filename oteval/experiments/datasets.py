@@ -85,7 +85,7 @@ def _is_path(text: str) -> bool:
 
 
 def read_json_lines(path: Path) -> Iterator[tuple[Any, str]]:
-    """Yield the value of each line of a file with its place, such as ``data.jsonl:3``.
+    """Yield the value of each line of a file with its position, such as ``data.jsonl:3``.
 
     Empty lines are skipped.
 
@@ -100,11 +100,11 @@ def read_json_lines(path: Path) -> Iterator[tuple[Any, str]]:
         raise InputError(f"{path}: cannot be read: {error}") from error
     for number, line in enumerate(text.split("\n"), 1):
         if line.strip():
-            place = f"{path}:{number}"
+            position = f"{path}:{number}"
             try:
-                yield loads_exact(line), place
+                yield loads_exact(line), position
             except ValueError as error:
-                raise InputError(f"{place}: not valid JSON: {error}") from error
+                raise InputError(f"{position}: not valid JSON: {error}") from error
 
 
 def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
@@ -122,8 +122,8 @@ def read_dataset(path: str | Path, name: str | None = None) -> Dataset:
     """
     path = Path(path)
     lines = list(read_json_lines(path))
-    rows, places = [row for row, _ in lines], [place for _, place in lines]
-    return _dataset_of_rows(rows, places, name or path.stem, str(path))
+    rows, positions = [row for row, _ in lines], [position for _, position in lines]
+    return _dataset_of_rows(rows, positions, name or path.stem, str(path))
 
 
 def make_dataset(
@@ -134,22 +134,23 @@ def make_dataset(
     Raises:
         InputError: A dict is not an example, two have the same id, or there are none.
     """
-    known = list(rows)
-    return _dataset_of_rows(known, [f"data[{at}]" for at in range(len(known))], name, source)
+    examples = list(rows)
+    return _dataset_of_rows(examples, [f"data[{at}]" for at in range(len(examples))], name, source)
 
 
-def _dataset_of_rows(rows: Sequence[Any], places: Sequence[str], name: str, source: str) -> Dataset:
+def _dataset_of_rows(
+    rows: Sequence[Any], positions: Sequence[str], name: str, source: str
+) -> Dataset:
     examples: list[Example] = []
-    given: dict[str, str] = {}
+    positions_by_id: dict[str, str] = {}
     counts: Counter[str] = Counter()
-    for row, place in zip(rows, places, strict=True):
-        example, has_id = _example(row, place)
+    for row, position in zip(rows, positions, strict=True):
+        example, has_id = _example(row, position)
         if has_id:
-            if example.id in given:
-                raise InputError(
-                    f"{place}: id {example.id!r} is used at {given[example.id]} already"
-                )
-            given[example.id] = place
+            if example.id in positions_by_id:
+                first = positions_by_id[example.id]
+                raise InputError(f"{position}: id {example.id!r} is used at {first} already")
+            positions_by_id[example.id] = position
         else:
             # Equal inputs, such as a question that is asked twice, are separate examples.
             counts[example.id] += 1
@@ -164,30 +165,32 @@ def _dataset_of_rows(rows: Sequence[Any], places: Sequence[str], name: str, sour
     return Dataset(name, tuple(examples), source, time.time_ns())
 
 
-def _example(row: Any, place: str) -> tuple[Example, bool]:
+def _example(row: Any, position: str) -> tuple[Example, bool]:
     """Return an example, and whether the row has an id."""
     if isinstance(row, Example):
         return row, True
     if not isinstance(row, Mapping):
-        raise InputError(f"{place}: an example must be an object with 'inputs', not {_kind(row)}")
+        raise InputError(
+            f"{position}: an example must be an object with 'inputs', not {_kind(row)}"
+        )
     fields: dict[str, Any] = {}
     for key, value in row.items():
         if key not in _FIELDS:
             near = difflib.get_close_matches(str(key), list(_FIELDS), 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(_FIELDS)}"
-            raise InputError(f"{place}: unknown key {key!r}; {hint}")
+            raise InputError(f"{position}: unknown key {key!r}; {hint}")
         fields[_FIELDS[key]] = json_form(value)
     if "messages" in fields:
         try:
             messages = to_messages(fields.pop("messages"), "messages")
         except InputError as error:
-            raise InputError(f"{place}: {error}") from error
+            raise InputError(f"{position}: {error}") from error
         fields = {**_fields_of(messages), **fields}
     if "inputs" not in fields:
-        raise InputError(f"{place}: 'inputs' is missing")
+        raise InputError(f"{position}: 'inputs' is missing")
     metadata = fields.get("metadata") or {}
     if not isinstance(metadata, dict):
-        raise InputError(f"{place}: 'metadata' must be an object, not {_kind(metadata)}")
+        raise InputError(f"{position}: 'metadata' must be an object, not {_kind(metadata)}")
     inputs, reference = fields["inputs"], fields.get("reference_outputs")
     name = fields.get("id")
     if name is None or name == "":
@@ -232,12 +235,12 @@ def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> 
         InputError: There are none, or two have the same id.
     """
     rows = []
-    for one in trajectories:
-        case = first_attribute(one, CASE_ATTRIBUTES)
-        if not case and not has_question(one.own_messages):
-            case = one.id  # missing questions do not make two runs equal
-        fields = _fields_of(one.own_messages)
-        rows.append({**fields, "id": case, "metadata": {"trajectory_id": one.id}})
+    for trajectory in trajectories:
+        case = first_attribute(trajectory, CASE_ATTRIBUTES)
+        if not case and not has_question(trajectory.own_messages):
+            case = trajectory.id  # missing questions do not make two runs equal
+        fields = _fields_of(trajectory.own_messages)
+        rows.append({**fields, "id": case, "metadata": {"trajectory_id": trajectory.id}})
     return make_dataset(rows, name, source="trajectories")
 
 
@@ -253,18 +256,18 @@ def dataset_with_run(store: Store, name: str, run: Trajectory) -> Dataset | None
         The dataset, not stored yet; None if the run is one of its examples already.
     """
     try:
-        known = store.datasets.get(name).examples
+        examples = store.datasets.get(name).examples
     except NotFound:
-        known = ()
-    if any(one.metadata.get("trajectory_id") == run.id for one in known):
+        examples = ()
+    if any(stored.metadata.get("trajectory_id") == run.id for stored in examples):
         return None
     [example] = dataset_from_trajectories([run], name).examples
-    ids = {one.id for one in known}
+    ids = {stored.id for stored in examples}
     if example.id in ids:
         # Equal inputs, such as a question that is asked twice, are separate examples.
-        name_of = (f"{example.id}-{number}" for number in count(2))
-        example = replace(example, id=next(one for one in name_of if one not in ids))
-    return make_dataset([*known, example], name, "trajectories")
+        new_ids = (f"{example.id}-{number}" for number in count(2))
+        example = replace(example, id=next(new_id for new_id in new_ids if new_id not in ids))
+    return make_dataset([*examples, example], name, "trajectories")
 
 
 def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) -> Dataset:
@@ -279,9 +282,9 @@ def dataset_from_references(store: Store, name: str, names: Sequence[str] = ()) 
         InputError: There are none.
         NotFound: No reference has one of the names.
     """
-    wanted = list(names) or [row["name"] for row in store.references.list()]
+    reference_names = list(names) or [row["name"] for row in store.references.list()]
     rows = []
-    for each in wanted:
-        messages = to_messages(list(store.references.get(each).messages), "messages")
-        rows.append({**_fields_of(messages), "id": each})
+    for reference_name in reference_names:
+        messages = to_messages(list(store.references.get(reference_name).messages), "messages")
+        rows.append({**_fields_of(messages), "id": reference_name})
     return make_dataset(rows, name, "references")

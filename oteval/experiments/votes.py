@@ -46,12 +46,12 @@ class PairwiseAnswer(NamedTuple):
     metadata: Mapping[str, Any]
 
 
-def answer_of(value: Any, shown: Sequence[Run], name: str) -> PairwiseAnswer:
+def answer_of(value: Any, runs: Sequence[Run], name: str) -> PairwiseAnswer:
     """Return the return value of a pairwise evaluator as an answer.
 
     Args:
         value: ``{key, scores: {run_id: score} | [score, ...], comment}``, or a list of scores.
-        shown: The runs, in the order in which they were shown.
+        runs: The runs, in the order that the evaluator saw them.
         name: The evaluator's name, the key of an answer that has none.
 
     Raises:
@@ -71,9 +71,9 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> PairwiseAnswer:
     if scores is None:
         raise TypeError(str(metadata.get("error") or f"returned no scores: {short_form(value)}"))
     if isinstance(scores, Mapping):
-        scores = _in_order({str(key): score for key, score in scores.items()}, shown)
-    if not isinstance(scores, (list, tuple)) or len(scores) != len(shown):
-        raise TypeError(f"returned {short_form(scores)} for {len(shown)} runs")
+        scores = _in_order({str(key): score for key, score in scores.items()}, runs)
+    if not isinstance(scores, (list, tuple)) or len(scores) != len(runs):
+        raise TypeError(f"returned {short_form(scores)} for {len(runs)} runs")
     comment = value.get("comment") or ""
     if isinstance(comment, Mapping):
         comment = "; ".join(f"{key}: {text}" for key, text in comment.items())
@@ -81,13 +81,13 @@ def answer_of(value: Any, shown: Sequence[Run], name: str) -> PairwiseAnswer:
     return PairwiseAnswer(str(value.get("key") or name), numbers, str(comment), metadata)
 
 
-def _in_order(scores: Mapping[str, Any], shown: Sequence[Run]) -> list[Any]:
-    for run in shown:
+def _in_order(scores: Mapping[str, Any], runs: Sequence[Run]) -> list[Any]:
+    for run in runs:
         if run.id not in scores:
             raise TypeError(f"returned no score for run {run.id}")
-    if len(scores) != len(shown):
+    if len(scores) != len(runs):
         raise TypeError("returned a score for a run that it was not shown")
-    return [scores[run.id] for run in shown]
+    return [scores[run.id] for run in runs]
 
 
 def _number(score: Any) -> float:
@@ -149,9 +149,9 @@ class Pair:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the JSON form."""
-        found = {name: getattr(self, name) for name in self.__dataclass_fields__}
-        found["interval"] = list(self.interval) if self.interval else None
-        return {**found, "verdict": self.verdict()}
+        form = {name: getattr(self, name) for name in self.__dataclass_fields__}
+        form["interval"] = list(self.interval) if self.interval else None
+        return {**form, "verdict": self.verdict()}
 
 
 @dataclass(frozen=True)
@@ -226,16 +226,16 @@ def _win_rate_interval(preferences: Sequence[float], confidence: float) -> Inter
 def _by_evaluator(votes: Iterable[Vote]) -> dict[str, dict[ComparedKey, list[Vote]]]:
     """Return the votes by key and compared runs; an evaluator's failures count for its key."""
     keys: dict[str, str] = {}
-    found: dict[str, dict[ComparedKey, list[Vote]]] = {}
-    known = list(votes)
-    for vote in known:
+    votes_by_key: dict[str, dict[ComparedKey, list[Vote]]] = {}
+    all_votes = list(votes)
+    for vote in all_votes:
         if vote.status == "ok":
             keys.setdefault(vote.evaluator, vote.key)
-    for vote in known:
+    for vote in all_votes:
         key = keys.get(vote.evaluator, vote.key)
         item = (vote.example_id, vote.repetition)
-        found.setdefault(key, {}).setdefault(item, []).append(vote)
-    return found
+        votes_by_key.setdefault(key, {}).setdefault(item, []).append(vote)
+    return votes_by_key
 
 
 def _sign(value: float) -> int:
@@ -257,19 +257,19 @@ class _PairAnswers(NamedTuple):
 
 
 def _answers(pair: Sequence[Run], votes: Sequence[Vote]) -> _PairAnswers:
-    one, two = pair[0].id, pair[1].id
+    first_id, second_id = pair[0].id, pair[1].id
     answers, firsts, failed = [], [], False
     for vote in votes:
-        if one not in vote.shown or two not in vote.shown:
+        if first_id not in vote.shown or second_id not in vote.shown:
             continue
         if vote.status != "ok":
             failed = True
             continue
-        answer = _sign(vote.score_of(one) - vote.score_of(two))
+        answer = _sign(vote.score_of(first_id) - vote.score_of(second_id))
         answers.append(answer)
         if answer:
-            one_is_first = vote.shown.index(one) < vote.shown.index(two)
-            firsts.append((answer > 0) == one_is_first)
+            is_in_order = vote.shown.index(first_id) < vote.shown.index(second_id)
+            firsts.append((answer > 0) == is_in_order)
     return _PairAnswers(answers, firsts, failed)
 
 
@@ -285,19 +285,19 @@ def _pair(
     errors, twice, flips = 0, 0, 0
     firsts: list[bool] = []
     for item, members in runs.items():
-        found = _answers([members[n] for n in at], votes.get(item, ()))
-        firsts += found.firsts
-        preference = found.preference
+        pair_answers = _answers([members[n] for n in at], votes.get(item, ()))
+        firsts += pair_answers.firsts
+        preference = pair_answers.preference
         if preference is None:
-            errors += found.failed
+            errors += pair_answers.failed
             continue
         by_example.setdefault(item[0], []).append(preference)
-        twice += len(found.answers) > 1
-        flips += len(set(found.answers)) > 1
-    means = [mean(found) for found in by_example.values()]
+        twice += len(pair_answers.answers) > 1
+        flips += len(set(pair_answers.answers)) > 1
+    means = [mean(preferences) for preferences in by_example.values()]
     total = len(means)
-    wins = [_share(found, 1) for found in by_example.values()]
-    losses = [_share(found, -1) for found in by_example.values()]
+    wins = [_share(preferences, 1) for preferences in by_example.values()]
+    losses = [_share(preferences, -1) for preferences in by_example.values()]
     won = sum((1 + value) / 2 for value in means)
     p_value = difference_p_value(means, bounded=True)
     p_value = 1.0 if p_value is None else p_value
@@ -320,8 +320,8 @@ def _pair(
     return pair, means
 
 
-def _share(found: Sequence[int], wanted: int) -> float:
-    return found.count(wanted) / len(found)
+def _share(preferences: Sequence[int], sign: int) -> float:
+    return preferences.count(sign) / len(preferences)
 
 
 def standings(
@@ -331,7 +331,7 @@ def standings(
 
     An evaluator is left out if its votes do not connect all systems.
     """
-    found = []
+    ranked = []
     for key, members in _by_evaluator(votes).items():
         examples: dict[str, ExampleVotes] = {}
         for item, each in runs.items():
@@ -343,8 +343,8 @@ def standings(
             continue
         rows = zip(names, ranking.strengths, intervals, strict=True)
         of_key = [Standing(key, *row) for row in rows]
-        found += sorted(of_key, key=lambda standing: -standing.strength)
-    return found
+        ranked += sorted(of_key, key=lambda standing: -standing.strength)
+    return ranked
 
 
 def _blank(size: int) -> ExampleVotes:

@@ -132,27 +132,27 @@ def comparison_page(store: Store, name: str, baseline: str) -> ExperimentCompari
     if before.experiment.id == now.experiment.id:
         raise ConfigError("an experiment cannot be compared with itself: choose another baseline")
     try:
-        found = compare(before, now)
+        comparison = compare(before, now)
     except NothingEvaluated as error:
         return ExperimentComparison(
             before.name, before.experiment.id, figures=(), notes=(one_line(str(error)),)
         )
-    sides = _Rows(store, found.a), _Rows(store, found.b)
+    sides = _Rows(store, comparison.a), _Rows(store, comparison.b)
     return ExperimentComparison(
         baseline=before.name,
         baseline_id=before.experiment.id,
-        figures=tuple(_figure(one, sides) for one in found.regressed_first),
-        notes=tuple(needed_lines(found)),
-        changed=tuple(changed_lines(found)),
-        only_before=_names(found, is_before=True),
-        only_now=_names(found, is_before=False),
-        alpha=found.alpha,
-        interval_title=interval_title(found.differences),
+        figures=tuple(_figure(difference, sides) for difference in comparison.regressed_first),
+        notes=tuple(needed_lines(comparison)),
+        changed=tuple(changed_lines(comparison)),
+        only_before=_names(comparison, is_before=True),
+        only_now=_names(comparison, is_before=False),
+        alpha=comparison.alpha,
+        interval_title=interval_title(comparison.differences),
     )
 
 
-def _names(found: Comparison, is_before: bool) -> tuple[str, ...]:
-    keys = found.only_a if is_before else found.only_b
+def _names(comparison: Comparison, is_before: bool) -> tuple[str, ...]:
+    keys = comparison.only_a if is_before else comparison.only_b
     return tuple(shorten(one_line(key), _NAME) for key in keys)
 
 
@@ -178,17 +178,21 @@ class _Rows:
         row = self.rows.get(example)
         if row is None:
             return ""
-        comment = next((one.comment for one in row.feedback if one.key == key), "")
+        comment = next((feedback.comment for feedback in row.feedback if feedback.key == key), "")
         return shorten(one_line(comment or row.run.error), _REASON)
 
 
-def _figure(one: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigure:
-    before, now, delta, interval, p_value, p_adjusted, detectable, *_ = difference_cells(one)
-    lost = f"{one.lost_a} and {one.lost_b}" if one.lost_a or one.lost_b else ""
+def _figure(difference: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigure:
+    before, now, delta, interval, p_value, p_adjusted, detectable, *_ = difference_cells(difference)
+    lost = (
+        f"{difference.lost_a} and {difference.lost_b}"
+        if difference.lost_a or difference.lost_b
+        else ""
+    )
     return ComparedFigure(
-        key=shorten(one_line(one.key), _NAME) or "(no name)",
-        verdict=one.verdict,
-        state=_STATES[one.verdict],
+        key=shorten(one_line(difference.key), _NAME) or "(no name)",
+        verdict=difference.verdict,
+        state=_STATES[difference.verdict],
         before=before,
         now=now,
         delta=delta,
@@ -196,13 +200,17 @@ def _figure(one: Difference, sides: tuple[_Rows, _Rows]) -> ComparedFigure:
         p_value=p_value,
         p_adjusted=p_adjusted,
         detectable=detectable,
-        pairs=one.pairs,
+        pairs=difference.pairs,
         lost=lost,
-        better=len(one.better),
-        worse=len(one.worse),
-        same=one.pairs - len(one.changed),
-        worst=tuple(_example(row, one.key, sides) for row in one.worse[:_MOST_CHANGED]),
-        best=tuple(_example(row, one.key, sides) for row in one.better[:_MOST_CHANGED]),
+        better=len(difference.better),
+        worse=len(difference.worse),
+        same=difference.pairs - len(difference.changed),
+        worst=tuple(
+            _example(row, difference.key, sides) for row in difference.worse[:_MOST_CHANGED]
+        ),
+        best=tuple(
+            _example(row, difference.key, sides) for row in difference.better[:_MOST_CHANGED]
+        ),
     )
 
 

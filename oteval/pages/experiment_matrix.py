@@ -156,8 +156,8 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
     rows = failing if is_failing else list(results)
     figures = results.summary()
     keys = [figure.key for figure in figures]
-    shown = rows[first : first + _PER_PART]
-    links = run_links(store, shown)
+    part = rows[first : first + _PER_PART]
+    links = run_links(store, part)
     cost, unpriced = _cost(results)
     repeated, givers = about.repetitions > 1, _givers(results)
     is_comparison = about.kind == "comparison"
@@ -174,10 +174,10 @@ def experiment_page(store: Store, name: str, is_failing: bool, first: int) -> Ex
         cost=cost,
         unpriced=unpriced,
         figures=tuple(_figure_row(figure) for figure in figures),
-        overall=tuple((_line(one.key, 80), _value(one)) for one in results.overall),
+        overall=tuple((_line(feedback.key, 80), _value(feedback)) for feedback in results.overall),
         keys=tuple(_line(key, 80) for key in keys[:_MOST_KEYS]),
         more_keys=max(0, len(keys) - _MOST_KEYS),
-        rows=tuple(_row(row, keys[:_MOST_KEYS], repeated, givers, links) for row in shown),
+        rows=tuple(_row(row, keys[:_MOST_KEYS], repeated, givers, links) for row in part),
         first=first,
         rows_in_all=len(rows),
         per_part=_PER_PART,
@@ -194,7 +194,9 @@ def run_links(store: Store, rows: Sequence[ResultRow]) -> Mapping[str, str]:
 
 
 def _is_failing(row: ResultRow) -> bool:
-    return bool(row.run.error) or any(one.state in ("fail", "error") for one in row.feedback)
+    return bool(row.run.error) or any(
+        feedback.state in ("fail", "error") for feedback in row.feedback
+    )
 
 
 def _cost(results: ExperimentResults) -> tuple[float | None, int]:
@@ -202,11 +204,11 @@ def _cost(results: ExperimentResults) -> tuple[float | None, int]:
     costs: dict[tuple[str, str], float] = {}
     unknown: set[tuple[str, str]] = set()
     for row in results:
-        for one in row.feedback:
-            key = row.run.id, one.evaluator
-            if one.cost is not None:
-                costs[key] = max(costs.get(key, 0.0), one.cost)
-            elif has_unknown_cost(one.metadata):
+        for feedback in row.feedback:
+            key = row.run.id, feedback.evaluator
+            if feedback.cost is not None:
+                costs[key] = max(costs.get(key, 0.0), feedback.cost)
+            elif has_unknown_cost(feedback.metadata):
                 unknown.add(key)
     return sum(costs.values()) if costs else None, len(unknown)
 
@@ -215,10 +217,13 @@ def _line(text: str, most: int) -> str:
     return shorten(one_line(text), most) or "(no name)"
 
 
-def _value(one: Feedback) -> str:
-    if one.status != "ok":
-        return f"{one.status.replace('_', ' ')}: {shorten(one_line(one.comment), _REASON)}"
-    return shorten(one_line(one.label), 80) if one.score is None else number(one.score)
+def _value(feedback: Feedback) -> str:
+    if feedback.status != "ok":
+        status = feedback.status.replace("_", " ")
+        return f"{status}: {shorten(one_line(feedback.comment), _REASON)}"
+    return (
+        shorten(one_line(feedback.label), 80) if feedback.score is None else number(feedback.score)
+    )
 
 
 def _figure_row(figure: Figure) -> ExperimentFigureRow:
@@ -242,15 +247,17 @@ def _row(
     links: Mapping[str, str],
 ) -> ExperimentRow:
     repetition = f" #{row.run.repetition + 1}" if is_repeated else ""
-    by_key = {one.key: one for one in row.feedback}
-    failed = {one.evaluator: one for one in row.feedback if one.status == "error"}
+    by_key = {feedback.key: feedback for feedback in row.feedback}
+    failed = {
+        feedback.evaluator: feedback for feedback in row.feedback if feedback.status == "error"
+    }
     cells = []
     for key in keys:
-        one = by_key.get(key)
-        if one is None:
+        feedback = by_key.get(key)
+        if feedback is None:
             # An evaluator that failed gives no keys: its failure is shown under each.
-            one = next((failed[name] for name in givers.get(key, ()) if name in failed), None)
-        cells.append(_cell(one))
+            feedback = next((failed[name] for name in givers.get(key, ()) if name in failed), None)
+        cells.append(_cell(feedback))
     return ExperimentRow(
         title=_line(row.example.title, _TITLE) + repetition,
         link=links.get(row.run.trajectory_id, ""),
@@ -262,21 +269,25 @@ def _row(
 
 def _givers(results: ExperimentResults) -> Mapping[str, Collection[str]]:
     """Return for each key the evaluators that gave it to any run."""
-    found: dict[str, dict[str, None]] = {}
+    evaluators_by_key: dict[str, dict[str, None]] = {}
     for row in results:
-        for one in row.feedback:
-            found.setdefault(one.key, {})[one.evaluator] = None
-    return found
+        for feedback in row.feedback:
+            evaluators_by_key.setdefault(feedback.key, {})[feedback.evaluator] = None
+    return evaluators_by_key
 
 
-def _cell(one: Feedback | None) -> ExperimentCell:
-    if one is None:
+def _cell(feedback: Feedback | None) -> ExperimentCell:
+    if feedback is None:
         return ExperimentCell("absent")
-    state = one.state
-    text = shorten(one_line(one.label), 40)
-    if one.score is not None and one.status == "ok":
-        text = "" if one.passed is not None and one.score in (0, 1) else f"{one.score:.3g}"
-    reason = "" if state == "pass" else shorten(one_line(one.comment), _REASON)
+    state = feedback.state
+    text = shorten(one_line(feedback.label), 40)
+    if feedback.score is not None and feedback.status == "ok":
+        text = (
+            ""
+            if feedback.passed is not None and feedback.score in (0, 1)
+            else f"{feedback.score:.3g}"
+        )
+    reason = "" if state == "pass" else shorten(one_line(feedback.comment), _REASON)
     return ExperimentCell(state=state, sign=_SIGNS[state], text=text, reason=reason)
 
 

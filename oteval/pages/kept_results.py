@@ -87,12 +87,12 @@ class KeptResults:
         """
         async with self._locks.setdefault(key, asyncio.Lock()):
             state = await (self._recent_state() if patience else self._state())
-            kept, now = self._kept.get(key), self._clock()
-            if kept and (kept.state == state or now < kept.until):
-                return kept.value
-            if kept and patience and self._is_shown_again(kept, now):
+            previous, now = self._kept.get(key), self._clock()
+            if previous and (previous.state == state or now < previous.until):
+                return previous.value
+            if previous and patience and self._is_shown_again(previous, now):
                 self._renew(key, compute, patience)
-                return kept.value
+                return previous.value
             return await self._compute(key, compute, patience, state)
 
     async def refresh(
@@ -110,10 +110,10 @@ class KeptResults:
         Returns:
             The seconds that it took; 0 if the result was up to date.
         """
-        begun, kept = self._clock(), self._kept.get(key)
-        if kept is None:
+        begun, previous = self._clock(), self._kept.get(key)
+        if previous is None:
             self._in_background(key, lambda: self.get(key, compute, patience))
-        elif kept.state == await self._state() or begun < kept.until:
+        elif previous.state == await self._state() or begun < previous.until:
             return 0.0
         else:
             self._renew(key, compute, patience)
@@ -126,10 +126,10 @@ class KeptResults:
             self._seen = now, await self._state()
         return self._seen[1]
 
-    def _is_shown_again(self, kept: _Kept, now: float) -> bool:
+    def _is_shown_again(self, previous: _Kept, now: float) -> bool:
         """Return whether an old result is shown while it is computed anew."""
-        is_recent = now - kept.made < _OLDEST_SHOWN
-        return kept.is_slow and is_recent and kept.changes == self._changes
+        is_recent = now - previous.made < _OLDEST_SHOWN
+        return previous.is_slow and is_recent and previous.changes == self._changes
 
     def _renew(self, key: Hashable, compute: Callable[[], Awaitable[Any]], patience: float) -> None:
         """Compute a result in the background, unless that is being done."""

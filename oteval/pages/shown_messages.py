@@ -58,15 +58,15 @@ def shown_messages(messages: Sequence[Message], first: int) -> ShownMessages:
         left_out = len(message.tool_calls) - len(calls)
         texts = 1 + len(calls) + len(parts)
         longest = max(_SHORTEST, min(LONGEST, room // (texts if texts < 3 else 2 * texts)))
-        kept = replace(message, tool_calls=calls, parts=parts)
-        found = compact(message_details(at, kept, longest))
-        found, images = _without_large_images(found, image_room)
+        shortened = replace(message, tool_calls=calls, parts=parts)
+        fields = compact(message_details(at, shortened, longest))
+        fields, images = _without_large_images(fields, image_room)
         image_room -= images
         if left_out:
-            found["more_calls"] = counted(left_out, "more call")
-        room -= _size(found)
-        items.append(found)
-        if left_out or len(parts) < len(message.parts) or _is_cut(found):
+            fields["more_calls"] = counted(left_out, "more call")
+        room -= _size(fields)
+        items.append(fields)
+        if left_out or len(parts) < len(message.parts) or _is_cut(fields):
             whole.add(at)
     return ShownMessages(tuple(items), frozenset(whole))
 

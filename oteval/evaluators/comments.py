@@ -108,9 +108,9 @@ def _listed(what: str, table: CallTable, calls: Sequence[int]) -> str:
     count = len(calls)
     if count == 1:  # as in most failures
         return f"{what} 1 call: {_call(table, calls[0])}"
-    shown = ", ".join([_call(table, call) for call in calls[:_LISTED]])
+    listed_calls = ", ".join([_call(table, call) for call in calls[:_LISTED]])
     more = f" and {count - _LISTED} more" if count > _LISTED else ""
-    return f"{what} {count} calls: {shown}{more}"
+    return f"{what} {count} calls: {listed_calls}{more}"
 
 
 def _call(table: CallTable, call: int) -> str:

@@ -181,8 +181,8 @@ class EvaluationContext:
     @property
     def tools(self) -> tuple[Mapping[str, Any], ...]:
         """The definitions of the tools that the model was offered."""
-        given = _tools_beside(self.outputs) if self.is_call else ()
-        return (*given, *(tool for run in self.runs for tool in run.tools))
+        call_tools = _tools_beside(self.outputs) if self.is_call else ()
+        return (*call_tools, *(tool for run in self.runs for tool in run.tools))
 
     @cached_property
     def calls(self) -> tuple[Call, ...]:

@@ -62,10 +62,10 @@ class FunctionEvaluator(Evaluator):
     def evaluate(self, context: EvaluationContext) -> EvaluationResult:
         """Return the function's result for a run."""
         expected = context.reference_outputs
-        wanted = None if expected is None else to_messages(expected)
+        reference = None if expected is None else to_messages(expected)
         available = {
             "outputs": [message.as_dict() for message in context.messages],
-            "reference_outputs": wanted and [message.as_dict() for message in wanted],
+            "reference_outputs": reference and [message.as_dict() for message in reference],
             "inputs": context.question,
             "trajectory": context.trajectory,
         }
@@ -119,15 +119,15 @@ def load_function(reference: str) -> Callable[..., Any]:
     """
     module_name, _, path = reference.partition(":")
     try:
-        found: Any = importlib.import_module(module_name)
+        target: Any = importlib.import_module(module_name)
     except (Exception, SystemExit) as error:
         reason = f"{type(error).__name__}: {error}"
         raise ConfigError(f"call {reference!r}: cannot import {module_name}: {reason}") from error
     for name in path.split("."):
-        found = getattr(found, name, None)
-    if not callable(found):
+        target = getattr(target, name, None)
+    if not callable(target):
         raise ConfigError(f"call {reference!r}: {module_name} has no function {path!r}")
-    function: Callable[..., Any] = found
+    function: Callable[..., Any] = target
     return function
 
 
@@ -136,9 +136,9 @@ def code_version(function: Callable[..., Any]) -> str:
 
     For a callable object, it is the hash of its class; without source, of its name.
     """
-    for place in (function, type(function)):
+    for source in (function, type(function)):
         with suppress(OSError, TypeError):
-            return _digest(inspect.getsource(place))
+            return _digest(inspect.getsource(source))
     return _digest(getattr(function, "__qualname__", type(function).__qualname__))
 
 

@@ -178,8 +178,8 @@ def read_completion(response: Any, request: CompletionRequest) -> ModelReply:
     choices = attribute(response, "choices")
     message = attribute(choices[0], "message") if isinstance(choices, list) and choices else None
     if message is None:
-        shown = " ".join(str(response).split())[:300]
-        raise JudgeError(f"the server's reply is not a chat completion: {shown}")
+        excerpt = " ".join(str(response).split())[:300]
+        raise JudgeError(f"the server's reply is not a chat completion: {excerpt}")
     functions = [attribute(call, "function") for call in attribute(message, "tool_calls") or ()]
     return make_reply(
         request,

@@ -153,23 +153,25 @@ def bootstrap(
         raise ValueError("a bootstrap needs at least one cluster")
     draw = random.Random(seed)  # noqa: S311
     count = len(clusters)
-    found = sorted(statistic(draw.choices(clusters, k=count)) for _ in range(resamples))
+    estimates = sorted(statistic(draw.choices(clusters, k=count)) for _ in range(resamples))
     tail = (1 - confidence) / 2
     ends = (tail, 1 - tail)
     if method == "bca" and count > 1:
-        ends = _corrected(clusters, statistic, found, ends)
-    return Interval(_quantile(found, ends[0]), _quantile(found, ends[1]))
+        ends = _corrected(clusters, statistic, estimates, ends)
+    return Interval(_quantile(estimates, ends[0]), _quantile(estimates, ends[1]))
 
 
 def _corrected(
     clusters: Sequence[Item],
     statistic: Callable[[Sequence[Item]], float],
-    found: Sequence[float],
+    estimates: Sequence[float],
     ends: tuple[float, float],
 ) -> tuple[float, float]:
     """Return the quantiles that bound the interval, corrected for bias and skewness."""
     actual = statistic(clusters)
-    below = (bisect_left(found, actual) + bisect_right(found, actual)) / (2 * len(found))
+    below = (bisect_left(estimates, actual) + bisect_right(estimates, actual)) / (
+        2 * len(estimates)
+    )
     if not 0 < below < 1:
         return ends
     bias = quantile_of_normal(below)
@@ -198,12 +200,12 @@ def _acceleration(clusters: Sequence[Item], statistic: Callable[[Sequence[Item]]
     return third / (6 * second**1.5) if second > 0 else 0.0
 
 
-def _quantile(found: Sequence[float], share: float) -> float:
+def _quantile(values: Sequence[float], share: float) -> float:
     """Return the quantile of sorted values, interpolated linearly."""
-    place = share * (len(found) - 1)
-    at = min(int(place), len(found) - 1)
-    above = min(at + 1, len(found) - 1)
-    return found[at] + (place - at) * (found[above] - found[at])
+    position = share * (len(values) - 1)
+    at = min(int(position), len(values) - 1)
+    above = min(at + 1, len(values) - 1)
+    return values[at] + (position - at) * (values[above] - values[at])
 
 
 def bootstrap_mean(
@@ -263,8 +265,8 @@ def benjamini_hochberg(p_values: Sequence[float]) -> list[float]:
     order = sorted(range(total), key=lambda at: p_values[at], reverse=True)
     adjusted = [0.0] * total
     least = 1.0
-    for place, at in enumerate(order):
-        least = min(least, p_values[at] * (total / (total - place)))
+    for rank, at in enumerate(order):
+        least = min(least, p_values[at] * (total / (total - rank)))
         adjusted[at] = least
     return adjusted
 

@@ -71,14 +71,14 @@ def mean_quantile(values: WeightedValues, probability: float) -> float:
     least, most = min(terms)[0], max(terms)[0]
     if least == most:
         return centre
-    wanted = quantile_of_normal(probability)
+    normal_quantile = quantile_of_normal(probability)
 
     def distance(tilt: float) -> float:
         # The bound whose saddlepoint is known: the mean with weights that are tilted so far.
         tail = _tail(*_tilted(terms, tilt))
         if not 1e-15 < tail < 1 - 1e-15:
-            return math.copysign(_FAR, tail - 0.5) - wanted
-        return quantile_of_normal(tail) - wanted
+            return math.copysign(_FAR, tail - 0.5) - normal_quantile
+        return quantile_of_normal(tail) - normal_quantile
 
     tilt = _root(distance, (1 - 1e-9) / least, (1 - 1e-9) / most)
     return centre + _mean(terms, tilt)

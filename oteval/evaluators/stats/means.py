@@ -93,18 +93,18 @@ def _studentised(values: Sequence[float], confidence: float, resamples: int, see
         reach = t_quantile(0.5 + confidence / 2, count - 1) * error
         return Interval(centre - reach, centre + reach)
     draw = random.Random(seed)  # noqa: S311
-    found = []
+    t_values = []
     for _ in range(resamples):
         drawn = draw.choices(values, k=count)
         there = sum(drawn) / count
         spread = sum([value * value for value in drawn]) / count - there * there
         away = there - centre
         if spread > 1e-18 * (1 + there * there):
-            found.append(away / math.sqrt(spread / (count - 1)))
+            t_values.append(away / math.sqrt(spread / (count - 1)))
         else:
-            found.append(math.copysign(math.inf, away))
-    found.sort()
+            t_values.append(math.copysign(math.inf, away))
+    t_values.sort()
     tail = (1 - confidence) / 2
-    low = found[math.ceil((1 - tail) * (resamples - 1))]
-    high = found[int(tail * (resamples - 1))]
+    low = t_values[math.ceil((1 - tail) * (resamples - 1))]
+    high = t_values[int(tail * (resamples - 1))]
     return Interval(centre - low * error, centre - high * error)

@@ -130,36 +130,42 @@ def changed(turns: list[Case], chance: random.Random) -> list[Case]:
         elif kind < 0.38 and calls:
             calls.pop()
         elif calls:
-            name, known = calls.pop(chance.randrange(len(calls)))
-            calls.append((name, tweaked(known, chance)))
+            name, call_args = calls.pop(chance.randrange(len(calls)))
+            calls.append((name, tweaked(call_args, chance)))
     return turns
 
 
-def tweaked(known: Any, chance: random.Random) -> Any:
+def tweaked(json_value: Any, chance: random.Random) -> Any:
     """Return a value that differs a little."""
-    if isinstance(known, dict):
-        known = dict(chance.sample(list(known.items()), len(known)))
-        if known and chance.random() < 0.6:
-            key = chance.choice(list(known))
+    if isinstance(json_value, dict):
+        json_value = dict(chance.sample(list(json_value.items()), len(json_value)))
+        if json_value and chance.random() < 0.6:
+            key = chance.choice(list(json_value))
             kind = chance.random()
             if kind < 0.15:
-                del known[key]
+                del json_value[key]
             elif kind < 0.3:
-                known[key] = None
+                json_value[key] = None
             else:
-                known[key] = tweaked(known[key], chance)
+                json_value[key] = tweaked(json_value[key], chance)
         else:
-            known[chance.choice(_KEYS)] = value(chance, 2)
-        return known
-    if isinstance(known, list) and known:
-        return chance.choice([list(reversed(known)), known[:-1], [*known, value(chance, 3)]])
-    if isinstance(known, bool):
-        return int(known)
-    if known in (0, 1) and chance.random() < 0.3:
-        return bool(known)
-    if isinstance(known, int):
+            json_value[chance.choice(_KEYS)] = value(chance, 2)
+        return json_value
+    if isinstance(json_value, list) and json_value:
         return chance.choice(
-            [known + 1, float(known) if abs(known) < 2**1000 else known, str(known)]
+            [list(reversed(json_value)), json_value[:-1], [*json_value, value(chance, 3)]]
+        )
+    if isinstance(json_value, bool):
+        return int(json_value)
+    if json_value in (0, 1) and chance.random() < 0.3:
+        return bool(json_value)
+    if isinstance(json_value, int):
+        return chance.choice(
+            [
+                json_value + 1,
+                float(json_value) if abs(json_value) < 2**1000 else json_value,
+                str(json_value),
+            ]
         )
     return value(chance, 2)
 
@@ -168,57 +174,57 @@ def shaped(turns: list[Case], chance: random.Random, broken: bool) -> Any:
     """Return a trajectory in one of the forms that both packages read."""
     form = chance.choice(["openai", "openai", "anthropic", "langchain", "mixed", "dict"])
     messages = []
-    for at, one in enumerate(turns):
+    for at, neutral_turn in enumerate(turns):
         own = chance.choice(["openai", "anthropic", "langchain"]) if form == "mixed" else form
         make = {"langchain": langchain_message, "anthropic": anthropic_message}
-        messages.append(make.get(own, openai_message)(one, at, chance, broken))
+        messages.append(make.get(own, openai_message)(neutral_turn, at, chance, broken))
     return {"messages": messages} if form == "dict" else messages
 
 
-def openai_message(one: Case, at: int, chance: random.Random, broken: bool) -> Case:
+def openai_message(neutral_turn: Case, at: int, chance: random.Random, broken: bool) -> Case:
     """Return a message in OpenAI's form; with `broken`, arguments may be other than an object."""
-    role = one["role"]
+    role = neutral_turn["role"]
     message: Case = {"role": role, "content": chance.choice(["", "text", None, "é"])}
     if role == "tool":
         message |= {"tool_call_id": f"c{at}", "content": "ok"}
     calls = []
-    for number, (name, known) in enumerate(one["calls"]):
-        text = json.dumps(known, ensure_ascii=chance.random() < 0.5)
+    for number, (name, call_args) in enumerate(neutral_turn["calls"]):
+        text = json.dumps(call_args, ensure_ascii=chance.random() < 0.5)
         if broken and chance.random() < 0.3:
             text = chance.choice(["{", "no json", '"text"', "[1]", "7", text])
         call_id = f"c{at}-{number}"
         function = {"name": name, "arguments": text}
         calls.append({"id": call_id, "type": "function", "function": function})
-    if calls or (role == "assistant" and one["empty"] != "absent"):
-        message["tool_calls"] = calls or (None if one["empty"] == "none" else [])
+    if calls or (role == "assistant" and neutral_turn["empty"] != "absent"):
+        message["tool_calls"] = calls or (None if neutral_turn["empty"] == "none" else [])
     return message
 
 
-def anthropic_message(one: Case, at: int, chance: random.Random, broken: bool) -> Case:
+def anthropic_message(neutral_turn: Case, at: int, chance: random.Random, broken: bool) -> Case:
     """Return a message whose calls are Anthropic's blocks; others as OpenAI has them."""
-    if not one["calls"]:
-        return openai_message(one, at, chance, broken)
+    if not neutral_turn["calls"]:
+        return openai_message(neutral_turn, at, chance, broken)
     blocks: list[Case] = [{"type": "text", "text": "so"}] if chance.random() < 0.5 else []
-    for number, (name, known) in enumerate(one["calls"]):
+    for number, (name, call_args) in enumerate(neutral_turn["calls"]):
         call = {"type": "tool_use", "id": f"c{at}-{number}", "name": name}
-        blocks.append({**call, "input": copy.deepcopy(known)})
-    return {"role": one["role"], "content": blocks}
+        blocks.append({**call, "input": copy.deepcopy(call_args)})
+    return {"role": neutral_turn["role"], "content": blocks}
 
 
-def langchain_message(one: Case, at: int, chance: random.Random, broken: bool) -> Any:
+def langchain_message(neutral_turn: Case, at: int, chance: random.Random, broken: bool) -> Any:
     """Return a message as LangChain's object."""
     from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, ToolMessage
 
     del broken
-    if one["role"] == "assistant":
+    if neutral_turn["role"] == "assistant":
         calls = [
-            {"name": name, "args": copy.deepcopy(known), "id": f"c{at}-{number}"}
-            for number, (name, known) in enumerate(one["calls"])
+            {"name": name, "args": copy.deepcopy(call_args), "id": f"c{at}-{number}"}
+            for number, (name, call_args) in enumerate(neutral_turn["calls"])
         ]
         return AIMessage(chance.choice(["", "text"]), tool_calls=calls)
-    if one["role"] == "tool":
+    if neutral_turn["role"] == "tool":
         return ToolMessage("ok", tool_call_id=f"c{at}")
-    return {"user": HumanMessage, "system": SystemMessage}[one["role"]]("text")
+    return {"user": HumanMessage, "system": SystemMessage}[neutral_turn["role"]]("text")
 
 
 def same_query(out: Any, ref: Any) -> bool:
@@ -300,22 +306,22 @@ Plain = tuple[str, list[tuple[str, str]]]
 
 def entries(side: Any) -> list[Any]:
     """Return the messages of a trajectory."""
-    found: list[Any] = side["messages"] if isinstance(side, dict) else side
-    return found
+    messages: list[Any] = side["messages"] if isinstance(side, dict) else side
+    return messages
 
 
 def plain(message: Any) -> Plain:
     """Return the role and the calls of a message of a case."""
     if isinstance(message, dict):
-        calls = [one["function"] for one in message.get("tool_calls") or ()]
-        found = [(one["name"], one["arguments"]) for one in calls]
+        calls = [call["function"] for call in message.get("tool_calls") or ()]
+        pairs = [(call["name"], call["arguments"]) for call in calls]
         if isinstance(message["content"], list):
-            uses = [one for one in message["content"] if one["type"] == "tool_use"]
-            found += [(one["name"], json.dumps(one["input"])) for one in uses]
-        return message["role"], found
+            uses = [block for block in message["content"] if block["type"] == "tool_use"]
+            pairs += [(block["name"], json.dumps(block["input"])) for block in uses]
+        return message["role"], pairs
     role = {"ai": "assistant", "human": "user"}.get(message.type, message.type)
     calls = getattr(message, "tool_calls", ())
-    return role, [(one["name"], json.dumps(one["args"])) for one in calls]
+    return role, [(call["name"], json.dumps(call["args"])) for call in calls]
 
 
 def is_object(text: str) -> bool:
@@ -358,18 +364,22 @@ class _Rules:
         return [call for _, calls in messages for call in calls]
 
     def _covers(
-        self, having: list[tuple[str, str]], wanted: list[tuple[str, str]], *, turned: bool
+        self,
+        available_calls: list[tuple[str, str]],
+        required_calls: list[tuple[str, str]],
+        *,
+        turned: bool,
     ) -> bool:
-        """Return whether all wanted calls are among others."""
+        """Return whether all required calls are among the available ones."""
         if "direction" not in self.changes:
             turned = False
         if "pairing" in self.changes:
             fits = lambda left, right: self._fits(right, left, turned=turned)  # noqa: E731
-            return _most(wanted, having, fits) == len(wanted)
+            return _most(required_calls, available_calls, fits) == len(required_calls)
         used: set[int] = set()
-        for want in wanted:
-            for at, have in enumerate(having):
-                if at not in used and self._fits(have, want, turned=turned):
+        for required in required_calls:
+            for at, available in enumerate(available_calls):
+                if at not in used and self._fits(available, required, turned=turned):
                     used.add(at)
                     break
             else:
@@ -393,10 +403,10 @@ class _Rules:
     def _fits(
         self, first: tuple[str, str], second: tuple[str, str], *, turned: bool = False
     ) -> bool:
-        (name, one), (other, two) = first, second
+        (name, first_text), (other, second_text) = first, second
         if name != other:
             return False
-        out, ref = self._read(one), self._read(two)
+        out, ref = self._read(first_text), self._read(second_text)
         if turned:
             out, ref = ref, out
         return self._args_match(self._rule(name), out, ref)
@@ -444,17 +454,17 @@ class _Rules:
             return left is right
         return self._equal(left, right)
 
-    def _field(self, known: Any, path: str) -> Any:
+    def _field(self, node: Any, path: str) -> Any:
         if "paths" in self.changes:
-            return _found(known, path)
+            return _found(node, path)
         for part in path.split("."):
-            if not isinstance(known, dict) or part not in known:
+            if not isinstance(node, dict) or part not in node:
                 return _MISSING
-            known = known[part]
-        return known
+            node = node[part]
+        return node
 
-    def _equal(self, one: Any, two: Any) -> bool:
-        return _typed(one, self.changes) == _typed(two, self.changes)
+    def _equal(self, first: Any, second: Any) -> bool:
+        return _typed(first, self.changes) == _typed(second, self.changes)
 
     def _within(self, out: Any, ref: Any, rule: str) -> bool:
         if isinstance(out, dict) and isinstance(ref, dict):
@@ -470,38 +480,38 @@ class _Rules:
 _MISSING = object()
 
 
-def _found(known: Any, path: str) -> Any:
+def _found(node: Any, path: str) -> Any:
     """Return the value at a path, preferring the longest key that matches."""
-    if isinstance(known, dict):
-        if path in known:
-            return known[path]
+    if isinstance(node, dict):
+        if path in node:
+            return node[path]
         parts = path.split(".")
         for size in range(len(parts) - 1, 0, -1):
             head = ".".join(parts[:size])
-            if head in known:
-                found = _found(known[head], ".".join(parts[size:]))
-                if found is not _MISSING:
-                    return found
+            if head in node:
+                nested = _found(node[head], ".".join(parts[size:]))
+                if nested is not _MISSING:
+                    return nested
         return _MISSING
-    if isinstance(known, list):
+    if isinstance(node, list):
         head, _, rest = path.partition(".")
-        if not head.isdecimal() or int(head) >= len(known):
+        if not head.isdecimal() or int(head) >= len(node):
             return _MISSING
-        return _found(known[int(head)], rest) if rest else known[int(head)]
+        return _found(node[int(head)], rest) if rest else node[int(head)]
     return _MISSING
 
 
-def _typed(known: Any, changes: frozenset[str]) -> Any:
+def _typed(json_value: Any, changes: frozenset[str]) -> Any:
     """Return a value whose equality is that of the changes."""
-    if isinstance(known, bool) and "types" in changes:
-        return ("a bool", known)
-    if isinstance(known, float) and known != known and "NaN" in changes:
+    if isinstance(json_value, bool) and "types" in changes:
+        return ("a bool", json_value)
+    if isinstance(json_value, float) and json_value != json_value and "NaN" in changes:
         return ("NaN",)
-    if isinstance(known, dict):
-        return {key: _typed(item, changes) for key, item in known.items()}
-    if isinstance(known, list):
-        return [_typed(item, changes) for item in known]
-    return known
+    if isinstance(json_value, dict):
+        return {key: _typed(item, changes) for key, item in json_value.items()}
+    if isinstance(json_value, list):
+        return [_typed(item, changes) for item in json_value]
+    return json_value
 
 
 def _most(lefts: list[Any], rights: list[Any], fits: Callable[[Any, Any], bool]) -> int:

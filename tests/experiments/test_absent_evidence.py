@@ -161,8 +161,8 @@ def test_messages_without_a_question_or_a_call_prove_nothing(evaluator: Any):
         result = evaluator(outputs=outputs, reference_outputs=PLAIN)
         assert (result["score"], result["metadata"]) == (None, {"status": "not_evaluated"})
         assert result["comment"].startswith("calls_not_captured")
-    asked = [QUESTION.as_dict(), answer]
-    assert evaluator(outputs=asked, reference_outputs=PLAIN)["score"] is True
+    conversation = [QUESTION.as_dict(), answer]
+    assert evaluator(outputs=conversation, reference_outputs=PLAIN)["score"] is True
     assert evaluator(outputs=PLAIN[1:], reference_outputs=PLAIN)["score"] is True
 
 

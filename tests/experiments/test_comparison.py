@@ -32,8 +32,8 @@ def score(outputs: float) -> float:
     return outputs
 
 
-def only(found: Comparison, key: str) -> Difference:
-    return next(one for one in found.differences if one.key == key)
+def only(comparison: Comparison, key: str) -> Difference:
+    return next(difference for difference in comparison.differences if difference.key == key)
 
 
 def test_compare_has_a_second_name():
@@ -46,23 +46,29 @@ def test_passes_are_compared_with_mcnemars_test(made: Make):
     a = made("a", [1] * 30 + [0] * 10, passed)
     b = made("b", [1] * 20 + [0] * 10 + [1] * 1 + [0] * 9, passed)
 
-    found = only(compare_experiments(a, b), "passed")
+    difference = only(compare_experiments(a, b), "passed")
 
-    assert (found.only_a, found.only_b, found.pairs) == (10, 1, 40)
-    assert found.test == "mcnemar"
-    assert found.p_value == pytest.approx(scipy.stats.binomtest(1, 11).pvalue)
-    assert found.delta == pytest.approx(-0.225)
-    assert found.interval.low < -0.225 < found.interval.high < 0
-    assert found.verdict == "regressed"
-    assert found.changed[0] == ("e20", 1, 0)
+    assert (difference.only_a, difference.only_b, difference.pairs) == (10, 1, 40)
+    assert difference.test == "mcnemar"
+    assert difference.p_value == pytest.approx(scipy.stats.binomtest(1, 11).pvalue)
+    assert difference.delta == pytest.approx(-0.225)
+    assert difference.interval.low < -0.225 < difference.interval.high < 0
+    assert difference.verdict == "regressed"
+    assert difference.changed[0] == ("e20", 1, 0)
 
 
 def stored(name: str, passes: list[bool]) -> ExperimentResults:
     """Return an experiment with a verdict on each example."""
     rows = []
-    for at, one in enumerate(passes):
+    for at, is_passed in enumerate(passes):
         verdict = Feedback(
-            f"{name}{at}", "passed", "1", "passed", status="ok", score=float(one), passed=one
+            f"{name}{at}",
+            "passed",
+            "1",
+            "passed",
+            status="ok",
+            score=float(is_passed),
+            passed=is_passed,
         )
         run = Run(f"{name}{at}", name, f"e{at}")
         rows.append(ResultRow(run, Example(f"e{at}", at), (verdict,)))
@@ -75,10 +81,10 @@ def test_more_than_a_thousand_passes_are_compared():
     a = stored("a", [True] * 900 + [False] * 200)
     b = stored("b", [True] * 850 + [False] * 250)
 
-    found = only(compare_experiments(a, b), "passed")
+    difference = only(compare_experiments(a, b), "passed")
 
-    assert (found.pairs, found.verdict) == (1_100, "regressed")
-    assert 0 < found.detectable < 0.05
+    assert (difference.pairs, difference.verdict) == (1_100, "regressed")
+    assert 0 < difference.detectable < 0.05
 
 
 def test_a_shift_of_scores_is_found(made: Make):
@@ -87,12 +93,14 @@ def test_a_shift_of_scores_is_found(made: Make):
     first = [chance.random() * 0.8 for _ in range(120)]
     second = [value + 0.05 + chance.gauss(0, 0.05) for value in first]
 
-    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+    difference = only(
+        compare_experiments(made("a", first, score), made("b", second, score)), "score"
+    )
 
-    assert found.test == "gaffke"
-    assert found.verdict == "improved"
-    assert found.p_value < 0.01
-    assert found.interval.low < 0.05 < found.interval.high
+    assert difference.test == "gaffke"
+    assert difference.verdict == "improved"
+    assert difference.p_value < 0.01
+    assert difference.interval.low < 0.05 < difference.interval.high
 
 
 def test_equal_systems_of_many_examples_show_no_evidence(made: Make):
@@ -101,10 +109,12 @@ def test_equal_systems_of_many_examples_show_no_evidence(made: Make):
     first = [chance.random() for _ in range(200)]
     second = [min(1, max(0, value + chance.gauss(0, 0.05))) for value in first]
 
-    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+    difference = only(
+        compare_experiments(made("a", first, score), made("b", second, score)), "score"
+    )
 
-    assert found.verdict == "no evidence"
-    assert found.detectable < 0.05 == found.margin
+    assert difference.verdict == "no evidence"
+    assert difference.detectable < 0.05 == difference.margin
 
 
 @pytest.mark.parametrize("size", [4, 30])
@@ -112,13 +122,13 @@ def test_few_examples_are_inconclusive(made: Make, size: int):
     """An undetectable difference is not ruled out, even if nothing differs."""
     outputs = [float(n % 3 > 0) for n in range(size)]
 
-    found = only(
+    difference = only(
         compare_experiments(made("a", outputs, passed), made("b", outputs, passed)), "passed"
     )
 
-    assert (found.delta, found.p_value) == (0, 1)
-    assert found.detectable > 0.05
-    assert found.verdict == "inconclusive"
+    assert (difference.delta, difference.p_value) == (0, 1)
+    assert difference.detectable > 0.05
+    assert difference.verdict == "inconclusive"
 
 
 def test_lower_may_be_better(made: Make):
@@ -127,10 +137,10 @@ def test_lower_may_be_better(made: Make):
     second = [value - 1 - (n % 2) / 10 for n, value in enumerate(first)]
     a, b = made("a", first, score), made("b", second, score)
 
-    found = only(compare_experiments(a, b, lower_is_better=["score"]), "score")
+    difference = only(compare_experiments(a, b, lower_is_better=["score"]), "score")
 
-    assert found.verdict == "improved"
-    assert found.margin == pytest.approx(0.05 * 11)
+    assert difference.verdict == "improved"
+    assert difference.margin == pytest.approx(0.05 * 11)
     assert only(compare_experiments(a, b), "score").verdict == "regressed"
     assert only(compare_experiments(a, b, margin={"score": 3}), "score").margin == 3
 
@@ -145,12 +155,12 @@ def test_p_values_of_many_metrics_are_adjusted_together(made: Make):
     a = made("a", list(range(40)), metrics)
     b = made("b", list(range(100, 140)), metrics)
 
-    found = compare_experiments(a, b)
+    comparison = compare_experiments(a, b)
 
-    least = min(found.differences, key=lambda one: one.p_value)
+    least = min(comparison.differences, key=lambda difference: difference.p_value)
     assert least.p_value < 0.1
     assert least.p_adjusted >= min(1, 2 * least.p_value)
-    assert not found.regressed
+    assert not comparison.regressed
 
 
 def test_repetitions_belong_to_their_example(made: Make):
@@ -159,11 +169,13 @@ def test_repetitions_belong_to_their_example(made: Make):
     a = made("a", first, score, num_repetitions=10)
     b = made("b", second, score, num_repetitions=10)
 
-    found = only(compare_experiments(a, b), "score")
-    single = only(compare_experiments(made("c", first, score), made("d", second, score)), "score")
+    difference = only(compare_experiments(a, b), "score")
+    unrepeated = only(
+        compare_experiments(made("c", first, score), made("d", second, score)), "score"
+    )
 
-    assert found.pairs == 6
-    assert found.p_value == pytest.approx(single.p_value)
+    assert difference.pairs == 6
+    assert difference.p_value == pytest.approx(unrepeated.p_value)
 
 
 def test_passes_with_repetitions_have_pass_k(store: Store):
@@ -180,13 +192,13 @@ def test_passes_with_repetitions_have_pass_k(store: Store):
         options = {"num_repetitions": 4, "name": name, "store": store, "max_concurrency": 1}
         return evaluate(target, data, [lambda outputs: outputs], **options)
 
-    found = compare_experiments(results("a", 1), results("b", 2)).differences[0]
+    difference = compare_experiments(results("a", 1), results("b", 2)).differences[0]
 
-    assert found.test == "gaffke"
-    assert found.only_a is None
-    assert found.pass_hat[4] == (1, 0)
-    assert found.pass_at[1] == pytest.approx((1, 0.5))
-    assert found.verdict == "regressed"
+    assert difference.test == "gaffke"
+    assert difference.only_a is None
+    assert difference.pass_hat[4] == (1, 0)
+    assert difference.pass_at[1] == pytest.approx((1, 0.5))
+    assert difference.verdict == "regressed"
 
 
 def test_failed_runs_do_not_count_as_zero(made: Make):
@@ -194,12 +206,13 @@ def test_failed_runs_do_not_count_as_zero(made: Make):
     a = made("a", [1.0] * 20, score)
     b = made("b", [ValueError()] * 8 + [1.0] * 12, score)
 
-    found = compare_experiments(a, b)
+    comparison = compare_experiments(a, b)
 
-    one = only(found, "score")
-    assert (one.pairs, one.mean_b, one.lost_a, one.lost_b) == (12, 1.0, 0, 8)
-    completed = only(found, "completed")
-    assert (completed.mean_a, completed.mean_b, completed.verdict) == (1, 0.6, "regressed")
+    difference = only(comparison, "score")
+    assert (difference.pairs, difference.mean_b) == (12, 1.0)
+    assert (difference.lost_a, difference.lost_b) == (0, 8)
+    completion = only(comparison, "completed")
+    assert (completion.mean_a, completion.mean_b, completion.verdict) == (1, 0.6, "regressed")
 
 
 def test_stored_experiments_are_compared_by_name(made: Make, store: Store):
@@ -207,11 +220,11 @@ def test_stored_experiments_are_compared_by_name(made: Make, store: Store):
     made("a", [0.5] * 8, score)
     b = made("b", [0.5] * 8, score, passed)
 
-    found = compare_experiments("a", b, store=store)
+    comparison = compare_experiments("a", b, store=store)
 
-    assert [one.key for one in found.differences] == ["score"]
-    assert (found.only_a, found.only_b) == ((), ("passed",))
-    assert found.as_dict()["differences"][0]["verdict"] == found.differences[0].verdict
+    assert [difference.key for difference in comparison.differences] == ["score"]
+    assert (comparison.only_a, comparison.only_b) == ((), ("passed",))
+    assert comparison.as_dict()["differences"][0]["verdict"] == comparison.differences[0].verdict
     with pytest.raises(NotFound, match="no experiment 'c'"):
         compare_experiments("a", "c", store=store)
 
@@ -230,28 +243,28 @@ def test_experiments_without_a_common_example_are_refused(made: Make, store: Sto
 
 def test_equal_results_have_an_interval_with_a_width(made: Make):
     """Ten examples without a difference have intervals with a width, within -1 to 1."""
-    found = compare_experiments(made("a", [1] * 10, passed), made("b", [1] * 10, passed))
+    comparison = compare_experiments(made("a", [1] * 10, passed), made("b", [1] * 10, passed))
 
-    low, high = only(found, "passed").interval or (0, 0)
+    low, high = only(comparison, "passed").interval or (0, 0)
     assert -0.5 < low < -0.1
     assert 0.1 < high < 0.5
-    assert found.a.summary()[0].interval == pytest.approx((0.6915, 1.0), abs=1e-3)
+    assert comparison.a.summary()[0].interval == pytest.approx((0.6915, 1.0), abs=1e-3)
 
 
-def printed(found: Comparison) -> str:
+def printed(comparison: Comparison) -> str:
     console = Console(width=100, file=StringIO())
-    console.print(comparison_view(found))
+    console.print(comparison_view(comparison))
     return console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def test_few_examples_say_how_many_more_are_needed(made: Make):
     """No test finds anything with three pairs; the view, Markdown and JSON say so."""
-    found = compare_experiments(made("a", [1, 1, 0], passed), made("b", [0, 0, 0], passed))
+    comparison = compare_experiments(made("a", [1, 1, 0], passed), made("b", [0, 0, 0], passed))
 
-    assert only(found, "passed").needed == 3
-    assert found.as_dict()["differences"][0]["needed"] == 3
-    assert "3 examples; more examples needed: 3" in printed(found)
-    assert "more examples needed: 3" in comparison_markdown(found)
+    assert only(comparison, "passed").needed == 3
+    assert comparison.as_dict()["differences"][0]["needed"] == 3
+    assert "3 examples; more examples needed: 3" in printed(comparison)
+    assert "more examples needed: 3" in comparison_markdown(comparison)
 
 
 def test_few_examples_begin_with_what_is_certain(made: Make):
@@ -259,16 +272,16 @@ def test_few_examples_begin_with_what_is_certain(made: Make):
     a = made("a", [1, 1, 0], passed, score)
     b = made("b", [0, 1, 0], passed, score)
 
-    found = compare_experiments(a, b)
-    lines = printed(found).splitlines()
+    comparison = compare_experiments(a, b)
+    lines = printed(comparison).splitlines()
 
     assert lines[2] == "passed: 1 run got worse: e0"
     assert sum("more examples needed" in line for line in lines) == 1
     assert "too few for statistics: 3 examples; more examples needed: 3 (passed, score)" in lines
     assert not any("∞" in line for line in lines)
-    markdown = comparison_markdown(found)
+    markdown = comparison_markdown(comparison)
     assert markdown.index("1 run got worse: e0") < markdown.index("| score |")
-    assert found.as_dict()["differences"][0]["worse"] == 1
+    assert comparison.as_dict()["differences"][0]["worse"] == 1
 
 
 def test_rare_losses_are_no_improvement(made: Make):
@@ -276,11 +289,13 @@ def test_rare_losses_are_no_improvement(made: Make):
     first = [0.5] * 20
     second = [0.52] * 20
 
-    found = only(compare_experiments(made("a", first, score), made("b", second, score)), "score")
+    difference = only(
+        compare_experiments(made("a", first, score), made("b", second, score)), "score"
+    )
 
-    assert found.verdict == "inconclusive"
-    assert found.interval.low < 0 < found.interval.high
-    assert found.p_value > 0.05
+    assert difference.verdict == "inconclusive"
+    assert difference.interval.low < 0 < difference.interval.high
+    assert difference.p_value > 0.05
 
 
 @pytest.mark.parametrize("metrics", [1, 4, 20])
@@ -299,20 +314,24 @@ def test_a_verdict_is_what_the_interval_says(made: Make, metrics: int):
     a = made("a", list(range(30)), scores)
     b = made("b", list(range(100, 130)), scores)
 
-    found = compare_experiments(a, b)
+    comparison = compare_experiments(a, b)
 
-    for one in found.differences:
-        excludes = not one.interval.low <= 0 <= one.interval.high
-        assert excludes == (one.verdict in ("improved", "regressed"))
-        assert excludes == (one.p_adjusted <= 0.05)
-        assert one.confidence == found.differences[0].confidence >= 0.95
+    for difference in comparison.differences:
+        excludes = not difference.interval.low <= 0 <= difference.interval.high
+        assert excludes == (difference.verdict in ("improved", "regressed"))
+        assert excludes == (difference.p_adjusted <= 0.05)
+        assert difference.confidence == comparison.differences[0].confidence >= 0.95
 
 
 def test_equal_values_without_bounds_have_no_interval(made: Make):
     """Equal differences in seconds do not bound other differences."""
-    found = compare_experiments(made("a", [3.0] * 70, score), made("b", [5.0] * 70, score))
+    comparison = compare_experiments(made("a", [3.0] * 70, score), made("b", [5.0] * 70, score))
 
-    one = only(found, "score")
-    assert (one.interval, one.p_value, one.verdict) == (None, None, "inconclusive")
-    assert found.as_dict()["differences"][0]["interval"] is None
-    assert "too similar for statistics; more examples needed" in comparison_markdown(found)
+    difference = only(comparison, "score")
+    assert (difference.interval, difference.p_value, difference.verdict) == (
+        None,
+        None,
+        "inconclusive",
+    )
+    assert comparison.as_dict()["differences"][0]["interval"] is None
+    assert "too similar for statistics; more examples needed" in comparison_markdown(comparison)

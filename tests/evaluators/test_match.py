@@ -31,10 +31,10 @@ rules = st.sampled_from(["exact", "ignore", "subset", "superset", "tolerant", ["
 
 def test_strict_needs_the_same_number_of_messages():
     """A message more or less fails, with the counts in the comment."""
-    found = verdict([user(), said()], [user(), said(), user()])
+    mismatch = verdict([user(), said()], [user(), said(), user()])
 
-    assert not found.passed
-    assert found.comment == (
+    assert not mismatch.passed
+    assert mismatch.comment == (
         "position 2: the output ends where the other side goes on with role 'user' "
         "(2 messages against the reference's 3)"
     )
@@ -42,9 +42,9 @@ def test_strict_needs_the_same_number_of_messages():
 
 def test_strict_needs_the_same_role_at_each_position():
     """The first position whose role differs is named."""
-    found = verdict([user(), said(), user()], [user(), said(), said()])
+    mismatch = verdict([user(), said(), user()], [user(), said(), said()])
 
-    assert found.comment == "position 2: role 'user' in the output, 'assistant' in the reference"
+    assert mismatch.comment == "position 2: role 'user' in the output, 'assistant' in the reference"
 
 
 def test_strict_needs_the_same_calls_in_each_message():
@@ -89,9 +89,9 @@ def test_strict_order_says_which_call_is_out_of_place():
     """A call that belongs elsewhere in the message is named with what should be there."""
     out, ref = [said(call("a"), call("b"))], [said(call("b"), call("a"))]
 
-    found = verdict(out, ref, strict_order=True)
+    mismatch = verdict(out, ref, strict_order=True)
 
-    assert found.comment == "position 0: a({}) where the reference has b({})"
+    assert mismatch.comment == "position 0: a({}) where the reference has b({})"
     assert passes(out, out, strict_order=True)
 
 
@@ -126,17 +126,17 @@ def test_roles_are_compared_per_position_within_a_group():
 @given(st.permutations(range(4)))
 def test_shuffled_parallel_calls_never_change_the_verdict(order):
     """Whatever order parallel calls are reported in, every order-free mode passes, and strict."""
-    made = [timed(f"t{n}", 10 + n, 100, {"n": n}) for n in range(4)]
-    shuffled = [made[n] for n in order]
-    wrong = [*made[:3], timed("t3", 13, 100, {"n": 99})]
+    messages = [timed(f"t{n}", 10 + n, 100, {"n": n}) for n in range(4)]
+    shuffled = [messages[n] for n in order]
+    wrong = [*messages[:3], timed("t3", 13, 100, {"n": 99})]
 
     for mode in ("strict", "unordered", "subset", "superset"):
-        assert passes(shuffled, made, mode)
+        assert passes(shuffled, messages, mode)
         assert not passes(shuffled, wrong, mode)
 
 
 @pytest.mark.parametrize(
-    ("out", "ref", "wanted"),
+    ("out", "ref", "accepting_modes"),
     [
         ([], [], {"strict", "unordered", "subset", "superset", "in_order"}),
         (["a"], [], {"superset", "in_order"}),
@@ -150,11 +150,11 @@ def test_shuffled_parallel_calls_never_change_the_verdict(order):
         (["a"], ["b"], set()),
     ],
 )
-def test_what_each_mode_accepts(out, ref, wanted):
+def test_what_each_mode_accepts(out, ref, accepting_modes):
     """Multisets: duplicates count, empty meets empty, an empty reference is only a lower bound."""
-    found = {mode for mode in MODES if passes(flat(*out), flat(*ref), mode)}
+    passing_modes = {mode for mode in MODES if passes(flat(*out), flat(*ref), mode)}
 
-    assert found == wanted
+    assert passing_modes == accepting_modes
 
 
 def test_calls_are_flattened_over_messages():
@@ -167,10 +167,12 @@ def test_calls_are_flattened_over_messages():
 
 def test_in_order_tells_order_from_absence():
     """A call that is there but too early has its own comment."""
-    found = verdict(flat("a", "b"), flat("b", "a"), "in_order")
+    mismatch = verdict(flat("a", "b"), flat("b", "a"), "in_order")
 
-    assert found.comment == "missing 1 call: b({}); b is called, but not in the reference's order"
-    assert (found.matched, found.missing, found.extra) == (1, 1, 1)
+    assert (
+        mismatch.comment == "missing 1 call: b({}); b is called, but not in the reference's order"
+    )
+    assert (mismatch.matched, mismatch.missing, mismatch.extra) == (1, 1, 1)
 
 
 @given(calls, calls, rules)
@@ -179,37 +181,39 @@ def test_unordered_is_superset_and_subset(out, ref, rule):
     options = {"tool_args_match_mode": rule}
     out, ref = flat(*out), flat(*ref)
 
-    both = passes(out, ref, "superset", **options) and passes(out, ref, "subset", **options)
+    within_bounds = passes(out, ref, "superset", **options) and passes(
+        out, ref, "subset", **options
+    )
 
-    assert passes(out, ref, "unordered", **options) == both
+    assert passes(out, ref, "unordered", **options) == within_bounds
 
 
 @given(calls, calls, rules, st.sampled_from(MODES))
 def test_verdicts_are_consistent(out, ref, rule, mode):
     """Pairs are a matching, the figures follow from it, and a comment means a failure."""
-    found = verdict(flat(*out), flat(*ref), mode, tool_args_match_mode=rule)
-    meta = found.metadata()
+    match = verdict(flat(*out), flat(*ref), mode, tool_args_match_mode=rule)
+    meta = match.metadata()
 
-    assert len(found.alignment) == found.matched
-    assert len({i for i, _ in found.alignment}) == len({j for _, j in found.alignment})
-    assert all(out[i][0] == ref[j][0] for i, j in found.alignment)
-    assert found.matched + found.extra == len(out)
-    assert found.matched + found.missing == len(ref)
-    assert (found.comment is None) == found.passed
+    assert len(match.alignment) == match.matched
+    assert len({i for i, _ in match.alignment}) == len({j for _, j in match.alignment})
+    assert all(out[i][0] == ref[j][0] for i, j in match.alignment)
+    assert match.matched + match.extra == len(out)
+    assert match.matched + match.missing == len(ref)
+    assert (match.comment is None) == match.passed
     assert 0 <= meta["f1"] <= 1
-    assert meta["f1"] == found.f1
-    assert meta["precision"] == (found.matched / len(out) if out else 1)
-    assert meta["recall"] == (found.matched / len(ref) if ref else 1)
+    assert meta["f1"] == match.f1
+    assert meta["precision"] == (match.matched / len(out) if out else 1)
+    assert meta["recall"] == (match.matched / len(ref) if ref else 1)
     total = meta["precision"] + meta["recall"]
     assert meta["f1"] == pytest.approx(
         2 * meta["precision"] * meta["recall"] / total if total else 0
     )
     if mode == "superset":
-        assert found.passed == (meta["recall"] == 1)
+        assert match.passed == (meta["recall"] == 1)
     if mode == "subset":
-        assert found.passed == (meta["precision"] == 1)
+        assert match.passed == (meta["precision"] == 1)
     if mode in ("strict", "unordered"):
-        assert not found.passed or meta["f1"] == 1
+        assert not match.passed or meta["f1"] == 1
 
 
 @given(calls, calls, rules, st.sampled_from(MODES))
@@ -275,10 +279,10 @@ def test_one_sided_arguments_are_named():
     """An argument that only one side has is told as such, by its path."""
     out, ref = flat(("f", {"a": {"x": 1}})), flat(("f", {"a": {}, "b": 2}))
 
-    found = [verdict(*pair, "unordered").comment or "" for pair in ((out, ref), (ref, out))]
+    comments = [verdict(*pair, "unordered").comment or "" for pair in ((out, ref), (ref, out))]
 
-    assert "argument 'a.x' is 1 in the output; the reference has none" in found[0]
-    assert "argument 'a.x' is missing in the output; the reference has 1" in found[1]
+    assert "argument 'a.x' is 1 in the output; the reference has none" in comments[0]
+    assert "argument 'a.x' is missing in the output; the reference has 1" in comments[1]
 
 
 def test_figures_of_empty_sides():
@@ -356,11 +360,9 @@ async def test_fixed_functions(name):
     function, twin = getattr(ev, name), getattr(ev, f"{name}_async")
     sides: dict[str, Any] = {"outputs": flat(("f", {"a": 1})), "inputs": {}}
 
-    for ref, wanted in zip(
-        (flat(("f", {"a": 1})), flat(("f", {"a": 2}))), FIXED[name], strict=True
-    ):
+    for ref, score in zip((flat(("f", {"a": 1})), flat(("f", {"a": 2}))), FIXED[name], strict=True):
         result = function(**sides, reference_outputs=ref)
-        assert (result["key"], result["score"]) == (name, wanted)
+        assert (result["key"], result["score"]) == (name, score)
         assert await twin(**sides, reference_outputs=ref) == result
     with pytest.raises(ValueError, match="reference_outputs is None"):
         function(outputs=[])
@@ -432,19 +434,19 @@ def test_the_public_names_exist():
 
 async def test_an_async_match_awaits_no_reference_after_a_perfect_one():
     """A function that must be awaited is asked about the pairs of one reference at a time."""
-    asked = []
+    awaited_args = []
 
     async def same(out: Any, ref: Any) -> bool:
-        asked.append(ref)
+        awaited_args.append(ref)
         return bool(out == ref)
 
     match = make_async(tool_args_match_overrides={"f": same})
     references = oteval.AnyOf([flat(("f", {"a": 1})), flat(("f", {"a": 2}))])
 
-    found = await match(outputs=flat(("f", {"a": 1})), reference_outputs=references)
+    feedback = await match(outputs=flat(("f", {"a": 1})), reference_outputs=references)
 
-    assert (found["score"], found["metadata"]["reference"]) == (True, "any[0]")
-    assert asked == [{"a": 1}]
+    assert (feedback["score"], feedback["metadata"]["reference"]) == (True, "any[0]")
+    assert awaited_args == [{"a": 1}]
 
 
 async def test_an_async_match_of_a_run_without_arguments_has_no_verdict_where_they_decide():
@@ -458,8 +460,8 @@ async def test_an_async_match_of_a_run_without_arguments_has_no_verdict_where_th
     other = Message("assistant", tool_calls=(ToolCall("g", {}),))
 
     for messages, score in (((unseen,), None), ((unseen, other), False)):
-        found = await match(outputs=run(1, *messages), reference_outputs=flat(("f", {"a": 1})))
-        assert found["score"] is score
+        feedback = await match(outputs=run(1, *messages), reference_outputs=flat(("f", {"a": 1})))
+        assert feedback["score"] is score
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -479,10 +481,10 @@ def test_the_walk_of_a_reference_to_its_verdict_is_short(mode: str):
     before = sys.getprofile()
     sys.setprofile(note)
     try:
-        found = match(outputs=flat(("f", {"a": 1}), "g"), reference_outputs=reference)
+        feedback = match(outputs=flat(("f", {"a": 1}), "g"), reference_outputs=reference)
     finally:
         sys.setprofile(before)
 
-    assert found["score"] is True
+    assert feedback["score"] is True
     assert len(seen) <= 10
     assert len({file for file, _ in seen}) <= 4

@@ -30,7 +30,7 @@ def used(*models: str, **fields: Any) -> Trajectory:
 
 def test_every_limit_is_held_against_what_was_used() -> None:
     """Each limit fails below what was used and passes at it, with the figure in the comment."""
-    made = replace(used("small"), tail=(*called("a", "b"), says("done")))
+    trajectory = replace(used("small"), tail=(*called("a", "b"), says("done")))
     limits = {
         "max_steps": (3, "steps 3 (at most 2)"),
         "max_tool_calls": (2, "tool calls 2 (at most 1)"),
@@ -41,8 +41,8 @@ def test_every_limit_is_held_against_what_was_used() -> None:
     }
 
     for name, (count, comment) in limits.items():
-        within = create_budget_evaluator(**{name: count})(outputs=made)
-        over = create_budget_evaluator(**{name: count - 1})(outputs=made)
+        within = create_budget_evaluator(**{name: count})(outputs=trajectory)
+        over = create_budget_evaluator(**{name: count - 1})(outputs=trajectory)
         assert (within["score"], within["comment"]) == (True, None)
         assert (over["score"], over["comment"]) == (False, comment)
         assert over["metadata"][name.removeprefix("max_")] == count
@@ -60,28 +60,28 @@ def test_the_cost_is_that_of_the_model_that_answered() -> None:
 
 def test_the_cost_of_several_models_is_known_within_bounds() -> None:
     """Over the cheapest is a failure, within the dearest a pass, between not evaluated."""
-    both = used("small", "big")
+    trajectory = used("small", "big")
 
     results = [
-        create_budget_evaluator(max_cost=most, prices=PRICES)(outputs=both)
+        create_budget_evaluator(max_cost=most, prices=PRICES)(outputs=trajectory)
         for most in (10.0, 15.0, 22.0)
     ]
 
-    assert [found["score"] for found in results] == [False, None, True]
+    assert [feedback["score"] for feedback in results] == [False, None, True]
     assert results[0]["comment"] == "cost at least 11 (at most 10)"
     assert results[1]["comment"] == "the cost is between 11 and 21.25, by model"
 
 
 def test_a_model_of_the_table_needs_no_price_of_ones_own() -> None:
     """A dated model has the price that the bundled table gives its name."""
-    made = used("gpt-4o-mini-2024-07-18")
+    trajectory = used("gpt-4o-mini-2024-07-18")
 
-    assert create_budget_evaluator(max_cost=1.0)(outputs=made)["score"] is True
-    assert create_budget_evaluator(max_cost=0.5)(outputs=made)["score"] is False
+    assert create_budget_evaluator(max_cost=1.0)(outputs=trajectory)["score"] is True
+    assert create_budget_evaluator(max_cost=0.5)(outputs=trajectory)["score"] is False
 
 
 @pytest.mark.parametrize(
-    ("options", "made", "comment"),
+    ("options", "outputs", "comment"),
     [
         ({"max_cost": 1.0}, used("no-such-model"), "'no-such-model' has no price"),
         ({"max_cost": 1.0}, used(), "does not name the model"),
@@ -101,14 +101,14 @@ def test_a_model_of_the_table_needs_no_price_of_ones_own() -> None:
     ],
 )
 def test_what_a_trace_does_not_tell_is_not_evaluated(
-    options: dict[str, Any], made: Any, comment: str
+    options: dict[str, Any], outputs: Any, comment: str
 ) -> None:
     """No tokens, models, prices or calls are no pass."""
-    found = create_budget_evaluator(**options)(outputs=made)
+    feedback = create_budget_evaluator(**options)(outputs=outputs)
 
-    assert found["score"] is None
-    assert found["metadata"] == {"status": "not_evaluated"}
-    assert comment in found["comment"]
+    assert feedback["score"] is None
+    assert feedback["metadata"] == {"status": "not_evaluated"}
+    assert comment in feedback["comment"]
 
 
 def test_one_limit_that_is_passed_is_enough_to_fail() -> None:
@@ -142,10 +142,10 @@ def test_a_run_without_content_is_held_to_its_budget(name: str) -> None:
 @given(st.integers(0, 6), st.integers(0, 6))
 def test_a_higher_limit_never_fails_what_a_lower_one_passes(low: int, more: int) -> None:
     """Budgets are monotone."""
-    made = [asks("a")] * 4
+    messages = [asks("a")] * 4
 
-    lower = create_budget_evaluator(max_tool_calls=low)(outputs=made)["score"]
-    higher = create_budget_evaluator(max_tool_calls=low + more)(outputs=made)["score"]
+    lower = create_budget_evaluator(max_tool_calls=low)(outputs=messages)["score"]
+    higher = create_budget_evaluator(max_tool_calls=low + more)(outputs=messages)["score"]
 
     assert not lower or higher
 
@@ -157,10 +157,10 @@ def timed(start: int, end: int, **fields: Any) -> Trajectory:
 
 def test_a_run_that_took_too_long_fails() -> None:
     """The comment has both times."""
-    found = create_latency_evaluator(max_seconds=2)(outputs=timed(10, 13))
+    feedback = create_latency_evaluator(max_seconds=2)(outputs=timed(10, 13))
 
-    assert found["comment"] == "the run took 3.000 s (at most 2 s)"
-    assert found["metadata"]["seconds"] == 3.0
+    assert feedback["comment"] == "the run took 3.000 s (at most 2 s)"
+    assert feedback["metadata"]["seconds"] == 3.0
     assert create_latency_evaluator(max_seconds=3)(outputs=timed(10, 13))["score"] is True
 
 
@@ -177,10 +177,10 @@ def test_a_slow_tool_is_named() -> None:
     slow = ToolCall("pay", {}, start_ns=1 * SECOND, end_ns=5 * SECOND)
     check = create_latency_evaluator(max_tool_seconds=2)
 
-    found = check(outputs=[Message("assistant", tool_calls=(fast, slow, ToolCall("x", {})))])
+    feedback = check(outputs=[Message("assistant", tool_calls=(fast, slow, ToolCall("x", {})))])
 
-    assert found["comment"] == "call 1 pay({}) took 4.000 s (at most 2 s)"
-    assert found["metadata"] == {"tool_seconds": 5.0, "slowest_tool_seconds": 4.0}
+    assert feedback["comment"] == "call 1 pay({}) took 4.000 s (at most 2 s)"
+    assert feedback["metadata"] == {"tool_seconds": 5.0, "slowest_tool_seconds": 4.0}
     some = create_latency_evaluator(max_tool_seconds=2, tools=["look", "x"])
     untimed = some(outputs=[Message("assistant", tool_calls=(fast, ToolCall("x", {})))])
     assert untimed["score"] is None
@@ -189,7 +189,7 @@ def test_a_slow_tool_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    "made",
+    "outputs",
     [
         timed(0, 0),
         timed(5, 4),
@@ -197,20 +197,20 @@ def test_a_slow_tool_is_named() -> None:
         [says("x")],
     ],
 )
-def test_times_that_are_not_known_are_no_pass(made: Any) -> None:
+def test_times_that_are_not_known_are_no_pass(outputs: Any) -> None:
     """A run without times, or whose root is not in the trace, is not evaluated."""
-    found = create_latency_evaluator(max_seconds=10)(outputs=made)
+    feedback = create_latency_evaluator(max_seconds=10)(outputs=outputs)
 
-    assert (found["score"], found["metadata"]) == (None, {"status": "not_evaluated"})
+    assert (feedback["score"], feedback["metadata"]) == (None, {"status": "not_evaluated"})
 
 
 def test_a_run_whose_root_is_missing_may_still_be_too_slow() -> None:
     """What is seen is enough to fail."""
     root = replace(gap("missing_parent"), span_id=run(1).root_span.span_id)
 
-    found = create_latency_evaluator(max_seconds=1)(outputs=timed(1, 9, gaps=(root,)))
+    feedback = create_latency_evaluator(max_seconds=1)(outputs=timed(1, 9, gaps=(root,)))
 
-    assert found["score"] is False
+    assert feedback["score"] is False
 
 
 @pytest.mark.parametrize(

@@ -119,14 +119,14 @@ def test_an_answer_that_did_not_end_is_an_error(
     evaluate = evaluator(stream=stream)
 
     for finish in ("length", "incomplete", "max_tokens", "MAX_TOKENS", "error", "pause_turn"):
-        server.script, asked = saying(mode, GOOD, finish), len(server.requests)
+        server.script, earlier_requests = saying(mode, GOOD, finish), len(server.requests)
 
         score = evaluate(outputs="x")
 
         assert score["score"] is None, finish
         assert "before its end" in score["metadata"]["error"]
         assert repr(finish) in score["metadata"]["error"]
-        assert server.modes[asked:] == MODES[: MODES.index(mode) + 1]
+        assert server.modes[earlier_requests:] == MODES[: MODES.index(mode) + 1]
 
 
 @pytest.mark.parametrize("mode", MODES)

@@ -80,7 +80,7 @@ def test_kappa_is_inside_its_interval_at_any_base_rate(
     by_chance = rate * passing + (1 - rate) * (1 - passing)
     agreement = rate * agrees_on_pass + (1 - rate) * agrees_on_fail
     truth = (agreement - by_chance) / (1 - by_chance)
-    held = 0
+    covered = 0
     for _ in range(25):
         people = [chance.random() < rate for _ in range(labels)]
         judge = [
@@ -88,9 +88,9 @@ def test_kappa_is_inside_its_interval_at_any_base_rate(
             for passed in people
         ]
         low, high = cohen_kappa(people, judge).interval
-        held += low <= truth <= high
+        covered += low <= truth <= high
 
-    assert held >= 22
+    assert covered >= 22
 
 
 def test_the_confusion_matrix_counts_pairs():

@@ -104,9 +104,9 @@ def test_skewed_differences_of_mean_0_are_no_improvement(draw: Draw, pairs: int)
     chance = random.Random(f"{draw.__name__} {pairs}")
     samples = [[draw(chance) for _ in range(pairs)] for _ in range(100)]
 
-    found = [difference_p_value(sample, bounded=True) or 0.0 for sample in samples]
+    p_values = [difference_p_value(sample, bounded=True) or 0.0 for sample in samples]
 
-    assert sum(p <= 0.05 for p in found) <= 6
+    assert sum(p <= 0.05 for p in p_values) <= 6
 
 
 @pytest.mark.parametrize(
@@ -116,12 +116,12 @@ def test_skewed_differences_of_mean_0_are_no_improvement(draw: Draw, pairs: int)
 def test_a_shift_of_scores_is_found(shift: float, deviation: float, pairs: int, least: float):
     """The price of assuming nothing is paid with few examples."""
     chance = random.Random(pairs)
-    found = 0
+    detections = 0
     for _ in range(30):
         sample = [max(-1, min(1, chance.gauss(shift, deviation))) for _ in range(pairs)]
-        found += (difference_p_value(sample, bounded=True) or 0) <= 0.05
+        detections += (difference_p_value(sample, bounded=True) or 0) <= 0.05
 
-    assert found / 30 >= least
+    assert detections / 30 >= least
 
 
 def test_unbounded_differences_need_sixty_pairs():
@@ -144,10 +144,10 @@ def test_a_detectable_difference_is_found_four_times_in_five(pairs: int, deviati
     """A sample without a difference tells which one would be found."""
     chance = random.Random(pairs)
     least = detectable_difference([chance.gauss(0, deviation) for _ in range(pairs)], bounded=True)
-    found = 0
+    detections = 0
     for _ in range(60):
         sample = [max(-1, min(1, chance.gauss(least, deviation))) for _ in range(pairs)]
-        found += (difference_p_value(sample, bounded=True) or 0) <= 0.05
+        detections += (difference_p_value(sample, bounded=True) or 0) <= 0.05
 
-    assert 0.65 <= found / 60 <= 0.97
+    assert 0.65 <= detections / 60 <= 0.97
     assert detectable_difference([0.1] * 5, bounded=True) == math.inf

@@ -59,13 +59,13 @@ def test_the_interval_of_a_share_is_exact(total: int, data: st.DataObject):
 @pytest.mark.parametrize("rate", RATES)
 def test_the_interval_of_a_share_holds_what_it_claims(size: int, rate: float):
     """Summed over all outcomes, the interval holds the rate with the claimed probability."""
-    held = sum(
+    coverage = sum(
         scipy.stats.binom.pmf(passed, size, rate)
         for passed in range(size + 1)
         if clopper_pearson(passed, size).low <= rate <= clopper_pearson(passed, size).high
     )
 
-    assert held >= 0.95 - 1e-9
+    assert coverage >= 0.95 - 1e-9
 
 
 @pytest.mark.parametrize("size", [2, 5, 20, 40, 100])
@@ -73,11 +73,11 @@ def test_the_interval_of_a_share_holds_what_it_claims(size: int, rate: float):
 @pytest.mark.parametrize("others", [0, 1000])
 def test_a_corrected_rate_is_never_certain(size: int, label: float, others: int):
     """Where people and judge say the same of everything, the interval still has a width."""
-    found = ppi_mean([label] * size, [label] * size, [label] * others)
+    estimate = ppi_mean([label] * size, [label] * size, [label] * others)
 
-    assert found.mean == label
-    assert 0 <= found.interval.low <= label <= found.interval.high <= 1
-    assert found.interval.high - found.interval.low >= 1.5 / (size + 2)
+    assert estimate.mean == label
+    assert 0 <= estimate.interval.low <= label <= estimate.interval.high <= 1
+    assert estimate.interval.high - estimate.interval.low >= 1.5 / (size + 2)
 
 
 @given(
@@ -87,13 +87,13 @@ def test_a_corrected_rate_is_never_certain(size: int, label: float, others: int)
 @settings(max_examples=100)
 def test_a_corrected_rate_stays_within_0_and_1(pairs: list[tuple[bool, bool]], rest: list[bool]):
     """Whatever the verdicts, estimate and interval are rates, and the estimate is inside."""
-    labels, said = ([float(value) for value in side] for side in zip(*pairs, strict=True))
+    labels, verdicts = ([float(value) for value in side] for side in zip(*pairs, strict=True))
 
-    found = ppi_mean(labels, said, [float(value) for value in rest])
+    estimate = ppi_mean(labels, verdicts, [float(value) for value in rest])
 
-    assert 0 <= found.interval.low <= found.mean <= found.interval.high <= 1
-    assert found.interval.low < found.interval.high
-    assert found.needed == (max(0, 40 - len(pairs)) if rest else 0)
+    assert 0 <= estimate.interval.low <= estimate.mean <= estimate.interval.high <= 1
+    assert estimate.interval.low < estimate.interval.high
+    assert estimate.needed == (max(0, 40 - len(pairs)) if rest else 0)
 
 
 @pytest.mark.parametrize("size", [5, 20, 39, 40, 60])
@@ -102,15 +102,15 @@ def test_a_corrected_rate_covers_what_it_says(size: int, rate: float, judge: tup
     """With few labels and rates near 0 and 1 the truth is inside about as often as claimed."""
     chance = random.Random(size)
     passing = rate * judge[0] + (1 - rate) * (1 - judge[1])
-    held = 0
+    covered = 0
     for _ in range(150):
         labels = [float(chance.random() < rate) for _ in range(size)]
-        said = [float(chance.random() < (judge[0] if y else 1 - judge[1])) for y in labels]
+        verdicts = [float(chance.random() < (judge[0] if y else 1 - judge[1])) for y in labels]
         rest = [float(chance.random() < passing) for _ in range(300)]
-        low, high = ppi_mean(labels, said, rest).interval
-        held += low <= rate <= high
+        low, high = ppi_mean(labels, verdicts, rest).interval
+        covered += low <= rate <= high
 
-    assert held / 150 >= 0.92
+    assert covered / 150 >= 0.92
 
 
 @pytest.mark.parametrize("values", [[1.0] * 10, [0.0] * 10, [0.8] * 5, [1.0] * 60, [0.25]])
@@ -133,16 +133,16 @@ def test_many_values_have_the_interval_of_the_bootstrap_without_its_draws():
     even = [chance.random() for _ in range(1_000)]
     rare = [0.5] * 12 + [0.0] * 988
 
-    found = mean_interval(even, seed=1)
+    interval = mean_interval(even, seed=1)
     drawn = mean_interval(even[:-1], seed=1)
     skewed = mean_interval(rare, resamples=400)
 
-    assert found is not None
+    assert interval is not None
     assert drawn is not None
     assert skewed is not None
-    wanted = scipy.stats.t.interval(0.95, 999, sum(even) / 1_000, scipy.stats.sem(even))
-    assert tuple(found) == pytest.approx(wanted)
-    assert tuple(found) == pytest.approx(tuple(drawn), abs=0.002)
+    students_interval = scipy.stats.t.interval(0.95, 999, sum(even) / 1_000, scipy.stats.sem(even))
+    assert tuple(interval) == pytest.approx(students_interval)
+    assert tuple(interval) == pytest.approx(tuple(drawn), abs=0.002)
     assert skewed.high - 0.006 > 1.1 * (0.006 - skewed.low)
 
 
@@ -151,28 +151,35 @@ def test_many_values_have_the_interval_of_the_bootstrap_without_its_draws():
 def test_the_mean_of_repetitions_covers_what_it_says(size: int, rate: float):
     """Scores that are means of three repetitions, nearly all equal where the rate is extreme."""
     chance = random.Random(7)
-    held = 0
+    covered = 0
     for _ in range(60):
         values = [sum(chance.random() < rate for _ in range(3)) / 3 for _ in range(size)]
         low, high = mean_interval(values, resamples=300)  # type: ignore[misc]
-        held += low - 1e-9 <= rate <= high + 1e-9
+        covered += low - 1e-9 <= rate <= high + 1e-9
 
-    assert held / 60 >= 0.88
+    assert covered / 60 >= 0.88
 
 
 @pytest.mark.parametrize("size", [5, 10, 20, 40])
-@pytest.mark.parametrize(("one", "two"), [(0.02, 0.02), (0.98, 0.5), (1.0, 1.0), (0.5, 0.5)])
-def test_the_difference_of_passes_covers_what_it_says(size: int, one: float, two: float):
+@pytest.mark.parametrize(
+    ("first_rate", "second_rate"), [(0.02, 0.02), (0.98, 0.5), (1.0, 1.0), (0.5, 0.5)]
+)
+def test_the_difference_of_passes_covers_what_it_says(
+    size: int, first_rate: float, second_rate: float
+):
     """Paired passes and fails: no sample, however even, makes the difference certain."""
     chance = random.Random(8)
-    held = 0
+    covered = 0
     for _ in range(100):
-        deltas = [float((chance.random() < two) - (chance.random() < one)) for _ in range(size)]
+        deltas = [
+            float((chance.random() < second_rate) - (chance.random() < first_rate))
+            for _ in range(size)
+        ]
         low, high = difference_interval(deltas, bounded=True)  # type: ignore[misc]
         assert -1 <= low < high <= 1
-        held += low <= two - one <= high
+        covered += low <= second_rate - first_rate <= high
 
-    assert held / 100 >= 0.92
+    assert covered / 100 >= 0.92
 
 
 def test_a_system_that_always_wins_has_a_wide_interval():
@@ -191,13 +198,13 @@ def test_the_strength_of_a_winner_is_inside_its_interval(size: int, rate: float)
     """A system that wins nearly always, and in most samples always, is not held for invincible."""
     chance = random.Random(3)
     truth = math.log(rate / (1 - rate)) / 2
-    held = 0
+    covered = 0
     for _ in range(40):
         votes = [WON if chance.random() < rate else LOST for _ in range(size)]
         interval = rank(votes, resamples=200)[1][0]
-        held += interval.low <= truth <= interval.high
+        covered += interval.low <= truth <= interval.high
 
-    assert held / 40 >= 0.87
+    assert covered / 40 >= 0.87
 
 
 @pytest.mark.parametrize("pairs", [6, 7, 8, 12, 20, 39])
@@ -205,13 +212,13 @@ def test_a_detectable_difference_is_found_where_pairs_are_few(pairs: int):
     """A sign-flip test finds a normal difference of that size about four times in five."""
     chance = random.Random(pairs)
     least = minimal_detectable_difference(1.0, pairs)
-    found = sum(
+    detections = sum(
         paired_permutation([chance.gauss(least, 1) for _ in range(pairs)], resamples=300).p_value
         <= 0.05
         for _ in range(150)
     )
 
-    assert 0.7 <= found / 150 <= 0.95
+    assert 0.7 <= detections / 150 <= 0.95
 
 
 @pytest.mark.parametrize(("pairs", "differing"), [(10, 0.2), (20, 0.3), (39, 0.5)])
@@ -221,12 +228,12 @@ def test_a_detectable_share_counts_pairs_that_differ_either_way(pairs: int, diff
     least = minimal_detectable_share(pairs, differing)
     share = (max(differing, least) + least) / 2
     chance = random.Random(2)
-    found = 0
+    detections = 0
     for _ in range(400):
         draws = [chance.random() for _ in range(pairs)]
         up = sum(draw < share for draw in draws)
         down = sum(share <= draw < max(differing, least) for draw in draws)
-        found += paired_permutation([1.0] * up + [-1.0] * down).p_value <= 0.05 and up > down
+        detections += paired_permutation([1.0] * up + [-1.0] * down).p_value <= 0.05 and up > down
 
     assert least >= at_best
-    assert 0.72 <= found / 400 <= 0.88
+    assert 0.72 <= detections / 400 <= 0.88

@@ -77,12 +77,12 @@ class FakeLangSmith:
             return self._found(body)
         if method == "GET":
             start, limit = int(query["offset"][0]), int(query["limit"][0])
-            found = [
-                one
-                for name, one in self.feedback.items()
-                if one["run_id"] in query["run"] and name not in self.hidden
+            page = [
+                feedback
+                for name, feedback in self.feedback.items()
+                if feedback["run_id"] in query["run"] and name not in self.hidden
             ]
-            return 200, found[start : start + limit]
+            return 200, page[start : start + limit]
         return self._written(method, path, body)
 
     def _sessions(self, query: Query) -> Answer:
@@ -95,25 +95,28 @@ class FakeLangSmith:
             return 504, {"error": "timeout"}
         begin = datetime.fromisoformat(body["min_start_time"])
         end = datetime.fromisoformat(body.get("max_start_time") or "2100-01-01T00:00:00Z")
-        found = [
-            one
-            for one in self.runs
-            if one["project_id"] in body["project_ids"]
-            and body.get("trace_id") in (None, one["trace_id"])
-            and begin <= _time(one) <= end
+        matching = [
+            run_record
+            for run_record in self.runs
+            if run_record["project_id"] in body["project_ids"]
+            and body.get("trace_id") in (None, run_record["trace_id"])
+            and begin <= _time(run_record) <= end
         ]
-        found.sort(key=_time, reverse=True)
+        matching.sort(key=_time, reverse=True)
         start = int(body.get("cursor") or 0)
         stop = start + body["page_size"]
         # Fields that were not selected are left out.
         names = [name.lower() for name in body["selects"]]
-        page = [{key: one[key] for key in names if key in one} for one in found[start:stop]]
-        return 200, {"items": page, "next_cursor": str(stop) if stop < len(found) else None}
+        page = [
+            {key: run_record[key] for key in names if key in run_record}
+            for run_record in matching[start:stop]
+        ]
+        return 200, {"items": page, "next_cursor": str(stop) if stop < len(matching) else None}
 
     def _written(self, method: str, path: str, body: Any) -> Answer:
         if method == "DELETE":
-            known = self.feedback.pop(path.rpartition("/")[2], None)
-            return (404, {"detail": "unknown"}) if known is None else (200, {})
+            deleted = self.feedback.pop(path.rpartition("/")[2], None)
+            return (404, {"detail": "unknown"}) if deleted is None else (200, {})
         if body.get("score") is not None and round(body["score"], 4) != body["score"]:
             return 422, {"detail": "too many decimal places"}
         self.writes += 1
@@ -126,9 +129,9 @@ class FakeLangSmith:
         return 200, body
 
 
-def _time(one: dict[str, Any]) -> datetime:
+def _time(run_record: dict[str, Any]) -> datetime:
     try:
-        return datetime.fromisoformat(one["start_time"])
+        return datetime.fromisoformat(run_record["start_time"])
     except ValueError:
         return BEGAN
 
@@ -140,8 +143,8 @@ def fake() -> FakeLangSmith:
 
 @pytest.fixture
 def server(fake: FakeLangSmith) -> Iterator[JsonServer]:
-    with answering(fake.answer) as found:
-        yield found
+    with answering(fake.answer) as json_server:
+        yield json_server
 
 
 @pytest.fixture
@@ -209,7 +212,7 @@ def test_bad_and_unfinished_runs_are_named(store: Store, fake: FakeLangSmith, la
 
     assert first.written.stored == 2
     assert len(first.problems) == 4
-    assert sum("skipped" in one for one in first.problems) == 2
+    assert sum("skipped" in problem for problem in first.problems) == 2
     assert second.written.stored == 1
 
 
@@ -230,16 +233,20 @@ def _as_run(span: Span) -> dict[str, Any]:
 
     Its export keeps the first half of a run's id; the second half is made up here.
     """
-    given = span.attributes
+    attributes = span.attributes
     prefix = "langsmith.metadata."
     metadata = {
-        key.removeprefix(prefix): value for key, value in given.items() if key.startswith(prefix)
+        key.removeprefix(prefix): value
+        for key, value in attributes.items()
+        if key.startswith(prefix)
     }
-    errors = [one.attributes["exception.message"] for one in span.events if one.name == "exception"]
+    errors = [
+        event.attributes["exception.message"] for event in span.events if event.name == "exception"
+    ]
     extra: dict[str, Any] = {"metadata": metadata}
-    if tools := given.get("gen_ai.tool.definitions"):
+    if tools := attributes.get("gen_ai.tool.definitions"):
         extra["invocation_params"] = {"tools": json.loads(tools)}
-    if call_id := given.get("gen_ai.tool.call.id"):
+    if call_id := attributes.get("gen_ai.tool.call.id"):
         extra["tool_call_id"] = call_id
     epoch = datetime(1970, 1, 1, tzinfo=UTC)
     return {
@@ -247,17 +254,21 @@ def _as_run(span: Span) -> dict[str, Any]:
         "trace_id": _uuid(span.trace_id),
         "project_id": PROJECT,
         "parent_run_ids": [_uuid(span.parent_id * 2)] if span.parent_id else [],
-        "name": given["langsmith.trace.name"],
-        "run_type": given["langsmith.span.kind"].upper(),
+        "name": attributes["langsmith.trace.name"],
+        "run_type": attributes["langsmith.span.kind"].upper(),
         "status": "ERROR" if errors else "SUCCESS",
         "error": errors[0] if errors else None,
         "start_time": (epoch + timedelta(microseconds=span.start_ns // 1000)).isoformat(),
         "end_time": (epoch + timedelta(microseconds=span.end_ns // 1000)).isoformat(),
-        "inputs": json.loads(given["gen_ai.prompt"]) if "gen_ai.prompt" in given else None,
-        "outputs": json.loads(given["gen_ai.completion"]) if "gen_ai.completion" in given else None,
-        "prompt_tokens": given.get("gen_ai.usage.input_tokens"),
-        "completion_tokens": given.get("gen_ai.usage.output_tokens"),
-        "total_tokens": given.get("gen_ai.usage.total_tokens"),
+        "inputs": json.loads(attributes["gen_ai.prompt"])
+        if "gen_ai.prompt" in attributes
+        else None,
+        "outputs": json.loads(attributes["gen_ai.completion"])
+        if "gen_ai.completion" in attributes
+        else None,
+        "prompt_tokens": attributes.get("gen_ai.usage.input_tokens"),
+        "completion_tokens": attributes.get("gen_ai.usage.output_tokens"),
+        "total_tokens": attributes.get("gen_ai.usage.total_tokens"),
         "extra": extra,
     }
 
@@ -268,9 +279,15 @@ def _uuid(digits: str) -> str:
 
 def _content(store: Store) -> list[Any]:
     refresh(store)
-    runs = [one.as_dict() for one in store.trajectories.read()]
+    run_objects = [trajectory.as_dict() for trajectory in store.trajectories.read()]
     return [
-        (one["root_span"], one["messages"], one["usage"], one["conversation_id"]) for one in runs
+        (
+            run_fields["root_span"],
+            run_fields["messages"],
+            run_fields["usage"],
+            run_fields["conversation_id"],
+        )
+        for run_fields in run_objects
     ]
 
 
@@ -296,7 +313,7 @@ def test_the_runs_are_those_of_the_sdks_export(
 
 def annotation(number: int, **fields: Any) -> Annotation:
     digits = uuid_of(number).replace("-", "")
-    given: dict[str, Any] = {
+    annotation_fields: dict[str, Any] = {
         "trace_id": digits,
         "span_id": digits[16:],
         "name": "tools",
@@ -308,7 +325,7 @@ def annotation(number: int, **fields: Any) -> Annotation:
         "metadata": {"version": "v1"},
         **fields,
     }
-    return Annotation(**given)
+    return Annotation(**annotation_fields)
 
 
 def test_a_second_push_writes_nothing(fake: FakeLangSmith, langsmith: LangSmith):
@@ -331,16 +348,20 @@ def test_feedback_names_the_run_and_the_evaluator(fake: FakeLangSmith, langsmith
     other = annotation(1, kind="LLM", span_id=uuid_of(1).replace("-", "")[:16])
     langsmith.write([other], PushReport())
 
-    [one] = fake.feedback.values()
-    assert (one["run_id"], one["trace_id"], one["session_id"]) == (uuid_of(1), uuid_of(1), PROJECT)
-    assert (one["key"], one["score"], one["value"], one["comment"]) == (
+    [feedback] = fake.feedback.values()
+    assert (feedback["run_id"], feedback["trace_id"], feedback["session_id"]) == (
+        uuid_of(1),
+        uuid_of(1),
+        PROJECT,
+    )
+    assert (feedback["key"], feedback["score"], feedback["value"], feedback["comment"]) == (
         "tools",
         0.3333,
         "pass",
         "why",
     )
-    assert one["feedback_source"]["type"] == "model"
-    assert one["feedback_source"]["metadata"]["version"] == "v1"
+    assert feedback["feedback_source"]["type"] == "model"
+    assert feedback["feedback_source"]["metadata"]["version"] == "v1"
 
 
 def test_two_pushes_at_once_write_one_feedback(fake: FakeLangSmith, langsmith: LangSmith):
@@ -349,12 +370,12 @@ def test_two_pushes_at_once_write_one_feedback(fake: FakeLangSmith, langsmith: L
     fake.hidden = set(fake.feedback)
     langsmith.write([annotation(1, score=0.75)], PushReport())
 
-    [one] = fake.feedback.values()
-    assert one["score"] == 0.75
+    [feedback] = fake.feedback.values()
+    assert feedback["score"] == 0.75
 
 
 @pytest.mark.parametrize(
-    ("answer", "said"),
+    ("answer", "message"),
     [
         ((401, {}), "set LANGSMITH_API_KEY"),
         ((404, {}), "upgrade it"),
@@ -369,7 +390,7 @@ def test_errors_are_one_line_without_the_key(
     server: JsonServer,
     monkeypatch: pytest.MonkeyPatch,
     answer: Answer,
-    said: str,
+    message: str,
 ):
     """A wrong key or URL names the remedy, and no message holds a secret."""
     monkeypatch.setenv("LANGSMITH_API_KEY", "very-secret")
@@ -378,7 +399,7 @@ def test_errors_are_one_line_without_the_key(
     done = oteval("pull", "langsmith")
 
     assert done.status == 2
-    assert said in done.err
+    assert message in done.err
     assert "secret" not in done.err + done.out
     assert server.requests[0][3]["X-API-Key"] == "very-secret"
 

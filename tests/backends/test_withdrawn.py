@@ -72,10 +72,10 @@ class Target:
 
     def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
         """Keep annotations."""
-        for one in annotations:
-            key = (one.span_id, one.name, one.identifier)
-            if not one.is_withdrawal or key in self.kept:
-                self.kept[key] = f"{one.label}: {one.explanation}"
+        for annotation in annotations:
+            key = (annotation.span_id, annotation.name, annotation.identifier)
+            if not annotation.is_withdrawal or key in self.kept:
+                self.kept[key] = f"{annotation.label}: {annotation.explanation}"
                 report.written += 1
         return ()
 

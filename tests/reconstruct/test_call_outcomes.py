@@ -92,12 +92,12 @@ def of_adk_openinference(result: str) -> Recorded:
 
 def of_langwatch(result: str) -> Recorded:
     call = {"id": "k", "type": "function", "function": {"name": "look", "arguments": '{"x": 1}'}}
-    asked = {"role": "assistant", "content": None, "tool_calls": [call]}
+    calling = {"role": "assistant", "content": None, "tool_calls": [call]}
     spoke, typed = langwatch.spoke, langwatch.typed
     return [
         spoke("helper", 1, "agent", typed("text", "q"), typed("text", "a"), end=20),
         spoke("c", 2, "llm", typed("chat_messages", [langwatch.QUESTION]),
-              typed("chat_messages", [asked]), parent="helper"),
+              typed("chat_messages", [calling]), parent="helper"),
         spoke("look", 4, "tool", typed("json", {"x": 1}), typed("text", result), parent="helper"),
         spoke("d", 6, "llm", "[]", typed("text", "a"), parent="helper"),
     ], []  # fmt: skip
@@ -129,11 +129,11 @@ def of_http(result: str) -> Recorded:
 
 
 def of_shapes(result: str) -> Recorded:
-    asked = {"role": "user", "content": "q"}
+    question = {"role": "user", "content": "q"}
     call = {"id": "k", "type": "function", "function": {"name": "look", "arguments": '{"x":1}'}}
     calling = {"role": "assistant", "content": None, "tool_calls": [call]}
     received = {"role": "tool", "tool_call_id": "k", "content": result}
-    calls = (([asked], json.dumps(calling)), ([asked, calling, received], "done"))
+    calls = (([question], json.dumps(calling)), ([question, calling, received], "done"))
     model_calls = [
         builders.span(
             f"c{start}",
@@ -203,12 +203,12 @@ def is_weather(value: Any) -> bool:
 def put(value: Any, old: str, new: Any) -> Any:
     """Return a value, or a span, with a result replaced, in whatever it is encoded."""
     if isinstance(value, (Span, LogRecord, Event)):
-        found = {"attributes": put(value.attributes, old, new)}
+        replacements = {"attributes": put(value.attributes, old, new)}
         if isinstance(value, Span):
-            found["events"] = tuple(put(event, old, new) for event in value.events)
+            replacements["events"] = tuple(put(event, old, new) for event in value.events)
         if isinstance(value, LogRecord):
-            found["body"] = put(value.body, old, new)
-        return replace(value, **found)
+            replacements["body"] = put(value.body, old, new)
+        return replace(value, **replacements)
     if isinstance(value, dict):
         return new if is_weather(value) else {k: put(v, old, new) for k, v in value.items()}
     if isinstance(value, list):
@@ -220,10 +220,10 @@ def in_text(value: str, old: str, new: Any) -> str:
     text = new if isinstance(new, str) else json.dumps(new)
     if value == old or is_weather(parsed(value)):
         return text
-    known = parsed(value)
-    if isinstance(known, (dict, list, str)):
-        changed = put(known, old, new)
-        return value if changed == known else json.dumps(changed)
+    decoded = parsed(value)
+    if isinstance(decoded, (dict, list, str)):
+        changed = put(decoded, old, new)
+        return value if changed == decoded else json.dumps(changed)
     for weather in (old, '{"city": "Paris", "temp_c": 21, "sky": "sunny"}'):
         value = value.replace(f"'{weather}'", repr(text)).replace(weather, text)
     return value
@@ -251,9 +251,9 @@ def with_result(name: str, new: Any) -> list[Message]:
     return results([put(s, TEXT, new) for s in spans], [put(r, TEXT, new) for r in logs])
 
 
-def of_the_tool(found: Sequence[Message]) -> list[Message]:
+def of_the_tool(messages: Sequence[Message]) -> list[Message]:
     """Return the altered results, without the answers of sub-agents that speak of them."""
-    texts = [(m, (m.content or "").replace("\\", "")) for m in found]
+    texts = [(m, (m.content or "").replace("\\", "")) for m in messages]
     return [m for m, text in texts if WHY in text and "Tool said" not in text]
 
 
@@ -320,22 +320,22 @@ SOUND: dict[str, Any] = {
 @pytest.mark.parametrize("name", CASES)
 def test_a_result_that_reports_an_error_is_a_failed_call(name: str, evidence: str):
     """What a tool returns tells the failure in every dialect, and of no other call."""
-    found = with_result(name, REPORTED[evidence])
+    messages = with_result(name, REPORTED[evidence])
 
-    failed = of_the_tool(found)
+    failed = of_the_tool(messages)
     assert failed
     assert all(m.is_error for m in failed)
     assert all(WHY in outcome_of_message(m).reason for m in failed)
-    assert not any(m.is_error for m in found if "Tokyo" in (m.content or "") and m not in failed)
+    assert not any(m.is_error for m in messages if "Tokyo" in (m.content or "") and m not in failed)
 
 
 @pytest.mark.parametrize("evidence", SOUND)
 @pytest.mark.parametrize("name", CASES)
 def test_a_false_friend_is_not_a_failed_call(name: str, evidence: str):
     """A result that only has the words of an error is a success in every dialect."""
-    found = with_result(name, SOUND[evidence])
+    messages = with_result(name, SOUND[evidence])
 
-    sound = of_the_tool(found)
+    sound = of_the_tool(messages)
     assert sound
     assert not any(m.is_error for m in sound)
 
@@ -365,18 +365,18 @@ def test_a_span_that_records_a_failure_is_a_failed_call(name: str, evidence: str
     spans, logs = recorded(name)
     span = tool_span(spans, logs)
     if span is None:
-        found = with_result(name, REPORTED["Anthropic"])
-        assert any(m.is_error for m in of_the_tool(found))
+        messages = with_result(name, REPORTED["Anthropic"])
+        assert any(m.is_error for m in of_the_tool(messages))
         return
     altered = ALTERED[evidence](span)
 
-    found = results([altered if s is span else s for s in spans], logs)
+    messages = results([altered if s is span else s for s in spans], logs)
 
-    (failed,) = (m for m in found if m.span_id == span.span_id)
+    (failed,) = (m for m in messages if m.span_id == span.span_id)
     assert failed.is_error
     assert failed.is_outcome_recorded
     assert "Paris" in (failed.content or "")
-    assert not any(m.is_error for m in found if "Tokyo" in (m.content or "") and m is not failed)
+    assert not any(m.is_error for m in messages if "Tokyo" in (m.content or "") and m is not failed)
 
 
 @pytest.mark.parametrize(

@@ -116,23 +116,30 @@ def test_genai_parts_become_text_calls_results_and_the_rest():
     sent = {"role": "user", "parts": [{"type": "text", "content": "look"}, blob, "here"]}
     odd = {"role": "assistant", "parts": [{"type": "tool_call", "name": None}, 7, {"type": "text"}]}
 
-    found = only(chat("c", 1, [sent, odd], said("ok")))
+    trajectory = only(chat("c", 1, [sent, odd], said("ok")))
 
-    assert found.messages[0].content == "look\nhere"
-    assert found.messages[0].parts == (blob,)
-    assert (found.messages[1].content, found.messages[1].tool_calls) == (None, ())
-    assert "content_not_captured" in codes(found)
+    assert trajectory.messages[0].content == "look\nhere"
+    assert trajectory.messages[0].parts == (blob,)
+    assert (trajectory.messages[1].content, trajectory.messages[1].tool_calls) == (None, ())
+    assert "content_not_captured" in codes(trajectory)
 
 
 def test_results_beside_text_in_one_message_come_first():
     """A user's message that brings a result along gives both, the result before the text."""
     look = asks(("look", {}, "k1"))
-    both = {"role": "user", "parts": [*gives({"t": 1}, "k1")["parts"], *user("and?")["parts"]]}
+    result_and_text = {
+        "role": "user",
+        "parts": [*gives({"t": 1}, "k1")["parts"], *user("and?")["parts"]],
+    }
 
-    found = only(chat("c", 1, [user("q"), look, both], said("a")))
+    trajectory = only(chat("c", 1, [user("q"), look, result_and_text], said("a")))
 
-    assert brief(found.messages)[2:] == [("tool", '{"t":1}'), ("user", "and?"), ("assistant", "a")]
-    assert found.messages[2].tool_call_id == "k1"
+    assert brief(trajectory.messages)[2:] == [
+        ("tool", '{"t":1}'),
+        ("user", "and?"),
+        ("assistant", "a"),
+    ]
+    assert trajectory.messages[2].tool_call_id == "k1"
 
 
 def test_openai_messages_are_read_as_well():
@@ -144,23 +151,25 @@ def test_openai_messages_are_read_as_well():
         {"role": "function", "tool_call_id": "k1", "content": "r", "name": "look"},
     ]
 
-    found = only(chat("c", 1, sent, {"content": "a", "role": "model"}))
+    trajectory = only(chat("c", 1, sent, {"content": "a", "role": "model"}))
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r"),
         ("assistant", "a"),
     ]
-    assert (found.messages[2].tool_call_id, found.messages[2].name) == ("k1", "look")
+    assert (trajectory.messages[2].tool_call_id, trajectory.messages[2].name) == ("k1", "look")
 
 
 def test_parallel_calls_in_neighbouring_messages_are_one():
     """The Responses API's items, one a call, become one message."""
-    found = only(chat("c", 1, [user("q"), asks(("f", {}, "1")), asks(("g", {}, "2"))], said("a")))
+    trajectory = only(
+        chat("c", 1, [user("q"), asks(("f", {}, "1")), asks(("g", {}, "2"))], said("a"))
+    )
 
-    assert [m.role for m in found.messages] == ["user", "assistant", "assistant"]
-    assert [c.name for c in found.messages[1].tool_calls] == ["f", "g"]
+    assert [m.role for m in trajectory.messages] == ["user", "assistant", "assistant"]
+    assert [c.name for c in trajectory.messages[1].tool_calls] == ["f", "g"]
 
 
 @pytest.mark.parametrize("where", ["log", "event"])
@@ -175,10 +184,12 @@ def test_genai_content_comes_in_events_too(where: str):
     bare = chat("c", 1)
     full = chat("c", 1, events=(Event(name, 1, content),))
 
-    found = only(bare, logs=[log(name, None, 1, bare, **content)]) if where == "log" else only(full)
+    trajectory = (
+        only(bare, logs=[log(name, None, 1, bare, **content)]) if where == "log" else only(full)
+    )
 
-    assert texts(found) == ["s", "q", "a"]
-    assert found.gaps == ()
+    assert texts(trajectory) == ["s", "q", "a"]
+    assert trajectory.gaps == ()
 
 
 @pytest.mark.parametrize(
@@ -194,15 +205,15 @@ def test_genai_content_comes_in_events_too(where: str):
 )
 def test_content_without_messages_says_why(value: Any, code: str):
     """An attribute that is there and tells nothing is a gap, not an empty conversation."""
-    found = only(span("c", attributes={"gen_ai.output.messages": value}))
+    trajectory = only(span("c", attributes={"gen_ai.output.messages": value}))
 
-    assert codes(found) == [code]
+    assert codes(trajectory) == [code]
 
 
 def test_placeholders_are_missing_content():
     """A placeholder for a whole value or for a message's content is a gap, never a text."""
     hidden = "__REDACTED__"
-    found = only(
+    trajectory = only(
         agent("a", 1),
         chat(
             "c",
@@ -215,10 +226,10 @@ def test_placeholders_are_missing_content():
         tool("t", 3, id="k1", args=hidden, result=hidden, parent="a"),
     )
 
-    assert texts(found) == ["q", None, None, None]
-    assert found.messages[2].tool_calls[0].arguments is None
-    assert set(codes(found)) == {"redacted"}
-    assert {g.span_id for g in found.gaps} == {"c", "t"}
+    assert texts(trajectory) == ["q", None, None, None]
+    assert trajectory.messages[2].tool_calls[0].arguments is None
+    assert set(codes(trajectory)) == {"redacted"}
+    assert {g.span_id for g in trajectory.gaps} == {"c", "t"}
 
 
 def test_old_events_tell_a_model_call():
@@ -234,17 +245,19 @@ def test_old_events_tell_a_model_call():
         log("gen_ai.system.message", {"content": "s"}, 2, c),
     ]
 
-    found = only(c, logs=logs)
+    trajectory = only(c, logs=logs)
 
-    assert brief(found.messages) == [
+    assert brief(trajectory.messages) == [
         ("system", "s"),
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r"),
         ("assistant", "a"),
     ]
-    assert (found.messages[3].tool_call_id, codes(found)) == ("k1", ["several_choices"])
-    assert [(r.at, brief(r.messages)) for r in found.rewrites] == [(4, [("assistant", "other")])]
+    assert (trajectory.messages[3].tool_call_id, codes(trajectory)) == ("k1", ["several_choices"])
+    assert [(r.at, brief(r.messages)) for r in trajectory.rewrites] == [
+        (4, [("assistant", "other")])
+    ]
 
 
 @pytest.mark.parametrize("by", ["seq", "index"])
@@ -270,7 +283,7 @@ def test_old_events_at_one_time_keep_their_order(by: str):
 
 def test_old_events_on_the_span_tell_a_tool():
     """A tool's arguments are its message event, its result the choice."""
-    found = only(
+    trajectory = only(
         agent("a", 1),
         chat("c", 2, [user("q")], asks(("look", {"x": 1}, "k1")), parent="a"),
         span(
@@ -289,9 +302,9 @@ def test_old_events_on_the_span_tell_a_tool():
         ),
     )
 
-    assert found.messages[1].tool_calls[0].span_id == "t"
-    assert found.messages[2].content == '[{"text":"r"}]'
-    assert found.gaps == ()
+    assert trajectory.messages[1].tool_calls[0].span_id == "t"
+    assert trajectory.messages[2].content == '[{"text":"r"}]'
+    assert trajectory.gaps == ()
 
 
 def test_openinference_flat_keys_sort_as_numbers():
@@ -301,14 +314,14 @@ def test_openinference_flat_keys_sort_as_numbers():
         attributes[f"llm.input_messages.{i}.message.role"] = "user"
         attributes[f"llm.input_messages.{i}.message.content"] = f"q{i}"
 
-    found = only(span("c", attributes=attributes))
+    trajectory = only(span("c", attributes=attributes))
 
-    assert texts(found) == [f"q{i}" for i in range(12)]
+    assert texts(trajectory) == [f"q{i}" for i in range(12)]
 
 
 def test_openinference_reads_the_raw_request_where_the_flat_keys_are_missing():
     """The raw request and response stand in for the flat attributes."""
-    found = only(
+    trajectory = only(
         span(
             "c",
             attributes={
@@ -322,14 +335,14 @@ def test_openinference_reads_the_raw_request_where_the_flat_keys_are_missing():
         )
     )
 
-    assert texts(found) == ["q", "a"]
-    assert (found.usage.input_tokens, found.usage.output_tokens) == (7, 0)
+    assert texts(trajectory) == ["q", "a"]
+    assert (trajectory.usage.input_tokens, trajectory.usage.output_tokens) == (7, 0)
 
 
 def test_openinference_hidden_texts_are_a_gap():
     """With only the texts hidden, the structure is had and the setting named."""
     message = "llm.input_messages.0.message"
-    found = only(
+    trajectory = only(
         span(
             "c",
             attributes={
@@ -342,9 +355,9 @@ def test_openinference_hidden_texts_are_a_gap():
         )
     )
 
-    assert texts(found) == [None, "a"]
-    assert codes(found) == ["redacted"]
-    assert "OPENINFERENCE_HIDE_INPUTS" in found.gaps[0].detail
+    assert texts(trajectory) == [None, "a"]
+    assert codes(trajectory) == ["redacted"]
+    assert "OPENINFERENCE_HIDE_INPUTS" in trajectory.gaps[0].detail
 
 
 def test_openinference_contents_and_tools_are_read():
@@ -353,7 +366,7 @@ def test_openinference_contents_and_tools_are_read():
     call = "llm.output_messages.0.message.tool_calls.0.tool_call"
     kind = "openinference.span.kind"
     result = '{"type": "tool", "data": {"content": "r", "status": "error", "tool_call_id": "k1"}}'
-    found = only(
+    trajectory = only(
         span("a", 1, attributes={kind: "AGENT", "metadata": '{"lc_agent_name": "desk"}'}),
         span(
             "c",
@@ -386,14 +399,14 @@ def test_openinference_contents_and_tools_are_read():
         ),
     )
 
-    assert (found.agent, found.tools) == ("desk", ({"name": "look"},))
-    assert brief(found.messages) == [
+    assert (trajectory.agent, trajectory.tools) == ("desk", ({"name": "look"},))
+    assert brief(trajectory.messages) == [
         ("user", "q"),
         ("assistant", [("look", {"x": 1})]),
         ("tool", "r"),
     ]
-    assert found.messages[0].parts == ({"type": "image"},)
-    assert found.messages[2].is_error
+    assert trajectory.messages[0].parts == ({"type": "image"},)
+    assert trajectory.messages[2].is_error
 
 
 def test_reading_flat_keys_leaves_the_attributes_alone():
@@ -415,7 +428,7 @@ def test_reading_flat_keys_leaves_the_attributes_alone():
 def test_traceloop_functions_are_agents_and_tools():
     """A decorated function's one argument is what was asked; its tools' arguments are named."""
     kind, name = "traceloop.span.kind", "traceloop.entity.name"
-    found = only(
+    trajectory = only(
         span(
             "w",
             1,
@@ -452,15 +465,15 @@ def test_traceloop_functions_are_agents_and_tools():
         ),
     )
 
-    calls = [call.arguments for m in found.messages for call in m.tool_calls]
-    assert (found.agent, found.conversation_id) == ("desk", "s")
-    assert (texts(found)[0], texts(found)[-1]) == ("q", "a")
+    calls = [call.arguments for m in trajectory.messages for call in m.tool_calls]
+    assert (trajectory.agent, trajectory.conversation_id) == ("desk", "s")
+    assert (texts(trajectory)[0], texts(trajectory)[-1]) == ("q", "a")
     assert calls == [{"x": 1}, [1, 2], {"x": 1, "args": [1]}, {}, {}, {"x": 1}]
 
 
 def test_old_traceloop_keys_tell_a_model_call():
     """Indexed prompts and completions, with the calls inside, are read."""
-    found = only(
+    trajectory = only(
         span(
             "c",
             attributes={
@@ -479,14 +492,14 @@ def test_old_traceloop_keys_tell_a_model_call():
         )
     )
 
-    assert brief(found.messages) == [("user", "q"), ("assistant", [("look", {"x": 1})])]
-    assert (found.usage.input_tokens, found.usage.output_tokens) == (3, 2)
-    assert found.tools == ({"name": "look"},)
+    assert brief(trajectory.messages) == [("user", "q"), ("assistant", [("look", {"x": 1})])]
+    assert (trajectory.usage.input_tokens, trajectory.usage.output_tokens) == (3, 2)
+    assert trajectory.tools == ({"name": "look"},)
 
 
 def test_pydantic_ais_transcript_stands_in_for_hidden_model_calls():
     """Without its calls' content, the run's transcript tells all, and where the turn begins."""
-    told = (
+    transcript = (
         '[{"role":"user","parts":[{"type":"text","content":"q1"}]},'
         '{"role":"assistant","parts":[{"type":"tool_call","id":"1","name":"f","arguments":"{}"},'
         '{"type":"tool_call","id":"2","name":"f","arguments":"{}"}]},'
@@ -501,25 +514,25 @@ def test_pydantic_ais_transcript_stands_in_for_hidden_model_calls():
         1,
         scope="pydantic-ai",
         attributes={
-            "pydantic_ai.all_messages": told,
+            "pydantic_ai.all_messages": transcript,
             "pydantic_ai.new_message_index": 4,
             "gen_ai.system_instructions": '[{"type":"text","content":"s"}]',
         },
     )
 
-    found = only(run, chat("c", 2, parent="a", scope="pydantic-ai"))
+    trajectory = only(run, chat("c", 2, parent="a", scope="pydantic-ai"))
 
-    assert texts(found) == ["s", "q1", None, "r1", "r2", "a1", "q2", "a2"]
-    assert (found.new_from, found.turn) == (6, 2)
-    assert [m.content for m in found.own_messages] == ["q2", "a2"]
+    assert texts(trajectory) == ["s", "q1", None, "r1", "r2", "a1", "q2", "a2"]
+    assert (trajectory.new_from, trajectory.turn) == (6, 2)
+    assert [m.content for m in trajectory.own_messages] == ["q2", "a2"]
 
 
 def test_token_counts_that_cannot_be_are_none():
     """Counts that are negative, beyond all bounds or no numbers do not reach the sums."""
     for count in (-1, 1 << 48, "9" * 30, "many", [], {"doubleValue": "NaN"}, float("inf"), None):
-        found = only(chat("c", 1, attributes={"gen_ai.usage.input_tokens": count}))
+        trajectory = only(chat("c", 1, attributes={"gen_ai.usage.input_tokens": count}))
 
-        assert found.usage.input_tokens == 0
+        assert trajectory.usage.input_tokens == 0
 
 
 def test_a_failure_is_told_by_its_exception_first():

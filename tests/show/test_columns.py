@@ -25,22 +25,22 @@ def lines(renderable: Any, width: int) -> list[str]:
 
 def table(*rows: tuple[str, ...]) -> Columns:
     """Return a table of an id, a flexible name and a number that matters little."""
-    made = Columns(
+    columns = Columns(
         Column("id"),
         Column("name", rank=1, least=6, most=12),
         Column("count", rank=3, extra=True, right=True),
         Column("note", rank=2, least=6, optional=True),
     )
     for row in rows:
-        made.add_row(*(one_row(cell) for cell in row))
-    return made
+        columns.add_row(*(one_row(cell) for cell in row))
+    return columns
 
 
 def test_a_wide_terminal_shows_every_cell_whole():
     """With room for all, columns are as wide as their widest cell; empty ones are left out."""
-    made = table(("a", "long name of it", "7"), ("bb", "n", "123456"))
+    columns = table(("a", "long name of it", "7"), ("bb", "n", "123456"))
 
-    assert lines(made, 80) == [
+    assert lines(columns, 80) == [
         "id  name              count",
         "a   long name of it       7",
         "bb  n                123456",
@@ -49,23 +49,23 @@ def test_a_wide_terminal_shows_every_cell_whole():
 
 def test_columns_are_left_out_before_more_important_ones_are_cut():
     """What matters little goes first, then cells are cut with an ellipsis, then columns go."""
-    made = table(("a", "long name of it", "7", "remark"))
+    columns = table(("a", "long name of it", "7", "remark"))
 
-    assert lines(made, 40)[1] == "a   long name of it      7  remark"
-    assert lines(made, 27)[1] == "a   long name of it  remark"
-    assert lines(made, 20)[1] == "a   long na…  remark"
-    assert lines(made, 12)[1] == "a   long na…"
-    assert lines(made, 3) == ["id", "a"]
+    assert lines(columns, 40)[1] == "a   long name of it      7  remark"
+    assert lines(columns, 27)[1] == "a   long name of it  remark"
+    assert lines(columns, 20)[1] == "a   long na…  remark"
+    assert lines(columns, 12)[1] == "a   long na…"
+    assert lines(columns, 3) == ["id", "a"]
 
 
 def test_a_cell_that_must_not_be_cut_stands_below_its_row():
     """Where a reason does not fit beside the others it is shown whole, indented, below."""
-    made = Columns(Column("id"), Column("why", rank=1, least=10, wraps=True))
-    made.add_row("a", Text("one two three four five six"))
-    made.add_row("b", Text())
+    columns = Columns(Column("id"), Column("why", rank=1, least=10, wraps=True))
+    columns.add_row("a", Text("one two three four five six"))
+    columns.add_row("b", Text())
 
-    assert lines(made, 40) == ["id  why", "a   one two three four five six", "b"]
-    assert lines(made, 20) == ["id", "a", "    one two three", "    four five six", "b"]
+    assert lines(columns, 40) == ["id  why", "a   one two three four five six", "b"]
+    assert lines(columns, 20) == ["id", "a", "    one two three", "    four five six", "b"]
 
 
 @given(
@@ -74,10 +74,10 @@ def test_a_cell_that_must_not_be_cut_stands_below_its_row():
 )
 def test_a_row_is_one_line_that_fits_whatever_it_holds(rows: list[Any], width: int):
     """Any text, wide characters and line breaks too, stays on one line within the width."""
-    found = lines(table(*(("12345678", *row[1:]) for row in rows)), width)
+    printed_lines = lines(table(*(("12345678", *row[1:]) for row in rows)), width)
 
-    assert len(found) == 1 + len(rows)
-    for line in found:
+    assert len(printed_lines) == 1 + len(rows)
+    for line in printed_lines:
         assert cell_len(line) <= width
         assert line == line.rstrip(" ")
 
@@ -87,10 +87,10 @@ def test_a_row_is_one_line_that_fits_whatever_it_holds(rows: list[Any], width: i
 )
 def test_wide_characters_are_never_cut_in_half(text: str):
     """Columns after wide characters and emoji stand where the heading says."""
-    made = Columns(Column("name", least=4, most=9), Column("next", rank=0))
-    made.add_row(one_row(text), "x")
+    columns = Columns(Column("name", least=4, most=9), Column("next", rank=0))
+    columns.add_row(one_row(text), "x")
 
-    head, row = lines(made, 14)
+    head, row = lines(columns, 14)
 
     assert cell_len(row.removesuffix("x")) == head.index("next")
 

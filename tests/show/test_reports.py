@@ -102,11 +102,11 @@ def test_junit_cases_are_named_by_titles():
 
 def test_a_runs_title_is_its_agent_case_and_question():
     """The title stays the same when a run is repeated; only an unknown run goes by its id."""
-    asked = run(1, Message("user", "Where is\nmy order?"), agent="clerk")
-    named = replace(asked, attributes={"test.case.id": "refund-1"})
+    question_run = run(1, Message("user", "Where is\nmy order?"), agent="clerk")
+    named = replace(question_run, attributes={"test.case.id": "refund-1"})
     unknown = run(3, Message("assistant", "hi"))
 
-    assert run_title(asked) == "clerk · Where is my order?"
+    assert run_title(question_run) == "clerk · Where is my order?"
     assert run_title(named) == "clerk · refund-1 · Where is my order?"
     assert run_title(unknown).endswith(unknown.id)
 

@@ -27,11 +27,13 @@ VERDICTS = {
 
 def item(number: int, group: str, *names: str, case: str = "", **fields: object) -> ReportRun:
     """Return a run with verdicts by their names above."""
-    made = run(number, Message("user", f"question {case or number}"), Message("assistant", group))
-    known = {"trajectory": made, "start_ns": number, "end_ns": number + 10, **fields}
-    case = case or made.id
+    trajectory = run(
+        number, Message("user", f"question {case or number}"), Message("assistant", group)
+    )
+    run_fields = {"trajectory": trajectory, "start_ns": number, "end_ns": number + 10, **fields}
+    case = case or trajectory.id
     verdicts = tuple(VERDICTS[name] for name in names)
-    return ReportRun(made.id, group, case, f"question {case}", verdicts, **known)  # type: ignore[arg-type]
+    return ReportRun(trajectory.id, group, case, f"question {case}", verdicts, **run_fields)  # type: ignore[arg-type]
 
 
 def compared(*items: ReportRun, **fields: object) -> Report:
@@ -113,16 +115,19 @@ def test_a_change_is_judged_by_passes_then_scores(
 
 
 @given(st.floats(0, 1), st.floats(0, 1))
-def test_direction_turns_around_with_its_sides(one: float, other: float) -> None:
+def test_direction_turns_around_with_its_sides(left_score: float, right_score: float) -> None:
     """What is better one way is worse the other, and a near miss is neither."""
-    left, right = worth_of([RunVerdict("e", score=one)]), worth_of([RunVerdict("e", score=other)])
+    left, right = (
+        worth_of([RunVerdict("e", score=left_score)]),
+        worth_of([RunVerdict("e", score=right_score)]),
+    )
 
     there, back = direction(left, right), direction(right, left)
 
     assert there is not None
     assert back is not None
     assert there == -back
-    assert abs(one - other) > 0.0499 or there == 0
+    assert abs(left_score - right_score) > 0.0499 or there == 0
 
 
 def test_regressions_come_first() -> None:
@@ -167,9 +172,11 @@ def test_repetitions_do_not_make_an_interval_narrower() -> None:
 
 def test_runs_side_by_side_name_their_first_divergence() -> None:
     """The pairs index the messages of both runs, and the first that differs is marked."""
-    said = Message("user", "hello")
-    left = item(1, "v1", case="x", trajectory=run(1, said, asks(call("a")), Message("assistant")))
-    right = item(2, "v2", case="x", trajectory=run(2, said, asks(call("b"))))
+    greeting = Message("user", "hello")
+    left = item(
+        1, "v1", case="x", trajectory=run(1, greeting, asks(call("a")), Message("assistant"))
+    )
+    right = item(2, "v2", case="x", trajectory=run(2, greeting, asks(call("b"))))
 
     (row,) = compared(left, right).rows
 
@@ -225,15 +232,17 @@ def test_details_stop_at_the_limit_and_say_so() -> None:
 
 def test_only_the_evaluators_asked_for_count() -> None:
     """A choice of evaluators leaves the others out of figures, columns and details."""
-    both = (RunVerdict("e", score=1.0, passed=True), RunVerdict("f", score=0.0, passed=False))
-    made = item(1, "")
-    given_item = ReportRun(made.id, "", made.case, made.label, both, made.trajectory)
+    verdicts = (RunVerdict("e", score=1.0, passed=True), RunVerdict("f", score=0.0, passed=False))
+    unscored = item(1, "")
+    report_run = ReportRun(
+        unscored.id, "", unscored.case, unscored.label, verdicts, unscored.trajectory
+    )
 
-    report = build([given_item], ReportOptions(evaluators=("e",)))
+    report = build([report_run], ReportOptions(evaluators=("e",)))
 
     assert [column.evaluator for column in report.columns] == ["e"]
     assert report.rows[0].badness == 2
-    assert '"f"' not in report.details[made.id]
+    assert '"f"' not in report.details[unscored.id]
 
 
 def test_an_evaluator_that_only_failed_has_no_pass_rate() -> None:
@@ -279,15 +288,17 @@ def test_the_rows_are_those_of_all_runs_sorted(names: list[str]) -> None:
 
 def test_the_evaluators_that_fail_come_first() -> None:
     """In the table of evaluators and in the matrix, whatever the order of the verdicts."""
-    made = item(1, "")
+    unscored = item(1, "")
     verdicts = (
         RunVerdict("good", score=1.0, passed=True),
         RunVerdict("bad", score=0.0, passed=False),
     )
 
-    report = build([ReportRun(made.id, "", made.case, made.label, verdicts)], ReportOptions())
+    report = build(
+        [ReportRun(unscored.id, "", unscored.case, unscored.label, verdicts)], ReportOptions()
+    )
 
-    assert [one.name for one in report.evaluators] == ["bad", "good"]
+    assert [evaluator.name for evaluator in report.evaluators] == ["bad", "good"]
     assert [column.evaluator for column in report.columns] == ["bad", "good"]
 
 
@@ -297,8 +308,13 @@ def test_gates_are_checked_for_each_group() -> None:
 
     report = compared(item(1, "a", "pass"), item(2, "b", "fail"), gates=gates)
 
-    held = [(group, gate.evaluator, gate.passed) for group, gate in report.gates]
-    assert held == [("a", "e", True), ("a", "gone", False), ("b", "e", False), ("b", "gone", False)]
+    outcomes = [(group, gate.evaluator, gate.passed) for group, gate in report.gates]
+    assert outcomes == [
+        ("a", "e", True),
+        ("a", "gone", False),
+        ("b", "e", False),
+        ("b", "gone", False),
+    ]
 
 
 @pytest.mark.parametrize("seconds", [0.05, 5, 300, 50_000, 500_000, 5_000_000])
@@ -308,7 +324,9 @@ def test_the_labels_of_an_axis_of_times_differ(seconds: float) -> None:
     step = int(seconds * 1e9 / 20)
     items = [item(n, "", "pass", start_ns=begin + n * step, end_ns=0) for n in range(20)]
 
-    [chart] = [one for one in build(items, ReportOptions()).charts if "over time" in one.title]
+    [chart] = [
+        chart for chart in build(items, ReportOptions()).charts if "over time" in chart.title
+    ]
 
     assert len(set(chart.labels)) == len(chart.labels)
 
@@ -316,12 +334,15 @@ def test_the_labels_of_an_axis_of_times_differ(seconds: float) -> None:
 def test_the_labels_of_a_histogram_differ() -> None:
     """Scores that differ in the fifth place have edges that say so."""
     near = [RunVerdict("e", score=0.5 + n / 1_000_000) for n in range(20)]
-    made = item(1, "")
+    unscored = item(1, "")
     items = [
-        ReportRun(f"{n}", "", f"{n}", "q", (one,), made.trajectory) for n, one in enumerate(near)
+        ReportRun(f"{n}", "", f"{n}", "q", (verdict,), unscored.trajectory)
+        for n, verdict in enumerate(near)
     ]
 
-    [chart] = [one for one in build(items, ReportOptions()).charts if one.title == "Scores: e"]
+    [chart] = [
+        chart for chart in build(items, ReportOptions()).charts if chart.title == "Scores: e"
+    ]
 
     edges = [label.partition(" – ")[0] for label in chart.labels]
     assert len(set(edges)) == len(edges)

@@ -62,13 +62,13 @@ def hostile(store: Store) -> Element:
 
 def scripts(root: Element, kind: str | None) -> list[Element]:
     """Return the script elements of a type; None is what runs."""
-    return [found for found in root.query("script") if found.attrs.get("type") == kind]
+    return [element for element in root.query("script") if element.attrs.get("type") == kind]
 
 
 def test_hostile_text_adds_no_element(hostile: Element) -> None:
     """Whatever traces say, one script runs, no image is fetched, and no handler is there."""
     assert len(scripts(hostile, None)) == 1
-    assert {found.attrs.get("type") for found in hostile.query("script")} == {
+    assert {script.attrs.get("type") for script in hostile.query("script")} == {
         None,
         "application/json",
     }
@@ -110,13 +110,15 @@ def test_every_cell_leads_to_a_run_in_the_file(store: Store) -> None:
     sample.fill(store, 10)
     root = parse(page_of(store))
 
-    known = {found.attrs["id"]: inside(found) for found in scripts(root, "application/json")}
-    links = [found.attrs.get("href", "") for found in root.query("a")]
+    json_by_id = {
+        script.attrs["id"]: inside(script) for script in scripts(root, "application/json")
+    }
+    links = [anchor.attrs.get("href", "") for anchor in root.query("a")]
     runs = {link.removeprefix("#run-") for link in links if link.startswith("#run-")}
 
     assert len(runs) == 20
     for run in runs:
-        details = json.loads(known[f"data-{run}"])
+        details = json.loads(json_by_id[f"data-{run}"])
         assert details["id"] == run
         assert details["messages"][1]["role"] == "user"
 
@@ -125,16 +127,16 @@ def test_details_hold_all_that_a_run_has(store: Store) -> None:
     """Messages, calls, results, errors, parts, gaps, scores, steps, usage and times are there."""
     sample.fill(store, 30, evil=True)
     root = parse(page_of(store, compared=False))
-    found = {
+    details_by_id = {
         element.attrs["id"]: json.loads(inside(element))
         for element in scripts(root, "application/json")
     }
 
-    values = list(found.values())
-    told = [message for value in values for message in value["messages"]]
+    values = list(details_by_id.values())
+    messages = [message for value in values for message in value["messages"]]
     evil = next(value for value in values if len(value["messages"]) == 5)
-    assert any(message.get("failed") for message in told)
-    assert any(c.get("parallel") and c["took"] for m in told for c in m.get("calls", []))
+    assert any(message.get("failed") for message in messages)
+    assert any(c.get("parallel") and c["took"] for m in messages for c in m.get("calls", []))
     assert {gap["code"] for value in values for gap in value["gaps"]} >= {"content_truncated"}
     assert any(score["state"] == "error" for value in values for score in value["scores"])
     assert values[0]["steps"] == [["agent", "tools", "agent"]]
@@ -193,15 +195,15 @@ def test_a_bar_is_as_high_as_its_value() -> None:
     """Bars and intervals use the scale of the axis, and no bar leaves the plot."""
     rates = ((0.5, 0.4, 0.6, 10), (1.0, 0.9, 1.0, 10), (0.0, 0.0, 0.1, 10))
     chart = bar_chart(Bars("rate", ("a", "b", "c"), (("e", rates), ("f", rates))))
-    zero, one = chart.y_ticks[0].at, chart.y_ticks[-1].at
+    axis_bottom, axis_top = chart.y_ticks[0].at, chart.y_ticks[-1].at
 
     assert [tick.text for tick in chart.y_ticks] == ["0%", "25%", "50%", "75%", "100%"]
     for bar, (rate, low, high, _) in zip(chart.bars, rates * 2, strict=True):
-        assert bar.height == pytest.approx(rate * (zero - one), abs=0.2)
-        assert bar.y + bar.height == pytest.approx(zero, abs=0.2)
+        assert bar.height == pytest.approx(rate * (axis_bottom - axis_top), abs=0.2)
+        assert bar.y + bar.height == pytest.approx(axis_bottom, abs=0.2)
         top, bottom = bar.interval or (0, 0)
-        assert (zero - top) == pytest.approx(high * (zero - one), abs=0.2)
-        assert (zero - bottom) == pytest.approx(low * (zero - one), abs=0.2)
+        assert (axis_bottom - top) == pytest.approx(high * (axis_bottom - axis_top), abs=0.2)
+        assert (axis_bottom - bottom) == pytest.approx(low * (axis_bottom - axis_top), abs=0.2)
         assert chart.left <= bar.x < bar.x + bar.width <= chart.right
     edges = sorted((bar.x, bar.x + bar.width) for bar in chart.bars)
     assert all(left[1] <= right[0] for left, right in pairwise(edges))

@@ -74,7 +74,7 @@ def test_experiments_are_groups(store: Store) -> None:
 
     experiments, items = from_experiments(store, ["baseline", "candidate"])
 
-    assert [one.name for one in experiments] == ["baseline", "candidate"]
+    assert [experiment.name for experiment in experiments] == ["baseline", "candidate"]
     report = build(items, ReportOptions(is_grouped=True, baseline="baseline"))
     assert report.groups == ("baseline", "candidate")
     assert len(report.rows) == 6
@@ -101,19 +101,19 @@ def test_pairwise_answers_that_disagree_are_flips(store: Store) -> None:
     sample.experiments(store, 20)
     experiments, _ = from_experiments(store, ["baseline", "candidate"])
 
-    (found,) = pairwise_of(store, experiments)
+    (pairwise,) = pairwise_of(store, experiments)
 
-    assert found.names == ("baseline", "candidate")
-    flips = [duel for duel in found.duels if duel.is_flipped]
+    assert pairwise.names == ("baseline", "candidate")
+    flips = [duel for duel in pairwise.duels if duel.is_flipped]
     assert flips
     for duel in flips:
         assert duel.winner == ""
-        (first, one), (second, other) = duel.asked
-        assert first == second[::-1]
-        assert one == other
-    assert [duel.winner for duel in found.duels].count(None) == found.errors == 1
-    assert found.flip_rate == pytest.approx(len(flips) / 19)
-    assert sum(found.wins) + found.ties == 19
+        (first_order, first_scores), (second_order, second_scores) = duel.asked
+        assert first_order == second_order[::-1]
+        assert first_scores == second_scores
+    assert [duel.winner for duel in pairwise.duels].count(None) == pairwise.errors == 1
+    assert pairwise.flip_rate == pytest.approx(len(flips) / 19)
+    assert sum(pairwise.wins) + pairwise.ties == 19
 
 
 def test_outputs_that_are_messages_are_shown_once(store: Store) -> None:
@@ -136,13 +136,13 @@ def test_runs_without_a_question_or_case_are_unpaired(store: Store) -> None:
     store.scores.write([score(n, passed=n % 2 == 0, score=float(n % 2 == 0)) for n in range(1, 21)])
 
     items = list(sample.read(store, grouping("model")))
-    made = build(items, ReportOptions(is_grouped=True))
+    report = build(items, ReportOptions(is_grouped=True))
 
-    assert [item.case for item in items] == [one.id for one in runs]
-    assert len(made.rows) == 20
-    assert {one.paired for one in made.evaluators} == {0}
-    assert {one.p_value for one in made.evaluators} == {None}
-    assert ("unpaired runs", "20", "no question captured, and no case id") in made.figures
+    assert [item.case for item in items] == [trajectory.id for trajectory in runs]
+    assert len(report.rows) == 20
+    assert {evaluator.paired for evaluator in report.evaluators} == {0}
+    assert {evaluator.p_value for evaluator in report.evaluators} == {None}
+    assert ("unpaired runs", "20", "no question captured, and no case id") in report.figures
 
 
 def test_only_whole_questions_pair_runs(store: Store) -> None:

@@ -27,14 +27,14 @@ def said(text: str, role: str = "assistant") -> Message:
 
 def line(length: int, **fields: Any) -> Trajectory:
     """Return the last of `count` turns, each with a question and an answer."""
-    found = None
+    trajectory = None
     for i in range(length):
         tail = (said(f"q{i}", "user"), said(f"a{i}"))
-        found = Trajectory(
-            f"t{i}", SpanRef("t", str(i)), tail=tail, new_from=2 * i, history=found, turn=i + 1
+        trajectory = Trajectory(
+            f"t{i}", SpanRef("t", str(i)), tail=tail, new_from=2 * i, history=trajectory, turn=i + 1
         )
-    assert found is not None
-    return found
+    assert trajectory is not None
+    return trajectory
 
 
 @pytest.mark.parametrize("status", ["error", "not_evaluated"])
@@ -150,7 +150,7 @@ def test_a_message_in_openais_format(message: Message, shape: dict[str, Any]):
 
 def test_a_trajectory_is_one_json_object():
     """The object of ``oteval trajectories --json`` has every documented key."""
-    found = Trajectory(
+    trajectory_object = Trajectory(
         "id",
         SpanRef("t", "s"),
         trace_ids=("t",),
@@ -169,7 +169,7 @@ def test_a_trajectory_is_one_json_object():
         end_ns=2,
     ).as_dict()
 
-    assert json.loads(json.dumps(found)) == {
+    assert json.loads(json.dumps(trajectory_object)) == {
         "trajectory_id": "id",
         "trace_ids": ["t"],
         "root_span": {"trace_id": "t", "span_id": "s"},
@@ -221,9 +221,9 @@ def test_messages_include_previous_turns_and_own_messages_do_not():
 
 def test_own_messages_may_begin_inside_the_tail():
     """Earlier turns that are known only from a run's input are in its tail, but not its own."""
-    found = Trajectory("t", SpanRef("t", "s"), tail=(said("old"), said("new")), new_from=1)
+    trajectory = Trajectory("t", SpanRef("t", "s"), tail=(said("old"), said("new")), new_from=1)
 
-    assert [m.content for m in found.own_messages] == ["new"]
+    assert [m.content for m in trajectory.own_messages] == ["new"]
 
 
 def test_own_messages_may_begin_before_the_tail():
@@ -273,8 +273,8 @@ def test_a_trajectory_id_depends_on_its_root_span_only():
 def test_the_fingerprint_of_a_reference_depends_on_its_messages():
     """Name, source and format of the messages are irrelevant."""
     message = Message("user", "q")
-    one = Reference("a", (message,))
+    reference = Reference("a", (message,))
 
-    assert one.fingerprint == Reference("b", (message.as_dict(),), "file").fingerprint
-    assert one.fingerprint == Reference("c", ({"content": "q", "role": "user"},)).fingerprint
-    assert one.fingerprint != Reference("a", (Message("user", "r"),)).fingerprint
+    assert reference.fingerprint == Reference("b", (message.as_dict(),), "file").fingerprint
+    assert reference.fingerprint == Reference("c", ({"content": "q", "role": "user"},)).fingerprint
+    assert reference.fingerprint != Reference("a", (Message("user", "r"),)).fingerprint

@@ -52,9 +52,9 @@ def test_months_of_other_traffic_have_rows():
     names = [month.name for month in monitor_months.MONTHS]
     assert len(set(names)) == len(names)
     chosen = [names.index(name) for name in ("0.1/min, r = 0", "0.1/min, hours of .08")]
-    found = [monitor_months.one_month(monitor_months.MONTHS[place], 1) for place in chosen]
+    months = [monitor_months.one_month(monitor_months.MONTHS[index], 1) for index in chosen]
 
-    rows = monitor_months.month_rows(found)
+    rows = monitor_months.month_rows(months)
 
     assert [row.figure.partition(": ")[0] for row in rows] == [
         *["a month, 0.1/min, r = 0"] * 3,

@@ -379,7 +379,7 @@ def test_the_applications_attributes_name_user_version_and_prompt(
         name_attribute(kind, "")
     (tmp_path / "oteval.yaml").unlink(missing_ok=True)
     where = ("user=u-1", "version=2026-11", "prompt=greet", "prompt=greet@3")
-    (run,) = oteval("trajectories", "--json", *(f"--where={one}" for one in where)).rows
+    (run,) = oteval("trajectories", "--json", *(f"--where={condition}" for condition in where)).rows
     assert (run["user"], run["version"], run["prompts"]) == ("u-1", "2026-11", ["greet@3"])
     assert oteval("trajectories", "--json", "--where=user=other").rows == []
 

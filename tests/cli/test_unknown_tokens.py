@@ -60,11 +60,11 @@ def test_a_sum_over_unknown_costs_is_a_lower_bound(path: Path, oteval: Run):
     with Store(path) as store, client_of(store) as client:
         overview = client.get("/").text
         variants = client.get("/variants").text
-        one = client.get(f"/runs/{RUNS[1].id}").text
+        run_page = client.get(f"/runs/{RUNS[1].id}").text
     assert "(1 of 3)" in overview
     assert "at least $" in overview
     assert "(1 of 3)" in variants
-    assert "at list prices" not in one
+    assert "at list prices" not in run_page
     out = path.parent / "report.html"
     assert oteval("report", "--db", path, "--html", out).status == 0
     report = out.read_text("utf-8")
@@ -83,7 +83,10 @@ def test_the_cost_of_judges_is_a_lower_bound_if_some_is_unknown(path: Path, otev
     costs = ({"cost_usd": 0.25}, {"cost_usd": None}, {"cost": 0.5})
     with Store(path) as store:
         store.scores.write(
-            [score(at, evaluator="judge", metadata=one) for at, one in enumerate(costs, start=1)]
+            [
+                score(at, evaluator="judge", metadata=metadata)
+                for at, metadata in enumerate(costs, start=1)
+            ]
         )
         data = [{"id": str(at), "inputs": at, "outputs": "x"} for at in range(3)]
 

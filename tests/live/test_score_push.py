@@ -60,16 +60,18 @@ class Backend:
         with self.lock:
             if method == "GET":
                 spans = set(query["span_ids"])
-                found = [one for key, one in self.annotations.items() if key[0] in spans]
-                return 200, {"data": found, "next_cursor": None}
-            spans = {one["span_id"] for one in body["data"]}
+                matching = [
+                    annotation for key, annotation in self.annotations.items() if key[0] in spans
+                ]
+                return 200, {"data": matching, "next_cursor": None}
+            spans = {annotation["span_id"] for annotation in body["data"]}
             if spans & self.refused:
                 return 422, {"detail": "bad value"}
             if spans & self.missing:
                 return 404, b"Spans with IDs x do not exist."
-            for one in body["data"]:
-                key = (one["span_id"], one["name"], one["identifier"])
-                self.annotations[key] = one
+            for annotation in body["data"]:
+                key = (annotation["span_id"], annotation["name"], annotation["identifier"])
+                self.annotations[key] = annotation
                 self.posts[key] = self.posts.get(key, 0) + 1
         return 200, {"data": []}
 
@@ -340,7 +342,7 @@ def test_another_database_begins_anew(store: Store, backend: Backend, opened: Op
 def test_the_configuration_names_backends_once():
     """A double, an unknown evaluator and a wrong URL are errors with their lines."""
     begin = "evaluators:\n  - {name: tools, type: tool_errors}\npush:\n"
-    for lines, said in (
+    for lines, message in (
         ("  - {backend: phoenix}\n  - {backend: phoenix}\n", ":5: push names the same phoenix"),
         ("  - {backend: mlflow, evaluators: [tool]}\n", "did you mean 'tools'?"),
         ("  - {backend: mlflow, url: 'ftp://x'}\n", "is not a URL"),
@@ -348,7 +350,7 @@ def test_the_configuration_names_backends_once():
     ):
         with pytest.raises(ConfigError, match=r"oteval\.yaml:\d") as caught:
             parse_config(begin + lines)
-        assert said in str(caught.value)
+        assert message in str(caught.value)
 
 
 def test_keys_come_from_the_environment(tmp_path: Path):
@@ -363,7 +365,9 @@ def test_keys_come_from_the_environment(tmp_path: Path):
     state = opened.state()
     opened.close()
 
-    assert [one["name"] for one in state["push"]] == ["phoenix at http://127.0.0.1:9"]
+    assert [destination["name"] for destination in state["push"]] == [
+        "phoenix at http://127.0.0.1:9"
+    ]
     assert "secret" not in str(state)
     [(folder, client)] = refused_folders(config, tmp_path, environment={"KEY": "very-secret"})
     client.close()
@@ -382,7 +386,7 @@ def test_a_server_that_is_killed_writes_every_score(
     backend.failure = (503, {})
     send(served.http, list(requests(20, 4, batch=40)))
     until(lambda: _scored(served) == 30, 60)
-    until(lambda: any("push to phoenix" in one for one in served.state()["warnings"]), 60)
+    until(lambda: any("push to phoenix" in warning for warning in served.state()["warnings"]), 60)
     assert b'oteval_push_ok{backend="phoenix at' in served.get("/metrics")[1]
     served.kill("storage")
     until(lambda: _scored(served) == 30, 60)

@@ -105,8 +105,8 @@ def _row(
     times = [COLUMNS["seconds"].value(member) for member in members]
     took = sorted(seconds for seconds in times if seconds is not None)
     prices = make_prices(None)
-    known = [member for member in members if member.usage.is_known]
-    single = [member for member in known if len(member.models) == 1]
+    members_with_usage = [member for member in members if member.usage.is_known]
+    single = [member for member in members_with_usage if len(member.models) == 1]
     costs = [price.cost(m.usage) for m in single if (price := prices.of(*m.models))]
     return {
         "tools": "\n".join(tools),
@@ -118,8 +118,8 @@ def _row(
         "example": members[0].id,
         "cost": sum(costs) / len(costs) if costs else None,
         "priced": len(costs),
-        "input_tokens": _mean([m.usage.input_tokens for m in known]),
-        "output_tokens": _mean([m.usage.output_tokens for m in known]),
+        "input_tokens": _mean([m.usage.input_tokens for m in members_with_usage]),
+        "output_tokens": _mean([m.usage.output_tokens for m in members_with_usage]),
         "seconds": _quantile(took, 0.5),
         "seconds_p95": _quantile(took, 0.95),
         "first_seen_ns": min((m.start_ns for m in members if m.start_ns), default=0),

@@ -24,7 +24,7 @@ OPS = "notify: {ops: {webhook: 'http://127.0.0.1:1/x'}, pager: {alertmanager: 'h
 
 def config(*monitors: str) -> Config:
     """Return a configuration with one evaluator, ``e``, and some monitors."""
-    lines = "".join(f"  - {one}\n" for one in monitors)
+    lines = "".join(f"  - {monitor}\n" for monitor in monitors)
     return parse_config(f"evaluators:\n  - {{name: e, type: tool_errors}}\nmonitors:\n{lines}{OPS}")
 
 
@@ -58,40 +58,44 @@ class History:
 
     def runs(self, size: int, *tools: str, **fields: Any) -> list[Trajectory]:
         """Write runs that call some tools one after the other, and return them."""
-        made = []
+        trajectories = []
         for _ in range(size):
-            made.append(self.run_at(self.count, *tools, **fields))
+            trajectories.append(self.run_at(self.count, *tools, **fields))
             self.count += 1
-        keep(self.store, *made)
-        return made
+        keep(self.store, *trajectories)
+        return trajectories
 
     def run_at(self, number: int, *tools: str, **fields: Any) -> Trajectory:
         """Return the run of a number, which calls some tools one after the other."""
         at = START + number * self.step
-        known = {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent, **fields}
-        return run(self.first + number, *[asks(call(name, {})) for name in tools], **known)
+        run_fields = {"start_ns": at, "end_ns": at + SECOND, "agent": self.agent, **fields}
+        return run(self.first + number, *[asks(call(name, {})) for name in tools], **run_fields)
 
     def scored(self, size: int, rate: float, *tools: str, **fields: Any) -> list[Trajectory]:
         """Write runs of which a share passes, with their scores."""
         score_fields = {name: fields.pop(name) for name in _OF_SCORES if name in fields}
-        made = self.runs(size, *tools, **fields)
-        self.store.scores.write([self.verdict(one, rate, **score_fields) for one in made])
-        return made
+        trajectories = self.runs(size, *tools, **fields)
+        self.store.scores.write(
+            [self.verdict(trajectory, rate, **score_fields) for trajectory in trajectories]
+        )
+        return trajectories
 
     def late(self, hours: Sequence[tuple[int, float]]) -> None:
         """Write runs of given hours since `START`, each with the rate at which it passes."""
-        made = []
+        trajectories = []
         for hour, _ in hours:
             at = START + hour * HOUR + SECOND
-            made.append(self.run_at(self.count, start_ns=at, end_ns=at + SECOND))
+            trajectories.append(self.run_at(self.count, start_ns=at, end_ns=at + SECOND))
             self.count += 1
-        keep(self.store, *made)
-        verdicts = zip(made, hours, strict=True)
-        self.store.scores.write([self.verdict(one, rate) for one, (_, rate) in verdicts])
+        keep(self.store, *trajectories)
+        verdicts = zip(trajectories, hours, strict=True)
+        self.store.scores.write(
+            [self.verdict(trajectory, rate) for trajectory, (_, rate) in verdicts]
+        )
 
-    def verdict(self, one: Trajectory, rate: float, **fields: Any) -> Score:
+    def verdict(self, trajectory: Trajectory, rate: float, **fields: Any) -> Score:
         """Return a score that passes with some probability."""
         passed = self.chance.random() < rate
-        number = int(one.root_span.trace_id, 16)
-        known = {"passed": passed, "score": float(passed), "time_ns": one.end_ns}
-        return score(number, **{**known, **fields})
+        number = int(trajectory.root_span.trace_id, 16)
+        defaults = {"passed": passed, "score": float(passed), "time_ns": trajectory.end_ns}
+        return score(number, **{**defaults, **fields})

@@ -37,9 +37,9 @@ def clock(count: int, *, each: float = 1.0) -> Ints:
 
 
 def learned(values: Floats, times: Ints) -> Baseline:
-    found = learn(values, times)
-    assert isinstance(found, Baseline)
-    return found
+    baseline = learn(values, times)
+    assert isinstance(baseline, Baseline)
+    return baseline
 
 
 def test_autocorrelations_equal_the_definition():
@@ -54,9 +54,9 @@ def test_autocorrelations_equal_the_definition():
 @pytest.mark.parametrize(("dependence", "time"), [(0.0, 1.0), (0.3, 1.86), (0.6, 4.0), (0.9, 19.0)])
 def test_autocorrelation_time_of_a_chain(dependence: float, time: float) -> None:
     """A chain that keeps its value with probability r has the time (1 + r) / (1 - r)."""
-    found = [autocorrelation_time(chain(20_000, dependence, seed=seed)) for seed in range(8)]
+    chain_times = [autocorrelation_time(chain(20_000, dependence, seed=seed)) for seed in range(8)]
 
-    assert np.mean(found) == pytest.approx(time, rel=0.2)
+    assert np.mean(chain_times) == pytest.approx(time, rel=0.2)
 
 
 @pytest.mark.parametrize("values", [[], [1.0], [1.0] * 500, [0.0] * 7])
@@ -94,26 +94,26 @@ def test_wilson_by_a_known_value():
 
 def test_three_hundred_observations_of_one_hour_are_not_enough():
     """A baseline covers a day, because one hour may be a good or a bad one."""
-    found = learn(chain(1000, 0.0), clock(1000, each=0.2))
+    learning = learn(chain(1000, 0.0), clock(1000, each=0.2))
 
-    assert isinstance(found, Learning)
-    assert found.reason == "3.2 of 24 hours"
+    assert isinstance(learning, Learning)
+    assert learning.reason == "3.2 of 24 hours"
 
 
 def test_few_observations_say_how_many_are_missing():
     """With fewer than 300 observations, the reason says so."""
-    found = learn(chain(120, 0.0), clock(120, each=60))
+    learning = learn(chain(120, 0.0), clock(120, each=60))
 
-    assert isinstance(found, Learning)
-    assert found.reason == "120 of 300 effective observations"
+    assert isinstance(learning, Learning)
+    assert learning.reason == "120 of 300 effective observations"
 
 
 def test_a_group_without_failures_says_how_its_observations_count():
     """Failures that are absent show no dependence: ten observations count as one."""
-    found = learn(np.ones(1000), clock(1000, each=6))
+    learning = learn(np.ones(1000), clock(1000, each=6))
 
-    assert isinstance(found, Learning)
-    assert found.reason.startswith("96 of 300 effective observations (955; 10 count as one")
+    assert isinstance(learning, Learning)
+    assert learning.reason.startswith("96 of 300 effective observations (955; 10 count as one")
     assert isinstance(learn(np.ones(3100), clock(3100)), Baseline)
 
 
@@ -122,10 +122,10 @@ def test_all_observations_of_a_chosen_time_are_learned_from(values: Floats) -> N
     """However they are spread over the time: the last tenth may take most of it."""
     times = np.concatenate([clock(900, each=1), 900 * MINUTE_NS + clock(100, each=600)])
 
-    found = learn(values, times, LearningRules(effective=20), is_chosen=True)
+    baseline = learn(values, times, LearningRules(effective=20), is_chosen=True)
 
-    assert isinstance(found, Baseline)
-    assert found.size == 1000
+    assert isinstance(baseline, Baseline)
+    assert baseline.size == 1000
 
 
 def test_no_observations_are_not_an_error():
@@ -165,8 +165,8 @@ def test_only_a_group_that_varies_from_hour_to_hour_learns_for_two_days():
         (0.95 + shifts, 2),
         (0.95 + 0.04 * np.sin(2 * np.pi * times / DAY_NS), 2),
     ):
-        found = learned(pass_fail(means, 0.0, rng), times)
-        assert days <= (found.end_ns - found.start_ns) / DAY_NS < days + 0.25
+        baseline = learned(pass_fail(means, 0.0, rng), times)
+        assert days <= (baseline.end_ns - baseline.start_ns) / DAY_NS < days + 0.25
 
     waiting = learn(pass_fail((0.95 + shifts)[:8000], 0.0, rng), times[:8000])
     assert isinstance(waiting, Learning)
@@ -175,12 +175,12 @@ def test_only_a_group_that_varies_from_hour_to_hour_learns_for_two_days():
 
 def test_after_two_weeks_learning_ends_with_the_bound_reached():
     """A slow, perfect group does not learn for months; its floor is wide instead."""
-    found = learned(np.ones(400), clock(400, each=60))
+    baseline = learned(np.ones(400), clock(400, each=60))
 
-    assert found.end_ns - found.start_ns >= 14 * 86_400 * 10**9
-    assert found.floor < 0.93
-    assert found.block == 10
-    assert found.block_reason == "0 failures are too few to see dependence"
+    assert baseline.end_ns - baseline.start_ns >= 14 * 86_400 * 10**9
+    assert baseline.floor < 0.93
+    assert baseline.block == 10
+    assert baseline.block_reason == "0 failures are too few to see dependence"
 
 
 @settings(max_examples=10)
@@ -209,17 +209,17 @@ def test_a_baseline_survives_json():
     steady = learned(chain(3000, 0.0), clock(3000))
     daily = replace(steady, cycle=WeeklyCycle((0.01,) * 24, (-0.01,) * 7))
 
-    for found in (steady, daily):
-        assert Baseline.from_dict(json.loads(json.dumps(found.to_dict()))) == found
+    for baseline in (steady, daily):
+        assert Baseline.from_dict(json.loads(json.dumps(baseline.to_dict()))) == baseline
 
 
 def test_the_rules_may_be_changed():
     """Fewer observations and a shorter time, for who accepts them."""
     rules = LearningRules(effective=100, span_ns=60 * MINUTE_NS, margin=0.1)
-    found = learn(chain(200, 0.0, mean=0.8), clock(200), rules)
+    baseline = learn(chain(200, 0.0, mean=0.8), clock(200), rules)
 
-    assert isinstance(found, Baseline)
-    assert found.size < 200
+    assert isinstance(baseline, Baseline)
+    assert baseline.size < 200
 
 
 def test_independent_scores_get_blocks_of_one():
@@ -276,20 +276,20 @@ def test_resampling_keeps_stretches():
 
 def test_a_review_changes_blocks_only():
     """Later observations with dependence make blocks longer, at most twice; the floor stays."""
-    found = learned(chain(3000, 0.0, seed=11), clock(3000))
+    baseline = learned(chain(3000, 0.0, seed=11), clock(3000))
     later = chain(8000, 0.6, seed=12)
 
-    changed = review(found, later, clock(8000))
+    reviewed = review(baseline, later, clock(8000))
 
-    assert changed.block == 2 * found.block
-    assert (changed.mean, changed.floor) == (found.mean, found.floor)
-    assert "8,000 later observations" in changed.block_reason
+    assert reviewed.block == 2 * baseline.block
+    assert (reviewed.mean, reviewed.floor) == (baseline.mean, baseline.floor)
+    assert "8,000 later observations" in reviewed.block_reason
 
 
 def test_a_decline_is_not_learned_away():
     """Observations below the floor, or too few of them, leave the baseline as it is."""
-    found = learned(chain(3000, 0.0, seed=13), clock(3000))
+    baseline = learned(chain(3000, 0.0, seed=13), clock(3000))
 
-    assert review(found, chain(8000, 0.6, mean=0.85, seed=14), clock(8000)) is found
-    assert review(found, chain(100, 0.6, seed=15), clock(100)) is found
-    assert review(found, [], []) is found
+    assert review(baseline, chain(8000, 0.6, mean=0.85, seed=14), clock(8000)) is baseline
+    assert review(baseline, chain(100, 0.6, seed=15), clock(100)) is baseline
+    assert review(baseline, [], []) is baseline

@@ -31,16 +31,16 @@ def deployed(
     """Return commands after a deployment that broke one of two tool sequences, and its runs."""
     (tmp_path / "oteval.yaml").write_text(CONFIG)
     with Store(tmp_path / "oteval.duckdb") as store:
-        made = History(store, step=HOUR // 2)
-        old = made.scored(80, 0.95, "look", "pay") + made.scored(80, 0.95, "look")
-        at = made.now
+        history = History(store, step=HOUR // 2)
+        old = history.scored(80, 0.95, "look", "pay") + history.scored(80, 0.95, "look")
+        at = history.now
         bad = []
         for _ in range(40):
-            made.scored(1, 0.95, "look")
-            bad += made.scored(1, 0.3, "look", "pay")
+            history.scored(1, 0.95, "look")
+            bad += history.scored(1, 0.3, "look", "pay")
     assert oteval("monitor", "mark", "release", "--at", iso(at)).status == 0
-    monkeypatch.setattr(common, "now_ns", lambda: made.now)
-    return oteval, {one.id for one in old}, {one.id for one in bad}
+    monkeypatch.setattr(common, "now_ns", lambda: history.now)
+    return oteval, {trajectory.id for trajectory in old}, {trajectory.id for trajectory in bad}
 
 
 def iso(time_ns: int) -> str:
@@ -79,11 +79,11 @@ def test_some_hours_after_a_deployment_are_too_few(
     """Nobody knows yet how far the level wanders: the verdict says so, without a p-value."""
     (tmp_path / "oteval.yaml").write_text(CONFIG)
     with Store(tmp_path / "oteval.duckdb") as store:
-        made = History(store, step=HOUR // 2)
-        made.scored(80, 0.95, "look")
-        at = made.now
-        made.scored(40, 0.5, "look")
-    monkeypatch.setattr(common, "now_ns", lambda: made.now)
+        history = History(store, step=HOUR // 2)
+        history.scored(80, 0.95, "look")
+        at = history.now
+        history.scored(40, 0.5, "look")
+    monkeypatch.setattr(common, "now_ns", lambda: history.now)
 
     done = oteval("monitor", "compare", "--before", iso(at), "--json")
 
@@ -100,14 +100,14 @@ def test_rare_variants_of_unchanged_traffic_are_no_change(
     rng = random.Random(2)
     weights = [1 / rank for rank in range(1, 2000)]
     with Store(tmp_path / "oteval.duckdb") as store:
-        made = History(store, step=HOUR // 4)
+        history = History(store, step=HOUR // 4)
         variants = rng.choices(range(1, 2000), weights, k=768)
-        runs = [made.run_at(number, f"t{variant}") for number, variant in enumerate(variants)]
+        runs = [history.run_at(number, f"t{variant}") for number, variant in enumerate(variants)]
         keep(store, *runs)
-        made.count = len(runs)
-    monkeypatch.setattr(common, "now_ns", lambda: made.now)
+        history.count = len(runs)
+    monkeypatch.setattr(common, "now_ns", lambda: history.now)
 
-    done = oteval("monitor", "compare", "--before", iso(made.now - 96 * HOUR), "--json")
+    done = oteval("monitor", "compare", "--before", iso(history.now - 96 * HOUR), "--json")
 
     (row,) = done.rows
     assert row["verdict"] == "no evidence"

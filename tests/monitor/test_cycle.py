@@ -29,9 +29,9 @@ def sine(times: Ints, amplitude: float = 0.04, *, periods: int = 1) -> Floats:
 
 
 def learned(values: Floats, times: Ints) -> Baseline:
-    found = learn(values, times)
-    assert isinstance(found, Baseline)
-    return found
+    baseline = learn(values, times)
+    assert isinstance(baseline, Baseline)
+    return baseline
 
 
 def test_a_daily_sine_is_found_and_removed():
@@ -39,14 +39,14 @@ def test_a_daily_sine_is_found_and_removed():
     times = clock(12_000)
     values = pass_fail(0.9 + sine(times, 0.08), 0.0, np.random.default_rng(0))
 
-    found = fit_cycle(values, times, 1.0)
+    cycle = fit_cycle(values, times, 1.0)
 
-    assert max(found.hours) == pytest.approx(0.056, abs=0.01)
-    assert min(found.hours) == pytest.approx(-0.08, abs=0.012)
-    assert 4 <= np.argmax(found.hours) <= 7
-    left = found.removed(values, times)
+    assert max(cycle.hours) == pytest.approx(0.056, abs=0.01)
+    assert min(cycle.hours) == pytest.approx(-0.08, abs=0.012)
+    assert 4 <= np.argmax(cycle.hours) <= 7
+    left = cycle.removed(values, times)
     assert np.polyfit(sine(times, 1.0), left, 1)[0] == pytest.approx(0.012, abs=0.01)
-    assert found.reach == -min(found.hours)
+    assert cycle.reach == -min(cycle.hours)
 
 
 def test_two_peaks_a_day_are_a_wave_of_half_a_day():
@@ -54,10 +54,10 @@ def test_two_peaks_a_day_are_a_wave_of_half_a_day():
     times = clock(12_000)
     values = pass_fail(0.9 + sine(times, 0.08, periods=2), 0.0, np.random.default_rng(1))
 
-    found = np.array(fit_cycle(values, times, 1.0).hours)
+    hours = np.array(fit_cycle(values, times, 1.0).hours)
 
-    assert found[:12] == pytest.approx(found[12:], abs=0.03)
-    assert np.ptp(found[:12]) > 0.1
+    assert hours[:12] == pytest.approx(hours[12:], abs=0.03)
+    assert np.ptp(hours[:12]) > 0.1
 
 
 def test_random_hours_and_incidents_are_not_a_cycle():
@@ -77,14 +77,14 @@ def test_a_wave_that_stands_out_on_the_first_day_asks_for_a_second_one():
     """At one value a minute, a sine of .04 is seen by its wave rather than by its hours."""
     times = clock(1500, each=1)
     rng = np.random.default_rng(2)
-    found = [
+    suspicions = [
         may_have_cycle(pass_fail(0.95 + sine(times) * size, 0.0, rng), times, 1.0)
         for size in (1, 0)
         for _ in range(50)
     ]
 
-    assert sum(found[:50]) > 35
-    assert sum(found[50:]) < 5
+    assert sum(suspicions[:50]) > 35
+    assert sum(suspicions[50:]) < 5
 
 
 def test_values_in_few_hours_of_the_day_show_no_cycle():
@@ -112,17 +112,17 @@ def test_the_floor_follows_the_time_of_day():
     rng = np.random.default_rng(4)
     means = 0.92 + sine(times, 0.07)
     values = pass_fail(means, 0.0, rng)
-    found = learned(values[:8000], times[:8000])
-    assert found.cycle.hours
-    size = found.size
+    baseline = learned(values[:8000], times[:8000])
+    assert baseline.cycle.hours
+    size = baseline.size
     allowance = spending(AlarmBudget())
 
-    assert EDetector(found, spending=allowance).update(values[size:], times[size:]) == []
+    assert EDetector(baseline, spending=allowance).update(values[size:], times[size:]) == []
 
     high = int(np.flatnonzero(sine(times[size:], 1.0) > 0.7)[0])
     lowered = np.concatenate([values[: size + high], pass_fail(means[size + high :] - 0.1, 0, rng)])
     delay = delay_of(
-        EDetector(found, spending=allowance), lowered[size:], times[size:], change=high
+        EDetector(baseline, spending=allowance), lowered[size:], times[size:], change=high
     )
     assert delay is not None
     assert delay.observations < 250
@@ -133,12 +133,12 @@ def test_a_review_does_not_take_the_cycle_for_a_decline():
     """Low hours of the cycle are not below the floor."""
     times = clock(30_000)
     values = pass_fail(0.92 + sine(times, 0.07), 0.0, np.random.default_rng(6))
-    found = learned(values[:8000], times[:8000])
+    baseline = learned(values[:8000], times[:8000])
     wave = sine(times, 1.0)
     low = np.flatnonzero((wave > -0.8) & (wave < -0.2))[-2000:]
 
-    assert values[low].mean() < found.floor
-    assert review(found, values[low], times[low]) is not found
+    assert values[low].mean() < baseline.floor
+    assert review(baseline, values[low], times[low]) is not baseline
 
 
 @settings(max_examples=20)
@@ -169,12 +169,12 @@ def test_any_partition_gives_the_alarms_of_one_pass_with_a_cycle(data: st.DataOb
     expected = EDetector(base, spending=allowance).update(values, times)
     assert [alarm.kind for alarm in expected] == ["alert", "recovered", "alert"]
 
-    found = []
+    alarms = []
     state = EDetector(base, spending=allowance).state()
     for first, last in zip([0, *cuts], [*cuts, len(values)], strict=True):
         stored = Baseline.from_dict(json.loads(json.dumps(base.to_dict())))
         part = EDetector(stored, spending=allowance)
         part.restore(json.loads(json.dumps(state)))
-        found += part.update(values[first:last], times[first:last])
+        alarms += part.update(values[first:last], times[first:last])
         state = part.state()
-    assert found == expected
+    assert alarms == expected

@@ -72,12 +72,12 @@ def test_a_simulation_has_the_doubts_of_the_baseline(spread: float, is_doubted: 
     values = pass_fail(0.88 + np.repeat(hours, 300), 0.0, np.random.default_rng(2))
     settings = MonitorSettings(evaluator="e", measure="score")
 
-    (found,) = simulate_group(
+    (simulation,) = simulate_group(
         settings, "[]", _observations(values), groups=1, drops=[0.2], streams=1
     )
 
-    assert any("the level wanders" in doubt for doubt in found.doubts) == is_doubted
-    assert found.as_dict()["doubts"] == found.doubts
+    assert any("the level wanders" in doubt for doubt in simulation.doubts) == is_doubted
+    assert simulation.as_dict()["doubts"] == simulation.doubts
 
 
 def _observations(values: Floats) -> Observations:

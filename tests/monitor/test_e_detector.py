@@ -49,8 +49,8 @@ def minutes(count: int) -> Ints:
     return (np.arange(count, dtype=np.int64) + 1001) * MINUTE_NS
 
 
-def make(found: Baseline | None = None) -> EDetector:
-    return EDetector(found or baseline(), spending=spending(AlarmBudget()))
+def make(learned_baseline: Baseline | None = None) -> EDetector:
+    return EDetector(learned_baseline or baseline(), spending=spending(AlarmBudget()))
 
 
 def scores(*parts: tuple[float, int], seed: int = 0, dependence: float = 0.0) -> Floats:
@@ -91,7 +91,7 @@ def test_the_highest_wealth_of_many_runs_equals_that_of_each(
     values = (np.random.default_rng(count).random((count, runs)) < share).astype(float)
     sizes = bet_sizes(floor)
 
-    found = highest_wealth(floor - values, sizes, allowance=0.001)
+    highest = highest_wealth(floor - values, sizes, allowance=0.001)
 
     for run in range(runs):
         factors = 1.0 + np.multiply.outer(floor - values[:, run], sizes)
@@ -99,18 +99,18 @@ def test_the_highest_wealth_of_many_runs_equals_that_of_each(
             plain = plain_wealth(np.zeros(len(sizes)), factors, np.full(count, 0.001))
             expected = plain.mean(axis=1).max()
         if expected < 1e90:  # wealth far beyond alarms is capped
-            np.testing.assert_allclose(found[run], expected, rtol=1e-9)
+            np.testing.assert_allclose(highest[run], expected, rtol=1e-9)
         else:
-            assert found[run] > 1e80
+            assert highest[run] > 1e80
 
 
 def test_wealth_after_two_values_by_hand():
     """A bet of size 1, floor .9: (0 + .1) * .9 after a pass, (.09 + .1) * 1.9 after a failure."""
     factors = np.array([[1 + 1.0 * (0.9 - 1.0)], [1 + 1.0 * (0.9 - 0.0)]])
 
-    held = wealth(np.zeros(1), factors, np.array([0.1, 0.1]))
+    wealth_by_value = wealth(np.zeros(1), factors, np.array([0.1, 0.1]))
 
-    np.testing.assert_allclose(held[:, 0], [0.09, 0.361])
+    np.testing.assert_allclose(wealth_by_value[:, 0], [0.09, 0.361])
 
 
 @given(st.floats(0.0, 1.0))
@@ -131,16 +131,16 @@ def test_any_partition_and_restart_give_the_alarms_of_one_pass(data: st.DataObje
     whole = make(baseline(block=block))
     expected = whole.update(values, times)
 
-    found = []
+    alarms = []
     state = make(baseline(block=block)).state()
     for first, last in zip([0, *cuts], [*cuts, len(values)], strict=True):
         part = make(baseline(block=block))
         part.restore(json.loads(json.dumps(state)))
-        found += part.update(values[first:last], times[first:last])
+        alarms += part.update(values[first:last], times[first:last])
         state = part.state()
 
-    assert found == expected
-    assert [alarm.kind for alarm in found][:2] == ["alert", "recovered"]
+    assert alarms == expected
+    assert [alarm.kind for alarm in alarms][:2] == ["alert", "recovered"]
     np.testing.assert_allclose(state["wealth"], whole.state()["wealth"], rtol=1e-9)
     assert state["history"] == whole.state()["history"]
 
@@ -148,13 +148,13 @@ def test_any_partition_and_restart_give_the_alarms_of_one_pass(data: st.DataObje
 def test_false_alarms_stay_within_the_budget_at_the_floor():
     """With the mean at the floor, the worst case, at most one in ten 1,000-score runs alarms."""
     at_floor = baseline(floor=0.93)
-    alarms = 0
+    runs_with_alarms = 0
     for seed in range(200):
         detector = EDetector(at_floor, spending=1 / (10_000 * MINUTE_NS))
-        found = detector.update(scores((0.93, 1000), seed=seed), minutes(1000))
-        alarms += bool(found)
+        alarms = detector.update(scores((0.93, 1000), seed=seed), minutes(1000))
+        runs_with_alarms += bool(alarms)
 
-    assert alarms <= 20 + 3 * np.sqrt(18)
+    assert runs_with_alarms <= 20 + 3 * np.sqrt(18)
 
 
 def test_a_drop_is_found_soon_and_dated():
@@ -162,10 +162,10 @@ def test_a_drop_is_found_soon_and_dated():
     delays, covered = [], []
     for seed in range(40):
         values = scores((0.95, 1000), (0.85, 3000), seed=seed)
-        found = delay_of(make(), values, minutes(4000), change=1000)
-        if found is not None:
-            delays.append(found.observations)
-            covered.append(found.covered)
+        delay = delay_of(make(), values, minutes(4000), change=1000)
+        if delay is not None:
+            delays.append(delay.observations)
+            covered.append(delay.covered)
 
     assert len(delays) >= 39
     assert np.mean(delays) < 260
@@ -177,13 +177,13 @@ def test_an_alert_ends_once_and_starts_over():
     values = scores((0.95, 500), (0.4, 400), (0.96, 2000), (0.4, 300))
     detector = make()
 
-    found = detector.update(values, minutes(len(values)))
+    alarms = detector.update(values, minutes(len(values)))
 
-    assert [alarm.kind for alarm in found] == ["alert", "recovered", "alert"]
-    assert 500 <= found[0].index < 520
-    assert 900 <= found[1].index < 1100
-    assert 2900 <= found[2].index < 2920
-    assert found[1].change_from_ns <= minutes(901)[-1] <= found[1].change_to_ns
+    assert [alarm.kind for alarm in alarms] == ["alert", "recovered", "alert"]
+    assert 500 <= alarms[0].index < 520
+    assert 900 <= alarms[1].index < 1100
+    assert 2900 <= alarms[2].index < 2920
+    assert alarms[1].change_from_ns <= minutes(901)[-1] <= alarms[1].change_to_ns
     assert detector.alerting
     assert detector.evidence == 1.0
 
@@ -231,10 +231,10 @@ def test_the_length_of_blocks_may_change_between_updates():
     detector.update(np.ones(100), minutes(100))
     detector.baseline = baseline(block=3)
 
-    found = detector.update(np.zeros(60), minutes(160)[-60:])
+    alarms = detector.update(np.zeros(60), minutes(160)[-60:])
 
-    assert [alarm.kind for alarm in found] == ["alert"]
-    assert 100 <= found[0].index < 115
+    assert [alarm.kind for alarm in alarms] == ["alert"]
+    assert 100 <= alarms[0].index < 115
 
 
 @pytest.mark.parametrize("value", [float("nan"), -0.1, 1.1, float("inf")])

@@ -94,8 +94,8 @@ def test_marks_are_near_the_interval_and_the_likely_time():
     ]
 
     def named(first_ns: int) -> list[str]:
-        shown = episode(first_ns, changed_ns, changed_ns + 5 * MINUTE)
-        return [each["name"] for each in notice(settings, shown, "alert", marks)["marks"]]
+        marked_episode = episode(first_ns, changed_ns, changed_ns + 5 * MINUTE)
+        return [each["name"] for each in notice(settings, marked_episode, "alert", marks)["marks"]]
 
     assert named(changed_ns - 5 * MINUTE) == ["shortly before", "in the interval"]
     assert named(START) == ["two hours before", "shortly before", "in the interval"]
@@ -105,8 +105,8 @@ def test_a_group_of_a_version_names_its_own_deployment():
     """Grouped by version, the deployment of another version is not named."""
     (settings,) = config(GROUPED.format(by="[agent, version]")).monitors
     marks = [mark(START, "s 1", "s", "1"), mark(START, "s 2", "s", "2"), mark(START, "prompt 12")]
-    shown = episode(START, START, START + HOUR, '["a", "2"]')
+    group_episode = episode(START, START, START + HOUR, '["a", "2"]')
 
-    payload = notice(settings, shown, "alert", marks, {"s"})
+    payload = notice(settings, group_episode, "alert", marks, {"s"})
 
     assert [each["name"] for each in payload["marks"]] == ["s 2", "prompt 12"]

@@ -23,10 +23,10 @@ def passes(size: int, keep: float, *, rate: float = 0.9, seed: int = 1) -> npt.N
     """Return passes and failures, each of which keeps the value before with some probability."""
     rng = np.random.default_rng(seed)
     values = (rng.random(size) < rate).astype(float)
-    kept = rng.random(size) < keep
-    for place in range(1, size):
-        if kept[place]:
-            values[place] = values[place - 1]
+    keeps_value = rng.random(size) < keep
+    for index in range(1, size):
+        if keeps_value[index]:
+            values[index] = values[index - 1]
     return values
 
 
@@ -37,9 +37,9 @@ def times(size: int, first: int = 0) -> npt.NDArray[np.int64]:
 
 def learned() -> Baseline:
     """Return the baseline of independent values."""
-    found = learn(passes(2000, 0.0), times(2000))
-    assert isinstance(found, Baseline)
-    return found
+    baseline = learn(passes(2000, 0.0), times(2000))
+    assert isinstance(baseline, Baseline)
+    return baseline
 
 
 def run(
@@ -87,7 +87,7 @@ def test_reviews_do_not_depend_on_the_cut():
     rng = np.random.default_rng(2)
 
     whole = run(values, at, [])
-    assert {one.kind for one in whole[0]} == {"alert", "recovered"}
+    assert {alarm.kind for alarm in whole[0]} == {"alert", "recovered"}
     assert "later observations" in whole[1].baseline.block_reason
     for parts in (3, 40, 400):
         cuts = sorted(rng.integers(0, len(values), parts).tolist())
@@ -110,7 +110,8 @@ def test_a_check_keeps_and_shows_the_review():
         (third,) = check(store, watched, history.now + 2 * HOUR)
 
         reasons = [
-            one.as_dict()["baselines"]["worse"]["block_reason"] for one in (first, second, third)
+            status.as_dict()["baselines"]["worse"]["block_reason"]
+            for status in (first, second, third)
         ]
         assert "later" not in reasons[0]
         assert "later observations" in reasons[1]

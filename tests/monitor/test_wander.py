@@ -156,9 +156,9 @@ def test_wander_is_measured_at_its_length():
 
 def test_a_pattern_of_an_older_baseline_still_holds():
     """Waves that an older version stored become the hours that they described."""
-    found = learn(np.tile([1.0, 1.0, 1.0, 0.0], 2000), times(6)[:8000])
-    assert isinstance(found, Baseline)
-    stored = {**found.to_dict(), "cycle": {"waves": [[1, 0.0, 0.05]]}}
+    baseline = learn(np.tile([1.0, 1.0, 1.0, 0.0], 2000), times(6)[:8000])
+    assert isinstance(baseline, Baseline)
+    stored = {**baseline.to_dict(), "cycle": {"waves": [[1, 0.0, 0.05]]}}
     for name in ("noise", "doubts"):
         del stored[name]
 
@@ -166,7 +166,7 @@ def test_a_pattern_of_an_older_baseline_still_holds():
 
     assert max(cycle.hours) == pytest.approx(0.05, abs=0.001)
     assert np.argmax(cycle.hours) in (5, 6)
-    assert replace(found, cycle=cycle).cycle.reach == pytest.approx(0.05, abs=0.001)
+    assert replace(baseline, cycle=cycle).cycle.reach == pytest.approx(0.05, abs=0.001)
 
 
 def test_one_long_incident_is_no_pattern():
@@ -175,6 +175,6 @@ def test_one_long_incident_is_no_pattern():
     rng = np.random.default_rng(9)
     means = 0.95 - 0.3 * (numbers // 12 == 5) + rng.normal(0, 0.02, len(numbers))
 
-    found = fit_hours(Hours(numbers, np.full(len(numbers), 60.0), means), 0.05)
+    cycle = fit_hours(Hours(numbers, np.full(len(numbers), 60.0), means), 0.05)
 
-    assert min(found.hours, default=0.0) > -0.05
+    assert min(cycle.hours, default=0.0) > -0.05

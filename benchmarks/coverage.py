@@ -99,7 +99,7 @@ def measure(
                     "samples": count,
                 }
             )
-    found = [
+    differences = [
         row
         for size in sorted((*sizes, *larger))
         if size >= 10
@@ -108,7 +108,7 @@ def measure(
     power = [[size, _power(size, samples // 3, chance)] for size in (10, 20, 40, 100)]
     return {
         "rows": rows,
-        "found": found,
+        "found": differences,
         "power": power,
         "samples": samples,
         "sizes": list(sizes),
@@ -326,8 +326,8 @@ def _students(values: Sequence[float]) -> Interval:
 def _kappas(size: int, samples: int, chance: random.Random) -> tuple[float, float]:
     def draw(rate: float, judge: tuple[float, float]) -> Sequence[tuple[bool, bool]]:
         people = [chance.random() < rate for _ in range(size)]
-        said = [chance.random() < (judge[0] if y else 1 - judge[1]) for y in people]
-        return tuple(sorted(zip(people, said, strict=True)))
+        verdicts = [chance.random() < (judge[0] if y else 1 - judge[1]) for y in people]
+        return tuple(sorted(zip(people, verdicts, strict=True)))
 
     def cases() -> Iterator[tuple[float, Callable[[], Sequence[Any]]]]:
         for rate in BASE_RATES:
@@ -354,19 +354,22 @@ def _kappa(pairs: Sequence[tuple[bool, bool]]) -> Kappa:
 
 def _normal_kappa_interval(pairs: Sequence[tuple[bool, bool]]) -> Interval | None:
     """Return the interval of J. L. Fleiss, J. Cohen and B. S. Everitt (1969), equation 13."""
-    found = _kappa(pairs)
-    if found.agreement == 1 or found.by_chance == 1 or len(found.confusion.labels) < 2:
+    estimate = _kappa(pairs)
+    if estimate.agreement == 1 or estimate.by_chance == 1 or len(estimate.confusion.labels) < 2:
         return None
-    both, first, second, neither = (
+    both_pass, first, second, neither = (
         sum(pair == other for pair in pairs) / len(pairs)
         for other in ((True, True), (True, False), (False, True), (False, False))
     )
-    row, column, rest = both + first, both + second, 1 - found.kappa
-    on = both * (1 - (row + column) * rest) ** 2 + neither * (1 - (2 - row - column) * rest) ** 2
+    row, column, rest = both_pass + first, both_pass + second, 1 - estimate.kappa
+    on = (
+        both_pass * (1 - (row + column) * rest) ** 2
+        + neither * (1 - (2 - row - column) * rest) ** 2
+    )
     off = rest**2 * (first * (column + 1 - row) ** 2 + second * (row + 1 - column) ** 2)
-    variance = on + off - (found.kappa - found.by_chance * rest) ** 2
-    error = math.sqrt(max(0.0, variance) / len(pairs)) / (1 - found.by_chance)
-    return Interval(found.kappa - 1.96 * error, found.kappa + 1.96 * error)
+    variance = on + off - (estimate.kappa - estimate.by_chance * rest) ** 2
+    error = math.sqrt(max(0.0, variance) / len(pairs)) / (1 - estimate.by_chance)
+    return Interval(estimate.kappa - 1.96 * error, estimate.kappa + 1.96 * error)
 
 
 def _found_differences(size: int, samples: int, chance: random.Random) -> Iterator[dict[str, Any]]:
@@ -396,14 +399,14 @@ def _found_differences(size: int, samples: int, chance: random.Random) -> Iterat
 
 def _power(size: int, samples: int, chance: random.Random) -> float:
     """Return how often a difference is found that a sample of equal systems calls detectable."""
-    found = []
+    detections = []
     for _ in range(samples):
         equal = [max(-1.0, min(1.0, chance.gauss(0, 0.3))) for _ in range(size)]
         least = detectable_difference(equal, bounded=True)
         if least < 1:
             sample = [max(-1.0, min(1.0, chance.gauss(least, 0.3))) for _ in range(size)]
-            found.append(float((difference_p_value(sample, bounded=True) or 0.0) <= 0.05))
-    return mean(found)
+            detections.append(float((difference_p_value(sample, bounded=True) or 0.0) <= 0.05))
+    return mean(detections)
 
 
 # The figures: the method that is not used, the measurement, by how much the samples are fewer, and

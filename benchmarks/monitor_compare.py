@@ -72,12 +72,12 @@ class Condition:
     days: tuple[int, int] = (7, 7)
 
     def __str__(self) -> str:
-        shown = [self.name, f"{self.rate:g}/min"]
-        shown += [f"r = {self.dependence:g}"] if self.dependence else []
-        shown += [f"{self.spread:g}"] if self.spread else []
-        shown += [f"{self.memory:g} h"] if self.memory else []
-        shown += ["{} and {} days".format(*self.days)] if self.days != (7, 7) else []
-        return ", ".join(shown)
+        labels = [self.name, f"{self.rate:g}/min"]
+        labels += [f"r = {self.dependence:g}"] if self.dependence else []
+        labels += [f"{self.spread:g}"] if self.spread else []
+        labels += [f"{self.memory:g} h"] if self.memory else []
+        labels += ["{} and {} days".format(*self.days)] if self.days != (7, 7) else []
+        return ", ".join(labels)
 
 
 CONDITIONS = (
@@ -322,7 +322,7 @@ def rows(measured: dict[str, Any]) -> list[Row]:
     least = LEAST_COVERED - error * np.sqrt(LEAST_COVERED * (1 - LEAST_COVERED))
     table = []
     for each in measured["conditions"]:
-        shown = [each["false"], each["covered"], each["figure"], *each["found"].values()]
+        figures = [each["false"], each["covered"], each["figure"], *each["found"].values()]
         is_held = each["false"] is None or (
             each["false"] <= most and min(each["covered"], each["figure"]) >= least
         )
@@ -330,7 +330,7 @@ def rows(measured: dict[str, Any]) -> list[Row]:
             Row(
                 f"{each['condition']}: false positives, coverage of the difference and the figure, "
                 f"drops of {' and '.join(each['found'])} found",
-                ", ".join("-" if figure is None else f"{figure:.3f}" for figure in shown),
+                ", ".join("-" if figure is None else f"{figure:.3f}" for figure in figures),
                 f"{each['neighbours']:.3f} (neighbours only)",
                 target=f"at most {MOST_FOUND}, at least {LEAST_COVERED}",
                 held=bool(is_held),

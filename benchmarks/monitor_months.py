@@ -109,7 +109,7 @@ def one_month(month: Month, streams: int) -> dict[str, Any]:
         for group in range(month.groups)
     ]
     days = sum(result["days"] for result in results) / month.groups
-    found: dict[str, Any] = {
+    figures: dict[str, Any] = {
         "month": month.name,
         "alarms": sum(result["alarms"] for result in results) * 30 / days,
         "unsaid": sum(result["unsaid"] for result in results) * 30 / days,
@@ -119,14 +119,14 @@ def one_month(month: Month, streams: int) -> dict[str, Any]:
     if month.name.endswith("r = 0"):
         for level in MOST_DELAYS:
             delays = [_delay(month, number, level) for number in range(most)]
-            found["delays"][f"{level:.2f}"] = float(np.mean([one for one in delays if one]))
-    return found
+            figures["delays"][f"{level:.2f}"] = float(np.mean([delay for delay in delays if delay]))
+    return figures
 
 
-def month_rows(found: list[dict[str, Any]]) -> list[Row]:
+def month_rows(months: list[dict[str, Any]]) -> list[Row]:
     """Return the figures as rows of a table."""
     table = []
-    for each in found:
+    for each in months:
         is_held = min(each["alarms"], each["unsaid"]) <= MOST_IN_30_DAYS
         table.append(
             Row(
@@ -168,15 +168,15 @@ def _watched(month: Month, seed: list[int]) -> dict[str, Any]:
         # Two weeks are over for everybody; what counts is a reason that was measured.
         is_doubted |= any("two weeks" not in doubt for doubt in doubts)
         changes = update(watched, rest.between(int(first), int(last)))
-        found = sum(change.alarm.kind == "alert" for change in changes)
-        alarms += found
-        unsaid += 0 if doubts else found
+        alerts = sum(change.alarm.kind == "alert" for change in changes)
+        alarms += alerts
+        unsaid += 0 if doubts else alerts
     days = float(rest.times[-1] - rest.times[0]) / DAY_NS
     return {"alarms": alarms, "unsaid": unsaid, "days": days, "is_doubted": is_doubted}
 
 
 def _doubts(watched: Mapping[Side, WatchedSide]) -> list[str]:
-    detectors = [one.detector for one in watched.values()]
+    detectors = [watched_side.detector for watched_side in watched.values()]
     return [
         doubt
         for detector in detectors
@@ -199,7 +199,7 @@ def _delay(month: Month, number: int, level: float) -> int | None:
     start = int(observed.times[taken]) + _CHANGE_AFTER * DAY_NS
     change = int(np.searchsorted(observed.times, start))
     update(watched, observed.between(taken, change))
-    if any(one.detector.alerting for one in watched.values()):
+    if any(watched_side.detector.alerting for watched_side in watched.values()):
         return None
     rng = np.random.default_rng([_SEED, number, 7])
     after = observed.after(change)
@@ -284,12 +284,12 @@ def _random_hours(times: Ints, rng: np.random.Generator) -> Floats:
 
 def _wander(times: Ints, rng: np.random.Generator) -> Floats:
     hours = _hours(times)
-    kept = np.exp(-1 / 12)
-    steps = rng.normal(0, 0.02 * np.sqrt(1 - kept**2), int(hours[-1]) + 1)
+    persistence = np.exp(-1 / 12)
+    steps = rng.normal(0, 0.02 * np.sqrt(1 - persistence**2), int(hours[-1]) + 1)
     level = np.empty(len(steps))
     latest = rng.normal(0, 0.02)
     for hour, step in enumerate(steps):
-        level[hour] = latest = kept * latest + step
+        level[hour] = latest = persistence * latest + step
     return level[hours]
 
 

@@ -35,8 +35,8 @@ class Row:
     def cells(self) -> tuple[str, ...]:
         """Return the texts of the columns."""
         ratio = "" if self.ratio is None else f"{self.ratio:,.{_digits(self.ratio)}f}x"
-        held = {None: "", True: "yes", False: "**no**"}[self.held]
-        cells = self.figure, self.ours, self.other, ratio, self.target, held
+        held_text = {None: "", True: "yes", False: "**no**"}[self.held]
+        cells = self.figure, self.ours, self.other, ratio, self.target, held_text
         return tuple(" ".join(cell.split()).replace("|", "\\|") for cell in cells)
 
 
@@ -72,8 +72,8 @@ def compared(
         missing = ": ".join(filter(None, [name, "not measured", reason]))
         return Row(figure, form.format(ours), missing, target=target)
     ratio = other / ours if smaller_is_better else ours / other
-    held = None if at_least is None else ratio >= at_least
-    return Row(figure, form.format(ours), f"{form.format(other)} ({name})", ratio, target, held)
+    is_held = None if at_least is None else ratio >= at_least
+    return Row(figure, form.format(ours), f"{form.format(other)} ({name})", ratio, target, is_held)
 
 
 def not_measured(figure: str, reason: str) -> Row:

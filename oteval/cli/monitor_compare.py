@@ -65,11 +65,7 @@ def compare(
     from ..monitor.changes import MeasuredChange, adjusted, measured_changes
     from ..show.monitors import changes_table
 
-    try:
-        length = round(seconds(window) * 1e9)
-    except ValueError as error:
-        raise ConfigError(f"--window: {error}") from None
-    marks = _marks(db)
+    length, marks = _window_ns(window), _marks(db)
     end = _time(marks, before, "--before")
     start = _time(marks, after, "--after") if after else end
     if start < end:
@@ -109,6 +105,13 @@ def compare(
     if worse:
         return 1
     return 0 if any(change.p is not None for change in changes) else 3
+
+
+def _window_ns(window: str) -> int:
+    try:
+        return round(seconds(window) * 1e9)
+    except ValueError as error:
+        raise ConfigError(f"--window: {error}") from None
 
 
 def _marks(db: Sequence[str]) -> list[StoredMark]:

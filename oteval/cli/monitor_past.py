@@ -24,10 +24,11 @@ from .common import (
 from .monitor import config_option, configured
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from ..monitor.backtest import Backtest
     from ..monitor.group_simulation import GroupSimulation
+    from ..monitor.observations import Observations
     from ..monitor.past import PastPeriod
 
 __all__ = ["backtest", "simulate"]
@@ -150,9 +151,7 @@ def simulate(
         for settings in config.monitors:
             with open_store(path) as store:
                 past = histories(store, settings, period, now)
-            largest = sorted(past.items(), key=lambda entry: -len(entry[1]))[:groups]
-            if len(past) > len(largest):
-                warn(f"{settings.title}: the {len(largest)} largest of {len(past):,} groups")
+            largest = _largest(past, groups, settings.title)
             with progress("simulating", " streams") as update:
                 for group, observed in largest:
 
@@ -181,6 +180,16 @@ def simulate(
                 warn(line)
         all_simulations += simulations
     return 0 if any(simulation.rules for simulation in all_simulations) else 3
+
+
+def _largest(
+    past: Mapping[str, Observations], most: int, title: str
+) -> list[tuple[str, Observations]]:
+    """Return the groups with the most observations, and warn if there are others."""
+    largest = sorted(past.items(), key=lambda entry: -len(entry[1]))[:most]
+    if len(past) > len(largest):
+        warn(f"{title}: the {len(largest)} largest of {len(past):,} groups")
+    return largest
 
 
 def _warn_short(simulations: Sequence[GroupSimulation]) -> None:

@@ -231,7 +231,7 @@ class FunctionAnswers:
         self.open: dict[Hashable, tuple[Custom, Any, Any]] = {}
 
     def spec(self, spec: MatchSpec) -> MatchSpec:
-        """Return a spec whose functions are those answers."""
+        """Return a spec whose functions are the answers."""
         overrides = {tool: self._rule(rule) for tool, rule in spec.overrides.items()}
         return replace(spec, args=self._rule(spec.args), overrides=overrides)
 
@@ -331,7 +331,14 @@ def _verdict(
 
 
 def _passed(pairs: Pairs, *, missing: int = 0, extra: int = 0) -> Verdict:
-    return Verdict(True, None, len(pairs), missing, extra, pairs)
+    return Verdict(
+        passed=True,
+        comment=None,
+        matched=len(pairs),
+        missing=missing,
+        extra=extra,
+        alignment=pairs,
+    )
 
 
 def _failure(

@@ -416,7 +416,9 @@ class Evaluator(ABC):
             InputError: The trajectory or the reference cannot be read; the text names the place.
         """
         run = self._run_of(outputs)
-        context = EvaluationContext(outputs, run, reference_outputs, None, "conversation", True)
+        context = EvaluationContext(
+            outputs, run, reference_outputs, scope="conversation", is_call=True
+        )
         try:
             if run is not None:
                 refuse_empty(run, context.messages, needs_messages=self.needs_messages)

@@ -153,7 +153,7 @@ class Comparison:
 
     @property
     def regressed_first(self) -> list[Difference]:
-        """The figures, regressions first, then those of which too little is known."""
+        """The figures: regressions first, then figures with too few examples."""
         return sorted(self.differences, key=lambda difference: VERDICTS.index(difference.verdict))
 
     @property

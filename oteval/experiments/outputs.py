@@ -35,7 +35,7 @@ def output_form(value: Any) -> Any:
     """Return the outputs of a target as JSON values.
 
     Raises:
-        InputError: A value has no JSON form, such as a stream that nobody has read. The text that
+        InputError: A value has no JSON form, such as a stream that was not read. The text that
             Python prints for it is not the answer of the target.
     """
     return to_jsonable(value, _convert_output)

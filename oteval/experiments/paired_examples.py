@@ -22,7 +22,7 @@ SESSIONS = "sessions"
 
 
 def with_common_examples(results: Sequence[ExperimentResults]) -> list[ExperimentResults]:
-    """Return experiments in which examples with one question have the ids of the first one.
+    """Return the experiments, with equal ids for examples with one question.
 
     Args:
         results: The experiments that are compared.

@@ -30,7 +30,7 @@ CASE_ATTRIBUTES = ("test.case.id", "oteval.example_id", "case_name", "example.id
 """Attributes that name a run's case; the first one present counts."""
 
 LONGEST_CASE = 2000
-"""The length of a question (characters) up to which it is the text of its case."""
+"""The longest question (characters) that is the text of its case; longer ones are hashed."""
 
 _QUESTIONS = frozenset(
     {

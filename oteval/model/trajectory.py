@@ -121,7 +121,7 @@ ANSWER_ONLY = Gap(
     "only the answer is known, so that the run may have made calls; return or pass all messages, "
     "or a Trajectory such as that of oteval.capture()",
 )
-"""The gap of a run of which only the answer is known."""
+"""The gap of a run that recorded only its answer."""
 
 
 @final

@@ -94,11 +94,8 @@ def simulate_group(
     values = group_values(settings, group)
     attempt = _learned(settings, observations)
     if isinstance(attempt, Learning):
-        return [
-            GroupSimulation(
-                settings.title, values, "", settings.measure, len(observations), (), attempt.reason
-            )
-        ]
+        count, measure = len(observations), settings.measure
+        return [GroupSimulation(settings.title, values, "", measure, count, (), attempt.reason)]
     learned, taken = attempt
     allowance = allowance_of(settings, groups)
     results = []

@@ -86,7 +86,7 @@ def weekday(hours: Ints) -> Ints:
 class HourlySums:
     """The sums of the newest four weeks, by the hour: of all observations, and of the quiet ones.
 
-    Quiet observations are those outside of episodes.
+    Observations outside of episodes are quiet.
     """
 
     def __init__(self) -> None:

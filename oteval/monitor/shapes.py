@@ -31,7 +31,7 @@ __all__ = ["KnownVariants", "held_out"]
 
 # Rarer variants beyond this number count as unseen.
 _MOST = 10_000
-# Parts of a baseline of which each is compared with the others.
+# How many parts of a baseline are each compared with the others.
 _PARTS = 24
 
 

@@ -1,4 +1,4 @@
-"""The parts in which the page of a run shows a long conversation."""
+"""The parts of a long conversation that the page of a run shows."""
 
 from __future__ import annotations
 

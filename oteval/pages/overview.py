@@ -82,7 +82,7 @@ class AgentItem:
         seconds: The median duration, or "".
         slow: The 95% quantile of the durations, or "".
         cost: The mean cost of a run at list prices, or "".
-        total: The cost of all runs, at least that of those with a known cost; or "".
+        total: The cost of all runs; "at least" if the cost of some is unknown, "" if of all.
         failing: The share of runs with a failed call.
         failed_calls: The link to those runs.
         with_gaps: The share of runs with a gap.

@@ -32,7 +32,7 @@ CONTAINERS = (
 )
 """The keys in answers that are searched for the reason."""
 DEEPEST = 8
-"""The depth in an answer to which it is searched for."""
+"""How deep the search for a reason goes into an answer."""
 _OUTPUT = frozenset(semconv.OUTPUT)
 
 

@@ -71,18 +71,18 @@ def paired_permutation(
         raise ValueError("a difference is not finite")
     sizes = sorted(abs(value) for value in differences if value)
     if not sizes:
-        return Permutation(1.0, True)
+        return Permutation(1.0, exact=True)
     if sizes[-1] - sizes[0] <= _CLOSE * sizes[-1]:
         above = sum(value > 0 for value in differences)
-        return Permutation(sign_test(above, len(sizes) - above), True)
+        return Permutation(sign_test(above, len(sizes) - above), exact=True)
     observed = abs(math.fsum(differences))
     least = observed - _CLOSE * math.fsum(sizes)
     if len(sizes) <= _EXACT:
-        return Permutation(_counted(sizes, least), True)
+        return Permutation(_counted(sizes, least), exact=True)
     variance = math.fsum(size**2 for size in sizes)
     if math.fsum(size**4 for size in sizes) <= _HARDLY_DISCRETE * variance**2:
-        return Permutation(math.erfc(max(0.0, least) / math.sqrt(2 * variance)), False)
-    return Permutation(_drawn(sizes, least, resamples, seed), False)
+        return Permutation(math.erfc(max(0.0, least) / math.sqrt(2 * variance)), exact=False)
+    return Permutation(_drawn(sizes, least, resamples, seed), exact=False)
 
 
 def _counted(sizes: Sequence[float], least: float) -> float:

@@ -30,7 +30,7 @@ CASE_ATTRIBUTES = ("test.case.id", "oteval.example_id", "case_name", "example.id
 """Attributes that name a run's case; the first one present counts."""
 
 LONGEST_CASE = 2000
-"""The longest question (characters) that is the text of its case; longer ones are hashed."""
+"""The longest question (characters) that alone is the text of its case; see `case_text`."""
 
 _QUESTIONS = frozenset(
     {

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from .attributes import score_attributes
 from .destinations import ScoreDestinations
-from .events import EventExporter, EventRun, event_request, is_own
+from .events import EventExporter
 from .export_queue import ExportQueue, QueueEntry
 from .forwarder import Forwarder
 from .otlp_client import ExportResult, HttpClient, OtlpClient, open_client
 from .otlp_messages import log_request, span_request
 from .refused_requests import REFUSED_FOLDER, resend
 from .request_log import QueuedRequest, RequestLog
+from .score_events import EventRun, event_request, is_own
 
 __all__ = [
     "REFUSED_FOLDER",

@@ -24,7 +24,7 @@ from prometheus_client import CollectorRegistry
 from .attributes import key_values
 from .metrics import ScoringMetrics
 from .otlp_client import OtlpClient
-from .trace_requests import OWN_SCOPE
+from .score_events import OWN_SCOPE
 
 __all__ = ["MetricsExporter", "otlp_request"]
 

@@ -16,9 +16,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from ..jsontext import dumps, loads
+from .score_events import OWN_SCOPE
 
 __all__ = [
-    "OWN_SCOPE",
     "JsonTraceRequest",
     "ProtobufTraceRequest",
     "SpanKey",
@@ -26,9 +26,6 @@ __all__ = [
     "parse_traces",
     "without_own_events",
 ]
-
-OWN_SCOPE = "oteval"
-"""The instrumentation scope of everything that oteval emits."""
 
 
 class SpanKey(NamedTuple):

@@ -10,9 +10,10 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..errors import ConfigError
+from ..pipeline.annotations import AnnotationTarget
 from ..text import shown_url
 from .clickhouse import ClickHouse
-from .interface import AnnotationTarget, TraceSource
+from .interface import TraceSource
 from .jaeger import Jaeger
 from .json_api import JsonApi
 from .langfuse import Langfuse

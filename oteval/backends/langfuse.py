@@ -13,10 +13,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..errors import BackendError
+from ..pipeline.annotations import Annotation, PushReport
 from ..text import counted, listed
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid, span_id_of
-from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .langfuse_spans import METADATA, has_ended, read_observation
 from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of

@@ -14,10 +14,11 @@ from functools import partial
 from typing import Any, NamedTuple
 
 from ..errors import BackendError
+from ..pipeline.annotations import Annotation, PushReport
 from ..text import listed
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid
-from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .langsmith_spans import SELECTED, read_run, span_ids_of
 from .page_lists import Listed, all_elements, cursor_of, objects_of, text_of

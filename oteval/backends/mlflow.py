@@ -12,8 +12,9 @@ from typing import Any
 from ..errors import BackendError
 from ..ingest import decode_json
 from ..model import Span
+from ..pipeline.annotations import IDENTIFIER, Annotation, PushReport
 from ..text import listed
-from .interface import IDENTIFIER, Annotation, PullPosition, PushReport, SpanPage
+from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .times import begin_ns, ns_of, position_at

@@ -15,8 +15,9 @@ from urllib.parse import quote
 
 from ..errors import BackendError
 from ..model import Span
+from ..pipeline.annotations import Annotation, PushReport
 from ..text import listed
-from .interface import Annotation, PullPosition, PushReport, SpanPage
+from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of
 from .phoenix_spans import read_span

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from ..model import Score
+from ..pipeline.annotations import (
+    Annotation,
+    AnnotationTarget,
+    PushReport,
+    annotation_of,
+    withdrawal_of,
+)
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from .interface import IDENTIFIER, Annotation, AnnotationTarget, PushReport
 
-__all__ = ["annotation_of", "push", "withdrawal_of"]
+__all__ = ["push"]
 
 _PAGE = 200
 
@@ -78,34 +83,3 @@ def _withdrawal(verdict: Score, current: Sequence[Score]) -> Annotation:
     if score is None:
         return withdrawal_of(verdict, "the run has changed since, and was not scored again")
     return withdrawal_of(replace(score, version=verdict.version))
-
-
-def withdrawal_of(score: Score, reason: str = "") -> Annotation:
-    """Return the annotation that replaces the verdict of an earlier score of the same version.
-
-    Args:
-        score: The score without a verdict, or the earlier one.
-        reason: Why that does not count; by default the status and comment of the score.
-    """
-    text = reason or f"{score.status}: {score.comment}"
-    return replace(
-        annotation_of(score), score=None, label="withdrawn", explanation=text, is_withdrawal=True
-    )
-
-
-def annotation_of(score: Score) -> Annotation:
-    """Return the annotation for a score whose status is ``ok``."""
-    number = score.score if score.score is not None and math.isfinite(score.score) else None
-    label = score.label or ("" if score.passed is None else "pass" if score.passed else "fail")
-    # Judges record which model answered.
-    return Annotation(
-        trace_id=score.trace_id,
-        span_id=score.span_id,
-        name=score.evaluator,
-        identifier=f"{IDENTIFIER}{score.version}",
-        kind="LLM" if "model" in score.metadata else "CODE",
-        score=number,
-        label=label,
-        explanation=score.comment,
-        metadata={"version": score.version, "trajectory_id": score.trajectory_id},
-    )

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 from ..backends.connections import TARGETS, open_target
-from ..backends.interface import PushReport
 from ..backends.push import push as push_scores
+from ..pipeline.annotations import PushReport
 from ..selection import select
 from ..text import counted
 from .common import db_option, filters, json_option, open_store, out, print_json, progress

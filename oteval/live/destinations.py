@@ -20,9 +20,9 @@ from ..attach import (
 from ..attach.metrics import ScoringMetrics
 from ..attach.metrics_exporter import MetricsExporter
 from ..backends.connections import open_target
-from ..backends.interface import AnnotationTarget
 from ..config import Config, Endpoint, Forward, Push, resolved
 from ..errors import ConfigError
+from ..pipeline.annotations import AnnotationTarget
 from ..text import shown_url
 from .score_push import AnnotationClient, ScorePush
 

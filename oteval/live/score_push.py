@@ -21,11 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from ..attach import ExportQueue, ExportResult, QueuedRequest, QueueEntry, RequestLog
-from ..backends.interface import Annotation, AnnotationTarget, PushReport
-from ..backends.push import annotation_of, withdrawal_of
 from ..durable_log import Position
 from ..errors import BackendError
 from ..jsontext import dumps, loads
+from ..pipeline.annotations import (
+    Annotation,
+    AnnotationTarget,
+    PushReport,
+    annotation_of,
+    withdrawal_of,
+)
 from ..store import Store
 
 __all__ = ["AnnotationClient", "ScorePush"]

@@ -15,7 +15,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from oteval.attach.attributes import as_fields, as_json
-from oteval.attach.events import event_request
+from oteval.attach.score_events import event_request
 from oteval.attach.trace_requests import (
     JsonTraceRequest,
     ProtobufTraceRequest,

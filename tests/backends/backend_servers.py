@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from oteval.backends.clickhouse import ClickHouse
-from oteval.backends.interface import Annotation
 from oteval.backends.jaeger import Jaeger
 from oteval.backends.json_api import JsonApi
 from oteval.backends.langfuse import Langfuse
@@ -16,6 +15,7 @@ from oteval.backends.langsmith import LangSmith
 from oteval.backends.mlflow import MLflow
 from oteval.backends.phoenix import Phoenix
 from oteval.backends.tempo import Tempo
+from oteval.pipeline.annotations import Annotation
 
 from . import test_langfuse, test_langsmith
 from .json_server import Answer, JsonServer, Query, answering

@@ -20,12 +20,12 @@ import pytest
 
 from oteval.attach import HttpClient
 from oteval.backends.connections import open_source
-from oteval.backends.interface import PushReport
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
 from oteval.errors import BackendError, ConfigError
 from oteval.jsontext import dumps
 from oteval.model import Span
+from oteval.pipeline.annotations import PushReport
 from oteval.store import Store
 
 from .backend_servers import BACKENDS, SECRET, TARGETS, Answers, annotation_for, connected

@@ -13,13 +13,13 @@ from typing import Any
 
 import pytest
 
-from oteval.backends.interface import Annotation, PushReport
 from oteval.backends.json_api import JsonApi
 from oteval.backends.langsmith import LangSmith
 from oteval.backends.pull import pull
 from oteval.errors import BackendError
 from oteval.model import Span
 from oteval.pipeline import refresh
+from oteval.pipeline.annotations import Annotation, PushReport
 from oteval.store import Store
 
 from ..commands import Run

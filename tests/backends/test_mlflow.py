@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from oteval.backends.interface import Annotation, PushReport
 from oteval.backends.json_api import JsonApi
 from oteval.backends.mlflow import MLflow
 from oteval.backends.pull import pull
 from oteval.errors import BackendError
+from oteval.pipeline.annotations import Annotation, PushReport
 from oteval.store import Store
 
 from ..commands import Run

@@ -13,12 +13,11 @@ from typing import Any
 
 import pytest
 
-from oteval.backends.interface import Annotation, PushReport
 from oteval.backends.json_api import JsonApi
 from oteval.backends.phoenix import Phoenix
 from oteval.backends.pull import pull
-from oteval.backends.push import annotation_of
 from oteval.errors import BackendError
+from oteval.pipeline.annotations import Annotation, PushReport, annotation_of
 from oteval.store import Store
 
 from ..commands import Run

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from oteval.backends.interface import Annotation, PushReport
-from oteval.backends.push import push, withdrawal_of
+from oteval.backends.push import push
 from oteval.model import Trajectory
+from oteval.pipeline.annotations import Annotation, PushReport, withdrawal_of
 from oteval.store import Store
 
 from ..make import keep, run, score

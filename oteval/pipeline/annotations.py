@@ -1,0 +1,134 @@
+"""A score as the annotation of a span, in the form that all backends can store."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Literal, Protocol
+
+from ..model import Score
+
+__all__ = [
+    "IDENTIFIER",
+    "Annotation",
+    "AnnotationTarget",
+    "AnnotatorKind",
+    "PushReport",
+    "annotation_of",
+    "withdrawal_of",
+]
+
+IDENTIFIER = "oteval:"
+"""The identifiers of all annotations by oteval begin so."""
+AnnotatorKind = Literal["LLM", "CODE"]
+
+
+@dataclass(frozen=True, slots=True)
+class Annotation:
+    """A score in the form that all backends can store.
+
+    Attributes:
+        trace_id: The judged trace, 32 hex digits.
+        span_id: The judged span, 16 hex digits: the root of the run.
+        name: The evaluator's name.
+        identifier: The same text for the same evaluator and version. With the span and the name, it
+            identifies the annotation in the backend.
+        kind: ``LLM`` for a verdict by a language model, else ``CODE``.
+        score: The number, or None.
+        label: The verdict as a word, or "".
+        explanation: The reason, or "".
+        metadata: The evaluator's version and the run's id, as texts.
+        is_withdrawal: Whether it says that a verdict no longer counts. Where the backend has no
+            annotation, there is nothing to withdraw, and none is written.
+    """
+
+    trace_id: str
+    span_id: str
+    name: str
+    identifier: str
+    kind: AnnotatorKind
+    score: float | None
+    label: str
+    explanation: str
+    metadata: Mapping[str, str] = field(default_factory=dict)
+    is_withdrawal: bool = False
+
+
+@dataclass
+class PushReport:
+    """The outcome of a push.
+
+    Attributes:
+        written: The annotations that were written or changed.
+        unchanged: Those that the backend had already.
+        unknown: Those whose span or trace the backend does not have.
+        errors: The scores that were left out because their evaluator failed.
+        not_evaluated: The scores that were left out because they have neither score nor verdict.
+    """
+
+    written: int = 0
+    unchanged: int = 0
+    unknown: int = 0
+    errors: int = 0
+    not_evaluated: int = 0
+
+
+class AnnotationTarget(Protocol):
+    """A backend to which annotations are written.
+
+    Attributes:
+        url: Its base URL without a password, fit for messages.
+    """
+
+    url: str
+
+    def write(self, annotations: Sequence[Annotation], report: PushReport) -> Sequence[Annotation]:
+        """Write those annotations that the backend lacks or has with other content.
+
+        A withdrawal replaces an annotation, or removes it, and is not written without one.
+
+        Args:
+            annotations: The annotations, a few hundred at most.
+            report: Counts them.
+
+        Returns:
+            Those whose span or trace the backend does not have.
+
+        Raises:
+            BackendError: The backend refuses a request.
+        """
+
+    def close(self) -> None:
+        """Close the connection."""
+
+
+def withdrawal_of(score: Score, reason: str = "") -> Annotation:
+    """Return the annotation that replaces the verdict of an earlier score of the same version.
+
+    Args:
+        score: The score without a verdict, or the earlier one.
+        reason: Why that does not count; by default the status and comment of the score.
+    """
+    text = reason or f"{score.status}: {score.comment}"
+    return replace(
+        annotation_of(score), score=None, label="withdrawn", explanation=text, is_withdrawal=True
+    )
+
+
+def annotation_of(score: Score) -> Annotation:
+    """Return the annotation for a score whose status is ``ok``."""
+    number = score.score if score.score is not None and math.isfinite(score.score) else None
+    label = score.label or ("" if score.passed is None else "pass" if score.passed else "fail")
+    # Judges record which model answered.
+    return Annotation(
+        trace_id=score.trace_id,
+        span_id=score.span_id,
+        name=score.evaluator,
+        identifier=f"{IDENTIFIER}{score.version}",
+        kind="LLM" if "model" in score.metadata else "CODE",
+        score=number,
+        label=label,
+        explanation=score.comment,
+        metadata={"version": score.version, "trajectory_id": score.trajectory_id},
+    )

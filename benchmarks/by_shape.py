@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
+from oteval.base.jsontext import canonical
 from oteval.ingest import read as read_file
-from oteval.jsontext import canonical
 from oteval.model import Trajectory
 from oteval.reconstruct import DIALECTS, reconstruct, span_reader
 from oteval.reconstruct.dialects.by_shape import BY_SHAPE

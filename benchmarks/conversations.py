@@ -134,7 +134,7 @@ def do(shape: str, size: int, repeats: int) -> dict[str, Any]:
     Returns:
         ``bytes``, ``spans``, and the best ``cpu_s`` of the repetitions.
     """
-    from oteval.machine import infrequent_gc
+    from oteval.base.machine import infrequent_gc
     from oteval.reconstruct import reconstruct
 
     if shape == "turns":

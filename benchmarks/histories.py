@@ -296,7 +296,7 @@ def parse(file: str) -> float:
 
 def reconstruct_run(calls: int, encoding: str, repeats: int) -> dict[str, float]:
     """Return the best CPU seconds of reconstructing a run, repeating its history and not."""
-    from oteval.machine import infrequent_gc
+    from oteval.base.machine import infrequent_gc
     from oteval.reconstruct import reconstruct
 
     seconds: dict[str, float] = {}

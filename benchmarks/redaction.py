@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from oteval.redaction.secrets import SecretRedactor
+from oteval.base.redaction.secrets import SecretRedactor
 
 from . import parts
 from .checks import check
@@ -44,7 +44,7 @@ _CORPUS = {
     "traces": (("tests/data", "**/*.json"),),
 }
 # The tests in which secrets are planted.
-_PLANTED = re.compile(r"tests/(?:redaction/|.*(?:planted_secrets|span_redaction))|benchmarks/")
+_PLANTED = re.compile(r"tests/(?:base/redaction/|.*(?:planted_secrets|span_redaction))|benchmarks/")
 
 
 def measure(*, rounds: int, megabytes: float, every: int = 1, seed: int = 1) -> dict[str, Any]:

@@ -1,49 +1,23 @@
 """Every public name, once: `__init__.py` loads them from here, and type checkers read it."""
 
+from .base.errors import BudgetSpent as BudgetSpent
+from .base.errors import ConfigError as ConfigError
+from .base.errors import InputError as InputError
+from .base.errors import JudgeError as JudgeError
+from .base.errors import NotAStore as NotAStore
+from .base.errors import NotFound as NotFound
+from .base.errors import NothingEvaluated as NothingEvaluated
+from .base.errors import OtevalError as OtevalError
+from .base.errors import ReplayDiverged as ReplayDiverged
+from .base.errors import StoreError as StoreError
+from .base.errors import StoreLocked as StoreLocked
+from .base.errors import StoreTooNew as StoreTooNew
+from .base.errors import VariableMissing as VariableMissing
 from .config import (
     Config as Config,
 )
 from .config import (
     load_config as load_config,
-)
-from .errors import (
-    BudgetSpent as BudgetSpent,
-)
-from .errors import (
-    ConfigError as ConfigError,
-)
-from .errors import (
-    InputError as InputError,
-)
-from .errors import (
-    JudgeError as JudgeError,
-)
-from .errors import (
-    NotAStore as NotAStore,
-)
-from .errors import (
-    NotFound as NotFound,
-)
-from .errors import (
-    NothingEvaluated as NothingEvaluated,
-)
-from .errors import (
-    OtevalError as OtevalError,
-)
-from .errors import (
-    ReplayDiverged as ReplayDiverged,
-)
-from .errors import (
-    StoreError as StoreError,
-)
-from .errors import (
-    StoreLocked as StoreLocked,
-)
-from .errors import (
-    StoreTooNew as StoreTooNew,
-)
-from .errors import (
-    VariableMissing as VariableMissing,
 )
 from .evaluators import (
     AnyOf as AnyOf,

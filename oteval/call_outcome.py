@@ -28,7 +28,7 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
-from .jsontext import dumps, loads
+from .base.jsontext import dumps, loads
 from .model import Message
 
 __all__ = [

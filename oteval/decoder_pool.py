@@ -19,12 +19,12 @@ from typing import IO
 
 import pyarrow as pa
 
-from . import machine
-from .child_process import ChildProcess, read_tables, write_tables
-from .errors import InputError
+from .base import machine
+from .base.child_process import ChildProcess, read_tables, write_tables
+from .base.errors import InputError
+from .base.text import counted
 from .ingest import FilePart, Problem, read_part
 from .store.telemetry_rows import log_table, span_table
-from .text import counted
 
 __all__ = ["DecodedPart", "answer", "decode_part", "decode_parts"]
 

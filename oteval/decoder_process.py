@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 from contextlib import suppress
 
-from .child_process import ignore_interrupts
+from .base.child_process import ignore_interrupts
 
 __all__ = ["leave_out_numpy", "main"]
 

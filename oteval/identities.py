@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from . import semconv
-from .jsontext import dumps
+from .base.jsontext import dumps
 from .model import Span
 
 __all__ = [

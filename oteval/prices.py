@@ -17,7 +17,7 @@ from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .errors import ConfigError
+from .base.errors import ConfigError
 from .model import Usage
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import yaml
 
+from oteval.base.errors import ConfigError
+from oteval.base.text import seconds
 from oteval.config import Config, load_config, parse_config
-from oteval.errors import ConfigError
 from oteval.evaluators import TrajectoryMatch
 from oteval.evaluators.functions import FunctionEvaluator
-from oteval.text import seconds
 
 RULE = "  - {name: a, type: trajectory_match, reference: r.json}\n"
 MATCH = "evaluators:\n  - name: a\n    type: trajectory_match\n"

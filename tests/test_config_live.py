@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config, resolved
-from oteval.errors import ConfigError
 
 BASE = "evaluators:\n  - {name: a, type: python, call: 'm:f'}\n"
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import (
     Config,
     MonitorSettings,
@@ -9,7 +10,6 @@ from oteval.config import (
     TwoWindowsSettings,
     parse_config,
 )
-from oteval.errors import ConfigError
 
 GOOD = """evaluators:
   - {name: refund-policy, type: trajectory_match, reference: r.json}

@@ -84,7 +84,7 @@ def test_a_process_that_ends_is_an_error(tmp_path: Path, monkeypatch: pytest.Mon
     """If a decoding process ends unexpectedly, the file is reported as incomplete."""
     path = tmp_path / "big.jsonl"
     path.write_text("\n".join(lines() * 3) + "\n")
-    monkeypatch.setattr("oteval.child_process.sys.executable", "/bin/true")
+    monkeypatch.setattr("oteval.base.child_process.sys.executable", "/bin/true")
 
     with Store() as store:
         report = load(store, [path])

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
 from oteval.model.columns import FIELDS, column_values
 from oteval.selection import Condition, Selection, parse_condition

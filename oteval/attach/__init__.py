@@ -7,12 +7,12 @@ events, and `metrics` counts them. Metrics need an extra package, so import them
 
 from __future__ import annotations
 
+from ..base.clients.otlp_client import ExportResult, HttpClient, OtlpClient, open_client
 from .attributes import score_attributes
 from .destinations import ScoreDestinations
 from .events import EventExporter
 from .export_queue import ExportQueue, QueueEntry
 from .forwarder import Forwarder
-from .otlp_client import ExportResult, HttpClient, OtlpClient, open_client
 from .otlp_messages import log_request, span_request
 from .refused_requests import REFUSED_FOLDER, resend
 from .request_log import QueuedRequest, RequestLog

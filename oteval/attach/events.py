@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
+from ..base.clients.otlp_client import OtlpClient
 from ..model import Score
 from .export_queue import ExportQueue, QueueEntry
-from .otlp_client import OtlpClient
 from .request_log import QueuedRequest, RequestLog
 from .score_events import EventRun, event_request
 

@@ -19,8 +19,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from ..durable_log import SegmentMoved
-from .otlp_client import ExportResult, OtlpClient
+from ..base.clients.otlp_client import ExportResult, OtlpClient
+from ..base.durable_log import SegmentMoved
 from .refused_requests import REFUSED_FOLDER, RefusedRequests
 from .request_log import QueuedRequest, RequestLog
 

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from ..durable_log import Encoding, Kind, Position
+from ..base.clients.otlp_client import OtlpClient
+from ..base.durable_log import Encoding, Kind, Position
 from ..model import Score
 from .attributes import as_fields, as_json, score_attributes
 from .export_queue import ExportQueue, QueueEntry, part_id
-from .otlp_client import OtlpClient
 from .request_log import QueuedRequest, RequestLog
 from .trace_requests import SpanKey, TraceRequest, parse_traces, without_own_events
 from .uptime import Uptime

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model import EvaluationResult
 
 try:

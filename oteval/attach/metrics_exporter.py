@@ -21,9 +21,9 @@ from opentelemetry.proto.metrics.v1 import metrics_pb2 as otlp
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client import CollectorRegistry
 
+from ..base.clients.otlp_client import OtlpClient
 from .attributes import key_values
 from .metrics import ScoringMetrics
-from .otlp_client import OtlpClient
 from .score_events import OWN_SCOPE
 
 __all__ = ["MetricsExporter", "otlp_request"]

@@ -19,7 +19,7 @@ from opentelemetry.proto.logs.v1 import logs_pb2
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1 import trace_pb2
 
-from ..jsontext import canonical, dumps, encodable
+from ..base.jsontext import canonical, dumps, encodable
 from ..model import LogRecord, Span
 
 __all__ = ["log_request", "span_request"]

@@ -11,8 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-from ..files import make_folder, open_private
-from .otlp_client import ExportResult, OtlpClient
+from ..base.clients.otlp_client import ExportResult, OtlpClient
+from ..base.files import make_folder, open_private
 
 __all__ = ["REFUSED_FOLDER", "RefusedRequests", "resend"]
 

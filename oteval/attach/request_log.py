@@ -16,7 +16,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..durable_log import (
+from ..base.durable_log import (
     HEADER_BYTES,
     Encoding,
     Kind,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 
-from ..files import write_private
+from ..base.files import write_private
 
 __all__ = ["Uptime"]
 

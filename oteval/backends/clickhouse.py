@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import BackendError
+from ..base.errors import BackendError
 from ..ingest import Decoded
 from ..ingest.clickhouse import decode_span, is_span
 from .interface import PullPosition, SpanPage

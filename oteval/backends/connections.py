@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.text import shown_url
 from ..pipeline.annotations import AnnotationTarget
-from ..text import shown_url
 from .clickhouse import ClickHouse
 from .interface import TraceSource
 from .jaeger import Jaeger

@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import counted
 from ..model import Span
-from ..text import counted
 from .interface import PullPosition
 from .json_api import JsonApi
 from .page_lists import Listed, PageGuard

@@ -10,10 +10,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import listed
 from ..ingest import Decoded
 from ..ingest.jaeger import decode_trace, is_trace
-from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import text_of

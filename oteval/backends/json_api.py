@@ -10,10 +10,10 @@ from contextlib import contextmanager
 from typing import Any
 from urllib.parse import urlencode
 
-from ..attach.http_connection import HttpConnection, HttpReply, SlowAnswer
-from ..errors import BackendError
-from ..jsontext import dumps, loads
-from ..text import printable, shown_name, shown_url
+from ..base.clients.http_connection import HttpConnection, HttpReply, SlowAnswer
+from ..base.errors import BackendError
+from ..base.jsontext import dumps, loads
+from ..base.text import printable, shown_name, shown_url
 
 __all__ = ["JsonApi", "Query"]
 

@@ -12,9 +12,9 @@ import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import counted, listed
 from ..pipeline.annotations import Annotation, PushReport
-from ..text import counted, listed
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid, span_id_of
 from .interface import PullPosition, SpanPage

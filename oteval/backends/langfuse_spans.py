@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..jsontext import dumps, loads
+from ..base.jsontext import dumps, loads
 from ..model import Span
 from .ids import span_id_of, trace_id_of
 from .times import ns_of

@@ -13,9 +13,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import listed
 from ..pipeline.annotations import Annotation, PushReport
-from ..text import listed
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid
 from .interface import PullPosition, SpanPage

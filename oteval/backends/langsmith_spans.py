@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..model import Event, Span
 from .ids import span_id_of, trace_id_of
 from .times import ns_of

@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import listed
 from ..ingest import decode_json
 from ..model import Span
 from ..pipeline.annotations import IDENTIFIER, Annotation, PushReport
-from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from .json_api import JsonApi
 
 __all__ = ["Listed", "PageGuard", "all_elements", "cursor_of", "objects_of", "text_of"]

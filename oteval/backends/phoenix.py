@@ -13,10 +13,10 @@ from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import listed
 from ..model import Span
 from ..pipeline.annotations import Annotation, PushReport
-from ..text import listed
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of

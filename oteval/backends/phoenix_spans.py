@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..model import Event, Span
 from .times import ns_of
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
-from ..jsontext import dumps, restore
+from ..base.jsontext import dumps, restore
 from ..model import WriteResult
 from ..store import Store
 from .interface import PullPosition, TraceSource

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.jsontext import dumps
 from ..ingest import Decoded
 from ..ingest.containers import decode
-from ..jsontext import dumps
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import objects_of, text_of

@@ -14,8 +14,8 @@ import sys
 import click
 
 from .. import __version__
-from ..errors import NothingEvaluated, OtevalError
-from ..files import private_umask
+from ..base.errors import NothingEvaluated, OtevalError
+from ..base.files import private_umask
 from .commands import commands
 from .common import warn
 from .lazy_group import LazyGroup

@@ -15,13 +15,13 @@ import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..errors import InputError, StoreLocked
-from ..files import publish, write_private
-from ..jsontext import dumps
+from ..base.errors import InputError, StoreLocked
+from ..base.files import publish, write_private
+from ..base.jsontext import dumps
+from ..base.text import counted, printable, printable_json
 from ..selection import select, time_of
 from ..show import Trimmed, one_line
 from ..store.result_folder import is_result_folder
-from ..text import counted, printable, printable_json
 
 if TYPE_CHECKING:
     from ..store import Store

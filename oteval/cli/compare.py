@@ -8,7 +8,8 @@ from typing import Any, Literal
 
 import click
 
-from ..errors import ConfigError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
+from ..base.text import counted
 from ..evaluators.functions import load_function
 from ..evaluators.judge import JudgeCall
 from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
@@ -24,7 +25,6 @@ from ..show import (
     comparison_view,
 )
 from ..store import Store
-from ..text import counted
 from .common import (
     databases_option,
     db_option,

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
+from ..base.text import counted, printable
 from ..config import DEFAULT_PATH, Config, load_config
 from ..evaluators.registry import load_all
 from ..monitor import check_destinations
 from ..pipeline import prepare
 from ..store import MEMORY, Store
-from ..text import counted, printable
 from .common import db_option, say, warn
 
 __all__ = ["config"]

@@ -7,9 +7,9 @@ from typing import Any
 
 import click
 
+from ..base.text import counted
 from ..experiments import dataset_from_references, dataset_from_trajectories, read_dataset
 from ..show import datasets_table
-from ..text import counted
 from . import common
 from .common import (
     databases_option,

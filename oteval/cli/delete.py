@@ -8,13 +8,13 @@ from typing import Any
 
 import click
 
-from ..errors import ConfigError, NotFound
-from ..machine import user_name
+from ..base.errors import ConfigError, NotFound
+from ..base.machine import user_name
+from ..base.text import counted, listed
 from ..pipeline import DeletionPlan, delete_traces, plan_deletion
 from ..selection import EVERYTHING
 from ..show import audit_table, deleted_text
 from ..store import Store
-from ..text import counted, listed
 from .common import (
     databases_option,
     db_option,

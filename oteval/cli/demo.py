@@ -13,9 +13,9 @@ import click
 from rich.console import Console
 from rich.text import Text
 
+from ..base.errors import InputError
+from ..base.files import make_folder, write_private
 from ..config import load_config
-from ..errors import InputError
-from ..files import make_folder, write_private
 from ..model.columns import RunRow
 from ..pipeline import ScoreRun, check_gates, load, refresh
 from ..pipeline import score as score_all

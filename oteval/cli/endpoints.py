@@ -8,8 +8,8 @@ from collections.abc import Sequence
 
 import click
 
+from ..base.errors import ConfigError
 from ..config import resolved
-from ..errors import ConfigError
 
 __all__ = ["header_option", "headers_of"]
 

@@ -13,8 +13,9 @@ from rich.console import Console
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
+from ..base.errors import NothingEvaluated
+from ..base.text import counted
 from ..config import DEFAULT_PATH, Config, load_config
-from ..errors import NothingEvaluated
 from ..evaluators.functions import load_function
 from ..experiments import (
     Comparison,
@@ -36,7 +37,6 @@ from ..show import (
     run_errors_table,
 )
 from ..store import Store
-from ..text import counted
 from . import common
 from .common import (
     databases_option,

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from .. import __version__
-from ..errors import ConfigError, InputError
-from ..files import open_private
+from ..base.errors import ConfigError, InputError
+from ..base.files import open_private
+from ..base.text import counted, shown_url
 from ..pipeline import export_jsonl, export_parquet
 from ..pipeline.conversation_files import Verdicts, export_atif, export_sft
 from ..selection import Selection
 from ..store import Store
-from ..text import counted, shown_url
 from .common import databases_option, filters, open_store, print_json, progress, select, warn
 from .endpoints import headers_of
 

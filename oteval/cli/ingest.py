@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 
 import click
 
+from ..base.text import counted
 from ..identities import IDENTITIES, name_attribute
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
-from ..text import counted
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .loaded_files import load_files
 

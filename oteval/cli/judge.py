@@ -8,14 +8,14 @@ from pathlib import Path
 
 import click
 
+from ..base.errors import NotFound, NothingEvaluated
+from ..base.text import counted, listed
 from ..config import DEFAULT_PATH, load_config
-from ..errors import NotFound, NothingEvaluated
 from ..experiments.calibration import calibrate as calibrate_judge
 from ..experiments.labels import read_labels, repeat_verdicts
 from ..model import Label
 from ..show.calibration import calibration_view
 from ..store import Store
-from ..text import counted, listed
 from .common import (
     databases_option,
     db_option,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from ..base.text import counted
 from ..pipeline import FileReport, LoadReport
-from ..text import counted
 from .common import progress, warn
 
 if TYPE_CHECKING:

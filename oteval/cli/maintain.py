@@ -8,12 +8,12 @@ from typing import Any
 
 import click
 
+from ..base.errors import ConfigError
+from ..base.text import byte_size, counted, seconds
 from ..config import DEFAULT_PATH, Retention, load_config
-from ..errors import ConfigError
 from ..pipeline import archive_before, delete_expired
 from ..show import deleted_text
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
-from ..text import byte_size, counted, seconds
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from ..base.errors import ConfigError
 from ..config import DEFAULT_PATH
-from ..errors import ConfigError
 from .common import databases_option, warn
 from .experiments import FUNCTION_METAVAR
 

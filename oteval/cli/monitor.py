@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from .. import __version__
+from ..base.errors import ConfigError, InputError, NotFound
+from ..base.jsontext import dumps, loads
+from ..base.text import counted, seconds
 from ..config import DEFAULT_PATH, Config, load_config
-from ..errors import ConfigError, InputError, NotFound
-from ..jsontext import dumps, loads
 from ..monitor import require_packages, unset_variables
 from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
-from ..text import counted, seconds
 from . import common
 from .common import (
     databases_option,

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import click
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.text import counted, seconds
 from ..monitor import require_packages
 from ..store import StoredMark
-from ..text import counted, seconds
 from . import common
 from .common import (
     databases_option,

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..monitor import require_packages
-from ..text import counted
 from . import common
 from .common import (
     databases_option,

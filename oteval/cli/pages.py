@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
+from ..base.errors import ConfigError, InputError
 from ..config import DEFAULT_PATH, load_config
-from ..errors import ConfigError, InputError
 from .browser import BrowserStart
 from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files

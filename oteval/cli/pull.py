@@ -10,10 +10,10 @@ import click
 from ..backends.connections import SOURCES, open_source
 from ..backends.pull import PullReport
 from ..backends.pull import pull as pull_spans
-from ..errors import BackendError
+from ..base.errors import BackendError
+from ..base.text import counted
 from ..pipeline import refresh
 from ..selection import time_of
-from ..text import counted
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .endpoints import header_option, headers_of
 

@@ -10,9 +10,9 @@ import click
 
 from ..backends.connections import TARGETS, open_target
 from ..backends.push import push as push_scores
+from ..base.text import counted
 from ..pipeline.annotations import PushReport
 from ..selection import select
-from ..text import counted
 from .common import db_option, filters, json_option, open_store, out, print_json, progress
 from .endpoints import header_option, headers_of
 

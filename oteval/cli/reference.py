@@ -9,12 +9,12 @@ from pathlib import Path
 
 import click
 
-from ..errors import ConfigError, OtevalError
+from ..base.errors import ConfigError, OtevalError
+from ..base.text import counted
 from ..evaluators import to_messages
 from ..model import Reference
 from ..pipeline import read_messages
 from ..show import references_table
-from ..text import counted
 from . import common
 from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
 

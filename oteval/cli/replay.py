@@ -10,8 +10,9 @@ from typing import Any, get_args
 
 import click
 
+from ..base.errors import ConfigError, NothingEvaluated
+from ..base.text import counted
 from ..config import DEFAULT_PATH
-from ..errors import ConfigError, NothingEvaluated
 from ..model import Recording, Trajectory
 from ..replays.cassette_recordings import CASSETTE_FILES
 from ..replays.command_runner import CommandRunner
@@ -27,7 +28,6 @@ from ..replays.what_if_session import WhatIfOptions
 from ..selection import Selection
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store, StoredSession
-from ..text import counted
 from .common import (
     databases_option,
     filters,

@@ -8,7 +8,7 @@ from importlib.util import find_spec
 
 import click
 
-from ..errors import ConfigError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
 from ..replays.player import MISSES, Miss, Player
 from ..replays.replay_result import ReplayResult

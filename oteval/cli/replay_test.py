@@ -13,14 +13,14 @@ from typing import Any, get_args
 
 import click
 
+from ..base.errors import ConfigError, InputError, NothingEvaluated
+from ..base.files import make_folder, publish, write_private
+from ..base.jsontext import dumps_exact
+from ..base.redaction import RedactionRule
+from ..base.redaction.secrets import SecretRedactor
 from ..config import DEFAULT_PATH
-from ..errors import ConfigError, InputError, NothingEvaluated
 from ..evaluators.functions import load_function
-from ..files import make_folder, publish, write_private
-from ..jsontext import dumps_exact
 from ..model import Recording
-from ..redaction import RedactionRule
-from ..redaction.secrets import SecretRedactor
 from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
 from ..replays.player import Tools

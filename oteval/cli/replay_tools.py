@@ -8,8 +8,8 @@ from typing import Any, TypeVar, get_args
 
 import click
 
+from ..base.errors import ConfigError
 from ..config import DEFAULT_PATH, Config, load_config
-from ..errors import ConfigError
 from ..replays.player import Tools
 from ..replays.tool_gate import tool_functions
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import click
 
+from ..base.errors import ConfigError, InputError, NothingEvaluated
+from ..base.jsontext import loads
 from ..config import DEFAULT_PATH, load_config
-from ..errors import ConfigError, InputError, NothingEvaluated
 from ..experiments import configured
-from ..jsontext import loads
 from ..replays.target import InputForm
 from ..replays.tool_ladder import TOOL_POLICIES
 from ..replays.what_if_session import WhatIfOptions

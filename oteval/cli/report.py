@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import click
 
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..config import DEFAULT_PATH, Gate, load_config
-from ..errors import ConfigError
 from ..evaluators.gates import Tally
 from ..model import Score
 from ..pipeline import check_gates
 from ..selection import Selection, parse_condition
 from ..show import markdown_report
 from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
-from ..text import counted
 from .common import (
     databases_option,
     filters,

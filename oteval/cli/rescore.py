@@ -11,15 +11,15 @@ from typing import Any
 import click
 from rich.table import Table
 
+from ..base.errors import NotFound
+from ..base.text import counted
 from ..config import DEFAULT_PATH, load_config, require_evaluators
-from ..errors import NotFound
 from ..model import Score
 from ..pipeline import ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
 from ..selection import Selection
 from ..show import judge_summary, scores_table, tallies_table
 from ..store import Store, is_exact
-from ..text import counted
 from .common import (
     db_option,
     filters,

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import click
 
+from ..base.errors import ConfigError
 from ..config import DEFAULT_PATH, Config, load_config
-from ..errors import ConfigError
 from .common import db_option, out, warn
 
 __all__ = ["resend"]

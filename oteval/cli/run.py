@@ -12,13 +12,13 @@ from pathlib import Path
 
 import click
 
-from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
-from ..files import MEMORY
+from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
+from ..base.files import MEMORY
+from ..base.text import counted, shown_url
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
 from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from ..selection import Selection
-from ..text import counted, shown_url
 from .common import db_option, warn
 
 __all__ = ["run"]
@@ -106,7 +106,7 @@ def run(
         config_path = config_path or DEFAULT_PATH
         require_evaluators(load_config(config_path), config_path)
     if redact:
-        from ..redaction import CompiledRules, rule_from
+        from ..base.redaction import CompiledRules, rule_from
 
         CompiledRules(rule_from(rule, "--redact") for rule in redact)
     if to:

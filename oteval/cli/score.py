@@ -12,8 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import click
 from click.core import ParameterSource
 
+from ..base.errors import InputError, NothingEvaluated
+from ..base.text import counted
 from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
-from ..errors import InputError, NothingEvaluated
 from ..ingest import file_size
 from ..model import Score
 from ..pipeline import GateResult, ScoreRun, check_gates
@@ -27,7 +28,6 @@ from ..show import (
     scores_table,
     tallies_table,
 )
-from ..text import counted
 from .common import (
     TABLE_ROWS,
     databases_option,

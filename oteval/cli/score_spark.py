@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import click
 
+from ..base.text import counted
 from ..config import Config
 from ..model import Score
 from ..pipeline import ScoreRun, Tally
 from ..selection import Selection
-from ..text import counted
 from .common import warn
 
 if TYPE_CHECKING:

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..addresses import split_address
+from ..base.addresses import split_address
+from ..base.errors import ConfigError, OtevalError
+from ..base.text import seconds
+from ..base.web_guard import require_local
 from ..config import DEFAULT_PATH, load_config, load_tokens
-from ..errors import ConfigError, OtevalError
 from ..monitor import require_packages, unset_variables
-from ..text import seconds
-from ..web_guard import require_local
 from .common import db_option, warn
 
 if TYPE_CHECKING:

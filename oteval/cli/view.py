@@ -8,6 +8,7 @@ from typing import Any
 import click
 import pyarrow as pa
 
+from ..base.text import counted
 from ..pipeline import align, first_divergence
 from ..pipeline import explain as explain_trace
 from ..pipeline import variants as find_variants
@@ -22,7 +23,6 @@ from ..show.run_cells import (
     unknown_costs,
 )
 from ..store import RunKey
-from ..text import counted
 from . import common
 from .common import (
     TABLE_ROWS,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic_core import CoreSchema, core_schema
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.options import Option, options_of
 from ..evaluators.registry import evaluator_class, evaluator_types, load_all

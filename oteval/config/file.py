@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..identities import IDENTITIES, name_attribute
 from .base import Strict
 from .error_text import explain_error, line_of

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, field_validator, model_validator
 
-from ..patterns import PatternError, compile_pattern
-from ..redaction import RedactionRule
-from ..text import seconds, shown_url
+from ..base.patterns import PatternError, compile_pattern
+from ..base.redaction import RedactionRule
+from ..base.text import seconds, shown_url
 from .base import Strict
 
 __all__ = [

@@ -22,9 +22,9 @@ from pydantic import (
     model_validator,
 )
 
+from ..base.text import seconds, shown_url
 from ..evaluators.measures import CHECK_MEASURES
 from ..model.columns import GROUPS, MEASURES
-from ..text import seconds, shown_url
 from .base import Strict, Where
 from .live import Endpoint, EndpointOrUrl, Seconds, check_headers, check_host
 

@@ -9,7 +9,7 @@ from typing import Literal
 
 from pydantic import Field, ValidationError, field_validator, model_validator
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from .base import Strict
 from .error_text import explain_error
 from .yaml_text import read_yaml

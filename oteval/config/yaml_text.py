@@ -11,7 +11,7 @@ from typing import Any
 
 import yaml
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 
 __all__ = ["read_yaml"]
 

@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model import EvaluationResult
 from .messages import is_message
 from .observed import observed, unheard

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ..jsontext import canonical, loads_exact
+from ..base.jsontext import canonical, loads_exact
 from ..model import Message
 
 __all__ = ["AlignedPair", "align", "first_divergence"]

@@ -36,8 +36,8 @@ from collections.abc import Callable, Mapping
 from inspect import iscoroutinefunction
 from typing import Any, TypedDict, Unpack
 
-from ..errors import ConfigError
-from ..patterns import Pattern, PatternError, compile_pattern
+from ..base.errors import ConfigError
+from ..base.patterns import Pattern, PatternError, compile_pattern
 from .field_rules import AsRule, ByField, FieldComparison, FieldJudge, Judged, Within
 from .rules import (
     Custom,

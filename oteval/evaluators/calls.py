@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..jsontext import loads_exact
+from ..base.jsontext import loads_exact
 from ..messages.direct import read_direct
 from ..messages.forms import ROLE_NAMES, role_of
 from ..messages.values import parse_arguments
@@ -78,7 +78,7 @@ class CallTable:
         return key
 
     def learn(self, call: int, value: dict[str, Any]) -> None:
-        """Store the arguments of a call that `oteval.jsontext.flat_objects` parsed."""
+        """Store the arguments of a call that `oteval.base.jsontext.flat_objects` parsed."""
         self._parsed[call] = value
 
     def captured(self, call: int) -> bool:

@@ -17,7 +17,7 @@ from itertools import repeat
 from operator import ne
 from typing import Any, NamedTuple
 
-from ..jsontext import dumps_exact, flat_objects
+from ..base.jsontext import dumps_exact, flat_objects
 from .assignment import in_order
 from .call_pairs import (
     Pairs,

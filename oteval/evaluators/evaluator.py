@@ -17,7 +17,7 @@ from functools import cached_property
 from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
-from ..errors import InputError, JudgeError
+from ..base.errors import InputError, JudgeError
 from ..messages.objects import field_of
 from ..model import (
     CALL_GAPS,

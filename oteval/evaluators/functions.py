@@ -16,10 +16,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Annotated, Any, ClassVar, Self
 
-from ..errors import ConfigError
-from ..jsontext import dumps, restore
+from ..base.errors import ConfigError
+from ..base.jsontext import dumps, restore
+from ..base.runner import call
 from ..model import EvaluationResult
-from ..runner import call
 from .evaluator import EvaluationContext, Evaluator, ReferenceOption
 from .messages import to_messages
 from .options import PYTHON_ONLY, FunctionName, Seconds

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ..jsontext import canonical, dumps
+from ..base.jsontext import canonical, dumps
 from .calls import CallTable
 from .rules import Rule, Tolerant
 from .spec import MatchSpec

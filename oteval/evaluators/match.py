@@ -17,7 +17,7 @@ from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model import (
     CONTENT_GAPS,
     EvaluationResult,

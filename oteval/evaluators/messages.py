@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..messages.direct import read_direct
 from ..messages.forms import ROLES, forms_of
 from ..messages.objects import plain_data

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 
 __all__ = ["http_client", "model_name", "open_client", "refused_redirect"]
 

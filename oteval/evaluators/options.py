@@ -18,8 +18,8 @@ from dataclasses import MISSING, fields
 from functools import cache
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, get_origin, get_type_hints
 
-from ..errors import ConfigError
-from ..patterns import PatternError, compile_pattern
+from ..base.errors import ConfigError
+from ..base.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
     from pydantic import GetCoreSchemaHandler, TypeAdapter
@@ -82,7 +82,7 @@ class _DurationText:
     ) -> CoreSchema:
         from pydantic_core import core_schema
 
-        from ..text import seconds
+        from ..base.text import seconds
 
         forms = core_schema.union_schema([core_schema.str_schema(), core_schema.float_schema()])
         return core_schema.no_info_before_validator_function(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..jsontext import call_hash
+from ..base.jsontext import call_hash
 from ..messages.forms import role_of
 from ..model import Message, ToolCall
 from .calls import CallTable

@@ -21,7 +21,7 @@ from importlib.metadata import EntryPoint, entry_points
 from inspect import isabstract
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from . import checks
 from .evaluator import Evaluator
 from .options import options_of

@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from types import CodeType
 from typing import Any, ClassVar
 
-from ..errors import ConfigError, InputError
-from ..jsontext import dumps
-from ..patterns import Pattern, PatternError, compile_pattern
+from ..base.errors import ConfigError, InputError
+from ..base.jsontext import dumps
+from ..base.patterns import Pattern, PatternError, compile_pattern
 from .values import MISSING, canonical_key, differences, folded, lookup, same, show, show_pair
 
 __all__ = [

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import EvaluationResult, Outline, Reference, Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from .accepted import BestMatch

@@ -11,9 +11,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Literal, cast
 
+from ..base.errors import ConfigError
+from ..base.patterns import Pattern, PatternError, compile_pattern
 from ..call_outcome import RULE_VERSION
-from ..errors import ConfigError
-from ..patterns import Pattern, PatternError, compile_pattern
 from .args import ArgsMatch, RuleOptions, make_overrides, make_rule
 from .field_rules import ByField, FieldJudge
 from .rules import Exact, Rule

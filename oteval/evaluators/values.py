@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..jsontext import canonical, dumps_exact
+from ..base.jsontext import canonical, dumps_exact
 
 __all__ = [
     "MISSING",

@@ -18,11 +18,11 @@ import re
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from ..base.errors import InputError
+from ..base.patterns import Pattern
 from ..call_outcome import CallOutcome, outcome_of_message
-from ..errors import InputError
 from ..messages.objects import field_of
 from ..model import Message
-from ..patterns import Pattern
 from .calls import CallTable
 from .messages import to_messages
 from .spec import MatchSpec

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import ConfigError, NotFound, NothingEvaluated
+from ..base.errors import ConfigError, NotFound, NothingEvaluated
+from ..base.sync import blocking_form
 from ..model import Experiment, Run, Vote
 from ..store import Store
-from ..sync import blocking_form
 from .experiment_store import StoreLike, open_store, start_experiment
 from .outputs import json_form
 from .paired_examples import paired_rows, with_common_examples

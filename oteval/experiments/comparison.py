@@ -23,7 +23,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Literal
 
-from ..errors import ConfigError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
 from ..evaluators.stats import (
     Interval,
     benjamini_hochberg,

@@ -11,9 +11,9 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, NotFound
+from ..base.errors import InputError, NotFound
+from ..base.jsontext import loads_exact
 from ..evaluators import to_messages
-from ..jsontext import loads_exact
 from ..model import (
     CASE_ATTRIBUTES,
     Dataset,

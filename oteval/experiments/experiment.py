@@ -15,12 +15,12 @@ from dataclasses import replace
 from functools import partial
 from typing import Any
 
-from ..errors import ConfigError, OtevalError
+from ..base.errors import ConfigError, OtevalError
+from ..base.runner import Outcome, describe_error
+from ..base.runner.async_runner import AsyncRunner, run_all
+from ..base.sync import blocking_form
 from ..model import Example, Experiment, Feedback, Run
-from ..runner import Outcome, describe_error
-from ..runner.async_runner import AsyncRunner, run_all
 from ..store import Store
-from ..sync import blocking_form
 from .comparative import aevaluate_comparative, is_experiments
 from .experiment_store import ExperimentWriter, StoreLike, open_store, start_experiment
 from .feedback import KeyedResult, failed, keyed_results

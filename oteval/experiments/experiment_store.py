@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model import Experiment, Feedback, Run, Vote
 from ..store import Store
 

@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
+from ..base.runner import describe_error
 from ..evaluators.functions import result_of
 from ..model import EvaluationResult, Score
-from ..runner import describe_error
 from .outputs import json_form
 
 __all__ = ["KeyedResult", "failed", "keyed_results", "not_evaluated", "short_form"]

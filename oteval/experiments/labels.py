@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import ConfigError, InputError
 from ..config import Config
-from ..errors import ConfigError, InputError
 from ..model import Label
 from ..pipeline import prepare
 from ..store import Store

@@ -11,12 +11,12 @@ from pathlib import PurePath
 from typing import Any
 from uuid import UUID
 
-from ..errors import InputError
+from ..base.errors import InputError
+from ..base.serialization import to_jsonable
 from ..evaluators import to_messages
 from ..evaluators.messages import is_message
 from ..evaluators.passed_run import gaps_beside, passed_run
 from ..model import Message, Run, Trajectory, Usage
-from ..serialization import to_jsonable
 
 __all__ = [
     *("facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),

@@ -10,12 +10,12 @@ from functools import partial
 from itertools import combinations
 from typing import Any, Literal
 
-from ..errors import ConfigError, JudgeError, OtevalError
+from ..base.errors import ConfigError, JudgeError, OtevalError
+from ..base.runner import describe_error
+from ..base.runner.async_runner import AsyncRunner, run_all
 from ..evaluators.judge.evaluator import missing_content
 from ..evaluators.judge.pairwise import PairwiseJudge
 from ..model import Example, Experiment, Run, Vote
-from ..runner import describe_error
-from ..runner.async_runner import AsyncRunner, run_all
 from ..store import Store
 from .experiment_store import ExperimentWriter
 from .run_evaluators import Arguments, arguments_of, name_of, version_for

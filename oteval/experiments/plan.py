@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from ..errors import ConfigError, InputError
+from ..base.errors import ConfigError, InputError
 from ..evaluators.passed_run import passed_run
 from ..model import (
     CASE_ATTRIBUTES,

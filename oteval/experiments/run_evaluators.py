@@ -19,15 +19,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
+from ..base.errors import ConfigError
+from ..base.runner.async_runner import AsyncRunner
 from ..config import Config
-from ..errors import ConfigError
 from ..evaluators.evaluator import Evaluator, NotEvaluated
 from ..evaluators.functions import code_version
 from ..evaluators.scorer import version_of
 from ..model import ANSWER_ONLY, Example, Message, Run, SpanRef, Trajectory
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
-from ..runner.async_runner import AsyncRunner
 from ..store import Store
 from .datasets import CASE_KEY
 from .feedback import KeyedResult, failed, keyed_results, not_evaluated

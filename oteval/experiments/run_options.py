@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model import reported_cost
 
 __all__ = ["TIMEOUT", "OnError", "OnProgress", "Progress", "RunOptions", "refuse_client"]

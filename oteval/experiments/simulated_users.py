@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import wraps
 from typing import Any, ParamSpec
 
-from ..errors import ConfigError, JudgeError
+from ..base.errors import ConfigError, JudgeError
 from ..evaluators import to_messages
 from ..evaluators.judge.completions import attribute, finish_reason
 from ..evaluators.judge.output_modes import COMPLETE_FINISH_REASONS, unseen_text

@@ -17,14 +17,14 @@ from dataclasses import replace
 from functools import partial, wraps
 from typing import Any, ParamSpec, TypeVar, cast
 
-from ..errors import ConfigError, InputError
+from ..base.errors import ConfigError, InputError
+from ..base.runner import describe_error
+from ..base.sync import IoCall, drive, drive_async
 from ..evaluators import to_messages
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.messages import is_message
 from ..evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
 from ..model import ANSWER_ONLY
-from ..runner import describe_error
-from ..sync import IoCall, drive, drive_async
 from .run_evaluators import name_of
 
 __all__ = ["run_multiturn_simulation", "run_multiturn_simulation_async"]

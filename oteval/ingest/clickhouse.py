@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from .. import semconv
-from ..jsontext import loads
+from ..base.jsontext import loads
 from ..model import Event, Link, LogRecord, Span
 from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (

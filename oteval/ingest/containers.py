@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from . import clickhouse, console_exporter, exported_runs, jaeger
 from .otlp import Decoded, decode_json
 from .otlp.decoded import short_repr

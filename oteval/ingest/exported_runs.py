@@ -10,9 +10,9 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from ..base.errors import InputError
+from ..base.jsontext import dumps, loads
 from ..call_outcome import decided
-from ..errors import InputError
-from ..jsontext import dumps, loads
 from ..model import (
     Gap,
     Message,

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .trace_files import Batch, Problem, read_stream
 
 __all__ = ["FilePart", "read_part", "split_file"]

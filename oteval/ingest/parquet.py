@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model import LogRecord, Span
 from . import clickhouse
 from .otlp import Decoded

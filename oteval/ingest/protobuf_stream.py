@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 
 from . import otlp
 from .byte_stream import ByteStream

@@ -19,8 +19,8 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import NamedTuple
 
-from .. import files
-from ..durable_log import (
+from ..base import files
+from ..base.durable_log import (
     HEADER_BYTES,
     Encoding,
     Kind,
@@ -31,7 +31,7 @@ from ..durable_log import (
     pack_header,
     segment_sizes,
 )
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 
 __all__ = ["QUOTA", "Backlog", "Encoding", "Kind", "Position", "Record", "Spool", "SpoolFull"]
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any, BinaryIO
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import LogRecord, ScoredRun, Span
 
 from . import json_documents, parquet, protobuf_stream, zip_documents

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 __all__ = ["files_of"]
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO, NamedTuple
 from zipfile import BadZipFile, ZipFile, ZipInfo
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .compression import LimitExceeded, unzstd
 from .incremental_json import MAX_VALUE
 from .otlp import parse_json

@@ -11,10 +11,10 @@ import copy
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from ..redaction.known_secrets import PROCESS_SECRETS
-from ..redaction.secret_names import secret_kind
-from ..redaction.secret_values import PLACEHOLDER, is_secret_value
-from ..redaction.secrets import SecretRedactor
+from ..base.redaction.known_secrets import PROCESS_SECRETS
+from ..base.redaction.secret_names import secret_kind
+from ..base.redaction.secret_values import PLACEHOLDER, is_secret_value
+from ..base.redaction.secrets import SecretRedactor
 
 __all__ = ["AttributeSecrets"]
 

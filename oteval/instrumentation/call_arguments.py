@@ -10,8 +10,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ..jsontext import canonical, loads
-from ..serialization import to_jsonable
+from ..base.jsontext import canonical, loads
+from ..base.serialization import to_jsonable
 
 __all__ = ["argument_forms", "is_asked_call"]
 

@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 from .instrument import Instrumentation, instrument
 
 __all__ = ["start"]

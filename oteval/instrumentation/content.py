@@ -17,9 +17,9 @@ from typing import Any
 
 import orjson
 
-from ..jsontext import dumps
-from ..redaction import RedactionRule, ValueRedactor
-from ..serialization import to_jsonable
+from ..base.jsontext import dumps
+from ..base.redaction import RedactionRule, ValueRedactor
+from ..base.serialization import to_jsonable
 from .typed_values import TooManyParts, encoded, form_of, typed_text
 
 __all__ = [

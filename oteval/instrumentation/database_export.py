@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..errors import OtevalError
-from ..files import make_folder
+from ..base.errors import OtevalError
+from ..base.files import make_folder
 from .export_pipeline import Exportable, ExportFailed
 
 __all__ = ["DatabaseExporter"]

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar, overload
 
-from ..errors import ReplayDiverged
+from ..base.errors import ReplayDiverged
 from . import conventions
 from .agent_files import function_line
 from .content import is_captured

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError
-from ..text import shown_url
+from ..base.errors import ConfigError
+from ..base.text import shown_url
 from .export_pipeline import BatchExporter
 from .otlp_export import OtlpExporter, otlp_endpoint
 

@@ -16,8 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
-from ..errors import ConfigError
-from ..import_hook import ImportHook
+from ..base.errors import ConfigError
+from ..base.import_hook import ImportHook
 from .content_capture import set_content_variables
 from .installed_packages import installed_versions
 from .instrumentation_choice import Choice, choose, installed_version

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 from ..wire.interception import CLIENTS_WITHOUT_SPANS
 from ..wire.unsupported import unsupported_distributions
 from .content_capture import ContentVariable, content_variables, hiding_variables

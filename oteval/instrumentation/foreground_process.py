@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from threading import Thread
 
-from ..files import with_caller_umask
+from ..base.files import with_caller_umask
 
 __all__ = ["CANNOT_START", "NOT_FOUND", "run_foreground"]
 

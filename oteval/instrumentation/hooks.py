@@ -14,7 +14,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 
 __all__ = [
     "AgentEnd",

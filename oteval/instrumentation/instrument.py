@@ -17,9 +17,9 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..errors import ConfigError, OtevalError
-from ..patterns import PatternError
-from ..redaction import RedactionRule, ValueRedactor, rule_from
+from ..base.errors import ConfigError, OtevalError
+from ..base.patterns import PatternError
+from ..base.redaction import RedactionRule, ValueRedactor, rule_from
 from .export_pipeline import MAX_BYTES, ExportPipeline, ExportStats
 from .faults import guarded
 
@@ -215,7 +215,7 @@ def _record_http(providers: Any) -> None:
     Rules for keys must be applied here: later, a body is text.
     """
     global _RECORDING, _WATCHER, _WORKER
-    from ..redaction.secrets import SecretRedactor
+    from ..base.redaction.secrets import SecretRedactor
     from ..wire.interception import add
     from ..wire.recorder import WireRecorder
     from ..wire.recording_worker import RecordingWorker

@@ -11,7 +11,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 
 __all__ = ["log_lines", "span_lines"]
 

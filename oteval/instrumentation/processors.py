@@ -15,7 +15,7 @@ from opentelemetry.sdk._logs import LogRecordProcessor, ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor
 
-from ..redaction import ValueRedactor
+from ..base.redaction import ValueRedactor
 from ..wire.events import EVENT_NAME
 from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
 from .invocation_id import InvocationMarker

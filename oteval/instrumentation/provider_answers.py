@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..messages.objects import field_of, plain_data
 from ..model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .content import plain

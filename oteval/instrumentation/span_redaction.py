@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import Event, ReadableSpan
 from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
-from ..redaction import ValueRedactor
+from ..base.redaction import ValueRedactor
 from ..wire.events import EVENT_NAME
 from .attribute_secrets import AttributeSecrets
 

@@ -13,7 +13,7 @@ import typing
 from collections.abc import Callable
 from typing import Any
 
-from ..jsontext import dumps, loads_exact
+from ..base.jsontext import dumps, loads_exact
 from .hooks import ToolAnswer
 
 __all__ = ["give_answer", "recorded_error"]

@@ -25,7 +25,7 @@ from itertools import chain
 from types import CodeType, CoroutineType, FrameType, FunctionType, MethodType
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from .agent_files import is_agent_file, is_agent_module, shown_file
 from .class_kinds import main_module
 from .exchanged_code import (

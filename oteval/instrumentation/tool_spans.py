@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from typing import Any
 
-from ..errors import ReplayDiverged
+from ..base.errors import ReplayDiverged
 from ..semconv import THREAD
 from ..wire.requesting_thread import running_thread
 from . import conventions

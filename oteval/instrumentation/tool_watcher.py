@@ -24,9 +24,9 @@ from functools import partial
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
-from ..import_hook import ModuleWatch
-from ..jsontext import loads
+from ..base.errors import InputError
+from ..base.import_hook import ModuleWatch
+from ..base.jsontext import loads
 from ..messages.values import parse_arguments
 from ..reconstruct.apis import api_of
 from ..reconstruct.apis.offered_tools import offered_tools

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gzip
 from pathlib import Path
 
-from ..files import append_shared, make_folder
+from ..base.files import append_shared, make_folder
 from .export_pipeline import Exportable, ExportFailed
 from .otlp_json import log_lines, span_lines
 

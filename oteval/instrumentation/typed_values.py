@@ -17,7 +17,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from ..jsontext import dumps_exact, loads_exact
+from ..base.jsontext import dumps_exact, loads_exact
 from .class_kinds import CLASS_KINDS, class_name, kind_of_class
 from .delivered_values import DELIVERED_KINDS
 from .value_kinds import LIBRARY_KINDS, UnrestorableValue, ValueKind

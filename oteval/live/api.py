@@ -8,11 +8,11 @@ from typing import Any
 
 import orjson
 
-from ..errors import NotFound, OtevalError
-from ..jsontext import dumps
+from ..base.errors import NotFound, OtevalError
+from ..base.jsontext import dumps
+from ..base.text import printable_json
 from ..selection import Selection, parse_condition
 from ..store import Store
-from ..text import printable_json
 
 __all__ = ["Api"]
 

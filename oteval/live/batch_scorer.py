@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..attach import EventRun
-from ..jsontext import restore
+from ..base.jsontext import restore
 from ..model import OutlineRequest, Score
 from ..pipeline.decide import DecidedRuns, Decider
 from ..selection import Selection

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
+from ..base.errors import ConfigError, NotFound
 from ..config import Config, load_config, require_evaluators
-from ..errors import ConfigError, NotFound
 from ..evaluators.observed import observed, unheard
 from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory

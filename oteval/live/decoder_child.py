@@ -22,10 +22,10 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from .. import machine
-from ..child_process import leave_out
-from ..durable_log import LogReader, Position, Record, SegmentMissing
-from ..errors import OtevalError
+from ..base import machine
+from ..base.child_process import leave_out
+from ..base.durable_log import LogReader, Position, Record, SegmentMissing
+from ..base.errors import OtevalError
 from ..ingest import (
     Decoded,
     decode_json,

@@ -20,10 +20,10 @@ from ..attach import (
 from ..attach.metrics import ScoringMetrics
 from ..attach.metrics_exporter import MetricsExporter
 from ..backends.connections import open_target
+from ..base.errors import ConfigError
+from ..base.text import shown_url
 from ..config import Config, Endpoint, Forward, Push, resolved
-from ..errors import ConfigError
 from ..pipeline.annotations import AnnotationTarget
-from ..text import shown_url
 from .score_push import AnnotationClient, ScorePush
 
 __all__ = ["open_destinations", "refused_folders"]

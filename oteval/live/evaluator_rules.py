@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from ..base.errors import OtevalError
+from ..base.files import file_stamp
+from ..base.text import counted
 from ..config import (
     Config,
     EvaluatorSettings,
@@ -19,14 +22,11 @@ from ..config import (
     parse_config,
     read_config,
 )
-from ..errors import OtevalError
 from ..evaluators.functions import FunctionEvaluator
 from ..evaluators.scorer import Scorer
-from ..files import file_stamp
 from ..pipeline import prepare
 from ..pipeline.prepared import PreparedEvaluator
 from ..store import Store
-from ..text import counted
 
 __all__ = ["EvaluatorRules", "LiveEvaluator"]
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..base.runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 from ..model import EvaluationResult, Score, Trajectory
-from ..runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 from .evaluation import POSTPONED, Evaluation, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator
 

@@ -20,8 +20,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from ..base.errors import StoreError
 from ..config import Config
-from ..errors import StoreError
 from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
 from ..pipeline import refresh

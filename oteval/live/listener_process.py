@@ -19,17 +19,17 @@ from pathlib import Path
 import grpc
 from starlette.types import ASGIApp
 
-from .. import machine
-from ..addresses import listening_socket, split_address
-from ..errors import ConfigError
-from ..files import private_folder, private_umask
+from ..base import machine
+from ..base.addresses import listening_socket, split_address
+from ..base.errors import ConfigError
+from ..base.files import private_folder, private_umask
+from ..base.web_guard import LocalRequests, is_loopback
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.grpc import GrpcReceiver
 from ..ingest.receiver.http import HttpReceiver
 from ..ingest.receiver.http_server import HttpServer, refusal_of
 from ..ingest.receiver.intake import Intake
 from ..ingest.spool import Spool
-from ..web_guard import LocalRequests, is_loopback
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
 from .pages_process import PagesProcess

@@ -8,7 +8,7 @@ import sys
 from datetime import UTC, datetime
 from typing import Any
 
-from ..text import printable, printable_json
+from ..base.text import printable, printable_json
 
 __all__ = ["configure_logging"]
 

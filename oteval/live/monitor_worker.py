@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 from prometheus_client import CollectorRegistry
 
 from .. import __version__
+from ..base.text import counted
 from ..config import Config
 from ..monitor import require_packages
 from ..store import Notification, Store, is_short_of_memory
-from ..text import counted
 from .disk_space import shortage
 from .monitor_metrics import MonitorMetrics
 

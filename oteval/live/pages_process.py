@@ -14,7 +14,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from ..child_process import module_command, module_environment
+from ..base.child_process import module_command, module_environment
 from ..ingest.receiver.auth import Access, Token
 from .server_config import ServerConfig
 

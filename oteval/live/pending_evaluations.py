@@ -8,7 +8,7 @@ from collections import Counter, deque
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from ..runner import next_day_ns
+from ..base.runner import next_day_ns
 from ..store import EvaluationState
 from .evaluation import POSTPONED, Evaluation, EvaluationKey, FinishedEvaluation
 from .evaluator_rules import LiveEvaluator

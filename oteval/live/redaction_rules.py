@@ -14,9 +14,9 @@ import threading
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import OtevalError
+from ..base.files import file_stamp, write_private
 from ..config import parse_config, read_config, read_yaml
-from ..errors import OtevalError
-from ..files import file_stamp, write_private
 from ..ingest.receiver.redaction import Redactor
 
 __all__ = ["RedactionRules"]

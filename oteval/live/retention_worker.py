@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from ..base.runner import day_of
 from ..config import Retention
 from ..pipeline import archive_due, delete_expired
-from ..runner import day_of
 from ..store import DeletedRows, Store
 
 __all__ = ["RetentionWorker"]

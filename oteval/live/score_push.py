@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any
 
 from ..attach import ExportQueue, ExportResult, QueuedRequest, QueueEntry, RequestLog
-from ..durable_log import Position
-from ..errors import BackendError
-from ..jsontext import dumps, loads
+from ..base.durable_log import Position
+from ..base.errors import BackendError
+from ..base.jsontext import dumps, loads
 from ..pipeline.annotations import (
     Annotation,
     AnnotationTarget,

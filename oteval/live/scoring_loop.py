@@ -30,8 +30,8 @@ from contextlib import suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
+from ..base.runner import day_of, start_of_day_ns
 from ..model import Trajectory
-from ..runner import day_of, start_of_day_ns
 from ..store import Store
 from .batch_scorer import BatchScorer
 from .evaluation import Evaluation, FinishedEvaluation

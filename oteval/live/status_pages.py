@@ -16,7 +16,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..durable_log import LogReader
+from ..base.durable_log import LogReader
 from ..ingest.receiver.auth import Access
 from ..ingest.receiver.http import refusal
 from ..ingest.receiver.responses import RequestRefused

@@ -26,9 +26,9 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import OtevalError, StoreLocked
+from ..base.files import private_umask
 from ..config import Config
-from ..errors import OtevalError, StoreLocked
-from ..files import private_umask
 from ..store import Store, is_short_of_memory
 from .api import Api
 from .checkpoints import CheckpointWorker

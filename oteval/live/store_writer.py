@@ -16,7 +16,7 @@ from pathlib import Path
 from queue import Empty, Full, Queue
 
 from ..attach import Forwarder
-from ..durable_log import (
+from ..base.durable_log import (
     LogReader,
     Position,
     Record,

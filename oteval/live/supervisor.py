@@ -16,10 +16,10 @@ from typing import Any
 
 import orjson
 
-from .. import machine
-from ..child_process import module_command, module_environment
-from ..durable_log import Position
-from ..errors import StoreError
+from ..base import machine
+from ..base.child_process import module_command, module_environment
+from ..base.durable_log import Position
+from ..base.errors import StoreError
 from .server_config import EXIT_REFUSED, ServerConfig
 
 __all__ = ["Supervisor"]

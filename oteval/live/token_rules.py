@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import ConfigError
+from ..base.files import file_stamp
 from ..config import load_tokens
-from ..errors import ConfigError
-from ..files import file_stamp
 from ..ingest.receiver.auth import Access, Permission, Token
 
 __all__ = ["TokenRules"]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model.columns import FIELDS
 from ..selection import Selection, select
 from .workspace import Workspace

@@ -7,15 +7,15 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from ..errors import ConfigError, NotFound
+from ..base.errors import ConfigError, NotFound
+from ..base.jsontext import canonical
+from ..base.text import counted
 from ..evaluators import to_messages
-from ..jsontext import canonical
 from ..model import Message, ToolCall
 from ..pipeline import AlignedPair, align, first_divergence
 from ..pipeline.references import reference_of_run
 from ..show.text import tool_names
 from ..store import Store
-from ..text import counted
 from .arguments import McpTool, RunName, ToolArguments
 from .results import DataBlock
 from .run_views import given, message_row

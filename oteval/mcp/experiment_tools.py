@@ -7,13 +7,13 @@ from typing import Any
 
 from pydantic import Field
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..evaluators.stats import Interval, pass_rate
 from ..experiments import Comparison, Difference, ResultRow, compare
 from ..experiments.comparison import VERDICTS
 from ..show.text import clock
 from ..store import KeyCounts, ListedExperiment
-from ..text import counted
 from .arguments import McpTool, ToolArguments
 from .results import DataBlock
 from .run_views import given

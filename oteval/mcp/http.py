@@ -15,10 +15,10 @@ import uvicorn
 from mcp.server.lowlevel import Server
 from mcp.server.transport_security import TransportSecuritySettings
 
-from ..addresses import listening_socket, shown_host, split_address
-from ..errors import ConfigError
+from ..base.addresses import listening_socket, shown_host, split_address
+from ..base.errors import ConfigError
+from ..base.web_guard import LocalRequests, RequiredToken, require_local
 from ..replays.server import signals_end_the_server
-from ..web_guard import LocalRequests, RequiredToken, require_local
 
 __all__ = ["McpHttpServer"]
 

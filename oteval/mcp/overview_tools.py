@@ -8,13 +8,13 @@ from typing import Any
 
 from pydantic import Field
 
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..config import Config
-from ..errors import ConfigError
 from ..monitor import require_packages
 from ..pipeline import variants
 from ..show.text import clock
 from ..store import Store
-from ..text import counted
 from .arguments import McpTool, RunFilters, ToolArguments
 from .results import DataBlock
 from .run_views import given

@@ -8,9 +8,10 @@ from typing import Any
 
 from pydantic import Field
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.jsontext import dumps, restore
+from ..base.text import counted
 from ..evaluators.judge.data_blocks import encode_data
-from ..jsontext import dumps, restore
 from ..model import Message, Score, Trajectory
 from ..model.columns import FIELDS
 from ..pages.missing_scores import missing_scores
@@ -20,7 +21,6 @@ from ..pipeline import Explanation
 from ..pipeline import explain as explain_trace
 from ..show.text import clock, tool_names
 from ..store import Outcome, RunKey, VerdictFilter
-from ..text import counted
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments
 from .results import DataBlock, fitting
 from .run_views import LISTED_COLUMNS, given, message_row, run_head, run_row

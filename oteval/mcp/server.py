@@ -12,7 +12,7 @@ from mcp.server.lowlevel import Server
 from mcp.server.stdio import stdio_server
 
 from .. import __version__
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 from ..evaluators.judge.data_blocks import encode_data
 from .arguments import McpTool
 from .diff_tool import DIFF_TOOL

@@ -16,15 +16,15 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from ..child_process import module_command, module_environment
+from ..base.child_process import module_command, module_environment
+from ..base.errors import ConfigError, InputError, NotFound
+from ..base.files import caller_umask
+from ..base.text import counted
 from ..config import Config, require_evaluators
-from ..errors import ConfigError, InputError, NotFound
-from ..files import caller_umask
 from ..model import Score
 from ..pipeline import ScoreRun, Tally, check_gates
 from ..pipeline import score as score_all
 from ..store import Store
-from ..text import counted
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
 from .results import DataBlock
 from .run_views import given, score_row

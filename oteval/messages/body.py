@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import Message, ToolCall
 from . import MessageSource
 from .kinds import is_fragment, transcript_of

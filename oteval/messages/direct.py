@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from ..base.errors import InputError
 from ..call_outcome import decided
-from ..errors import InputError
 from ..model import Message
 from . import NO_SOURCE
 from .forms import ROLES, fields_of, forms_of, role_of

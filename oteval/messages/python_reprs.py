@@ -16,7 +16,7 @@ from functools import lru_cache
 from types import EllipsisType
 from typing import Any
 
-from ..jsontext import loads
+from ..base.jsontext import loads
 
 __all__ = ["literal_of", "object_of", "printed_fields"]
 

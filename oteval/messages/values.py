@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..jsontext import dumps, encodable, loads, loads_exact
+from ..base.jsontext import dumps, encodable, loads, loads_exact
 from .python_reprs import literal_of
 from .read_cache import active
 

@@ -12,7 +12,7 @@ import hashlib
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..jsontext import canonical, dumps
+from ..base.jsontext import canonical, dumps
 from .trajectory import Trajectory
 
 __all__ = [

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
-from ..jsontext import canonical, dumps
+from ..base.jsontext import canonical, dumps
 from .cases import case_id, input_hash
 from .record import record
 from .score import EvaluationResult, Status

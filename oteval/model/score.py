@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import KW_ONLY, dataclass, field
 from typing import Any, Literal
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from .record import record
 from .trajectory import Message, Trajectory
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
-from ..jsontext import dumps_exact
+from ..base.jsontext import dumps_exact
 from .record import record
 from .telemetry import Attributes
 from .usage import Usage

@@ -21,8 +21,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .. import text
-from ..errors import ConfigError
+from ..base import text
+from ..base.errors import ConfigError
 
 __all__ = ["DAY_NS", "DEFAULT_BUDGET", "AlarmBudget", "spending"]
 

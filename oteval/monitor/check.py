@@ -19,11 +19,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..base.jsontext import canonical
+from ..base.machine import return_freed_memory
 from ..config import Config, MonitorSettings
 from ..evaluators.measures import CHECK_MEASURES
 from ..evaluators.scorer import version_of
-from ..jsontext import canonical
-from ..machine import return_freed_memory
 from ..prices import make_prices
 from ..store import (
     ObservationSource,

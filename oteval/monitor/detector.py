@@ -17,7 +17,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 __all__ = ["Alarm", "Detector", "Floats", "Ints", "checked"]
 

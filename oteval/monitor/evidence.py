@@ -19,9 +19,9 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
+from ..base.jsontext import dumps
 from ..config import MonitorSettings
 from ..evaluators.stats import clopper_pearson
-from ..jsontext import dumps
 from ..store import (
     DIMENSIONS,
     GroupRow,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Collection, Iterable, Sequence
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..store import GroupRow
 
 __all__ = ["Families", "family_of", "with_those_of"]

@@ -18,8 +18,8 @@ from collections.abc import Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
+from ..base.jsontext import dumps
 from ..config import MonitorSettings
-from ..jsontext import dumps
 from ..store import Notification, Store, StoredEpisode, StoredMark
 from .episodes import Event, due_event
 from .evidence import shortened

@@ -25,8 +25,8 @@ import numpy as np
 import pyarrow as pa
 from pyarrow import compute
 
+from ..base.jsontext import dumps
 from ..config import MonitorSettings
-from ..jsontext import dumps
 from ..store import GroupRow, Store, StoredEpisode, learning_rows
 from . import episodes
 from .baselines import Learning

@@ -18,7 +18,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import ConfigError, OtevalError
+from ..base.errors import ConfigError, OtevalError
 from ..experiments import dataset_with_run
 from ..model import Label
 from ..pipeline import score as score_runs

@@ -7,7 +7,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..store import AuditEntry, Store, StoredEpisode
 from .access import VISITOR
 from .login import acting_form

@@ -13,7 +13,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from ..errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
+from ..base.errors import ConfigError, NotFound, OtevalError, StoreError, TooLarge
 from ..show.text import clean
 from .access import PageAccess
 from .actions import action_routes

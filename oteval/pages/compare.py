@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ..base.errors import ConfigError, NotFound
 from ..config import Config
-from ..errors import ConfigError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.reference_form import ComparedStep, in_reference_form
 from ..model import Message, SpanRef, Trajectory, normal_text

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import NotFound
+from ..base.errors import NotFound
 from ..model.columns import RunRow
 from ..prices import Prices
 from ..selection import Condition, Selection

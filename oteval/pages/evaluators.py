@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import ConfigError, NotFound
+from ..base.errors import ConfigError, NotFound
 from ..evaluators.stats import pass_rate
 from ..prices import Prices
 from ..selection import Selection

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ..errors import ConfigError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
 from ..experiments import Comparison, Difference, ExperimentResults, compare, load_experiment
 from ..show.experiments import (
     changed_lines,

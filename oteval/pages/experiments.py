@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..evaluators.stats import pass_rate
 from ..show.run_cells import total_cost_text
 from ..show.text import one_line, shorten

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..evaluators.stats import Interval
 from ..experiments.calibration import (
     Calibration,

@@ -10,13 +10,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Protocol
 
-from ..addresses import listening_socket
-from ..errors import ConfigError
-from ..files import KeptFile
+from ..base.addresses import listening_socket
+from ..base.errors import ConfigError
+from ..base.files import KeptFile
+from ..base.machine import infrequent_gc, user_name
+from ..base.web_guard import LocalRequests
 from ..ingest.receiver.http_server import HttpServer, refusal_of
-from ..machine import infrequent_gc, user_name
 from ..store import Store
-from ..web_guard import LocalRequests
 from .access import PageAccess
 from .app import create_app
 from .ready_figures import ready_figures

@@ -14,7 +14,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from ..web_guard import is_own_origin
+from ..base.web_guard import is_own_origin
 from .access import VISITOR, PageAccess, cookie_name
 from .responses import error_page, page, with_query
 

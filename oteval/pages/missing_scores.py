@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
+from ..base.text import listed
 from ..config import Config, EvaluatorSettings
 from ..evaluators.scorer import is_drawn
 from ..model import Trajectory
 from ..model.columns import column_values, items_of
 from ..selection import Selection
 from ..show.text import clean, clock, one_line, shorten
-from ..text import listed
 
 __all__ = ["MissingScore", "missing_scores", "unmet_filter"]
 

@@ -7,7 +7,7 @@ from typing import Final
 
 from starlette.requests import Request
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..selection import EVERYTHING, Selection
 from ..store import Store
 

@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from io import BytesIO
 from typing import get_args
 
-from ..errors import ConfigError, NothingEvaluated
+from ..base.errors import ConfigError, NothingEvaluated
+from ..base.redaction import RedactionRule
+from ..base.redaction.secrets import SecretRedactor
 from ..model import Recording
-from ..redaction import RedactionRule
-from ..redaction.secrets import SecretRedactor
 from ..replays.recording_files import recording_bytes
 from ..replays.recordings import read_recording
 from ..replays.redacted_recordings import redacted_recording

@@ -14,7 +14,7 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
-from ..jsontext import encodable
+from ..base.jsontext import encodable
 from ..show.html.page import template_environment
 from ..show.run_cells import alignment_of
 from ..show.text import ago, clean, clock, one_line

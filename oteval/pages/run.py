@@ -16,8 +16,8 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
+from ..base.errors import ConfigError, NotFound
 from ..config import Config
-from ..errors import ConfigError, NotFound
 from ..model import Score, Trajectory
 from ..prices import Prices
 from ..selection import Condition, Selection

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from ..errors import ConfigError, NotFound
+from ..base.errors import ConfigError, NotFound
 from ..model import EvaluationResult, Score, Trajectory
 from ..model.columns import RunRow
 from ..prices import Prices

@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field, replace
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..model.columns import FIELDS
 from ..selection import Condition, Selection, parse_condition, time_of
 from ..store import VerdictFilter

@@ -16,11 +16,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..files import private_umask
+from ..base.files import private_umask
+from ..base.machine import infrequent_gc
 from ..ingest.receiver.auth import Access, Token
 from ..ingest.receiver.http_server import HttpServer
 from ..live.logs import configure_logging
-from ..machine import infrequent_gc
 from ..store import Store
 from .access import PageAccess
 from .app import create_app

@@ -13,10 +13,10 @@ from typing import Any
 
 from markupsafe import escape
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
+from ..base.text import counted
 from ..model import Message
 from ..show.html.details import message_details
-from ..text import counted
 
 __all__ = ["LONGEST", "ShownMessages", "compact", "shown_messages", "whole_text"]
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Hashable
 from pathlib import Path
 from typing import TypeVar
 
+from ..base.errors import ConfigError
+from ..base.files import file_stamp
 from ..config import Config, load_config
-from ..errors import ConfigError
-from ..files import file_stamp
 from ..prices import Prices, make_prices
 from ..store import Store
 from .just_ended import Previews

@@ -14,14 +14,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import ConfigError, NotFound
-from ..jsontext import dumps
+from ..base.errors import ConfigError, NotFound
+from ..base.jsontext import dumps
+from ..base.text import counted, listed
 from ..model import Span, Trajectory
 from ..pipeline import Explanation, SpanAccount, explain
 from ..reconstruct import accounts_of_some, in_order
 from ..show.text import clean, duration, one_line, shorten
 from ..store import Store
-from ..text import counted, listed
 from .responses import near_parts, page, text_page
 from .run import stored_run
 from .run_columns import kept_columns

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 from ..store import Store
 
 __all__ = ["StoreThreads"]

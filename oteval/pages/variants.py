@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..pipeline import variants as count_variants
 from ..show.html.graph_layout import GraphDrawing, draw_graph
 from ..show.html.tool_graph import ToolGraph, ToolGraphCounts

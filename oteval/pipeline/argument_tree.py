@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from ..base.jsontext import dumps_exact
 from ..evaluators.outline import CallArguments
-from ..jsontext import dumps_exact
 
 __all__ = ["ArgumentTree"]
 

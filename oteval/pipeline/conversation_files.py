@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
-from ..files import make_folder, write_private
-from ..jsontext import dumps
+from ..base.files import make_folder, write_private
+from ..base.jsontext import dumps
+from ..base.text import printable_json
 from ..model import CONTENT_GAPS, FAILURE_GAPS, Message, Score, ToolCall, Trajectory, Usage
 from ..selection import EVERYTHING, Selection
 from ..store import Store
-from ..text import printable_json
 from .exporter import scored_trajectories
 
 __all__ = ["ExportCount", "Verdicts", "as_atif", "as_example", "export_atif", "export_sft"]

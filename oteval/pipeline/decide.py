@@ -29,9 +29,9 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from ..base.jsontext import dumps, encodable
 from ..evaluators.outline import CallArguments, Unread, has_outline_form, run_of
 from ..evaluators.scorer import is_drawn
-from ..jsontext import dumps, encodable
 from ..model import EvaluationResult, Outline, OutlineRequest, Score
 from ..selection import Selection
 from ..store import SCORE_ROWS, call_arguments, is_exact

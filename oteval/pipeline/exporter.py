@@ -9,13 +9,13 @@ from typing import IO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from ..errors import InputError
-from ..files import make_folder, open_private
-from ..jsontext import dumps
+from ..base.errors import InputError
+from ..base.files import make_folder, open_private
+from ..base.jsontext import dumps
+from ..base.text import printable_json
 from ..model import Score, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import Store, is_short_of_memory
-from ..text import printable_json
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]
 

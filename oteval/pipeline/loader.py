@@ -8,10 +8,10 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
+from ..base.errors import InputError
+from ..base.machine import infrequent_gc
 from ..decoder_pool import DecodedPart, decode_parts
-from ..errors import InputError
 from ..ingest import Batch, FilePart, Table, file_size, files_of, read, split_file
-from ..machine import infrequent_gc
 from ..model import ScoredRun, Span, WriteResult
 from ..store import ONE_THREAD_ROW, ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
 from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans

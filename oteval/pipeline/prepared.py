@@ -6,8 +6,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..base.errors import ConfigError, OtevalError
 from ..config import Config, EvaluatorSettings, Limits
-from ..errors import ConfigError, OtevalError
 from ..evaluators.evaluator import Evaluator
 from ..evaluators.scorer import Scorer, version_of
 from ..model import Example, Score, Trajectory

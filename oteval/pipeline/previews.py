@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 from ..model import LogRecord, Span, Trajectory
 from ..reconstruct import reconstruct
 from ..store import EVERYWHERE, JustEnded, Range, ReadLimit, Store

@@ -17,13 +17,13 @@ from typing import NamedTuple, Protocol
 
 import pyarrow as pa
 
-from ..errors import NotFound, TooLarge
-from ..machine import infrequent_gc
+from ..base.errors import NotFound, TooLarge
+from ..base.machine import infrequent_gc
+from ..base.text import listed
 from ..model import FOLLOWS_ANSWER, LogRecord, Span, Trajectory
 from ..reconstruct import Explanation, SpanAccount, failed_trajectory, reconstruct
 from ..reconstruct import explain as explain_trace
 from ..store import EVERYWHERE, ONE_THREAD_ROW, LooseRun, Range, ReadLimit, Store, merge_ranges
-from ..text import listed
 
 __all__ = [
     "Explanation",

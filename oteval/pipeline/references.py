@@ -9,6 +9,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+from ..base.errors import ConfigError, InputError, NotFound
+from ..base.jsontext import canonical
 from ..config import (
     AnyReference,
     Config,
@@ -18,10 +20,8 @@ from ..config import (
     ReferenceSource,
     StoredReference,
 )
-from ..errors import ConfigError, InputError, NotFound
 from ..evaluators import to_messages
 from ..evaluators.accepted import any_of
-from ..jsontext import canonical
 from ..model import Example, Reference, Trajectory, normal_text
 from .resources import read_text
 

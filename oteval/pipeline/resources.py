@@ -10,11 +10,11 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+from ..base.errors import ConfigError
+from ..base.runner import day_of, start_of_day_ns
 from ..config import EvaluatorSettings
-from ..errors import ConfigError
 from ..evaluators.functions import load_function
 from ..evaluators.resources import RequestLimit, Resources
-from ..runner import day_of, start_of_day_ns
 
 if TYPE_CHECKING:
     from ..store import Store

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 
+from ..base.runner import Runner
 from ..model import Score, Trajectory
-from ..runner import Runner
 from .prepared import PreparedEvaluator
 
 __all__ = ["RunScorer"]

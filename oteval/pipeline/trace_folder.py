@@ -24,8 +24,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..errors import OtevalError, StoreError, StoreLocked
-from ..files import is_complete, private_folder, take_shared
+from ..base.errors import OtevalError, StoreError, StoreLocked
+from ..base.files import is_complete, private_folder, take_shared
 
 if TYPE_CHECKING:
     from ..attach import HttpClient

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 
 import pyarrow as pa
 
-from ..errors import InputError
-from ..machine import infrequent_gc
+from ..base.errors import InputError
+from ..base.machine import infrequent_gc
 from ..model import LogRecord, Score, Span, Trajectory
 from ..selection import EVERYTHING, Selection
 from ..store import SCORE_ROWS, score_rows

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import ToolCall
 from .operations import ToolRun
 from .runs import TracedRun

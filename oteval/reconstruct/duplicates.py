@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ..base.jsontext import canonical, dumps
 from ..identities import identity
-from ..jsontext import canonical, dumps
 from ..model import Gap, Message, Span
 from .entries import key_of, keys_of
 from .operations import ModelCall, ToolRun

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any, NamedTuple, overload
 
-from ..jsontext import canonical, dumps
+from ..base.jsontext import canonical, dumps
 from ..messages import of_span, stamped
 from ..messages.facts import FEW_MESSAGES
 from ..messages.forms import SYSTEM_ROLES

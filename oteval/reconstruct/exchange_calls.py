@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model import LogRecord, Message
 from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
 from ..wire.events import EVENT_NAME

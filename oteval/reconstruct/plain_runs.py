@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..messages import of_span
 from ..messages.forms import SYSTEM_ROLES
 from ..model import Message, ToolCall

@@ -19,6 +19,7 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from .. import semconv
+from ..base.jsontext import dumps
 from ..identities import (
     IDENTITY_KEYS,
     conversation_id,
@@ -27,7 +28,6 @@ from ..identities import (
     user_of,
     version_of,
 )
-from ..jsontext import dumps
 from ..model import Gap, LogRecord, Span
 from .called_agents import link_called_agents, without_empty_agents
 from .dialects.by_shape import BY_SHAPE

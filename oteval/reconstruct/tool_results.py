@@ -18,8 +18,8 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Any, NamedTuple
 
+from ..base.jsontext import canonical
 from ..call_outcome import decided
-from ..jsontext import canonical
 from ..model import Gap, Message, ToolCall
 from .entries import Entry, key_of
 from .gaps import gap

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from operator import is_
 
+from ..base.jsontext import canonical
 from ..identities import identity
-from ..jsontext import canonical
 from ..messages.forms import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory
 from .entries import Entry, Sent, key_of

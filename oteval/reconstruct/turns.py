@@ -12,8 +12,8 @@ import hashlib
 import re
 from collections.abc import Sequence
 
+from ..base.jsontext import dumps
 from ..identities import identity
-from ..jsontext import dumps
 from ..model import FAILED_REQUEST, RETRY_WAIT_NS, Message, ToolCall
 from ..semconv import PROCESS
 from .entries import Entry, keys_of

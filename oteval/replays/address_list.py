@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterable
 from urllib.parse import urlsplit
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 
 __all__ = ["AddressList", "is_local_name", "shown_address"]
 

@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.jsontext import canonical, dumps, loads_exact
+from ..base.serialization import to_jsonable
 from ..instrumentation.conventions import OF_OBJECTS
 from ..instrumentation.hooks import AgentEnd
-from ..jsontext import canonical, dumps, loads_exact
 from ..model import RecordedAnswer
-from ..serialization import to_jsonable
 from .divergence import Divergence
 from .redacted_text import is_same_text
 

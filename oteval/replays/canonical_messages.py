@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from operator import is_
 from typing import NamedTuple
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
+from ..base.patterns import Pattern
 from ..messages.kinds import is_reasoning
 from ..messages.values import parse
 from ..model import Message, ToolCall
-from ..patterns import Pattern
 
 __all__ = [
     "PLACEHOLDER",

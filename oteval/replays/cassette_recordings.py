@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ..errors import InputError
-from ..jsontext import dumps
+from ..base.errors import InputError
+from ..base.jsontext import dumps
 from ..model import Chunk, Exchange, Message, RecordedModelCall, RecordedRequest, Recording
 from ..reconstruct.apis import ModelApi, api_named
 from .cassettes import read_cassette

@@ -15,8 +15,8 @@ from typing import Any
 
 import yaml
 
-from ..errors import InputError
-from ..files import make_folder, write_private
+from ..base.errors import InputError
+from ..base.files import make_folder, write_private
 from ..model import Chunk, Exchange
 
 __all__ = ["read_cassette", "write_cassette"]

@@ -19,8 +19,8 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import ConfigError
-from ..files import caller_umask
+from ..base.errors import ConfigError
+from ..base.files import caller_umask
 from ..instrumentation.bootstrap import environment, read_reports
 from .verified import VerifiedSession, combined
 from .verify import ReplayJob, ReplayOptions

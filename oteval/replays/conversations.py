@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import Message, RecordedModelCall, ToolCall
 
 __all__ = ["Conversation", "conversation_of", "last_answer"]

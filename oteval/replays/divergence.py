@@ -12,10 +12,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal
 
-from ..errors import ReplayDiverged
-from ..jsontext import dumps
+from ..base.errors import ReplayDiverged
+from ..base.jsontext import dumps
+from ..base.text import counted
 from ..model import Message
-from ..text import counted
 
 __all__ = [
     "Divergence",

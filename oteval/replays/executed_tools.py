@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import RecordedModelCall, RecordedToolCall, Recording
 from .conversations import Conversation
 

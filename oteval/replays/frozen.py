@@ -27,7 +27,7 @@ from contextlib import ExitStack, contextmanager
 from datetime import timedelta
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 
 __all__ = ["FREEZABLE", "FrozenSources", "freezable", "freeze"]
 

@@ -16,10 +16,10 @@ from collections.abc import Callable, Iterator
 from types import CodeType, FunctionType
 from typing import Any
 
+from ..base.jsontext import loads
 from ..instrumentation.agent_files import is_agent_file
 from ..instrumentation.hooks import ToolAnswer
 from ..instrumentation.tool_answers import give_answer, recorded_error
-from ..jsontext import loads
 
 __all__ = ["give_result"]
 

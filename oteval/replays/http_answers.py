@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ..errors import InputError
-from ..jsontext import dumps
+from ..base.errors import InputError
+from ..base.jsontext import dumps
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
 from ..reconstruct.apis import ModelApi, api_of
 from ..wire.recorder import ExchangeRecorder

@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from starlette.applications import Starlette
 
 from .. import __version__
-from ..errors import ReplayDiverged
+from ..base.errors import ReplayDiverged
 from ..model import Recording
 from .player import Player
 

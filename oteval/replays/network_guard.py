@@ -28,8 +28,8 @@ from types import CodeType, ModuleType
 from typing import Any
 from weakref import WeakSet
 
-from ..errors import ReplayDiverged
-from ..import_hook import ImportHook
+from ..base.errors import ReplayDiverged
+from ..base.import_hook import ImportHook
 from ..wire.interception import CLIENTS
 from .address_list import is_local_name, shown_address
 from .audited_calls import audit

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import combinations
 
-from ..errors import ConfigError
-from ..patterns import Pattern, PatternError, compile_pattern
+from ..base.errors import ConfigError
+from ..base.patterns import Pattern, PatternError, compile_pattern
 
 __all__ = ["compiled", "normalizer", "suggest_normalization"]
 

@@ -23,7 +23,7 @@ from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from ..errors import ConfigError, ReplayDiverged
+from ..base.errors import ConfigError, ReplayDiverged
 from ..instrumentation.agent_files import is_agent_file
 from .address_list import AddressList
 from .call_site import call_site

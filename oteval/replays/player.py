@@ -21,7 +21,9 @@ from dataclasses import replace
 from types import CodeType
 from typing import Any, Literal, get_args
 
-from ..errors import ConfigError, ReplayUnguarded
+from ..base.errors import ConfigError, ReplayUnguarded
+from ..base.patterns import Pattern
+from ..base.text import counted, shown_url
 from ..instrumentation.tool_functions import has_function_of
 from ..model import (
     Exchange,
@@ -30,10 +32,8 @@ from ..model import (
     RecordedToolCall,
     Recording,
 )
-from ..patterns import Pattern
 from ..reconstruct.apis import ModelApi, api_of
 from ..reconstruct.apis.offered_tools import offered_tools
-from ..text import counted, shown_url
 from .call_site import call_site
 from .conversations import conversation_of
 from .divergence import Divergence, diverged, early_tool, missing_call, missing_result

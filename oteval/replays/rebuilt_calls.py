@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from .. import semconv
-from ..jsontext import loads
+from ..base.jsontext import loads
 from ..messages.forms import SYSTEM_ROLES
 from ..model import CONTENT_GAPS, Message, Span, Trajectory
 from ..model.recording import RecordedModelCall, RecordedRequest

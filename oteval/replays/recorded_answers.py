@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..base.jsontext import dumps
 from ..instrumentation.conventions import AGENT_RETURNED
-from ..jsontext import dumps
 from ..model import RecordedAnswer, Span, Trajectory
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import AgentRun

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from itertools import chain
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
-from ..jsontext import canonical, loads
+from ..base.jsontext import canonical, loads
+from ..base.patterns import Pattern
+from ..base.redaction.secrets import SecretRedactor, request_secrets
+from ..base.text import shown_url
 from ..model import Exchange
-from ..patterns import Pattern
-from ..redaction.secrets import SecretRedactor, request_secrets
-from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import READING_METHODS, HttpRequest
 from .redacted_text import is_same_text

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from ..base.jsontext import canonical
 from ..instrumentation.conventions import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
-from ..jsontext import canonical
 from ..model import CONTENT_GAPS, Message, ToolCall
 from ..model.recording import RecordedToolCall
 from ..reconstruct import TracedTrajectory

@@ -11,9 +11,9 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
+from ..base.patterns import Pattern
 from ..model import RecordedModelCall, RecordedRequest, RecordedToolCall, ToolCall
-from ..patterns import Pattern
 from .canonical_messages import CanonicalReader, ResultOrder
 from .divergence import Divergence
 from .request_key import RequestKey, difference, key_of

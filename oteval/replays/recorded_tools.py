@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..jsontext import canonical
+from ..base.jsontext import canonical
 from ..model import RecordedModelCall, RecordedToolCall, ToolCall
 from .divergence import Divergence
 

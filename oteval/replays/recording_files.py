@@ -18,9 +18,9 @@ from dataclasses import MISSING, Field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError
-from ..files import make_folder, write_private
-from ..jsontext import dumps_exact, restore
+from ..base.errors import InputError
+from ..base.files import make_folder, write_private
+from ..base.jsontext import dumps_exact, restore
 from ..model import Message, ToolCall, Usage
 from ..model.recording import (
     Chunk,

@@ -14,10 +14,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
+from ..base.text import counted
 from ..model import LogRecord, Message, Span
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
-from ..text import counted
 from ..wire.events import UnreadableExchange, from_log
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call

@@ -11,7 +11,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ..jsontext import dumps_exact, restore
+from ..base.jsontext import dumps_exact, restore
+from ..base.redaction.secrets import SecretRedactor, request_secrets
 from ..model import (
     Chunk,
     Exchange,
@@ -23,7 +24,6 @@ from ..model import (
     Recording,
     ToolCall,
 )
-from ..redaction.secrets import SecretRedactor, request_secrets
 from ..wire.request_headers import recorded_headers
 
 __all__ = ["redacted_recording"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-from ..redaction.personal_data import DATA_WORDS, is_data
+from ..base.redaction.personal_data import DATA_WORDS, is_data
 
 __all__ = ["is_same_text"]
 

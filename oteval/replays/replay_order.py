@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from itertools import pairwise
 
+from ..base.text import shown_url
 from ..model import Exchange, RecordedModelCall, RecordedToolCall, Recording
-from ..text import shown_url
 from .divergence import Divergence
 from .http_answers import READING_METHODS
 from .recorded_order import HappenedBefore, RecordedEvent

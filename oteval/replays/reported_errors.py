@@ -13,11 +13,11 @@ import sys
 from collections.abc import Iterator
 from typing import Any
 
+from ..base.jsontext import dumps
 from ..instrumentation.agent_files import is_agent_module
 from ..instrumentation.class_kinds import class_name
 from ..instrumentation.hooks import ToolAnswer
 from ..instrumentation.typed_values import UnrestorableValue, restored
-from ..jsontext import dumps
 from ..model import RecordedToolCall, Span
 from .agent_classes import agent_class
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..reconstruct.apis.model_api import json_object
 
 __all__ = ["RequestEdits"]

@@ -23,12 +23,12 @@ from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
+from ..base.jsontext import canonical, restore
+from ..base.patterns import Pattern
 from ..evaluators.checks.definitions import schemas_of
-from ..jsontext import canonical, restore
 from ..messages.forms import SYSTEM_ROLES
 from ..model import Message
 from ..model.recording import RecordedRequest
-from ..patterns import Pattern
 from .canonical_messages import (
     CanonicalCall,
     CanonicalMessage,

@@ -6,7 +6,7 @@ path names (``/sessions/ID/v1/...``), else to the first one that expects it. ``/
 and ``/mcp`` answer recorded tools, where the package `mcp` is installed.
 
 Recordings hold the texts of users. Without a token, only programs of this machine are answered, not
-pages in browsers; see `oteval.web_guard`.
+pages in browsers; see `oteval.base.web_guard`.
 
 A request that the recording does not have gets an HTTP error after which clients do not try again.
 Errors of the transport that were recorded have no HTTP form: a timeout is answered 504, others 502.
@@ -28,9 +28,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from ..addresses import listening_socket, shown_host
-from ..errors import ConfigError, ReplayDiverged
-from ..web_guard import LocalRequests, RequiredToken, require_local
+from ..base.addresses import listening_socket, shown_host
+from ..base.errors import ConfigError, ReplayDiverged
+from ..base.web_guard import LocalRequests, RequiredToken, require_local
 from .http_answers import HttpAnswer, HttpRequest, refusal
 from .player import Player
 from .replay_result import ReplayResult

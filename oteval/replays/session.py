@@ -26,8 +26,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from ..errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
-from ..import_hook import ModuleWatch
+from ..base.errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
+from ..base.import_hook import ModuleWatch
+from ..base.patterns import Pattern
 from ..instrumentation.hooks import (
     AgentEnd,
     ToolAnswer,
@@ -36,7 +37,6 @@ from ..instrumentation.hooks import (
     set_tool_hook,
 )
 from ..model import Message, RecordedToolCall, Recording, Trajectory
-from ..patterns import Pattern
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
 from .conversations import conversation_of, last_answer

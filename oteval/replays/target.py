@@ -15,7 +15,7 @@ from dataclasses import replace
 from functools import partial
 from typing import Any, Literal
 
-from ..errors import ReplayUnguarded
+from ..base.errors import ReplayUnguarded
 from ..instrumentation.agent_files import function_line
 from ..model import Recording
 from .session import ReplaySession

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from ..base.serialization import to_jsonable
 from ..instrumentation.typed_values import TooManyParts, encoded, form_of, typed_text
-from ..serialization import to_jsonable
 
 __all__ = ["ReturnedJson", "returned_json"]
 

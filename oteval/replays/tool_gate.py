@@ -22,7 +22,7 @@ from contextlib import ExitStack
 from types import CodeType
 from typing import Any, ClassVar, Protocol
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
 from ..instrumentation.agent_files import is_agent_file, shown_file
 from ..instrumentation.call_arguments import argument_forms
 from ..instrumentation.exchanged_code import RUN, nested_codes

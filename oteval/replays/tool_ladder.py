@@ -21,10 +21,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, get_args
 
-from ..errors import ConfigError
-from ..jsontext import canonical
+from ..base.errors import ConfigError
+from ..base.jsontext import canonical
+from ..base.patterns import Pattern
 from ..model import RecordedToolCall
-from ..patterns import Pattern
 from .redacted_text import is_same_text
 
 __all__ = ["TOOL_POLICIES", "LadderAnswer", "Rung", "ToolLadder", "ToolPolicy"]

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ..jsontext import loads
+from ..base.jsontext import loads
 from ..model import Exchange, RecordedModelCall, RecordedRequest, Recording
 from ..reconstruct.apis.event_stream import is_event_stream, read_events
 from ..reconstruct.apis.offered_tools import offered_tools

@@ -20,9 +20,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from ..child_process import ChildProcess
-from ..errors import ConfigError
-from ..jsontext import dumps
+from ..base.child_process import ChildProcess
+from ..base.errors import ConfigError
+from ..base.jsontext import dumps
 from ..model import Recording
 from .frozen import freezable
 from .normalization import compiled

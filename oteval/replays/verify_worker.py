@@ -28,8 +28,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
 
-from ..child_process import ignore_interrupts
-from ..errors import ConfigError, OtevalError, ReplayDiverged
+from ..base.child_process import ignore_interrupts
+from ..base.errors import ConfigError, OtevalError, ReplayDiverged
 from ..evaluators.functions import load_function
 from .target import late_result, replay_target
 from .verified import VerifiedSession

@@ -12,13 +12,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ..errors import InputError
-from ..jsontext import canonical
+from ..base.errors import InputError
+from ..base.jsontext import canonical
+from ..base.patterns import Pattern
+from ..base.redaction.secrets import SecretRedactor
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
-from ..patterns import Pattern
 from ..reconstruct.apis import api_of
 from ..reconstruct.apis.offered_tools import offered_tools
-from ..redaction.secrets import SecretRedactor
 from ..wire.recorder import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
 from .coverage import Coverage

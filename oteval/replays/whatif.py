@@ -16,13 +16,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from ..errors import ConfigError, InputError, NothingEvaluated, OtevalError
+from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
+from ..base.text import counted
 from ..experiments import Comparison, ExperimentResults, evaluate
 from ..experiments import compare as compare_experiments
 from ..experiments.run_options import OnProgress
 from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
 from ..store import Store
-from ..text import counted
 from .agent_threads import LEAD, AgentThreads, threads_of
 from .coverage import Coverage
 from .recording_files import load, save

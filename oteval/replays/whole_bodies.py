@@ -19,8 +19,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 from typing import Any, NamedTuple
 
-from ..jsontext import canonical, loads
-from ..patterns import Pattern
+from ..base.jsontext import canonical, loads
+from ..base.patterns import Pattern
 from .canonical_messages import without_variable_parts
 from .redacted_text import is_same_text
 

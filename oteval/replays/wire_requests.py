@@ -21,10 +21,10 @@ from ipaddress import ip_address
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from ..jsontext import dumps, loads
+from ..base.jsontext import dumps, loads
+from ..base.patterns import Pattern
+from ..base.redaction.secret_names import is_secret_parameter
 from ..model import Exchange
-from ..patterns import Pattern
-from ..redaction.secret_names import is_secret_parameter
 from ..wire.request_headers import compared_headers, is_checksum, is_same_header
 from .canonical_messages import without_variable_parts
 from .redacted_text import is_same_text

@@ -17,9 +17,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from ..jsontext import dumps_exact
+from ..base.jsontext import dumps_exact
+from ..base.text import counted, listed, printable
 from ..model import Recording
-from ..text import counted, listed, printable
 from .conversations import conversation_of, last_answer
 from .executed_tools import ToolExecution, recorded_executions
 from .python_literals import WIDTH, block_text, literal, text_literal
@@ -249,7 +249,7 @@ def _imports(test: ReplayTest, code: str) -> Iterator[str]:
     own = f"from {agent.module} import {root}" if is_named else f"import {agent.module}"
     packages = ["from oteval import trajectory_strict_match"]
     if "to_jsonable(" in code:
-        packages.append("from oteval.serialization import to_jsonable")
+        packages.append("from oteval.base.serialization import to_jsonable")
     if not agent.is_local:
         packages.append(own)
     yield "\n".join(sorted(packages, key=lambda line: (line[0] == "f", line.lower())))

@@ -8,8 +8,8 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..base.text import counted
 from ..experiments.calibration import Calibration, Consistency, Disagreement
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import clean, short_ids, shorten
 

@@ -16,7 +16,7 @@ from rich.padding import Padding
 from rich.segment import Segment
 from rich.text import Text
 
-from ..text import printable
+from ..base.text import printable
 from .text import clean
 
 __all__ = ["Column", "Columns", "Trimmed", "cut", "one_row"]

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from typing import Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
+from ..base.text import counted
 from ..store import AuditEntry, DeletedRows
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import clock
 

@@ -8,9 +8,9 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from ..base.text import counted
 from ..model import Message, Trajectory
 from ..pipeline import AlignedPair, first_divergence
-from ..text import counted
 from .columns import cut, one_row
 from .terminal import ROLE_STYLES
 from .text import call_text, clean, short_ids, shorten

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ..base.text import counted
 from ..experiments import ComparativeResults, Comparison, ExperimentResults, ResultRow
-from ..text import counted
 from .experiments import (
     changed_lines,
     comparative_table,

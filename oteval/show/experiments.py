@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..base.text import counted
 from ..experiments import (
     ComparativeResults,
     Comparison,
@@ -18,7 +19,6 @@ from ..experiments import (
     Pair,
     Standing,
 )
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import ago, one_line, shorten
 

@@ -6,8 +6,8 @@ from rich.console import Group, RenderableType
 from rich.padding import Padding
 from rich.text import Text
 
+from ..base.text import counted
 from ..pipeline import Explanation, SpanAccount
-from ..text import counted
 from .columns import Column, Columns, cut, one_row
 from .text import clean, short_ids
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from rich.text import Text
 
-from ..text import listed, shown_name
+from ..base.text import listed, shown_name
 from .columns import Column, Columns, one_row
 from .text import ago, clock
 

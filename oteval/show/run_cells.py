@@ -9,11 +9,11 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..errors import ConfigError
+from ..base.errors import ConfigError
+from ..base.text import counted
 from ..model import Usage
 from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
 from ..prices import Prices
-from ..text import counted
 from .text import clean, clock, duration, one_line, shorten
 
 __all__ = [

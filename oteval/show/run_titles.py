@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Sequence
 
-from ..jsontext import escaped
+from ..base.jsontext import escaped
 from ..model import CASE_ATTRIBUTES, LONGEST_CASE, Trajectory, case_text, first_attribute
 from .text import clean, one_line, shorten
 

@@ -8,11 +8,11 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from ..base.text import counted
 from ..model import Score
 from ..model.columns import RunRow
 from ..pipeline import ScoreRun, Tally, worst_first
 from ..prices import Prices, make_prices
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks
 from .run_cells import alignment_of, cell_text, head_of

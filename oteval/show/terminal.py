@@ -10,9 +10,9 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
+from ..base.text import counted
 from ..model import Gap, Message, Score, ToolCall, Trajectory, unusual_reasons
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .run_cells import tokens_text
 from .text import call_text, clean, clock, duration, ran_in_parallel, shorten, tool_names

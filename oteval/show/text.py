@@ -6,9 +6,9 @@ from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
+from ..base.text import counted, printable
 from ..model import Message, ToolCall
-from ..text import counted, printable
 
 __all__ = [
     "ago",

@@ -7,9 +7,9 @@ from typing import Any
 
 from rich.text import Text
 
+from ..base.text import counted
 from ..replays.coverage import Coverage
 from ..replays.whatif import WhatIfRow
-from ..text import counted
 from .columns import Column, Columns, one_row
 from .text import short_ids
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import InputError
+from ..base.errors import InputError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

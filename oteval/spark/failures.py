@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-from ..errors import OtevalError
+from ..base.errors import OtevalError
 
 __all__ = ["SparkFailed", "cause_of", "unreadable_file"]
 

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .failures import cause_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..machine import infrequent_gc
+from ..base.machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
 from ..pipeline.prepared import PreparedEvaluator
 from ..pipeline.reconstruction import reconstruct_all

@@ -9,8 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..base.errors import InputError
 from ..config import Config
-from ..errors import InputError
 from ..evaluators.judge.costs import CostBudget
 from ..pipeline.prepared import prepare
 from ..pipeline.resources import JobLimits

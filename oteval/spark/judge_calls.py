@@ -19,11 +19,11 @@ from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from ..errors import BudgetSpent
+from ..base.errors import BudgetSpent
+from ..base.files import sync
+from ..base.jsontext import dumps
 from ..evaluators.judge.cache import JudgeCall
 from ..evaluators.judge.costs import CostBudget
-from ..files import sync
-from ..jsontext import dumps
 
 __all__ = ["FolderBudget", "FolderCalls", "RequestCount", "begin_limits"]
 

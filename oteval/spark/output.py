@@ -14,7 +14,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..store import RESULTS, UNFINISHED
 from ..store.result_folder import FORMAT
 from .columns import with_timestamps

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 from urllib.parse import unquote
 
-from ..errors import InputError
-from ..files import sync, sync_folder
+from ..base.errors import InputError
+from ..base.files import sync, sync_folder
 from .failures import cause_of
 from .files import to_address
 

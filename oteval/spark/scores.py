@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ..base.errors import InputError
 from ..config import Config, is_in_store
-from ..errors import InputError
 from ..pipeline.prepared import prepare
 from ..selection import EVERYTHING, Selection
 from .columns import with_timestamps

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .failures import SparkFailed, cause_of
 
 if TYPE_CHECKING:

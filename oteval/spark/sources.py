@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..errors import InputError
+from ..base.errors import InputError
 from .columns import clickhouse_names, column_parts
 from .damage import find_damage
 from .files import SourceFile, list_files

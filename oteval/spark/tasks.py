@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS
 from .group_scores import OUTPUT, GroupScorer
 

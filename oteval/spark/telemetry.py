@@ -15,7 +15,7 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..ingest.otlp import Decoded
 from ..ingest.parquet import decode_rows
 from ..ingest.trace_files import read_stream

@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from ..jsontext import encodable
+from ..base.jsontext import encodable
 
 __all__ = ["encodable_array", "table_of"]
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..model import AttributeColumns, Slices
 from .byte_texts import PADDING, ByteTexts, text_bytes
 

@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 import duckdb
 
-from ..errors import StoreError, StoreLocked
-from ..files import open_private, sync_folder
+from ..base.errors import StoreError, StoreLocked
+from ..base.files import open_private, sync_folder
 from .compression import declare_compression
 from .connection import attach_new
 from .copy_files import locked_copy

@@ -11,9 +11,9 @@ from decimal import Decimal
 from typing import Any
 
 from .. import semconv
-from ..jsontext import restore
+from ..base.jsontext import restore
+from ..base.patterns import SPACES
 from ..model.columns import COLUMNS, MEASURES
-from ..patterns import SPACES
 from .usage_sums import HAS_TOKENS
 
 __all__ = [

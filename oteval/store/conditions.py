@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
-from ..jsontext import encodable
+from ..base.jsontext import encodable
 from ..model.columns import COLUMNS
 from ..selection import Condition
 from .column_sql import COLUMN_SQL, attribute_pointer

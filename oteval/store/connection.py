@@ -12,8 +12,8 @@ from pathlib import Path
 
 import duckdb
 
-from ..errors import NotAStore, StoreError
-from ..files import MEMORY
+from ..base.errors import NotAStore, StoreError
+from ..base.files import MEMORY
 from .copy_files import copy_files, remove_leftover_copy
 from .migrations import applied, migrate, newest
 from .private_database import create_database, private_connection, spill_folder

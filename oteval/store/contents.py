@@ -7,7 +7,7 @@ from pathlib import Path
 
 import duckdb
 
-from ..files import MEMORY
+from ..base.files import MEMORY
 from .current_scores import current_scores
 
 __all__ = ["StoreContents", "read_contents"]

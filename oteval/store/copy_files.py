@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from ..errors import StoreError
-from ..files import exclusive_lock, waiting_lock
+from ..base.errors import StoreError
+from ..base.files import exclusive_lock, waiting_lock
 
 __all__ = ["copy_files", "copy_path", "locked_copy", "remove_leftover_copy"]
 

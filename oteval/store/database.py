@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import duckdb
 
-from ..errors import StoreError, StoreLocked
-from ..files import waiting_lock
+from ..base.errors import StoreError, StoreLocked
+from ..base.files import waiting_lock
 from .agent_figures import AgentFigures
 from .archive import Archive, ArchiveReader
 from .backup import CopyReport, copied, copy_to, replace_by_copy

@@ -14,8 +14,8 @@ from typing import Any
 
 import duckdb
 
-from ..errors import StoreError
-from ..jsontext import dumps, restore
+from ..base.errors import StoreError
+from ..base.jsontext import dumps, restore
 from .archive import Archive
 from .query import number, repeated, transaction, wanted
 

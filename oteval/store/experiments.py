@@ -13,8 +13,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..errors import NotFound
-from ..jsontext import dumps, dumps_exact, restore
+from ..base.errors import NotFound
+from ..base.jsontext import dumps, dumps_exact, restore
 from ..model import Experiment, Feedback, Run, Vote
 from .arrow_rows import table_of
 from .query import insert, next_number, rows_of, transaction

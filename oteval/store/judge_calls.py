@@ -20,7 +20,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import duckdb
 import pyarrow as pa
 
-from ..jsontext import dumps, restore
+from ..base.jsontext import dumps, restore
 from .arrow_rows import table_of
 from .query import first_row, insert, new_cursor, registered
 

@@ -16,8 +16,8 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from .. import machine
-from ..errors import TooLarge
+from ..base import machine
+from ..base.errors import TooLarge
 
 __all__ = [
     "MAX_READ_BYTES",

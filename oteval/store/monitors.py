@@ -18,7 +18,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 from .arrow_rows import table_of
 from .monitor_rows import (
     EPISODES,

@@ -1,7 +1,7 @@
 """Files of DuckDB that only their owner can read, whichever process creates them.
 
 DuckDB creates a database, its write-ahead log and the folder of its temporary files with the modes
-that the umask gives. In a process of oteval, that umask is private; see `oteval.files`. In any
+that the umask gives. In a process of oteval, that umask is private; see `oteval.base.files`. In any
 other process,
 
 - a new database is created in a private folder beside its place, and moved there when it is closed,
@@ -20,8 +20,8 @@ from typing import Any
 
 import duckdb
 
-from ..errors import StoreError
-from ..files import has_private_umask, make_folder
+from ..base.errors import StoreError
+from ..base.files import has_private_umask, make_folder
 
 __all__ = ["create_database", "private_connection", "spill_folder"]
 

@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import duckdb
 
-from ..errors import NotAStore, OtevalError, StoreCorrupt, StoreError, StoreLocked, StoreTooNew
+from ..base.errors import (
+    NotAStore,
+    OtevalError,
+    StoreCorrupt,
+    StoreError,
+    StoreLocked,
+    StoreTooNew,
+)
 
 __all__ = ["opening_problem", "require_log", "store_problem"]
 

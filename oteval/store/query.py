@@ -26,7 +26,7 @@ from typing import Any, TypeVar
 import duckdb
 import pyarrow as pa
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 from ..model.columns import COLUMNS
 from ..selection import Condition, Selection
 from .column_sql import COLUMN_SQL

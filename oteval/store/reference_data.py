@@ -12,8 +12,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..errors import NotFound
-from ..jsontext import dumps, dumps_exact, restore
+from ..base.errors import NotFound
+from ..base.jsontext import dumps, dumps_exact, restore
 from ..model import Dataset, Example, Message, Reference
 from .arrow_rows import table_of
 from .query import first_row, insert, number, rows_of, transaction

@@ -26,7 +26,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 
 __all__ = [
     "OPERATIONS",

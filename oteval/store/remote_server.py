@@ -18,8 +18,8 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..errors import OtevalError
-from ..files import KeptFile, file_identity, make_folder, write_private
+from ..base.errors import OtevalError
+from ..base.files import KeptFile, file_identity, make_folder, write_private
 from .memory import with_memory
 from .query import new_cursor
 from .remote_client import frame, notice_path, packed_table, read_frame, unpacked_table

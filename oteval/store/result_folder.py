@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 
 __all__ = [
     "RESULTS",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import duckdb
 
-from ..errors import StoreError
+from ..base.errors import StoreError
 from .migrations import migrate
 from .result_folder import ResultFolder
 

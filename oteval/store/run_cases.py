@@ -11,9 +11,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from ..jsontext import dumps, escaped
+from ..base.jsontext import dumps, escaped
+from ..base.patterns import SPACES
 from ..model import LONGEST_CASE, Trajectory, case_text
-from ..patterns import SPACES
 from .column_sql import ASKED, attribute_pointer, has_text
 from .run_fields import RunExpression
 

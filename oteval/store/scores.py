@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ..jsontext import dumps, restore
+from ..base.jsontext import dumps, restore
 from ..model import Label, Score
 from ..selection import EVERYTHING, Selection
 from .arrow_rows import table_of

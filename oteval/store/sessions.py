@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import duckdb
 
-from ..errors import NotFound
+from ..base.errors import NotFound
+from ..base.text import listed
 from ..semconv import INVOCATION_ID
-from ..text import listed
 from .query import wanted
 
 __all__ = ["Sessions", "StoredSession"]

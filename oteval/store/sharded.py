@@ -27,7 +27,7 @@ from typing import NamedTuple
 
 import duckdb
 
-from ..errors import StoreError, StoreLocked
+from ..base.errors import StoreError, StoreLocked
 from .connection import attach_shard, begin_sharded, finish_sharded
 from .contents import StoreContents, read_contents
 from .database import Store

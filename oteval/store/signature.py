@@ -10,7 +10,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ..jsontext import call_hash, dumps_exact, escaped
+from ..base.jsontext import call_hash, dumps_exact, escaped
 from ..model import Message, ToolCall
 from ..model.columns import call_errors
 

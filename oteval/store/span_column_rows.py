@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from ..jsontext import dumps
+from ..base.jsontext import dumps
 from ..model import Slices, Span, SpanColumns
 from .arrow_rows import encodable_array
 from .attribute_json import json_objects

@@ -15,8 +15,8 @@ from typing import Any
 import pyarrow as pa
 
 from .. import semconv
+from ..base.jsontext import dumps, restore
 from ..identities import IDENTITIES, conversation_id, identity, own_attribute, own_value
-from ..jsontext import dumps, restore
 from ..model import Event, Link, LogRecord, Span
 from .arrow_rows import table_of
 

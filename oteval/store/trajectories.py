@@ -17,10 +17,10 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ..errors import NotFound
+from ..base.errors import NotFound
+from ..base.text import listed
 from ..model import Trajectory
 from ..selection import EVERYTHING, Selection
-from ..text import listed
 from .arrow_rows import table_of
 from .memory import fetch, with_memory
 from .query import (

@@ -13,8 +13,8 @@ from typing import Any
 
 import pyarrow as pa
 
+from ..base.jsontext import dumps, dumps_exact, restore
 from ..identities import identity_in
-from ..jsontext import dumps, dumps_exact, restore
 from ..model import Gap, Message, RetrievedDocument, Rewrite, SpanRef, ToolCall, Trajectory, Usage
 from .query import rows_of
 from .signature import signature_of

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..errors import InputError, NotFound
+from ..base.errors import InputError, NotFound
 from ..model import Dataset, Example, Experiment, Feedback, Run, example_id
 from ..store import Store
 from .rows import Row

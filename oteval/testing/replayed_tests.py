@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from ..errors import ReplayDiverged
+from ..base.errors import ReplayDiverged
 from ..model import Recording
 from ..replays.command_runner import CommandRunner
 from ..replays.recording_files import load

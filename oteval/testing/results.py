@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ..errors import NotFound, OtevalError
-from ..text import counted
+from ..base.errors import NotFound, OtevalError
+from ..base.text import counted
 from .baselines import (
     Baseline,
     Regression,

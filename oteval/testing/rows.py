@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..errors import NotFound, OtevalError
-from ..jsontext import dumps, restore
+from ..base.errors import NotFound, OtevalError
+from ..base.jsontext import dumps, restore
 
 if TYPE_CHECKING:
     from ..live.capture import Capture

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
-from ..errors import InputError
+from ..base.errors import InputError
 from ..model import LogRecord
 from ..model.recording import Chunk, Exchange
 

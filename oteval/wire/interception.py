@@ -28,7 +28,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Protocol, Self
 
-from ..import_hook import ImportHook
+from ..base.import_hook import ImportHook
 from .aiohttp_adapter import intercepted_request, is_supported
 from .requests_adapter import intercepted_send
 from .urllib3_adapter import intercepted_urlopen

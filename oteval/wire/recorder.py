@@ -28,9 +28,9 @@ from fnmatch import fnmatchcase
 from types import ModuleType
 from typing import Any, Protocol
 
+from ..base.redaction.known_secrets import PROCESS_SECRETS
+from ..base.redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
 from ..model.recording import Chunk, Exchange
-from ..redaction.known_secrets import PROCESS_SECRETS
-from ..redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
 from .events import to_event
 from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker

@@ -21,8 +21,8 @@ import hashlib
 import re
 from collections.abc import Iterable, Mapping
 
-from ..redaction.secret_names import is_safe_header, is_secret_header, names_in
-from ..redaction.secrets import SecretRedactor
+from ..base.redaction.secret_names import is_safe_header, is_secret_header, names_in
+from ..base.redaction.secrets import SecretRedactor
 
 __all__ = ["compared_headers", "is_checksum", "is_same_header", "recorded_headers"]
 

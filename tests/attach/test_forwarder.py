@@ -22,7 +22,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from oteval.attach import ExportResult, Forwarder, HttpClient, export_queue, resend
-from oteval.durable_log import LogWriter
+from oteval.base.durable_log import LogWriter
 
 from ..make import ROOT, score
 from ..otlp_endpoint import Downstream

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.attach.request_log import QueuedRequest, RequestLog
-from oteval.durable_log import Position
+from oteval.base.durable_log import Position
 
 # A folder as the queue wrote it before it was a durable log: two requests, of traces 1 and 2 and of
 # trace 3, received at 1,000 s and read from the spool up to (7, 1) and (7, 2); trace 1 was sent.

@@ -20,7 +20,7 @@ import pytest
 
 from benchmarks.served import until
 from oteval.attach import span_request
-from oteval.jsontext import canonical
+from oteval.base.jsontext import canonical
 from oteval.messages.values import parse
 from oteval.model import Span, Trajectory
 from oteval.reconstruct import reconstruct

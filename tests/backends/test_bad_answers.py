@@ -22,8 +22,8 @@ from oteval.attach import HttpClient
 from oteval.backends.connections import open_source
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
-from oteval.errors import BackendError, ConfigError
-from oteval.jsontext import dumps
+from oteval.base.errors import BackendError, ConfigError
+from oteval.base.jsontext import dumps
 from oteval.model import Span
 from oteval.pipeline.annotations import PushReport
 from oteval.store import Store
@@ -304,7 +304,7 @@ def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
     """
     looks = itertools.count(step=5)
     clock = SimpleNamespace(monotonic=lambda: float(next(looks)))
-    monkeypatch.setattr("oteval.attach.http_connection.time", clock)
+    monkeypatch.setattr("oteval.base.clients.http_connection.time", clock)
 
 
 @pytest.mark.usefixtures("hurried")

@@ -14,7 +14,7 @@ import pytest
 from oteval.backends.jaeger import Jaeger
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
-from oteval.errors import BackendError
+from oteval.base.errors import BackendError
 from oteval.store import Store
 
 from ..commands import Run

@@ -16,7 +16,7 @@ import pytest
 from oteval.backends.json_api import JsonApi
 from oteval.backends.langfuse import Langfuse
 from oteval.backends.pull import pull
-from oteval.errors import BackendError
+from oteval.base.errors import BackendError
 from oteval.model import Span
 from oteval.pipeline import refresh
 from oteval.pipeline.annotations import Annotation, PushReport

@@ -15,7 +15,7 @@ import pytest
 from oteval.backends.json_api import JsonApi
 from oteval.backends.mlflow import MLflow
 from oteval.backends.pull import pull
-from oteval.errors import BackendError
+from oteval.base.errors import BackendError
 from oteval.pipeline.annotations import Annotation, PushReport
 from oteval.store import Store
 

@@ -16,7 +16,7 @@ import pytest
 from oteval.backends.json_api import JsonApi
 from oteval.backends.phoenix import Phoenix
 from oteval.backends.pull import pull
-from oteval.errors import BackendError
+from oteval.base.errors import BackendError
 from oteval.pipeline.annotations import Annotation, PushReport, annotation_of
 from oteval.store import Store
 

@@ -15,7 +15,7 @@ import pytest
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
 from oteval.backends.tempo import ALL_SERVICES, Tempo
-from oteval.errors import BackendError
+from oteval.base.errors import BackendError
 from oteval.store import Store
 
 from ..commands import Run

@@ -241,9 +241,9 @@ def test_an_agents_own_recording_is_private(tmp_path: Path, umask: int, name: st
 WRITING = {"write_text", "write_bytes", "mkdir", "touch", "copyfile", "copy2", "copytree"}
 # Modules that write files by other means, each with the reason.
 ALLOWED = {
-    "files.py": "the place where it is done",
+    "base/files.py": "the place where it is done",
     "cli/common.py": "a report to a device",
-    "durable_log/writer.py": "segments, with a mode",
+    "base/durable_log/writer.py": "segments, with a mode",
     "attach/request_log.py": "segments, with a mode",
     "live/decoder.py": "rejected requests, with a mode",
     "pipeline/trace_folder.py": "marks, with a mode",

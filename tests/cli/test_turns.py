@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from oteval.base.errors import StoreLocked
 from oteval.cli import common
-from oteval.errors import StoreLocked
 from oteval.store import Store
 
 

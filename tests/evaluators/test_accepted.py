@@ -18,8 +18,8 @@ from oteval import (
     levenshtein_distance,
     trajectory_unordered_match,
 )
+from oteval.base.serialization import to_jsonable
 from oteval.evaluators.checks.final_answer import create_final_answer_evaluator
-from oteval.serialization import to_jsonable
 
 from .helpers import flat, user
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.errors import ConfigError, InputError
+from oteval.base.errors import ConfigError, InputError
 from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
 from oteval.evaluators import create_trajectory_match_evaluator as make
 from oteval.evaluators.args import make_rule

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.evaluators.functions import (
     FunctionEvaluator,
     call_with,

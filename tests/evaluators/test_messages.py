@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.evaluators import to_messages
 from oteval.evaluators.calls import CallTable, read
 from oteval.model import Message, SpanRef, ToolCall, Trajectory

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import Config, parse_config
-from oteval.errors import ConfigError
 from oteval.evaluators import registry
 from oteval.evaluators.options import options_of
 from oteval.pipeline import prepare

@@ -8,9 +8,9 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from oteval.base.jsontext import canonical, dumps_exact, flat_objects, loads_exact
 from oteval.evaluators.messages import to_messages
 from oteval.evaluators.values import show
-from oteval.jsontext import canonical, dumps_exact, flat_objects, loads_exact
 
 from .helpers import call, flat, said, user, verdict
 

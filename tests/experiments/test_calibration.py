@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.evaluators.stats import Interval
 from oteval.experiments.calibration import agreement_growth, calibrate, consistency
 from oteval.experiments.labels import read_labels

@@ -13,8 +13,8 @@ import pytest
 from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from oteval.base.errors import ConfigError
 from oteval.config import load_tokens
-from oteval.errors import ConfigError
 from oteval.ingest import decode_json, decode_protobuf
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.ingest.receiver.responses import RequestRefused

@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest import Batch, read
 from oteval.ingest.containers import decode
 from oteval.model import Event, Link, LogRecord, Span

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProces
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.util import ns_to_iso_str
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest import read
 from oteval.ingest.sdk_objects import span_of
 from oteval.model import Span

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest.trace_files import read_stream
 from oteval.model import ScoredRun, Usage
 

@@ -12,14 +12,14 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oteval.durable_log import LogReader
+from oteval.base.durable_log import LogReader
+from oteval.base.redaction import RedactionRule
 from oteval.ingest.compression import ZSTD_MAGIC
 from oteval.ingest.receiver.intake import Intake
 from oteval.ingest.receiver.limits import Uploads, decompressed
 from oteval.ingest.receiver.redaction import Redactor
 from oteval.ingest.receiver.responses import RequestRefused
 from oteval.ingest.spool import Spool
-from oteval.redaction import RedactionRule
 
 SECRET = "ann@example.com"
 

@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest.otlp import (
     Decoded,
     decode_json,

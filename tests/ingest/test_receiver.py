@@ -25,7 +25,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
-from oteval.durable_log import LogReader
+from oteval.base.durable_log import LogReader
+from oteval.base.redaction import RedactionRule
 from oteval.ingest.receiver import http_server
 from oteval.ingest.receiver.auth import Access
 from oteval.ingest.receiver.grpc import GrpcReceiver
@@ -34,7 +35,6 @@ from oteval.ingest.receiver.http_server import HttpServer
 from oteval.ingest.receiver.intake import Intake
 from oteval.ingest.receiver.redaction import Redactor
 from oteval.ingest.spool import Position, Record, Spool
-from oteval.redaction import RedactionRule
 
 PROTOBUF = "application/x-protobuf"
 LIMIT = 1 << 20

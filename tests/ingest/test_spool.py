@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.durable_log import (
+from oteval.base.durable_log import (
     HEADER_BYTES,
     MAGIC,
     LogReader,

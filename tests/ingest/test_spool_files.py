@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.served import until
-from oteval.durable_log import (
+from oteval.base.durable_log import (
     LogReader,
     Position,
     Record,
@@ -197,7 +197,7 @@ def test_a_stored_position_whose_segment_is_missing_is_a_loss(spool: Spool, fold
 
 def test_numbers_do_not_depend_on_the_time(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With a clock that was set back, an emptied folder still gets greater numbers than before."""
-    monkeypatch.setattr("oteval.durable_log.writer.time.time_ns", lambda: 5)
+    monkeypatch.setattr("oteval.base.durable_log.writer.time.time_ns", lambda: 5)
     spool = Spool(folder)
     spool.stored(Position(1_000, 8))
 

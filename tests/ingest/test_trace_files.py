@@ -18,7 +18,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest import (
     Batch,
     Problem,

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.ingest import read
 from oteval.instrumentation.discovery import check_libraries
 from oteval.instrumentation.libraries import HTTP_CLIENTS, LIBRARIES

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.instrumentation.hooks import (
     ToolAnswer,
     current_tool_hook,

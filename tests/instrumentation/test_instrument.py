@@ -14,7 +14,7 @@ from opentelemetry.trace import StatusCode
 
 import oteval
 from oteval import ConfigError, Instrumentation
-from oteval.redaction import RedactionRule
+from oteval.base.redaction import RedactionRule
 from tests.agent import answer
 from tests.commands import Run
 from tests.instrumentation.programs import run_program

@@ -8,7 +8,7 @@ import random
 from google.protobuf.json_format import MessageToDict
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from oteval.jsontext import dumps
+from oteval.base.jsontext import dumps
 
 # More is refused for its size, which says nothing of what is in it.
 _MOST = 2 << 20

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from oteval.durable_log import Position, Record
-from oteval.errors import OtevalError
+from oteval.base.durable_log import Position, Record
+from oteval.base.errors import OtevalError
 from oteval.ingest import decode_protobuf_traces
 from oteval.ingest.otlp.wire_fields import PADDING, WireBuffer, read_fields
 from oteval.live.decoder_child import ChunkBuilder

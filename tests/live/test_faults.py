@@ -16,7 +16,7 @@ from benchmarks import serve_faults
 from benchmarks.otlp_load import Load, requests
 from benchmarks.serve_faults import FAULTS, SHIFTED, inflict
 from benchmarks.served import ROOT, Served, Sink, until
-from oteval.durable_log import segment_path, segment_sizes
+from oteval.base.durable_log import segment_path, segment_sizes
 from oteval.store import Store
 
 pytestmark = pytest.mark.slow

@@ -14,9 +14,9 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from benchmarks.served import Served, until
+from oteval.base.redaction import RedactionRule
 from oteval.ingest.receiver.redaction import Redactor
 from oteval.model import LogRecord, Span
-from oteval.redaction import RedactionRule
 from oteval.store import Store
 
 pytestmark = pytest.mark.slow

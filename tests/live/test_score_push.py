@@ -13,8 +13,8 @@ import pytest
 from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, until
 from oteval.backends.connections import open_target
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.live.destinations import open_destinations, refused_folders
 from oteval.live.score_push import ScorePush
 from oteval.store import Store

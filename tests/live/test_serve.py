@@ -26,8 +26,8 @@ from opentelemetry.sdk.trace.export import SpanExporter
 from benchmarks.otlp_load import requests, send
 from benchmarks.serve_kills import survive
 from benchmarks.served import ROOT, Served, until
+from oteval.base.errors import ConfigError
 from oteval.cli import cli
-from oteval.errors import ConfigError
 from oteval.ingest.receiver.auth import Access
 from oteval.live.listener_process import ListenerProcess
 from oteval.live.server_config import ServerConfig

@@ -10,7 +10,7 @@ import pytest
 
 from benchmarks.otlp_load import requests
 from benchmarks.served import until
-from oteval.durable_log import RecordRange, segment_sizes
+from oteval.base.durable_log import RecordRange, segment_sizes
 from oteval.ingest.spool import Encoding, Kind, Record, Spool
 from oteval.live import decoder
 from oteval.live.store_writer import StoreWriter

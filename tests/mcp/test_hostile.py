@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.jsontext import dumps
+from oteval.base.jsontext import dumps
 from oteval.mcp.results import DataBlock, bounded_json, fitting
 from oteval.mcp.workspace import Workspace
 from oteval.model import Gap, Message

@@ -21,7 +21,7 @@ from mcp.client.streamable_http import streamable_http_client
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from benchmarks.served import ROOT, Served, until
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.mcp.http import McpHttpServer
 from oteval.mcp.server import create_server
 from oteval.mcp.workspace import Workspace

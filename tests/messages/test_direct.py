@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from oteval import create_trajectory_match_evaluator
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.evaluators import to_messages
 from oteval.evaluators.checks.forbidden_tools import create_forbidden_tools_evaluator
 from oteval.messages.direct import read_direct

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.monitor.baselines import Baseline
 from oteval.monitor.budget import DAY_NS, AlarmBudget, spending
 from oteval.monitor.detector import Detector

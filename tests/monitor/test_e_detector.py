@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.monitor.baselines import Baseline, learn
 from oteval.monitor.bets import bet_sizes, highest_wealth, wealth
 from oteval.monitor.budget import DAY_NS, AlarmBudget, spending

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from oteval.base.text import shown_name
 from oteval.monitor.check import check
 from oteval.monitor.notification.alertmanager import alert_body, alert_labels
 from oteval.monitor.notification.apprise import send_by_apprise
@@ -15,7 +16,6 @@ from oteval.monitor.notification.text import message
 from oteval.monitor.notification.webhook import webhook_body
 from oteval.show.monitors import change_line, monitors_table
 from oteval.store import Store
-from oteval.text import shown_name
 
 from ..otlp_endpoint import listening
 from .histories import History, config

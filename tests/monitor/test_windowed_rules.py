@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import hypergeom
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.monitor.detector import Detector
 from oteval.monitor.threshold import Threshold
 from oteval.monitor.two_windows import TwoWindows, fisher

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from oteval.base.web_guard import is_own_origin
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.pages.access import PageAccess, Visitor, cookie_name
 from oteval.store import Store
-from oteval.web_guard import is_own_origin
 
 from .conftest import ShowPages
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from starlette.testclient import TestClient
 
-from oteval.files import KeptFile
+from oteval.base.files import KeptFile
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.pages.access import PageAccess
 from oteval.pages.app import create_app

@@ -13,8 +13,8 @@ from pathlib import Path
 import httpx
 import pytest
 
+from oteval.base.errors import StoreError
 from oteval.cli import main
-from oteval.errors import StoreError
 from oteval.model import Span
 from oteval.pages.responses import named_link
 from oteval.pages.store_threads import StoreThreads

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import StoreError
+from oteval.base.errors import StoreError
 from oteval.pages.kept_results import KeptResults
 from oteval.pages.ready_figures import keep_ready
 

@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
+from oteval.base.web_guard import LocalRequests
 from oteval.ingest.receiver.http_server import HttpServer
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.store import Store
-from oteval.web_guard import LocalRequests
 
 from . import hostile
 from .conftest import SECOND, START

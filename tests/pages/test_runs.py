@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from markupsafe import escape
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.model import Message, ToolCall
 from oteval.pages.events import StoreChanges
 from oteval.pages.overview import search_word

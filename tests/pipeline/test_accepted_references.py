@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.model import Score
 from oteval.pipeline import prepare
 from oteval.pipeline import score as score_all

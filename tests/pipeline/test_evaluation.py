@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import LogRecord
 from oteval.pipeline import export_jsonl, export_parquet, load, refresh
 from oteval.selection import Selection

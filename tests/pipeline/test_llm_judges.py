@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message, Score
 from oteval.pipeline import ScoreRun, prepare

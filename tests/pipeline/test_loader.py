@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.pipeline import load, loader, reconstruction, refresh
 from oteval.store import Store
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.model import Message, Trajectory
 from oteval.pipeline import score
 from oteval.selection import Selection, parse_asked, parse_condition

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import TooLarge
+from oteval.base.errors import TooLarge
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Span, Trajectory

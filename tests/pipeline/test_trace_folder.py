@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from oteval import files
-from oteval.files import append_shared
+from oteval.base import files
+from oteval.base.files import append_shared
 from oteval.pipeline.trace_folder import TraceFolder
 from oteval.store import Store
 

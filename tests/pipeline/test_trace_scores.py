@@ -11,8 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from oteval.base.errors import InputError
 from oteval.config import Config, parse_config
-from oteval.errors import InputError
 from oteval.ingest import read
 from oteval.model import LogRecord, Span
 from oteval.pipeline import prepare, refresh, score

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
-from oteval.jsontext import escaped
+from oteval.base.jsontext import escaped
 from oteval.model import Message, Score, Trajectory, Usage
 from oteval.model.columns import COLUMNS
 from oteval.pipeline import refresh, variants

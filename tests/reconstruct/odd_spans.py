@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from oteval.jsontext import dumps, restore
+from oteval.base.jsontext import dumps, restore
 from oteval.model import Event, LogRecord, Span
 
 from .builders import CAPTURES, capture

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.jsontext import dumps
+from oteval.base.jsontext import dumps
 from oteval.model import Trajectory
 from oteval.pipeline import refresh
 from oteval.reconstruct import CODES, explain, reconstruct

@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.jsontext import dumps
+from oteval.base.jsontext import dumps
 from oteval.messages.reader import EVENT_ROLES
 from oteval.model import Event, LogRecord, Span
 from oteval.reconstruct import CODES, reconstruct

@@ -16,9 +16,9 @@ import pydantic
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.model import RecordedAnswer, Recording, Span
-from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.agent_answers import AgentAnswers
 from oteval.replays.recording_files import load, save
 from oteval.replays.redacted_recordings import redacted_recording

@@ -12,7 +12,7 @@ import pytest
 import vcr
 import yaml
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import Chunk, Exchange
 from oteval.replays.cassettes import read_cassette, write_cassette
 

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged, ReplayUnguarded
+from oteval.base.errors import ReplayDiverged, ReplayUnguarded
 from oteval.instrumentation.bootstrap import environment
 from oteval.model import Recording
 from oteval.replays.child_processes import _is_guarded

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
 from oteval.model import Recording
 
 from .foreign import ANSWER, APIS, NOWHERE, PARCELS, SYSTEM, ask, record, shop

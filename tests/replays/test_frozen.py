@@ -13,7 +13,7 @@ from uuid import uuid4
 import numpy as np
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.replays.frozen import FREEZABLE, freeze
 
 START = 1_700_000_000_123_456_000

@@ -24,7 +24,7 @@ import requests
 import urllib3
 
 import oteval
-from oteval.errors import ConfigError, ReplayDiverged
+from oteval.base.errors import ConfigError, ReplayDiverged
 from oteval.model import Exchange, Recording
 
 from ..model_server import serving

@@ -14,7 +14,8 @@ import httpx
 import pytest
 
 import oteval
-from oteval.errors import ConfigError, NotFound, ReplayDiverged
+from oteval.base.errors import ConfigError, NotFound, ReplayDiverged
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.model import (
     Chunk,
     Exchange,
@@ -25,7 +26,6 @@ from oteval.model import (
     Recording,
     ToolCall,
 )
-from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.divergence import Divergence
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player

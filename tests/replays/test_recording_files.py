@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import Message, ToolCall
 from oteval.model.recording import (
     Chunk,

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import NotFound
+from oteval.base.errors import NotFound
 from oteval.ingest import read
 from oteval.model import LogRecord, Message, Span, Trajectory
 from oteval.model.recording import Recording

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from oteval.base.patterns import compile_pattern
 from oteval.messages import NO_SOURCE
 from oteval.messages.reader import from_messages
 from oteval.model import Message, Recording, ToolCall
-from oteval.patterns import compile_pattern
 from oteval.reconstruct.apis import api_of
 from oteval.reconstruct.apis.repeated_messages import repeated_messages
 from oteval.replays.canonical_messages import CanonicalReader

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
 from oteval.model import (
     Chunk,
     Exchange,

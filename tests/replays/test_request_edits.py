@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.replays.request_edits import RequestEdits
 
 USER = {"role": "user", "content": "Hi"}

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from oteval.base.patterns import Pattern
 from oteval.model import Message, ToolCall
 from oteval.model.recording import RecordedRequest
-from oteval.patterns import Pattern
 from oteval.reconstruct.apis.chat_completions import ChatCompletions
 from oteval.replays.normalization import suggest_normalization
 from oteval.replays.request_key import RequestKey, difference, differences, key_of

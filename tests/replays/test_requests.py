@@ -13,7 +13,7 @@ import pytest
 import requests
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
 from oteval.model import Chunk, Recording
 
 from ..model_server import Body, Reply, completion, error, serving, streamed

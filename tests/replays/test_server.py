@@ -14,7 +14,7 @@ import pytest
 from mcp import ClientSession
 from mcp.client.streamable_http import streamable_http_client
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.model import RecordedToolCall, Recording
 from oteval.replays.player import Player
 from oteval.replays.server import ReplayServer, client_environment

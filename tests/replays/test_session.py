@@ -16,7 +16,7 @@ import openai
 import pytest
 
 import oteval
-from oteval.errors import ConfigError, ReplayDiverged
+from oteval.base.errors import ConfigError, ReplayDiverged
 from oteval.model import Chunk, RecordedToolCall, Recording
 from oteval.replays.divergence import Divergence
 

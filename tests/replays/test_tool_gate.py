@@ -16,7 +16,7 @@ import httpx2
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged, ReplayUnguarded
+from oteval.base.errors import ReplayDiverged, ReplayUnguarded
 from oteval.model import Recording
 from oteval.replays.player import Miss
 

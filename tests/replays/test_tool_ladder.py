@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
+from oteval.base.patterns import compile_pattern
 from oteval.model import RecordedToolCall
-from oteval.patterns import compile_pattern
 from oteval.replays.tool_ladder import ToolLadder
 
 CALLS = [

@@ -17,12 +17,12 @@ from typing import Any
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
+from oteval.base.redaction import RedactionRule
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.instrumentation import content
 from oteval.instrumentation.typed_values import UnrestorableValue, restored
 from oteval.model import RecordedToolCall, Recording
-from oteval.redaction import RedactionRule
-from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.agent_classes import agent_class
 from oteval.replays.redacted_recordings import redacted_recording
 

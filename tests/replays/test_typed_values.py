@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
 from oteval.model import Recording
 from oteval.replays.recording_files import load, save
 

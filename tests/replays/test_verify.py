@@ -16,7 +16,7 @@ from xml.etree import ElementTree
 import pytest
 from rich.console import Console
 
-from oteval.child_process import ChildProcess
+from oteval.base.child_process import ChildProcess
 from oteval.model import RecordedAnswer, Recording
 from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence

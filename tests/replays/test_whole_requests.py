@@ -15,10 +15,10 @@ import pytest
 import requests
 
 import oteval
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.model import Chunk, Exchange, RecordedToolCall, Recording
 from oteval.reconstruct.apis import api_of
-from oteval.redaction.secrets import SecretRedactor
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
 from oteval.replays.redacted_recordings import redacted_recording

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.spark.failures import cause_of, unreadable_file
 from oteval.spark.result_places import is_address, local_path
 from oteval.spark.session import parse_settings

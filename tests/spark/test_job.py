@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from oteval.base.errors import InputError
 from oteval.config import Config, parse_config
-from oteval.errors import InputError
 from oteval.pipeline import export_parquet, refresh, score
 from oteval.spark import map_columns, read_traces, score_files
 from oteval.spark import output as spark_output

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import BudgetSpent
+from oteval.base.errors import BudgetSpent
 from oteval.evaluators.judge import JudgeCall
 from oteval.spark.judge_calls import FolderBudget, FolderCalls, RequestCount, begin_limits
 

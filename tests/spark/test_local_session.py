@@ -16,8 +16,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.attach.otlp_messages import span_request
+from oteval.base.errors import InputError
 from oteval.config import parse_config
-from oteval.errors import InputError
 from oteval.spark import map_columns, raw_files, read_traces, score, score_files
 from oteval.spark.output import local_results
 from oteval.store.telemetry_rows import span_table

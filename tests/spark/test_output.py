@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import InputError, StoreError
+from oteval.base.errors import InputError, StoreError
 from oteval.spark import Output
 from oteval.store import read_result_folder
 

@@ -12,8 +12,8 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from oteval.base.errors import InputError
 from oteval.config import parse_config
-from oteval.errors import InputError
 from oteval.model import Span
 from oteval.pipeline import refresh
 from oteval.pipeline import score as score_stored

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.spark.failures import SparkFailed
 from oteval.spark.session import spark_session
 

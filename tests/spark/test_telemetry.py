@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.ingest import read
 from oteval.spark.columns import clickhouse_names
 from oteval.spark.telemetry import decode_files, decode_lines, decode_tables

@@ -10,8 +10,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from oteval.base.errors import ArchiveMissing, StoreError
 from oteval.config import Retention
-from oteval.errors import ArchiveMissing, StoreError
 from oteval.model import LogRecord, Span
 from oteval.pipeline import archive_due, explain, refresh, refresh_traces
 from oteval.store import Store

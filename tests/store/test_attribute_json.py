@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.jsontext import dumps
+from oteval.base.jsontext import dumps
 from oteval.model import AttributeColumns, Slices
 from oteval.store.attribute_json import json_objects
 from oteval.store.byte_texts import PADDING, ByteTexts

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import StoreError, StoreLocked
+from oteval.base.errors import StoreError, StoreLocked
 from oteval.monitor.check import check
 from oteval.store import Store
 

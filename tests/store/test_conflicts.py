@@ -7,7 +7,7 @@ from threading import Timer
 import duckdb
 import pytest
 
-from oteval.errors import StoreError
+from oteval.base.errors import StoreError
 from oteval.store import Store, repeated
 
 from ..monitor.histories import HOUR, History, config

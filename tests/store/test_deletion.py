@@ -12,8 +12,8 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
+from oteval.base.errors import ArchiveMissing
 from oteval.config import Retention
-from oteval.errors import ArchiveMissing
 from oteval.evaluators.judge import JudgeCall
 from oteval.model import Label, LogRecord
 from oteval.pipeline import delete_expired, delete_traces, plan_deletion, refresh

@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from oteval.errors import TooLarge
+from oteval.base.errors import TooLarge
 from oteval.model import Message, Trajectory
 from oteval.store import ReadLimit, Store, trajectories
 from oteval.store.memory import fetch_rows

@@ -7,7 +7,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from oteval.errors import NotAStore, StoreError, StoreLocked, StoreTooNew
+from oteval.base.errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from oteval.store import Store
 from oteval.store.migrations import migrate, newest
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import duckdb
 import pytest
 
-from oteval.errors import NotAStore, StoreCorrupt, StoreError
+from oteval.base.errors import NotAStore, StoreCorrupt, StoreError
 from oteval.pipeline import refresh
 from oteval.store import Store, connection
 from oteval.store.problems import store_problem

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from oteval.errors import NotFound
+from oteval.base.errors import NotFound
 from oteval.model import Message
 from oteval.selection import Selection
 from oteval.store import Store

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.errors import ConfigError
+from oteval.base.errors import ConfigError
 from oteval.model import Message, Trajectory, Usage
 from oteval.model.columns import FIELDS
 from oteval.selection import Selection, parse_asked, parse_condition

@@ -7,7 +7,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oteval.errors import NotFound
+from oteval.base.errors import NotFound
 from oteval.model import Message, Rewrite, Trajectory, Usage
 from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct

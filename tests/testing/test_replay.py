@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.errors import ReplayDiverged
+from oteval.base.errors import ReplayDiverged
 from oteval.testing.replayed_tests import replayed_test
 
 from ..replays.shop import recording_file, write_shop

@@ -10,10 +10,10 @@ from typing import Any
 from opentelemetry.sdk._logs import LoggerProvider
 from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogRecordProcessor
 
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.ingest.sdk_objects import log_record_of
 from oteval.model import LogRecord
 from oteval.model.recording import Exchange
-from oteval.redaction.secrets import SecretRedactor
 from oteval.wire import interception
 from oteval.wire.events import from_log
 from oteval.wire.recorder import WireRecorder

@@ -18,6 +18,7 @@ from opentelemetry.sdk._logs.export import (
     SimpleLogRecordProcessor,
 )
 
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.ingest.otlp.from_json import decode_json
 from oteval.ingest.otlp.from_protobuf import decode_protobuf_logs
 from oteval.ingest.sdk_objects import log_record_of
@@ -25,7 +26,6 @@ from oteval.instrumentation.otlp_json import log_lines
 from oteval.live.inprocess import InProcess
 from oteval.model import LogRecord
 from oteval.model.recording import Chunk, Exchange
-from oteval.redaction.secrets import SecretRedactor
 from oteval.store import Store
 from oteval.wire.events import UnreadableExchange, from_log, to_event
 from oteval.wire.recorder import WireRecorder

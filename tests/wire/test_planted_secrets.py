@@ -12,7 +12,7 @@ import httpx2
 import openai
 import pytest
 
-from oteval.redaction.secrets import SecretRedactor
+from oteval.base.redaction.secrets import SecretRedactor
 
 from .recordings import recording
 from .web_server import Answer, Arrived, answering
@@ -125,7 +125,7 @@ def test_a_key_that_a_model_streams_back() -> None:
 
 
 def test_secrets_of_the_environment_and_rules_of_the_user() -> None:
-    from oteval.redaction import RedactionRule
+    from oteval.base.redaction import RedactionRule
 
     redactor = SecretRedactor(
         [RedactionRule(keys=("customer",)), RedactionRule(pattern=r"\d{4}-\d{4}")],

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from oteval.redaction.secrets import SecretRedactor
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.wire.events import UnreadableExchange
 from oteval.wire.recording_worker import RecordingWorker
 

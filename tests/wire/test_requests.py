@@ -22,7 +22,7 @@ from opentelemetry.sdk.trace import TracerProvider
 from requests.adapters import HTTPAdapter
 from urllib3.util.retry import Retry
 
-from oteval.redaction.secrets import SecretRedactor
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.wire import interception
 from oteval.wire.requests_responses import FAULTS
 

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any, Literal
 
-from ...errors import ConfigError, JudgeError
+from ...base.errors import ConfigError, JudgeError
 from ..factories import named_partial, with_options_of
 from ..observed import observed
 from ..openai_client import model_name, open_client

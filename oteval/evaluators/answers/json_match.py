@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from ...errors import ConfigError, InputError
+from ...base.errors import ConfigError, InputError
 from ..factories import named_partial, with_options_of
 from ..judge import (
     AsyncJudgeEvaluator,

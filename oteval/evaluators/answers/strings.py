@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ..accepted import accepts_any_of
 from ..factories import async_variant
 from ..observed import observed

@@ -17,7 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...model import Fact, OutlineRequest, Reference, Trajectory, Usage
 from ...prices import Price, Prices, list_version, make_prices
 from ..factories import with_options_of

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from ...jsontext import loads
+from ...base.jsontext import loads
 from ...messages.objects import field_of
 
 __all__ = ["schemas_of"]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any, ClassVar, Literal
 
-from ...errors import ConfigError, InputError
+from ...base.errors import ConfigError, InputError
 from ...model import Message
 from ..evaluator import ReferenceOption
 from ..factories import with_options_of

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...model import normal_finish_reason
 from ..factories import with_options_of
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, name_matches

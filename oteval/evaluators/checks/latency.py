@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...model import OutlineRequest, Reference, ToolCall, Trajectory
 from ...model.columns import COLUMNS
 from ..factories import with_options_of

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
+from ...base.patterns import Pattern
 from ...messages.forms import role_of
-from ...patterns import Pattern
 from ..factories import with_options_of
 from ..options import check_regex
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed

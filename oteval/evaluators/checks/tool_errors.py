@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
+from ...base.patterns import Pattern
 from ...call_outcome import RULE_VERSION, CallOutcome, near_miss_of
 from ...model import OutlineRequest, Reference
-from ...patterns import Pattern
 from ..factories import with_options_of
 from ..options import NonNegativeInt, Regex
 from ..outline import Unread

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
-from ...errors import ConfigError
-from ...jsontext import canonical
+from ...base.errors import ConfigError
+from ...base.jsontext import canonical
 from ..factories import with_options_of
 from ..options import InConfig
 from .base import Call, Check, EvaluationContext, EvaluationResult, NotEvaluated, listed

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...messages.objects import field_of
 from ...model import Message, Trajectory
 from ..evaluator import runs_of

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any, Unpack
 
-from ...errors import InputError
-from ...jsontext import dumps
+from ...base.errors import InputError
+from ...base.jsontext import dumps
 from ...messages.objects import field_of
 from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, as_async
 from ..judge.factory import make_judge, show_options

@@ -15,7 +15,7 @@ import warnings
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
-from ...errors import InputError
+from ...base.errors import InputError
 from .forms import GraphTrajectory
 
 __all__ = [

@@ -34,8 +34,8 @@ from pydantic import (
     create_model,
 )
 
-from ...errors import ConfigError, JudgeError
-from ...patterns import PatternError, compile_pattern
+from ...base.errors import ConfigError, JudgeError
+from ...base.patterns import PatternError, compile_pattern
 
 if TYPE_CHECKING:
     from jsonschema.protocols import Validator

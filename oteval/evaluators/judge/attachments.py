@@ -10,7 +10,7 @@ import base64
 from collections.abc import Mapping
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 
 __all__ = ["attachment_parts"]
 

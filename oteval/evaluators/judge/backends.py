@@ -10,9 +10,9 @@ import asyncio
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from ...errors import ConfigError, JudgeError
-from ...runner import call, is_async_function
-from ...sync import IoCall
+from ...base.errors import ConfigError, JudgeError
+from ...base.runner import call, is_async_function
+from ...base.sync import IoCall
 from .output_modes import CompletionRequest, ModelReply, OutputMode
 
 __all__ = [

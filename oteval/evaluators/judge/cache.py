@@ -17,7 +17,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
-from ...jsontext import canonical
+from ...base.jsontext import canonical
 
 __all__ = [
     "AnswerCache",

@@ -11,11 +11,11 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...errors import BudgetSpent, JudgeError
-from ...jsontext import canonical
+from ...base.errors import BudgetSpent, JudgeError
+from ...base.jsontext import canonical
+from ...base.sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from ...model import Usage
 from ...prices import Prices
-from ...sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from ..resources import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend

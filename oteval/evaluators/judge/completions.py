@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import JudgeError
+from ...base.errors import JudgeError
 from ...model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .output_modes import (
     COMPLETE_FINISH_REASONS,

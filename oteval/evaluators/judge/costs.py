@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import BudgetSpent, ConfigError
-from ...jsontext import dumps
+from ...base.errors import BudgetSpent, ConfigError
+from ...base.jsontext import dumps
 from .output_modes import CompletionRequest, ModelReply
 
 __all__ = [

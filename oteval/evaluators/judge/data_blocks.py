@@ -22,7 +22,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...jsontext import dumps, restore
+from ...base.jsontext import dumps, restore
 
 __all__ = [
     "OmittedData",

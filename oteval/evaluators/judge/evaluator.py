@@ -18,9 +18,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
-from ...errors import BudgetSpent, InputError, JudgeError
+from ...base.errors import BudgetSpent, InputError, JudgeError
+from ...base.sync import drive, drive_async, gather
 from ...model import CONTENT_GAPS, Gap, Trajectory
-from ...sync import drive, drive_async, gather
 from ..accepted import AnyOf
 from ..evaluator import runs_of
 from ..factories import named_partial

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import Any, TypeVar, Unpack, get_type_hints
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from .answer_schema import AnswerSchema, custom_schema, verdict_schema
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator, MakeVariables, as_async
 from .options import DEFAULTS, JudgeOptions, check_option_names, make_clients, make_limits

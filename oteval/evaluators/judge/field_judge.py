@@ -14,8 +14,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Annotated, Any, ClassVar, NoReturn, Self
 
-from ...errors import ConfigError
-from ...jsontext import canonical, dumps
+from ...base.errors import ConfigError
+from ...base.jsontext import canonical, dumps
 from ..evaluator import NotEvaluated
 from ..field_rules import FieldAnswer
 from ..observed import unheard

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...errors import JudgeError
+from ...base.errors import JudgeError
+from ...base.runner import call
+from ...base.sync import IoCall
 from ...model import read_tokens
-from ...runner import call
-from ...sync import IoCall
 from .backends import one_line, timeout_error
 from .completions import (
     AnswerCall,

@@ -16,9 +16,9 @@ from collections.abc import AsyncGenerator, Callable, Coroutine, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from ...errors import ConfigError, JudgeError
-from ...runner import call
-from ...sync import BackgroundLoop, IoCall, drive
+from ...base.errors import ConfigError, JudgeError
+from ...base.runner import call
+from ...base.sync import BackgroundLoop, IoCall, drive
 from ..openai_client import http_client, refused_redirect
 from .backends import blocking_only_error, one_line
 from .completions import StreamedCompletion, read_completion, token_count

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypedDict, cast
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
+from ...base.runner import is_async_function
 from ...prices import Prices, make_prices, require_price
-from ...runner import is_async_function
 from .backends import Backend, FunctionBackend, blocking_only_error
 from .cache import AnswerCache, MemoryCache
 from .client import JudgeClient, JudgeLimits

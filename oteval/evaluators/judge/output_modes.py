@@ -16,8 +16,8 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from ...errors import JudgeError
-from ...jsontext import dumps
+from ...base.errors import JudgeError
+from ...base.jsontext import dumps
 from ...model import normal_finish_reason
 from .answer_schema import AnswerSchema, InvalidAnswer
 from .answer_text import parse_answer

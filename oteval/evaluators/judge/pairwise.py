@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any, Unpack
 
-from ...errors import InputError
+from ...base.errors import InputError
 from .evaluator import JudgeEvaluator
 from .factory import create_llm_as_judge, show_options
 from .options import ModelOptions

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-from ...errors import ConfigError, VariableMissing
-from ...jsontext import dumps
+from ...base.errors import ConfigError, VariableMissing
+from ...base.jsontext import dumps
 from ...messages.forms import ROLES, role_of
 from ...messages.objects import field_of
 from ...model import Message

@@ -12,7 +12,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ...errors import JudgeError
+from ...base.errors import JudgeError
 from .completions import attribute, plain_form
 from .output_modes import OutputModeRefused, is_about_format
 

@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
-from ...errors import ConfigError, JudgeError
-from ...jsontext import dumps
+from ...base.errors import ConfigError, JudgeError
+from ...base.jsontext import dumps
 from ...model import EvaluationResult, Message, Usage
 from ...prices import Price, make_prices
 from ..evaluator import (

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...messages.values import mappings_of
 from ...model import Gap, Usage, read_tokens
 from ..otlp.json_fields import json_kind

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...model import ScoredRun
 from .. import exported_runs
 from ..otlp import Decoded

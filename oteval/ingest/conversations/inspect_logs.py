@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...model import Gap, Usage, read_tokens
 from ..otlp.json_fields import json_kind
 from .recorded_run import RecordedRun, read_messages, short_attributes, time_ns

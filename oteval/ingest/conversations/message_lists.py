@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from ...errors import InputError
-from ...jsontext import dumps, loads
+from ...base.errors import InputError
+from ...base.jsontext import dumps, loads
 from ...messages.forms import ROLES, forms_of
 from ...model import ANSWER_ONLY, Message
 from .recorded_run import RecordedRun, content_digest, read_messages, short_attributes, time_ns

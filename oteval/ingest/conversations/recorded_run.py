@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from ...base.errors import InputError
+from ...base.jsontext import dumps
 from ...call_outcome import decided
-from ...errors import InputError
 from ...identities import identity_in
-from ...jsontext import dumps
 from ...messages import NO_SOURCE, stamped
 from ...messages.kinds import unknown_kind
 from ...messages.reader import from_messages

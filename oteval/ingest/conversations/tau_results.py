@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ...model import Usage, read_tokens
 from ..otlp.json_fields import json_kind
 from .recorded_run import RecordedRun, read_messages, short_attributes, time_ns

@@ -13,8 +13,8 @@ from typing import Any
 
 import orjson
 
-from oteval.errors import InputError
-from oteval.jsontext import loads
+from oteval.base.errors import InputError
+from oteval.base.jsontext import loads
 from oteval.model import Attributes, Event, Link, LogRecord, Span
 from oteval.semconv import named_event
 

@@ -20,7 +20,7 @@ from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord as WireLog
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import Attributes, Event, Link, LogRecord, Span
 from oteval.semconv import named_event
 

@@ -10,7 +10,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from oteval.text import counted
+from oteval.base.text import counted
 
 from .decoded import short_repr
 from .json_values import from_base64

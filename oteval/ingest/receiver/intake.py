@@ -18,7 +18,7 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ...errors import InputError
+from ...base.errors import InputError
 from ..otlp import decode_json, parse_json
 from ..spool import Encoding, Kind, Record, Spool, SpoolFull
 from .limits import MAX_RECORDS, check_part_count, too_many

@@ -19,7 +19,7 @@ from google.protobuf.message import Message
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from ...redaction import CompiledRules, RedactionRule, TextRedactor
+from ...base.redaction import CompiledRules, RedactionRule, TextRedactor
 from ..otlp.from_json import KEY_ALIASES
 from ..otlp.json_fields import as_span_id, as_trace_id
 from ..otlp.json_values import from_base64

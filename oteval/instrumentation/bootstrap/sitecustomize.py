@@ -67,7 +67,7 @@ def _problem(start: dict[str, Any]) -> str:
         return f"{error}; {install}"
     except Exception as error:
         # The messages of oteval's errors are made for people.
-        is_ours = type(error).__module__ == "oteval.errors"
+        is_ours = type(error).__module__ == "oteval.base.errors"
         return str(error) if is_ours else f"{type(error).__name__}: {error}"
     return ""
 

@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
 
-from ...jsontext import dumps
-from ...text import printable
+from ...base.jsontext import dumps
+from ...base.text import printable
 from .text import Payload, message, slice_text, standard_time, time_text
 
 __all__ = ["alert_body", "alert_labels", "alerts_url"]

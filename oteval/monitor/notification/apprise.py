@@ -12,8 +12,8 @@ from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import TYPE_CHECKING
 
-from ...errors import ConfigError
-from ...text import shown_url
+from ...base.errors import ConfigError
+from ...base.text import shown_url
 from .delivery import DeliveryResult, with_variables
 from .text import NotificationText, escaped
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
 from ...attach import ExportResult, HttpClient
-from ...text import printable
+from ...base.text import printable
 
 __all__ = [
     "MAX_WAIT",

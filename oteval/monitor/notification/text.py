@@ -16,9 +16,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from ...base.text import counted, listed, printable, shown_name
 from ...evaluators.measures import CHECK_MEASURES
 from ...model.columns import MEASURES
-from ...text import counted, listed, printable, shown_name
 
 __all__ = [
     "NotificationText",

@@ -15,7 +15,7 @@ import hashlib
 import hmac
 from collections.abc import Mapping
 
-from ...jsontext import dumps
+from ...base.jsontext import dumps
 from .text import Payload, message
 
 __all__ = ["signature", "webhook_body", "webhook_headers"]

@@ -13,7 +13,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
-from ...jsontext import dumps, loads
+from ...base.jsontext import dumps, loads
 
 __all__ = ["StreamMessage", "encoded", "is_aws_event_stream", "read_messages"]
 

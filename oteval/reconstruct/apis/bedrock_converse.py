@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
-from ...jsontext import dumps, dumps_exact, loads
+from ...base.jsontext import dumps, dumps_exact, loads
 from ...messages import NO_SOURCE
 from ...messages.bedrock import from_blocks
 from ...messages.kinds import is_reasoning, reasoning_text

@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ...jsontext import dumps, dumps_exact
+from ...base.jsontext import dumps, dumps_exact
 from ...messages.kinds import is_reasoning, reasoning_text
 from ...model import Message, ToolCall, read_tokens
 from ...model.recording import RecordedModelCall, RecordedRequest

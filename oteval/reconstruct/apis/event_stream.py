@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from ...jsontext import dumps, loads
+from ...base.jsontext import dumps, loads
 
 __all__ = ["DONE", "event", "is_event_stream", "read_events"]
 

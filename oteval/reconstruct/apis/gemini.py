@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from ...errors import InputError
-from ...jsontext import dumps, loads
+from ...base.errors import InputError
+from ...base.jsontext import dumps, loads
 from ...messages import NO_SOURCE
 from ...messages.body import as_list
 from ...messages.gemini import definitions, from_candidate

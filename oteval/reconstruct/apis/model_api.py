@@ -13,8 +13,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from ...errors import InputError
-from ...jsontext import dumps, loads
+from ...base.errors import InputError
+from ...base.jsontext import dumps, loads
 from ...model import Message, Usage
 from ...model.recording import RecordedModelCall, RecordedRequest
 from .event_stream import is_event_stream, read_events

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...jsontext import loads
+from ...base.jsontext import loads
 from ...model import RecordedRequest
 
 __all__ = ["offered_tools"]

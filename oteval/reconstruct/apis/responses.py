@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from ...jsontext import dumps, dumps_exact
+from ...base.jsontext import dumps, dumps_exact
 from ...messages import NO_SOURCE
 from ...messages.kinds import is_reasoning, reasoning_text
 from ...messages.reader import from_messages

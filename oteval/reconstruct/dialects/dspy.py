@@ -17,7 +17,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...jsontext import dumps
+from ...base.jsontext import dumps
 from ...messages.reader import text_message
 from ...messages.values import decoded_text, mapping_of, parse, parse_arguments
 from ...model import Message, Span, ToolCall

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...jsontext import loads
+from ...base.jsontext import loads
 from ...messages.provider_calls import last_message_of
 from ...messages.reader import tool_definitions
 from ...messages.returned_values import returned_value

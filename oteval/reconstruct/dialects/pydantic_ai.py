@@ -14,7 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from ... import semconv
-from ...jsontext import dumps
+from ...base.jsontext import dumps
 from ...messages.reader import from_event, from_messages, join_neighbours
 from ...messages.values import mapping_of, parse
 from ...model import Message, Span

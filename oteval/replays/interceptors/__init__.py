@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections import defaultdict
 from types import ModuleType
 
-from ...import_hook import ImportHook
+from ...base.import_hook import ImportHook
 from .dspy import adapt_dspy
 from .frameworks import INTERCEPTORS
 from .langchain import adapt_langchain

@@ -18,9 +18,9 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
+from ...base.jsontext import canonical
+from ...base.serialization import to_jsonable
 from ...instrumentation.hooks import ToolAnswer, ToolHook, current_tool_hook
-from ...jsontext import canonical
-from ...serialization import to_jsonable
 
 __all__ = [
     "InterceptedCall",

@@ -10,7 +10,7 @@ from collections.abc import Awaitable, Callable
 from types import ModuleType
 from typing import Any
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from .calls import call_of, parsed, raised, reached_model, text_of
 from .table import require
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...instrumentation.hooks import ToolAnswer
 from .calls import InterceptedCall, call_of, text_of
 

@@ -13,9 +13,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from ... import __version__
+from ...base.errors import ConfigError, NothingEvaluated
+from ...base.jsontext import dumps
 from ...config import Gate
-from ...errors import ConfigError, NothingEvaluated
-from ...jsontext import dumps
 from ...model.columns import COLUMNS
 from ...pipeline import Tally, align, first_divergence
 from ...store import SelectedRuns

@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from ...text import counted
+from ...base.text import counted
 from .model import Bars, Histogram
 
 __all__ = ["Bar", "BarChart", "Tick", "axis_labels", "bar_chart"]

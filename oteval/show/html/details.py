@@ -13,9 +13,9 @@ from typing import Any
 
 import orjson
 
-from ...jsontext import dumps
+from ...base.jsontext import dumps
+from ...base.text import counted
 from ...model import Gap, Message, ToolCall, unusual_reasons
-from ...text import counted
 from ..run_cells import tokens_text
 from ..text import clean, clock, duration, ran_in_parallel
 from .model import ReportRun, RunVerdict

@@ -11,7 +11,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ...text import counted
+from ...base.text import counted
 from .charts import axis_labels
 from .tool_graph import END, START, ToolEdge, ToolGraph, ToolNode
 

@@ -15,7 +15,7 @@ from typing import Any
 from jinja2 import BaseLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from ...jsontext import dumps, encodable, restore
+from ...base.jsontext import dumps, encodable, restore
 from ..text import clock, duration
 from .charts import bar_chart
 from .graph_layout import draw_graph

@@ -9,7 +9,7 @@ from itertools import combinations
 
 import pyarrow as pa
 
-from ...errors import ConfigError
+from ...base.errors import ConfigError
 from ...experiments.paired_examples import paired_rows, with_common_examples
 from ...experiments.results import ExperimentResults, load_experiment
 from ...experiments.votes import pairs_of

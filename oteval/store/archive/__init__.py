@@ -23,7 +23,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from ...errors import StoreError
+from ...base.errors import StoreError
 from ..query import number, registered, transaction, wanted
 from .files import ArchiveFile, ArchiveFolder, root_of, unfinished_files
 from .parts import ArchivePart, archive_parts, day_folder

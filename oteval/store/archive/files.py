@@ -12,8 +12,8 @@ from typing import NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ...errors import StoreError
-from ...files import exclusive_lock, make_folder, open_private, sync_folder
+from ...base.errors import StoreError
+from ...base.files import exclusive_lock, make_folder, open_private, sync_folder
 from ..query import next_number
 
 __all__ = ["ArchiveFile", "ArchiveFolder", "root_of", "unfinished_files"]

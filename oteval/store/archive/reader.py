@@ -13,7 +13,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ...errors import ArchiveMissing
+from ...base.errors import ArchiveMissing
 from ..query import number, wanted
 from ..telemetry_rows import LOG_SCHEMA, SPAN_SCHEMA
 

@@ -10,7 +10,7 @@ from importlib import resources
 
 import duckdb
 
-from ...errors import StoreTooNew
+from ...base.errors import StoreTooNew
 from ..compression import declare_compression
 from ..query import number
 

@@ -9,7 +9,7 @@ import openai
 import pytest
 from pydantic import BaseModel
 
-from oteval.errors import InputError
+from oteval.base.errors import InputError
 from oteval.model import Message, ToolCall, Usage
 from oteval.model.recording import Exchange
 from oteval.reconstruct.apis import api_named, api_of

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from oteval.base.errors import ConfigError, NothingEvaluated
 from oteval.config import Gate
-from oteval.errors import ConfigError, NothingEvaluated
 from oteval.model import Message
 from oteval.show.html import Report, ReportOptions, ReportRun, RunVerdict, build
 from oteval.show.html.cells import cell_of, changed, direction, worth_of

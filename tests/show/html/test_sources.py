@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from oteval.errors import ConfigError, NotFound
+from oteval.base.errors import ConfigError, NotFound
 from oteval.model import Message
 from oteval.selection import parse_condition
 from oteval.show.html import ReportOptions, build, from_experiments, pairwise_of

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from oteval.base.errors import ConfigError, NothingEvaluated
 from oteval.config import Gate
-from oteval.errors import ConfigError, NothingEvaluated
 from oteval.model import Message, Score, Trajectory, Usage
 from oteval.pipeline import refresh
 from oteval.selection import EVERYTHING, Selection, parse_condition

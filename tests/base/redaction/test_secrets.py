@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval.redaction import RedactionRule
-from oteval.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets
+from oteval.base.redaction import RedactionRule
+from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets
 
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parents[2] / "data"
 REDACTOR = SecretRedactor(environment={})
 # Made up, each in the form of a real kind of key. Written in two parts, so that no scanner of
 # repositories takes them for real ones.

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from oteval.runner import (
-    DailyBudget,
-    RateLimiter,
-    day_of,
-    next_day_ns,
-    start_of_day_ns,
-)
+from oteval.base.runner import DailyBudget, RateLimiter, day_of, next_day_ns, start_of_day_ns
 
 NS = 1_000_000_000
 NOON = start_of_day_ns("2026-11-21") + 12 * 3600 * NS

@@ -13,10 +13,10 @@ import warnings
 import pytest
 
 from oteval import create_trajectory_match_evaluator
+from oteval.base.errors import ConfigError
+from oteval.base.patterns import Pattern, PatternError, compile_pattern
 from oteval.config import parse_config
-from oteval.errors import ConfigError
 from oteval.model import SpanRef, Trajectory
-from oteval.patterns import Pattern, PatternError, compile_pattern
 from oteval.selection import parse_condition
 
 EVIL = ("(a+)+$", "(a|aa)+$", "(a|a)*b", "(.*a){20}$", "([a-zA-Z]+)*$", r"(\w+\s?)+:")

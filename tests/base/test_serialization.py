@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from oteval.serialization import to_jsonable
+from oteval.base.serialization import to_jsonable
 
 
 @dataclass

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from benchmarks.planted_secrets import KEY_SHAPES, NAMED_PLACES, key
-from oteval.redaction.secrets import PLACEHOLDER, SecretRedactor
+from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor
 
 REDACTOR = SecretRedactor(environment={})
 SECRET = "hunterX7" + "kD20vQz1"

@@ -10,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oteval import files
+from oteval.base import files
 
 
 def test_on_macos_the_drive_is_asked_to_write(

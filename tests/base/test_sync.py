@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from oteval.sync import (
+from oteval.base.sync import (
     BackgroundLoop,
     ConcurrencyLimit,
     IoCall,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 
-from oteval.addresses import listening_socket
+from oteval.base.addresses import listening_socket
 
 
 def test_responses_do_not_wait_for_acknowledgements():

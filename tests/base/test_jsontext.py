@@ -9,7 +9,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from oteval.jsontext import (
+from oteval.base.jsontext import (
     call_hash,
     canonical,
     dumps,

@@ -6,10 +6,10 @@ import json
 
 import pytest
 
-from oteval.redaction.known_secrets import KnownSecrets
-from oteval.redaction.secret_names import secret_kind
-from oteval.redaction.secret_values import is_plausible
-from oteval.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets
+from oteval.base.redaction.known_secrets import KnownSecrets
+from oteval.base.redaction.secret_names import secret_kind
+from oteval.base.redaction.secret_values import is_plausible
+from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets
 
 PLAIN = {
     "PWD": "/srv/shop",

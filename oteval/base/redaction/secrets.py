@@ -30,13 +30,7 @@ from .rules import CompiledRules, RedactionRule
 from .secret_forms import SecretSearch, form_spans, has_form, occurrences
 from .secret_names import is_safe_header, is_secret_parameter, names_in
 from .secret_places import manifest_spans, name_stretches
-from .secret_values import (
-    PLACEHOLDER,
-    SHORTEST_LITERAL,
-    environment_secrets,
-    is_words,
-    may_recur,
-)
+from .secret_values import PLACEHOLDER, SHORTEST_LITERAL, environment_secrets, is_words, may_recur
 from .stream_deltas import delta_edits
 from .text import TextRedactor
 from .text_edits import Edit, edited, edited_pieces, merged

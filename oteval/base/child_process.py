@@ -39,7 +39,7 @@ def module_command(module: str, *arguments: str) -> list[str]:
 
 def module_environment() -> dict[str, str]:
     """Return an environment in which a child imports this package from the same place."""
-    root = str(Path(__file__).parents[1])
+    root = str(Path(__file__).parents[2])
     paths = [root, *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths)}
 

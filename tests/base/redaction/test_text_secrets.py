@@ -7,7 +7,7 @@ from urllib.parse import unquote_plus
 
 import pytest
 
-from oteval.redaction.secrets import PLACEHOLDER, SecretRedactor
+from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor
 
 REDACTOR = SecretRedactor(environment={})
 SECRET = "hunterX7" + "kD20vQz1"

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval import machine
+from oteval.base import machine
 
 GB = 1 << 30
 

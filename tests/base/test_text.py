@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from oteval.base.text import counted, listed, printable, printable_json
 from oteval.cli import cli
-from oteval.text import counted, listed, printable, printable_json
 
 HOSTILE = "a\x1b[2J\x07\x7f\x85\x9b31m\u202eevil\u2066\u2069\u200f\u061c\u2028\U000e0041\n"
 SEEN = set("\x1b\x07\x7f\x85\x9b\u202e\u2066\u2069\u200f\u061c\u2028\U000e0041")

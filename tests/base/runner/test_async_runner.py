@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from oteval.runner.async_runner import AsyncRunner, run_all
+from oteval.base.runner.async_runner import AsyncRunner, run_all
 
 HERE = contextvars.ContextVar("here", default="")
 WAIT = 10.0

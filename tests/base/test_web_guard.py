@@ -16,18 +16,18 @@ from pathlib import Path
 import httpx
 import pytest
 
+from oteval.base.web_guard import is_local, is_loopback
 from oteval.mcp.http import McpHttpServer
 from oteval.mcp.server import create_server
 from oteval.mcp.workspace import Workspace
 from oteval.replays.player import Player
 from oteval.replays.server import ReplayServer
 from oteval.store import Store
-from oteval.web_guard import is_local, is_loopback
 
-from .commands import Run
-from .model_server import completion
-from .replays.agents import SYSTEM, chat
-from .replays.recorded import record
+from ..commands import Run
+from ..model_server import completion
+from ..replays.agents import SYSTEM, chat
+from ..replays.recorded import record
 
 TOKEN = "a-token-of-the-test"
 SERVERS = ("view", "serve", "mcp", "replay serve")

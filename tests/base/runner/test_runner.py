@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oteval.runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
+from oteval.base.runner import DailyBudget, Outcome, RateLimiter, Runner, run_inline
 
 HERE = contextvars.ContextVar("here", default="")
 WAIT = 10.0

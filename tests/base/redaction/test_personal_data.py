@@ -10,10 +10,10 @@ from typing import get_args
 import pytest
 
 from oteval import ConfigError
+from oteval.base.redaction import RedactionRule, ValueRedactor, personal_data, rule_from
+from oteval.base.redaction.personal_data import DATA_RULES, is_data
+from oteval.base.redaction.secrets import SecretRedactor
 from oteval.config.live import Redaction
-from oteval.redaction import RedactionRule, ValueRedactor, personal_data, rule_from
-from oteval.redaction.personal_data import DATA_RULES, is_data
-from oteval.redaction.secrets import SecretRedactor
 
 FOUND = {
     "cards": [

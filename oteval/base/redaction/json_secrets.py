@@ -14,13 +14,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from ..patterns import Pattern
-from .secret_names import (
-    NAME_ENDS,
-    PARAMETER_ENDS,
-    is_secret_parameter,
-    names_in,
-    secret_kind,
-)
+from .secret_names import NAME_ENDS, PARAMETER_ENDS, is_secret_parameter, names_in, secret_kind
 from .secret_values import is_secret_value
 from .text_edits import spans_in
 

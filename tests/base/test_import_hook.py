@@ -10,7 +10,7 @@ from types import ModuleType
 
 import pytest
 
-from oteval.import_hook import ImportHook
+from oteval.base.import_hook import ImportHook
 
 
 @pytest.fixture

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from oteval.runner import call, describe_error
-from oteval.runner.calls import as_exception, is_async_function
+from oteval.base.runner import call, describe_error
+from oteval.base.runner.calls import as_exception, is_async_function
 
 HERE = contextvars.ContextVar("here", default="")
 

@@ -1,0 +1,1 @@
+"""Clients that send to HTTP and gRPC endpoints: OTLP requests, and the APIs of trace backends."""

@@ -20,9 +20,9 @@ from typing import Any
 
 from oteval.config import load_config
 from oteval.model import Message, SpanRef, ToolCall, Trajectory, trajectory_id
+from oteval.model.selection import Selection
 from oteval.pipeline import prepare
 from oteval.pipeline.run_scorer import RunScorer
-from oteval.selection import Selection
 from oteval.store import Store
 from oteval.store.query import number
 

@@ -18,8 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from oteval.model import Message, Score, SpanRef, ToolCall, Trajectory, Usage, trajectory_id
+from oteval.model.selection import Selection
 from oteval.pipeline import variants
-from oteval.selection import Selection
 from oteval.store import Store
 from oteval.store.query import number
 

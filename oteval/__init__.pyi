@@ -349,6 +349,7 @@ from .model import (
 from .model import (
     Usage as Usage,
 )
+from .model.selection import Selection as Selection
 from .pipeline import (
     load as load,
 )
@@ -363,9 +364,6 @@ from .replays.replay_result import (
 )
 from .replays.session import (
     replay as replay,
-)
-from .selection import (
-    Selection as Selection,
 )
 from .store import (
     Store as Store,

@@ -14,7 +14,7 @@ import duckdb
 import pytest
 from hypothesis import HealthCheck, settings
 
-from oteval import identities
+from oteval.model import identities
 from oteval.store import Store
 
 from .commands import oteval

@@ -31,10 +31,10 @@ from oteval.live.publisher import ScorePublisher
 from oteval.mcp.server import create_server
 from oteval.mcp.workspace import Workspace
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
+from oteval.model.selection import EVERYTHING
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.pipeline import ScoreRun, export_jsonl, variants
-from oteval.selection import EVERYTHING
 from oteval.show.html import ReportOptions, build_stored, from_keys, stored_tallies
 from oteval.show.tables import trajectories_table
 from oteval.show.terminal import trajectory_view

@@ -7,6 +7,7 @@ from dataclasses import replace
 from itertools import islice
 
 from ..model import Score
+from ..model.selection import EVERYTHING, Selection
 from ..pipeline.annotations import (
     Annotation,
     AnnotationTarget,
@@ -14,7 +15,6 @@ from ..pipeline.annotations import (
     annotation_of,
     withdrawal_of,
 )
-from ..selection import EVERYTHING, Selection
 from ..store import Store
 
 __all__ = ["push"]

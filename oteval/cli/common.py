@@ -19,7 +19,7 @@ from ..base.errors import InputError, StoreLocked
 from ..base.files import publish, write_private
 from ..base.jsontext import dumps
 from ..base.text import counted, printable, printable_json
-from ..selection import select, time_of
+from ..model.selection import select, time_of
 from ..show import Trimmed, one_line
 from ..store.result_folder import is_result_folder
 

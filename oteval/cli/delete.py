@@ -11,8 +11,8 @@ import click
 from ..base.errors import ConfigError, NotFound
 from ..base.machine import user_name
 from ..base.text import counted, listed
+from ..model.selection import EVERYTHING
 from ..pipeline import DeletionPlan, delete_traces, plan_deletion
-from ..selection import EVERYTHING
 from ..show import audit_table, deleted_text
 from ..store import Store
 from .common import (

@@ -13,9 +13,9 @@ from .. import __version__
 from ..base.errors import ConfigError, InputError
 from ..base.files import open_private
 from ..base.text import counted, shown_url
+from ..model.selection import Selection
 from ..pipeline import export_jsonl, export_parquet
 from ..pipeline.conversation_files import Verdicts, export_atif, export_sft
-from ..selection import Selection
 from ..store import Store
 from .common import databases_option, filters, open_store, print_json, progress, select, warn
 from .endpoints import headers_of

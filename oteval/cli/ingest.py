@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from ..base.text import counted
-from ..identities import IDENTITIES, name_attribute
+from ..model.identities import IDENTITIES, name_attribute
 from ..pipeline import FileReport, refresh
 from ..pipeline.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary

@@ -11,8 +11,8 @@ import click
 from ..backends.connections import TARGETS, open_target
 from ..backends.push import push as push_scores
 from ..base.text import counted
+from ..model.selection import select
 from ..pipeline.annotations import PushReport
-from ..selection import select
 from .common import db_option, filters, json_option, open_store, out, print_json, progress
 from .endpoints import header_option, headers_of
 

@@ -14,6 +14,7 @@ from ..base.errors import ConfigError, NothingEvaluated
 from ..base.text import counted
 from ..config import DEFAULT_PATH
 from ..model import Recording, Trajectory
+from ..model.selection import Selection
 from ..replays.cassette_recordings import CASSETTE_FILES
 from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
@@ -25,7 +26,6 @@ from ..replays.verified import VerifiedSession, exit_status
 from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
 from ..replays.verify import verify as verify_sessions
 from ..replays.what_if_session import WhatIfOptions
-from ..selection import Selection
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store, StoredSession
 from .common import (

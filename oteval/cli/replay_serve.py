@@ -10,10 +10,10 @@ import click
 
 from ..base.errors import ConfigError, NothingEvaluated
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
+from ..model.selection import EVERYTHING
 from ..replays.player import MISSES, Miss, Player
 from ..replays.replay_result import ReplayResult
 from ..replays.verified import VerifiedSession, exit_status
-from ..selection import EVERYTHING
 from ..show.replay import replay_summary, replays_view
 from .common import databases_option, json_option, out, print_json, say, warn
 from .replay import CommandAfterDashes, recordings_of

@@ -21,6 +21,7 @@ from ..base.redaction.secrets import SecretRedactor
 from ..config import DEFAULT_PATH
 from ..evaluators.functions import load_function
 from ..model import Recording
+from ..model.selection import EVERYTHING
 from ..replays.command_runner import CommandRunner
 from ..replays.frozen import FREEZABLE
 from ..replays.player import Tools
@@ -37,7 +38,6 @@ from ..replays.written_tests import (
     reference_text,
     session_name,
 )
-from ..selection import EVERYTHING
 from ..show.replay import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR

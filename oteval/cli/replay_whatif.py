@@ -14,11 +14,11 @@ from ..base.errors import ConfigError, InputError, NothingEvaluated
 from ..base.jsontext import loads
 from ..config import DEFAULT_PATH, load_config
 from ..experiments import configured
+from ..model.selection import EVERYTHING
 from ..replays.target import InputForm
 from ..replays.tool_ladder import TOOL_POLICIES
 from ..replays.what_if_session import WhatIfOptions
 from ..replays.whatif import WhatIf, WhatIfResults
-from ..selection import EVERYTHING
 from ..show.experiments import comparison_view
 from ..show.what_if import what_if_summary, what_if_table
 from ..store import Store

@@ -13,8 +13,8 @@ from ..base.text import counted
 from ..config import DEFAULT_PATH, Gate, load_config
 from ..evaluators.gates import Tally
 from ..model import Score
+from ..model.selection import Selection, parse_condition
 from ..pipeline import check_gates
-from ..selection import Selection, parse_condition
 from ..show import markdown_report
 from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from .common import (

@@ -15,9 +15,9 @@ from ..base.errors import NotFound
 from ..base.text import counted
 from ..config import DEFAULT_PATH, load_config, require_evaluators
 from ..model import Score
+from ..model.selection import Selection
 from ..pipeline import ScoreRun, check_gates, refresh
 from ..pipeline import score as score_all
-from ..selection import Selection
 from ..show import judge_summary, scores_table, tallies_table
 from ..store import Store, is_exact
 from .common import (

@@ -17,8 +17,8 @@ from ..base.files import MEMORY
 from ..base.text import counted, shown_url
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
+from ..model.selection import Selection
 from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
-from ..selection import Selection
 from .common import db_option, warn
 
 __all__ = ["run"]

@@ -17,8 +17,8 @@ from ..base.text import counted
 from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..ingest import file_size
 from ..model import Score
+from ..model.selection import Selection
 from ..pipeline import GateResult, ScoreRun, check_gates
-from ..selection import Selection
 from ..show import (
     judge_summary,
     junit_report,

@@ -12,8 +12,8 @@ import click
 from ..base.text import counted
 from ..config import Config
 from ..model import Score
+from ..model.selection import Selection
 from ..pipeline import ScoreRun, Tally
-from ..selection import Selection
 from .common import warn
 
 if TYPE_CHECKING:

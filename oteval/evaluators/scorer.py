@@ -14,7 +14,7 @@ from typing import Any, Literal
 
 from ..base.jsontext import canonical
 from ..model import EvaluationResult, Outline, Reference, Score, Trajectory
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from .accepted import BestMatch
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated, refuse_empty
 from .outline import Unread

@@ -18,7 +18,7 @@ from ..model import (
     first_attribute,
     turn_case_id,
 )
-from ..selection import Selection
+from ..model.selection import Selection
 from ..store import Store
 from .datasets import CASE_KEY, dataset_of, has_question, inputs_of, make_dataset
 from .outputs import trajectory_of

@@ -15,9 +15,8 @@ from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
-from .. import semconv
 from ..base.jsontext import loads
-from ..model import Event, Link, LogRecord, Span
+from ..model import Event, Link, LogRecord, Span, semconv
 from .otlp.decoded import MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (
     Object,

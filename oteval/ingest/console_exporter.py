@@ -14,8 +14,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .. import semconv
-from ..model import Event, Link, LogRecord, Span
+from ..model import Event, Link, LogRecord, Span, semconv
 from .otlp.decoded import MAX_COUNT, MAX_SEVERITY, MAX_TIME, Decoded, prefix_problems, short_repr
 from .otlp.json_fields import (
     Object,

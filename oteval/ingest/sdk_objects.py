@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..model import Attributes, Event, Link, LogRecord, Span
-from ..semconv import named_event
+from ..model.semconv import named_event
 from .otlp.json_values import bytes_value, double_value
 
 __all__ = ["attributes_of", "log_record_of", "span_of", "value_of"]

@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from ..base.errors import ReplayDiverged
-from ..semconv import THREAD
+from ..model.semconv import THREAD
 from ..wire.requesting_thread import running_thread
 from . import conventions
 from .content import is_captured, plain

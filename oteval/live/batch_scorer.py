@@ -19,8 +19,8 @@ import pyarrow.compute as pc
 from ..attach import EventRun
 from ..base.jsontext import restore
 from ..model import OutlineRequest, Score
+from ..model.selection import Selection
 from ..pipeline.decide import DecidedRuns, Decider
-from ..selection import Selection
 from ..store import SCORE_ROWS, Store, is_store_failure
 from .evaluation import WrittenScores
 from .evaluator_rules import LiveEvaluator

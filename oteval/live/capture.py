@@ -30,10 +30,10 @@ from ..config import Config, load_config, require_evaluators
 from ..evaluators.observed import observed, unheard
 from ..ingest.sdk_objects import log_record_of, span_of
 from ..model import LogRecord, Score, Span, Trajectory
+from ..model.selection import Selection
 from ..pipeline import refresh
 from ..pipeline import score as score_stored
 from ..reconstruct import reconstruct
-from ..selection import Selection
 from ..store import MEMORY, Store
 
 if TYPE_CHECKING:

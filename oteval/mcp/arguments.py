@@ -10,7 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 
 from ..base.errors import ConfigError
 from ..model.columns import FIELDS
-from ..selection import Selection, select
+from ..model.selection import Selection, select
 from .workspace import Workspace
 
 __all__ = [

@@ -24,7 +24,7 @@ from ..base.machine import return_freed_memory
 from ..config import Config, MonitorSettings
 from ..evaluators.measures import CHECK_MEASURES
 from ..evaluators.scorer import version_of
-from ..prices import make_prices
+from ..model.prices import make_prices
 from ..store import (
     ObservationSource,
     ReadPosition,

@@ -21,8 +21,8 @@ from starlette.routing import Route
 from ..base.errors import ConfigError, OtevalError
 from ..experiments import dataset_with_run
 from ..model import Label
+from ..model.selection import Selection
 from ..pipeline import score as score_runs
-from ..selection import Selection
 from ..show.text import clean
 from ..store import AuditEntry, Store
 from .access import VISITOR

@@ -12,8 +12,8 @@ from starlette.routing import Route
 
 from ..base.errors import NotFound
 from ..model.columns import RunRow
-from ..prices import Prices
-from ..selection import Condition, Selection
+from ..model.prices import Prices
+from ..model.selection import Condition, Selection
 from ..show.html.model import State
 from ..show.text import duration, one_line, shorten
 from ..store import ConversationRuns, RunKey, Store

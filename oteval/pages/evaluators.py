@@ -11,8 +11,8 @@ from starlette.routing import Route
 
 from ..base.errors import ConfigError, NotFound
 from ..evaluators.stats import pass_rate
-from ..prices import Prices
-from ..selection import Selection
+from ..model.prices import Prices
+from ..model.selection import Selection
 from ..show.html.charts import BarChart, bar_chart
 from ..show.html.histograms import plain, time_labels
 from ..show.html.model import Bars, Histogram

@@ -10,7 +10,7 @@ from ..config import Config, EvaluatorSettings
 from ..evaluators.scorer import is_drawn
 from ..model import Trajectory
 from ..model.columns import column_values, items_of
-from ..selection import Selection
+from ..model.selection import Selection
 from ..show.text import clean, clock, one_line, shorten
 
 __all__ = ["MissingScore", "missing_scores", "unmet_filter"]

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..evaluators.stats import pass_rate
-from ..prices import Prices
+from ..model.prices import Prices
 from ..show.run_cells import mean_cost_text, total_cost_text
 from ..show.text import clock, duration, one_line, shorten
 from ..store import AgentRuns, AgentVerdicts, Store

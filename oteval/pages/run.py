@@ -19,8 +19,8 @@ from starlette.routing import Route
 from ..base.errors import ConfigError, NotFound
 from ..config import Config
 from ..model import Score, Trajectory
-from ..prices import Prices
-from ..selection import Condition, Selection
+from ..model.prices import Prices
+from ..model.selection import Condition, Selection
 from ..show.html.details import details
 from ..show.html.model import ReportRun, RunVerdict, State
 from ..show.run_cells import cost_text

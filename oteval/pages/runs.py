@@ -12,8 +12,8 @@ from starlette.routing import Route
 from ..base.errors import ConfigError, NotFound
 from ..model import EvaluationResult, Score, Trajectory
 from ..model.columns import RunRow
-from ..prices import Prices
-from ..selection import EVERYTHING
+from ..model.prices import Prices
+from ..model.selection import EVERYTHING
 from ..show.html.model import State
 from ..show.run_cells import CHOICES, cell_text, head_of
 from ..show.text import clean, clock, one_line, shorten

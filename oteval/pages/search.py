@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from ..base.errors import ConfigError
 from ..model.columns import FIELDS
-from ..selection import Condition, Selection, parse_condition, time_of
+from ..model.selection import Condition, Selection, parse_condition, time_of
 from ..store import VerdictFilter
 from ..store.scores import Outcome
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 from ..base.errors import ConfigError
 from ..base.files import file_stamp
 from ..config import Config, load_config
-from ..prices import Prices, make_prices
+from ..model.prices import Prices, make_prices
 from ..store import Store
 from .just_ended import Previews
 from .kept_results import KeptResults

@@ -15,7 +15,7 @@ from ..base.files import make_folder, write_private
 from ..base.jsontext import dumps
 from ..base.text import printable_json
 from ..model import CONTENT_GAPS, FAILURE_GAPS, Message, Score, ToolCall, Trajectory, Usage
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from ..store import Store
 from .exporter import scored_trajectories
 

@@ -33,7 +33,7 @@ from ..base.jsontext import dumps, encodable
 from ..evaluators.outline import CallArguments, Unread, has_outline_form, run_of
 from ..evaluators.scorer import is_drawn
 from ..model import EvaluationResult, Outline, OutlineRequest, Score
-from ..selection import Selection
+from ..model.selection import Selection
 from ..store import SCORE_ROWS, call_arguments, is_exact
 from .argument_tree import ArgumentTree
 from .prepared import PreparedEvaluator

@@ -14,7 +14,7 @@ from ..config import Config
 from ..evaluators.alignment import AlignedPair, align, first_divergence
 from ..evaluators.gates import GateResult, Tally
 from ..model import Score, Trajectory
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from ..store import Store
 from .decide import Decider, StoredVerdicts
 from .prepared import PreparedEvaluator, prepare

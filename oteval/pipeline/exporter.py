@@ -14,7 +14,7 @@ from ..base.files import make_folder, open_private
 from ..base.jsontext import dumps
 from ..base.text import printable_json
 from ..model import Score, Trajectory
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from ..store import Store, is_short_of_memory
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]

@@ -22,7 +22,7 @@ from ..attach import (
     span_request,
 )
 from ..model import LogRecord, Score, Span, Trajectory
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from ..store import Store
 
 __all__ = ["SendReport", "send_events", "send_logs", "send_spans"]

@@ -18,7 +18,7 @@ from types import TracebackType
 import pyarrow as pa
 
 from ..model import OutlineRequest, Trajectory
-from ..selection import Selection
+from ..model.selection import Selection
 from ..store import ReadPages, Store
 from ..store.outlines import Outlines
 from .decide import DecidedRuns, Decider, StoredVerdicts

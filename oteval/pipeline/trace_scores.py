@@ -16,7 +16,7 @@ import pyarrow as pa
 from ..base.errors import InputError
 from ..base.machine import infrequent_gc
 from ..model import LogRecord, Score, Span, Trajectory
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from ..store import SCORE_ROWS, score_rows
 from ..store.arrow_rows import table_of
 from ..store.query import rows_of

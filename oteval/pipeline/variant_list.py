@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..evaluators.stats import pass_rate
-from ..prices import Prices, make_prices
-from ..selection import EVERYTHING, Selection
+from ..model.prices import Prices, make_prices
+from ..model.selection import EVERYTHING, Selection
 from ..store import Period, Store
 from ..store.usage_sums import usages_of
 

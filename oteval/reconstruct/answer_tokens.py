@@ -8,9 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from .. import semconv
 from ..messages.values import parse
-from ..model import NO_TOKENS, Span, TokenCounts, read_tokens
+from ..model import NO_TOKENS, Span, TokenCounts, read_tokens, semconv
 from .finish_reasons import CONTAINERS, DEEPEST
 
 __all__ = ["tokens_in_answer"]

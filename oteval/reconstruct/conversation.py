@@ -14,8 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from .. import semconv
-from ..identities import identity
 from ..messages.forms import SYSTEM_ROLES
 from ..model import (
     FOLLOWS_ANSWER,
@@ -25,8 +23,10 @@ from ..model import (
     SpanRef,
     Trajectory,
     Usage,
+    semconv,
     trajectory_id,
 )
+from ..model.identities import identity
 from .detached_tools import lone_keys
 from .duplicates import answer_key, call_keys
 from .entries import Entry, Sent

@@ -17,8 +17,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.jsontext import canonical, dumps
-from ..identities import identity
 from ..model import Gap, Message, Span
+from ..model.identities import identity
 from .entries import key_of, keys_of
 from .operations import ModelCall, ToolRun
 from .runs import TracedRun

@@ -15,8 +15,8 @@ from typing import NamedTuple
 
 from ..base.errors import InputError
 from ..model import LogRecord, Message
+from ..model.http_exchanges import EVENT_NAME
 from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
-from ..wire.events import EVENT_NAME
 from .apis import api_of
 from .operations import ModelCall
 from .tree import Node

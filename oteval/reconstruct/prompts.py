@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ..identities import own_names, own_value
 from ..messages.values import hidden, list_of, parse
 from ..model import Span
+from ..model.identities import own_names, own_value
 
 __all__ = ["PROMPT_KEYS", "prompts_of"]
 

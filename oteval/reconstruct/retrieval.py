@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from ..messages.values import hidden, list_of, parse
 from ..model import Gap, RetrievedDocument, Span
-from ..semconv import first
+from ..model.semconv import first
 from .dialects import haystack, langfuse, langsmith, langwatch, mlflow, openinference, traceloop
 from .gaps import gap
 from .readers.flat_lists import nested

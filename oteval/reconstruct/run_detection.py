@@ -18,9 +18,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
-from .. import semconv
 from ..base.jsontext import dumps
-from ..identities import (
+from ..model import Gap, LogRecord, Span, semconv
+from ..model.identities import (
     IDENTITY_KEYS,
     conversation_id,
     own_attribute,
@@ -28,7 +28,6 @@ from ..identities import (
     user_of,
     version_of,
 )
-from ..model import Gap, LogRecord, Span
 from .called_agents import link_called_agents, without_empty_agents
 from .dialects.by_shape import BY_SHAPE
 from .duplicates import fold_nested, join_streams

@@ -13,9 +13,9 @@ import re
 from collections.abc import Sequence
 
 from ..base.jsontext import dumps
-from ..identities import identity
 from ..model import FAILED_REQUEST, RETRY_WAIT_NS, Message, ToolCall
-from ..semconv import PROCESS
+from ..model.identities import identity
+from ..model.semconv import PROCESS
 from .entries import Entry, keys_of
 from .message_thread import answered
 from .operations import ModelCall

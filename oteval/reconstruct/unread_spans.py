@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ..messages.reader import EVENT_ROLES
 from ..model import Span
-from ..semconv import first
+from ..model.semconv import first
 from .readers.attribute_shapes import token_attributes
 from .span_reader import is_pending
 

@@ -11,10 +11,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from .. import semconv
 from ..base.jsontext import loads
 from ..messages.forms import SYSTEM_ROLES
-from ..model import CONTENT_GAPS, Message, Span, Trajectory
+from ..model import CONTENT_GAPS, Message, Span, Trajectory, semconv
 from ..model.recording import RecordedModelCall, RecordedRequest
 from ..reconstruct.operations import ModelCall
 from ..reconstruct.readers.spans import error_text

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, TypeVar
 
 from ..base.text import counted
 from ..model import LogRecord, Message, Span
+from ..model.http_exchanges import UnreadableExchange, from_log
 from ..model.recording import Exchange, RecordedToolCall, Recording
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
-from ..wire.events import UnreadableExchange, from_log
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call
 from .recorded_answers import answers_of

@@ -13,7 +13,7 @@ from ..base.errors import ConfigError
 from ..base.text import counted
 from ..model import Usage
 from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
-from ..prices import Prices
+from ..model.prices import Prices
 from .text import clean, clock, duration, one_line, shorten
 
 __all__ = [

@@ -12,11 +12,11 @@ import pyarrow.compute as pc
 
 from ..base.machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
+from ..model.selection import Selection
 from ..pipeline.prepared import PreparedEvaluator
 from ..pipeline.reconstruction import reconstruct_all
 from ..pipeline.trace_scores import scored_runs
 from ..reconstruct import failed_trajectory
-from ..selection import Selection
 from ..store import SCORE_ROWS
 from ..store.telemetry_rows import LOG_SCHEMA
 from ..store.trajectory_rows import TRAJECTORY_SCHEMA

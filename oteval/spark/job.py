@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from ..base.errors import InputError
 from ..config import Config
 from ..evaluators.judge.costs import CostBudget
+from ..model.selection import EVERYTHING, Selection
 from ..pipeline.prepared import prepare
 from ..pipeline.resources import JobLimits
-from ..selection import EVERYTHING, Selection
 from .damage import damage_of, find_damage
 from .files import SourceFile, list_files
 from .judge_calls import begin_limits

@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from ..config import Config
+from ..model.selection import Selection
 from ..pipeline.prepared import PreparedEvaluator, prepare
 from ..pipeline.resources import JobLimits
 from ..pipeline.run_scorer import RunScorer
-from ..selection import Selection
 from ..store import SCORE_ROWS, ShardedStore, score_rows
 from .files import to_address
 from .judge_calls import FolderBudget, FolderCalls, RequestCount

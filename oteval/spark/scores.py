@@ -18,8 +18,8 @@ from typing import TYPE_CHECKING
 
 from ..base.errors import InputError
 from ..config import Config, is_in_store
+from ..model.selection import EVERYTHING, Selection
 from ..pipeline.prepared import prepare
-from ..selection import EVERYTHING, Selection
 from .columns import with_timestamps
 from .group_scores import GroupScorer
 from .groups import (

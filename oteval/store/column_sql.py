@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
-from .. import semconv
 from ..base.jsontext import restore
 from ..base.patterns import SPACES
+from ..model import semconv
 from ..model.columns import COLUMNS, MEASURES
 from .usage_sums import HAS_TOKENS
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..base.jsontext import encodable
 from ..model.columns import COLUMNS
-from ..selection import Condition
+from ..model.selection import Condition
 from .column_sql import COLUMN_SQL, attribute_pointer
 
 __all__ = ["SqlCondition", "sql_condition"]

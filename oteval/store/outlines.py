@@ -13,7 +13,7 @@ import duckdb
 import pyarrow as pa
 
 from ..model import Fact, OutlineRequest
-from ..selection import Selection
+from ..model.selection import Selection
 from .column_sql import attribute_pointer
 from .memory import fetch, with_memory
 from .query import condition_of, registered

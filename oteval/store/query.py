@@ -28,7 +28,7 @@ import pyarrow as pa
 
 from ..base.errors import StoreError
 from ..model.columns import COLUMNS
-from ..selection import Condition, Selection
+from ..model.selection import Condition, Selection
 from .column_sql import COLUMN_SQL
 from .conditions import sql_condition
 

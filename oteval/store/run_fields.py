@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from ..model import Trajectory
 from ..model.columns import RunValues, column_values
-from ..selection import Selection
+from ..model.selection import Selection
 from .column_sql import decoder_of, transport_of
 from .conditions import sql_condition
 from .memory import with_memory

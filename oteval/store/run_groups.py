@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from ..model import Trajectory
 from ..model.columns import RunValues, column_values
-from ..selection import Condition
+from ..model.selection import Condition
 from .conditions import sql_condition
 from .run_fields import RunExpression, RunFunction
 

@@ -15,7 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from ..model import Score
-from ..selection import Selection
+from ..model.selection import Selection
 from .column_sql import measure_sql
 from .current_scores import current_scores, replaced_scores
 from .memory import with_memory

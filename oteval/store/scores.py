@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from ..base.jsontext import dumps, restore
 from ..model import Label, Score
-from ..selection import EVERYTHING, Selection
+from ..model.selection import EVERYTHING, Selection
 from .arrow_rows import table_of
 from .current_scores import (
     current_numbers,

@@ -14,10 +14,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from .. import semconv
 from ..base.jsontext import dumps, restore
-from ..identities import IDENTITIES, conversation_id, identity, own_attribute, own_value
-from ..model import Event, Link, LogRecord, Span
+from ..model import Event, Link, LogRecord, Span, semconv
+from ..model.identities import IDENTITIES, conversation_id, identity, own_attribute, own_value
 from .arrow_rows import table_of
 
 __all__ = [

@@ -30,8 +30,8 @@ from typing import Any, Protocol
 
 from ..base.redaction.known_secrets import PROCESS_SECRETS
 from ..base.redaction.secrets import SecretRedactor, credentials, request_secrets, response_secrets
+from ..model.http_exchanges import to_event
 from ..model.recording import Chunk, Exchange
-from .events import to_event
 from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker
 from .request_headers import recorded_headers

@@ -17,7 +17,7 @@ from oteval.base.errors import ConfigError
 from oteval.base.patterns import Pattern, PatternError, compile_pattern
 from oteval.config import parse_config
 from oteval.model import SpanRef, Trajectory
-from oteval.selection import parse_condition
+from oteval.model.selection import parse_condition
 
 EVIL = ("(a+)+$", "(a|aa)+$", "(a|a)*b", "(.*a){20}$", "([a-zA-Z]+)*$", r"(\w+\s?)+:")
 SAME = (

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from oteval.identities import name_attribute
+from oteval.model.identities import name_attribute
 from oteval.store import Store
 
 from ..ingest.containers import jaeger, lines, log_row, parquet, trace_row

@@ -21,8 +21,8 @@ from oteval.model import (
     ToolCall,
     Trajectory,
 )
+from oteval.model.selection import Selection
 from oteval.reconstruct import CODES
-from oteval.selection import Selection
 
 from ..make import asks, call, gap, run
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from oteval.model import Usage
+from oteval.model.prices import make_prices
 from oteval.monitor.check import check
-from oteval.prices import make_prices
 from oteval.store import Store
 
 from .histories import History, config

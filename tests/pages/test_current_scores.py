@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from oteval.model import Score
-from oteval.selection import EVERYTHING
+from oteval.model.selection import EVERYTHING
 from oteval.store import Store
 
 from .conftest import START, ShowPages, put, run, score

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from oteval import ExperimentResults, evaluate, evaluate_comparative
-from oteval.selection import Selection
+from oteval.model.selection import Selection
 from oteval.store import Store
 
 from . import hostile

@@ -13,11 +13,11 @@ from markupsafe import escape
 
 from oteval.base.errors import ConfigError
 from oteval.model import Message, ToolCall
+from oteval.model.selection import Selection
 from oteval.pages.events import StoreChanges
 from oteval.pages.overview import search_word
 from oteval.pages.run_search import find_runs
 from oteval.pages.search import RunSearch, narrowed, parse_search
-from oteval.selection import Selection
 from oteval.show.run_cells import cost_text
 from oteval.store import RunKey, Store, VerdictFilter
 

@@ -19,11 +19,11 @@ from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMat
 from oteval.evaluators.checks import Check
 from oteval.evaluators.gates import Tally
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
+from oteval.model.selection import EVERYTHING
 from oteval.pipeline import ScoreRun, decide, evaluation, refresh, score_pages
 from oteval.pipeline import score as score_all
 from oteval.pipeline.score_counts import ListOrder
 from oteval.pipeline.score_pages import ScorePages
-from oteval.selection import EVERYTHING
 from oteval.store import Store
 
 from ..make import CAPTURES, asks, call, capture, gap, keep, run

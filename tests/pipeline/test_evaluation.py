@@ -12,9 +12,9 @@ from oteval.base.errors import ConfigError
 from oteval.config import parse_config
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
+from oteval.model.selection import Selection
 from oteval.pipeline import ScoreRun, check_gates, evaluation, prepare
 from oteval.pipeline import score as score_all
-from oteval.selection import Selection
 from oteval.store import Store
 
 from ..make import asks, call, gap, keep, run

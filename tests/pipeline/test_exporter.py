@@ -10,8 +10,8 @@ import pytest
 
 from oteval.base.errors import InputError
 from oteval.model import LogRecord
+from oteval.model.selection import Selection
 from oteval.pipeline import export_jsonl, export_parquet, load, refresh
-from oteval.selection import Selection
 from oteval.store import Store
 
 from ..make import asks, call, keep, run, score, span

@@ -18,10 +18,10 @@ from oteval.evaluators.registry import evaluator_types
 from oteval.live.evaluator_rules import EvaluatorRules
 from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import LogRecord, Score, Span
+from oteval.model.selection import EVERYTHING
 from oteval.pipeline import prepare, refresh, score
 from oteval.pipeline.run_scorer import RunScorer
 from oteval.pipeline.trace_scores import score_batch
-from oteval.selection import EVERYTHING
 from oteval.spark.group_scores import GroupScorer
 from oteval.store import Store
 from oteval.store.telemetry_rows import log_table, span_table

@@ -11,8 +11,8 @@ import pytest
 from oteval.base.errors import ConfigError
 from oteval.config import parse_config
 from oteval.model import Message, Trajectory
+from oteval.model.selection import Selection, parse_asked, parse_condition
 from oteval.pipeline import score
-from oteval.selection import Selection, parse_asked, parse_condition
 from oteval.store import Store
 
 from ..make import asks, call, keep, run

@@ -11,11 +11,11 @@ from oteval.evaluators import EvaluationContext, EvaluationResult
 from oteval.evaluators.evaluator import Evaluator
 from oteval.evaluators.scorer import Scorer
 from oteval.model import Message, Trajectory
+from oteval.model.selection import EVERYTHING
 from oteval.pipeline.prepared import PreparedEvaluator
 from oteval.pipeline.references import References
 from oteval.pipeline.run_scorer import RunScorer
 from oteval.pipeline.trace_scores import scored_runs
-from oteval.selection import EVERYTHING
 
 from ..make import run
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from oteval.model import Span
+from oteval.model.selection import Selection, select
 from oteval.pipeline import refresh
-from oteval.selection import Selection, select
 from oteval.store import Store
 
 from ..reconstruct.builders import agent, asks, brief, chat, gives, said, tool, user

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oteval.base.jsontext import escaped
 from oteval.model import Message, Score, Trajectory, Usage
 from oteval.model.columns import COLUMNS
+from oteval.model.prices import make_prices
+from oteval.model.selection import EVERYTHING, Selection, parse_asked, parse_condition
 from oteval.pipeline import refresh, variants
-from oteval.prices import make_prices
-from oteval.selection import EVERYTHING, Selection, parse_asked, parse_condition
 from oteval.store import Store
 
 from ..make import CAPTURES, asks, call, capture, keep, run, score

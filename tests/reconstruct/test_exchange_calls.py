@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from oteval.model import LogRecord, Message, Span, ToolCall, Trajectory
+from oteval.model.http_exchanges import to_event
 from oteval.model.recording import Chunk, Exchange, RecordedModelCall, RecordedRequest
 from oteval.reconstruct import explain, reconstruct
 from oteval.reconstruct.apis import APIS, ModelApi
-from oteval.wire.events import to_event
 
 from .builders import TRACE, agent, asks, brief, chat, codes, gives, only, said, span, user
 

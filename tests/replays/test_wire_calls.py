@@ -7,13 +7,13 @@ from dataclasses import replace
 from typing import Any
 
 from oteval.model import LogRecord, Span
+from oteval.model.http_exchanges import to_event
 from oteval.model.recording import Chunk, Exchange, Recording
 from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.apis.event_stream import event
 from oteval.replays.recordings import read_recording, recording_of
 from oteval.store import Store, StoredSession
-from oteval.wire.events import to_event
 from tests.make import chat, span
 
 URL = "https://model/v1/chat/completions"

@@ -12,8 +12,8 @@ import pytest
 
 from oteval.config import parse_config
 from oteval.model import Span
+from oteval.model.selection import EVERYTHING
 from oteval.pipeline import prepare
-from oteval.selection import EVERYTHING
 from oteval.spark.group_scores import OUTPUT, GroupScorer
 from oteval.store.telemetry_rows import LOG_SCHEMA, log_table, span_table
 

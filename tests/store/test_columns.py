@@ -17,7 +17,7 @@ from oteval.model.columns import (
     column_values,
     group_text,
 )
-from oteval.selection import EVERYTHING, Condition, Selection
+from oteval.model.selection import EVERYTHING, Condition, Selection
 from oteval.store import Store
 from oteval.store.column_sql import COLUMN_SQL, decoder_of, group_sql, measure_sql, transport_of
 

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from oteval import semconv
-from oteval.model import Event, Link, LogRecord, Span
+from oteval.model import Event, Link, LogRecord, Span, semconv
 from oteval.store import Store
 
 from ..make import CAPTURES, capture

@@ -7,7 +7,7 @@ import pytest
 
 from oteval.base.errors import NotFound
 from oteval.model import Message
-from oteval.selection import Selection
+from oteval.model.selection import Selection
 from oteval.store import Store
 
 from ..make import asks, call, keep, run, score

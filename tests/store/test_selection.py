@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from oteval.base.errors import ConfigError
 from oteval.model import Message, Trajectory, Usage
 from oteval.model.columns import FIELDS
-from oteval.selection import Selection, parse_asked, parse_condition
+from oteval.model.selection import Selection, parse_asked, parse_condition
 from oteval.store import Store
 
 from ..make import asks, call, gap, keep, run

@@ -13,9 +13,9 @@ from opentelemetry.sdk._logs.export import InMemoryLogRecordExporter, SimpleLogR
 from oteval.base.redaction.secrets import SecretRedactor
 from oteval.ingest.sdk_objects import log_record_of
 from oteval.model import LogRecord
+from oteval.model.http_exchanges import from_log
 from oteval.model.recording import Exchange
 from oteval.wire import interception
-from oteval.wire.events import from_log
 from oteval.wire.recorder import WireRecorder
 
 

@@ -25,9 +25,9 @@ from oteval.ingest.sdk_objects import log_record_of
 from oteval.instrumentation.otlp_json import log_lines
 from oteval.live.inprocess import InProcess
 from oteval.model import LogRecord
+from oteval.model.http_exchanges import UnreadableExchange, from_log, to_event
 from oteval.model.recording import Chunk, Exchange
 from oteval.store import Store
-from oteval.wire.events import UnreadableExchange, from_log, to_event
 from oteval.wire.recorder import WireRecorder
 
 from ..commands import Run

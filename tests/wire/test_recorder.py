@@ -20,8 +20,8 @@ from opentelemetry import context
 from opentelemetry.context import _SUPPRESS_INSTRUMENTATION_KEY
 from opentelemetry.sdk.trace import TracerProvider
 
+from oteval.model.http_exchanges import UnreadableExchange, from_log
 from oteval.wire import interception
-from oteval.wire.events import UnreadableExchange, from_log
 from oteval.wire.recorder import WireRecorder
 
 from ..model_server import completion, serving, streamed

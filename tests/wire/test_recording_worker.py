@@ -13,7 +13,7 @@ import httpx2
 import pytest
 
 from oteval.base.redaction.secrets import SecretRedactor
-from oteval.wire.events import UnreadableExchange
+from oteval.model.http_exchanges import UnreadableExchange
 from oteval.wire.recording_worker import RecordingWorker
 
 from ..instrumentation.programs import run_program

@@ -19,7 +19,7 @@ from typing import Annotated, Any, ClassVar
 
 from ...base.errors import ConfigError
 from ...model import Fact, OutlineRequest, Reference, Trajectory, Usage
-from ...prices import Price, Prices, list_version, make_prices
+from ...model.prices import Price, Prices, list_version, make_prices
 from ..factories import with_options_of
 from ..options import (
     PYTHON_ONLY,

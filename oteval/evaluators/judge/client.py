@@ -15,7 +15,7 @@ from ...base.errors import BudgetSpent, JudgeError
 from ...base.jsontext import canonical
 from ...base.sync import ConcurrencyLimit, blocks_event_loop, wait_for
 from ...model import Usage
-from ...prices import Prices
+from ...model.prices import Prices
 from ..resources import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend

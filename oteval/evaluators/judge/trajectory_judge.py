@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 from ...base.errors import ConfigError, JudgeError
 from ...base.jsontext import dumps
 from ...model import EvaluationResult, Message, Usage
-from ...prices import Price, make_prices
+from ...model.prices import Price, make_prices
 from ..evaluator import (
     EvaluationContext,
     Evaluator,

@@ -11,7 +11,6 @@ from typing import Any
 from ...base.errors import InputError
 from ...base.jsontext import dumps
 from ...call_outcome import decided
-from ...identities import identity_in
 from ...messages import NO_SOURCE, stamped
 from ...messages.kinds import unknown_kind
 from ...messages.reader import from_messages
@@ -27,6 +26,7 @@ from ...model import (
     gaps_of_calls,
     trajectory_id,
 )
+from ...model.identities import identity_in
 from ..otlp.json_fields import json_kind
 
 __all__ = [

@@ -22,7 +22,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from oteval.base.errors import InputError
 from oteval.model import Attributes, Event, Link, LogRecord, Span
-from oteval.semconv import named_event
+from oteval.model.semconv import named_event
 
 from .decoded import (
     MAX_KIND,

@@ -15,11 +15,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ... import semconv
 from ...messages.bedrock import from_blocks, result_of
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.values import hidden, parse, parse_arguments
-from ...model import Gap, Message, Span
+from ...model import Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

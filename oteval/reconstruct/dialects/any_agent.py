@@ -11,11 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
 from ...messages.values import decoded_text, hidden, mappings_of, parse, text_of
-from ...model import Message, Span
+from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -11,13 +11,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import semconv
 from ...call_outcome import recorded_outcome
 from ...messages.gemini import definitions
 from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
 from ...messages.reader import from_messages
 from ...messages.values import decoded, mapping_of, parse
-from ...model import Span
+from ...model import Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call

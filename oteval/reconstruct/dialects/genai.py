@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import semconv
 from ...messages.body import as_list
 from ...messages.facts import facts_of
 from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
@@ -22,7 +21,7 @@ from ...messages.reader import (
     tool_definitions,
 )
 from ...messages.values import hidden, parse
-from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span
+from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

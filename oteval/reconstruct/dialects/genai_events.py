@@ -14,7 +14,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ... import semconv
 from ...messages.forms import role_of
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import (
@@ -25,7 +24,7 @@ from ...messages.reader import (
     tool_definitions,
 )
 from ...messages.values import mappings_of, parse, parse_arguments, text_of
-from ...model import LogRecord, Message, Span
+from ...model import LogRecord, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from ...model import LogRecord, Span, Usage, normal_finish_reason
-from ...wire.events import EVENT_NAME, UnreadableExchange, from_log
+from ...model.http_exchanges import EVENT_NAME, UnreadableExchange, from_log
 from ..dialect import Dialect, Logs
 from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, read_exchange
 from ..gaps import gap

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
 from ...messages.provider_calls import last_message_of
 from ...messages.values import hidden, mapping_of, parse
-from ...model import Span
+from ...model import Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import client_call

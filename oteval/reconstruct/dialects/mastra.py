@@ -16,12 +16,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
 from ...messages.forms import SYSTEM_ROLES
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages
 from ...messages.values import decoded, parse
-from ...model import LogRecord, Message, Span
+from ...model import LogRecord, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper
 from ..readers.model_calls import call_gaps, model_call

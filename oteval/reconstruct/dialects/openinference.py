@@ -10,14 +10,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
 from ...messages.forms import SYSTEM_ROLES
 from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_in
 from ...messages.read_cache import folded
 from ...messages.reader import tool_definitions
 from ...messages.returned_values import returned_value
 from ...messages.values import mapping_of, parse
-from ...model import Message, Span
+from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

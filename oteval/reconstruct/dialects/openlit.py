@@ -13,11 +13,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ... import semconv
 from ...messages.mcp_results import content_of
 from ...messages.python_reprs import literal_of
 from ...messages.returned_values import returned_value
-from ...model import Message, Span, ToolCall
+from ...model import Message, Span, ToolCall, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -13,11 +13,10 @@ from dataclasses import replace
 from itertools import takewhile
 from typing import Any
 
-from ... import semconv
 from ...base.jsontext import dumps
 from ...messages.reader import from_event, from_messages, join_neighbours
 from ...messages.values import mapping_of, parse
-from ...model import Message, Span
+from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, Wrapper
 from ..readers.spans import integer

@@ -14,12 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
 from ...messages.bedrock import from_blocks, result_of
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import EVENT_ROLES, from_messages, tool_definitions
 from ...messages.values import hidden, parse, parse_arguments, text_of
-from ...model import Event, Gap, Message, Span
+from ...model import Event, Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

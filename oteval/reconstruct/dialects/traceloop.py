@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
 from ...messages.body import as_list
 from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_of
 from ...messages.reader import (
@@ -23,7 +22,7 @@ from ...messages.reader import (
 )
 from ...messages.returned_values import returned_value
 from ...messages.values import mappings_of, parse
-from ...model import Span, normal_finish_reason
+from ...model import Span, normal_finish_reason, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -13,12 +13,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ... import semconv
 from ...messages.body import as_list
 from ...messages.provider_calls import ModelAnswer, ModelRequest
 from ...messages.reader import from_messages, tool_definitions
 from ...messages.values import decoded_text, hidden, list_of, mappings_of, parse, text_of
-from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, span_tokens
+from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, semconv, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

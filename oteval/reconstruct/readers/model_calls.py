@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ... import semconv
 from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
 from ...messages.reader import tool_definitions
-from ...model import Gap, Span, Usage
+from ...model import Gap, Span, Usage, semconv
 from ..gaps import gap
 from ..operations import ModelCall
 from . import spans

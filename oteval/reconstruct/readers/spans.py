@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ... import semconv
 from ...messages.body import as_list
 from ...messages.values import hidden, parse
 from ...model import (
@@ -16,6 +15,7 @@ from ...model import (
     Usage,
     count_of,
     normal_finish_reason,
+    semconv,
     span_tokens,
 )
 from ..gaps import gap

@@ -24,7 +24,7 @@ from ...model import (
     question_of,
 )
 from ...model.columns import GROUPS, RunValues, group_text
-from ...selection import Selection
+from ...model.selection import Selection
 from ...store import RunExpression, RunFunction, RunGroups, Store
 from ..run_titles import case_key, question_line
 from ..text import clean, one_line

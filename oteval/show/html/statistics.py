@@ -12,8 +12,8 @@ from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
 from ...model import Usage, has_unknown_cost
 from ...model.columns import call_errors
+from ...model.prices import make_prices
 from ...pipeline import check_gates
-from ...prices import make_prices
 from ...store import CaseComparison, SelectedRuns
 from ...store.usage_sums import usage_of, usages_of
 from ..text import clean, clock, duration

@@ -22,7 +22,7 @@ from oteval.model import (
     Usage,
     Vote,
 )
-from oteval.selection import EVERYTHING, Selection
+from oteval.model.selection import EVERYTHING, Selection
 from oteval.show.html import ReportRun, from_keys, run_groups
 from oteval.store import RunExpression, RunFunction, Store
 

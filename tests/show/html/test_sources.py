@@ -6,7 +6,7 @@ import pytest
 
 from oteval.base.errors import ConfigError, NotFound
 from oteval.model import Message
-from oteval.selection import parse_condition
+from oteval.model.selection import parse_condition
 from oteval.show.html import ReportOptions, build, from_experiments, pairwise_of
 from oteval.show.html.sources import NONE, grouping
 from oteval.store import Store, split_at, split_by

@@ -11,8 +11,8 @@ import pytest
 from oteval.base.errors import ConfigError, NothingEvaluated
 from oteval.config import Gate
 from oteval.model import Message, Score, Trajectory, Usage
+from oteval.model.selection import EVERYTHING, Selection, parse_condition
 from oteval.pipeline import refresh
-from oteval.selection import EVERYTHING, Selection, parse_condition
 from oteval.show.html import (
     Report,
     ReportOptions,

@@ -17,8 +17,8 @@ from functools import lru_cache
 from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from .base.errors import ConfigError
-from .model import Usage
+from ..base.errors import ConfigError
+from . import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice

@@ -11,7 +11,7 @@ import pytest
 
 from oteval.model import NO_TOKENS, span_tokens
 
-from .make import ROOT
+from ..make import ROOT
 
 _ROW = re.compile(r"^\| `([\w.]+)` \| ([\w, ]+) \| *(.*?) *\|$", re.MULTILINE)
 _NAMESPACES = ("gen_ai.", "mcp.", "openai.", "aws.bedrock.")

@@ -7,15 +7,15 @@ from typing import Any
 
 import pytest
 
-from oteval.identities import conversation_id, identity, name_attribute
 from oteval.model import Message
+from oteval.model.identities import conversation_id, identity, name_attribute
+from oteval.model.selection import Selection, parse_condition
 from oteval.reconstruct import reconstruct
-from oteval.selection import Selection, parse_condition
 from oteval.store import Store
 
-from .make import keep
-from .make import run as run_of
-from .reconstruct.builders import agent, chat, said, tool, user
+from ..make import keep
+from ..make import run as run_of
+from ..reconstruct.builders import agent, chat, said, tool, user
 
 PLACEHOLDERS = (
     *(
@@ -143,7 +143,9 @@ def test_an_option_counts_more_than_the_file():
 
 def test_the_environment_names_the_attribute_in_other_processes():
     """A process that is started with the variable reads the attribute that it names."""
-    code = "from oteval.identities import conversation_id as c; print(c({'my.thread': 't-1'}))"
+    code = (
+        "from oteval.model.identities import conversation_id as c; print(c({'my.thread': 't-1'}))"
+    )
     name_attribute("conversation", "my.thread")
 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ import pytest
 
 from oteval import ConfigError, create_llm_as_judge
 from oteval.model import Usage
-from oteval.prices import Price, make_prices
+from oteval.model.prices import Price, make_prices
 
 
 def test_prices_are_found_by_name_date_and_provider():
@@ -105,7 +105,7 @@ def test_a_limit_on_unknown_costs_is_refused():
 def test_the_price_list_is_imported_only_for_a_price():
     """It takes a third of a second, which commands that need no price do not wait."""
     code = (
-        "import sys, oteval.prices as p, oteval.cli.commands; "
+        "import sys, oteval.model.prices as p, oteval.cli.commands; "
         "p.make_prices({'m': (1, 2)}).of('m'); sys.exit('genai_prices' in sys.modules)"
     )
 

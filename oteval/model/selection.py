@@ -15,10 +15,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from .base.errors import ConfigError
-from .base.patterns import PatternError, compile_pattern
-from .model import Trajectory
-from .model.columns import COLUMNS, FIELDS, RunValues, column_values, items_of
+from ..base.errors import ConfigError
+from ..base.patterns import PatternError, compile_pattern
+from . import Trajectory
+from .columns import COLUMNS, FIELDS, RunValues, column_values, items_of
 
 __all__ = [
     "EVERYTHING",

@@ -9,12 +9,12 @@ import pytest
 
 from oteval import create_final_answer_evaluator, create_finish_reason_evaluator
 from oteval.model import Event, LogRecord, Span, Usage, normal_finish_reason
+from oteval.model.selection import parse_condition
 from oteval.reconstruct.finish_reasons import finish_reason_of
-from oteval.selection import parse_condition
 from oteval.store import Store
 
-from .evaluators.checks.helpers import says
-from .make import keep, run
+from ..evaluators.checks.helpers import says
+from ..make import keep, run
 
 
 @pytest.mark.parametrize(

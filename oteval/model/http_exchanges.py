@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..base.errors import InputError
-from ..model import LogRecord
-from ..model.recording import Chunk, Exchange
+from . import LogRecord
+from .recording import Chunk, Exchange
 
 __all__ = ["EVENT_NAME", "ExchangeEvent", "UnreadableExchange", "from_log", "to_event"]
 

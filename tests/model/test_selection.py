@@ -7,7 +7,7 @@ import pytest
 from oteval.base.errors import ConfigError
 from oteval.model import Gap, Message, SpanRef, ToolCall, Trajectory, Usage
 from oteval.model.columns import FIELDS, column_values
-from oteval.selection import Condition, Selection, parse_condition
+from oteval.model.selection import Condition, Selection, parse_condition
 
 CALLS = (ToolCall("look", {}), ToolCall("book", {}))
 RUN = Trajectory(

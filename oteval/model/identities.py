@@ -13,9 +13,8 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from . import semconv
-from .base.jsontext import dumps
-from .model import Span
+from ..base.jsontext import dumps
+from . import Span, semconv
 
 __all__ = [
     "IDENTITIES",

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ..base.errors import InputError
-from ..call_outcome import decided
 from ..model import Message
 from . import NO_SOURCE
+from .call_outcome import decided
 from .forms import ROLES, fields_of, forms_of, role_of
 from .kinds import unknown_kind
 from .objects import plain_data

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..call_outcome import recorded_outcome
+from .call_outcome import recorded_outcome
 from .kinds import TEXTS, kind_of
 from .python_reprs import object_of, printed_fields
 from .values import parse

@@ -11,8 +11,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..call_outcome import recorded_outcome
 from ..model import ToolCall
+from .call_outcome import recorded_outcome
 from .kinds import TEXTS, TYPES, first_of, is_missing_text, kind_of, plain_name
 from .objects import plain_data
 from .provider_tools import as_parts, executor_of

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..call_outcome import recorded_outcome
+from .call_outcome import recorded_outcome
 from .langchain import tool_message
 from .mcp_results import content_of
 from .parts import Result

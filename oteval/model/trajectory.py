@@ -175,7 +175,7 @@ class Message:
         tool_calls: The tool calls of an assistant message.
         tool_call_id: The id of the call that a tool message answers.
         name: The name of the tool or participant, or "".
-        is_error: Whether a tool message reports a failure; see `oteval.call_outcome`.
+        is_error: Whether a tool message reports a failure; see `oteval.messages.call_outcome`.
         parts: Content other than text, such as images, audio, files and reasoning, in the emitter's
             format.
         span_id: The id of the span that the message was read from.

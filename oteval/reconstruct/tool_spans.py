@@ -1,7 +1,7 @@
 """The execution of a tool as its span records it, with the same evidence from all dialects.
 
 A dialect names the attributes; whether the call failed is decided here and in
-`oteval.call_outcome`, and so is the text of a failed call that has no result.
+`oteval.messages.call_outcome`, and so is the text of a failed call that has no result.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..call_outcome import outcome_of
+from ..messages.call_outcome import outcome_of
 from ..messages.mcp_results import content_of
 from ..messages.values import hidden, parse_arguments, text_of
 from ..model import Gap, Message, Span

@@ -95,7 +95,7 @@ def test_flags_of_a_failed_result(flag):
     ],
 )
 def test_by_default_a_result_that_begins_as_an_error_is_one(text, is_error):
-    """`oteval.call_outcome` decides where there is no pattern."""
+    """`oteval.messages.call_outcome` decides where there is no pattern."""
     assert bool(failed([said(call("f", {}, "1")), tool(text, "1")])) == is_error
 
 

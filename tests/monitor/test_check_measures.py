@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oteval.call_outcome import outcome_of_message
 from oteval.config import RUN_MEASURES
 from oteval.evaluators.checks.budget import Budget
 from oteval.evaluators.checks.latency import Latency
@@ -16,6 +15,7 @@ from oteval.evaluators.checks.loops import Loops
 from oteval.evaluators.checks.tool_errors import ToolErrors
 from oteval.evaluators.measures import CHECK_MEASURES
 from oteval.evaluators.scorer import Scorer
+from oteval.messages.call_outcome import outcome_of_message
 from oteval.model import EvaluationResult, Message, ToolCall, Trajectory, Usage
 from oteval.monitor.check import check, source_of
 from oteval.store import ReadPosition, RunWindow, Store

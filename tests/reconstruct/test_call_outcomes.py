@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from oteval.call_outcome import outcome_of_message
+from oteval.messages.call_outcome import outcome_of_message
 from oteval.model import Event, LogRecord, Message, Span
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.dialects import DIALECTS

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from oteval import create_tool_error_evaluator
-from oteval.call_outcome import outcome_of
+from oteval.messages.call_outcome import outcome_of
 from oteval.model import Span, Trajectory
 
 from .builders import agent, asks, chat, only, span, tool, user

@@ -10,8 +10,8 @@ from typing import Any
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps
-from ...call_outcome import decided
 from ...messages import NO_SOURCE, stamped
+from ...messages.call_outcome import decided
 from ...messages.kinds import unknown_kind
 from ...messages.reader import from_messages
 from ...model import (

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...call_outcome import recorded_outcome
+from ...messages.call_outcome import recorded_outcome
 from ...messages.gemini import definitions
 from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
 from ...messages.reader import from_messages

@@ -28,8 +28,8 @@ from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Literal, NamedTuple
 
-from .base.jsontext import dumps, loads
-from .model import Message
+from ..base.jsontext import dumps, loads
+from ..model import Message
 
 __all__ = [
     "RULE_VERSION",

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oteval.call_outcome import decided, near_miss_of, outcome_of, recorded_outcome
+from oteval.messages.call_outcome import decided, near_miss_of, outcome_of, recorded_outcome
 from oteval.model import Message
 
 MCP = {"content": [{"type": "text", "text": "order is locked"}]}

@@ -258,7 +258,7 @@ def _flat(sent: list[Object], answer: Object) -> Object:
 
 def convert(file: str, database: str, runs: str, calls: str) -> None:
     """Load a file of so many runs of so many calls, and reconstruct them in this process."""
-    from oteval.pipeline import load, refresh
+    from oteval.scoring import load, refresh
     from oteval.store import Store
 
     with Store(database) as store:

@@ -1,6 +1,6 @@
 """Loading a file of OTLP/JSON lines into a new store, spans per second.
 
-Inside the clock is `oteval.pipeline.load` and closing the store, so that all rows are in the
+Inside the clock is `oteval.scoring.load` and closing the store, so that all rows are in the
 database file; opening it is not. Three limits are measured in turns with it on the same file,
 which the page cache holds:
 
@@ -25,7 +25,7 @@ import duckdb
 import orjson
 import pyarrow as pa
 
-from oteval.pipeline import load
+from oteval.scoring import load
 from oteval.store import Store
 
 from . import parts, traces

@@ -24,7 +24,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from oteval.pipeline import load
+from oteval.scoring import load
 from oteval.store import Store
 
 from . import clock, parts

@@ -30,7 +30,7 @@ STAGES = ("load", "refresh")
 
 def do(stage: str, database: str, file: str, spans: str) -> None:
     """Do one stage with so many spans in this process."""
-    from oteval.pipeline import load, refresh
+    from oteval.scoring import load, refresh
     from oteval.store import Store
 
     with Store(database) as store:

@@ -26,8 +26,8 @@ from benchmarks.clock import spent
 from benchmarks.monitor_store import START, add_runs
 from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served
-from oteval.config import parse_config
 from oteval.monitor.check import check
+from oteval.scoring.config import parse_config
 from oteval.store import Store
 
 __all__ = ["check_cost", "run_cost"]

@@ -27,7 +27,6 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from oteval.config import MonitorSettings
 from oteval.monitor.baselines import Learning
 from oteval.monitor.budget import DAY_NS
 from oteval.monitor.detector import Floats, Ints
@@ -36,6 +35,7 @@ from oteval.monitor.observations import Observations
 from oteval.monitor.reviews import ReviewedDetector
 from oteval.monitor.scales import Side
 from oteval.monitor.simulation import pass_fail
+from oteval.scoring.config import MonitorSettings
 
 from .report import Row
 

@@ -18,8 +18,15 @@ import sys
 from collections import Counter
 from typing import Any
 
-from oteval.experiments import Dataset, Example, Experiment, ExperimentResults, ResultRow, Run
-from oteval.experiments.comparative import aevaluate_comparative
+from oteval.scoring.experiments import (
+    Dataset,
+    Example,
+    Experiment,
+    ExperimentResults,
+    ResultRow,
+    Run,
+)
+from oteval.scoring.experiments.comparative import aevaluate_comparative
 from oteval.store import Store
 
 from . import parts

@@ -5,7 +5,7 @@ that are in memory before the clock starts. Captured are the traces of ``tests/d
 call a capture with its log records, repeated with new trace ids; generated are those of `traces`,
 one call per 1,000 traces as the pipeline makes them.
 
-``refresh`` times `oteval.pipeline.refresh` on a store that was loaded before: reading the
+``refresh`` times `oteval.scoring.refresh` on a store that was loaded before: reading the
 spans back, reconstructing them and storing the trajectories.
 """
 
@@ -21,8 +21,8 @@ import orjson
 
 from oteval.ingest import decode_json, read
 from oteval.model import LogRecord, Span
-from oteval.pipeline import load, refresh
 from oteval.reconstruct import reconstruct
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 from . import parts, traces

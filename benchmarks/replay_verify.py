@@ -140,7 +140,7 @@ def fill(folder: Path, sessions: int) -> None:
 
 def fill_database(path: Path, sessions: int) -> None:
     """Write the spans and log records of recorded sessions, and reconstruct them."""
-    from oteval.pipeline import refresh
+    from oteval.scoring import refresh
     from oteval.store import Store
 
     spans: list[Any] = []

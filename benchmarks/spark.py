@@ -99,7 +99,7 @@ def do_parquet(lines: str, path: str, database: str) -> None:
     """Load a file into a database, and write its spans as Parquet."""
     import pyarrow.parquet as pq
 
-    from oteval.pipeline import load
+    from oteval.scoring import load
     from oteval.store import Store
 
     with Store(database) as store:
@@ -113,8 +113,8 @@ def do_parquet(lines: str, path: str, database: str) -> None:
 
 def do_single(database: str) -> dict[str, float]:
     """Reconstruct and score the spans of a database in this process."""
-    from oteval.config import parse_config
-    from oteval.pipeline import refresh, score
+    from oteval.scoring import refresh, score
+    from oteval.scoring.config import parse_config
     from oteval.store import Store
 
     with Store(database) as store, spent() as cost:
@@ -133,7 +133,7 @@ def do_spark(folder: str, cores: str, warm: str, jobs: str) -> dict[str, float]:
         warm: The folder that is scored before.
         jobs: How many times.
     """
-    from oteval.config import parse_config
+    from oteval.scoring.config import parse_config
     from oteval.spark import score
 
     processors = sorted(os.sched_getaffinity(0))[: int(cores)]

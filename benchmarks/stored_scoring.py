@@ -18,11 +18,11 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from oteval.config import load_config
 from oteval.model import Message, SpanRef, ToolCall, Trajectory, trajectory_id
 from oteval.model.selection import Selection
-from oteval.pipeline import prepare
-from oteval.pipeline.run_scorer import RunScorer
+from oteval.scoring import prepare
+from oteval.scoring.config import load_config
+from oteval.scoring.run_scorer import RunScorer
 from oteval.store import Store
 from oteval.store.query import number
 

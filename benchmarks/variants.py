@@ -1,4 +1,4 @@
-"""Counting variants in SQL: runs per second of `oteval.pipeline.variants`.
+"""Counting variants in SQL: runs per second of `oteval.scoring.variants`.
 
 The store holds runs of two to ten calls in some two hundred sequences, with two scores each: 2,000
 runs written by the store, and copies of their rows with other ids and times. The clock covers the
@@ -19,7 +19,7 @@ from typing import Any
 
 from oteval.model import Message, Score, SpanRef, ToolCall, Trajectory, Usage, trajectory_id
 from oteval.model.selection import Selection
-from oteval.pipeline import variants
+from oteval.scoring import variants
 from oteval.store import Store
 from oteval.store.query import number
 

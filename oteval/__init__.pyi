@@ -13,12 +13,6 @@ from .base.errors import StoreError as StoreError
 from .base.errors import StoreLocked as StoreLocked
 from .base.errors import StoreTooNew as StoreTooNew
 from .base.errors import VariableMissing as VariableMissing
-from .config import (
-    Config as Config,
-)
-from .config import (
-    load_config as load_config,
-)
 from .evaluators import (
     AnyOf as AnyOf,
 )
@@ -247,51 +241,6 @@ from .evaluators.types import (
 from .evaluators.types import (
     ToolArgsMatchOverrides as ToolArgsMatchOverrides,
 )
-from .experiments import (
-    ComparativeResults as ComparativeResults,
-)
-from .experiments import (
-    Comparison as Comparison,
-)
-from .experiments import (
-    ExperimentResults as ExperimentResults,
-)
-from .experiments import (
-    aevaluate as aevaluate,
-)
-from .experiments import (
-    aevaluate_comparative as aevaluate_comparative,
-)
-from .experiments import (
-    compare_experiments as compare_experiments,
-)
-from .experiments import (
-    evaluate as evaluate,
-)
-from .experiments import (
-    evaluate_comparative as evaluate_comparative,
-)
-from .experiments import (
-    load_experiment as load_experiment,
-)
-from .experiments import (
-    make_dataset as make_dataset,
-)
-from .experiments import (
-    read_dataset as read_dataset,
-)
-from .experiments.simulated_users import (
-    create_async_llm_simulated_user as create_async_llm_simulated_user,
-)
-from .experiments.simulated_users import (
-    create_llm_simulated_user as create_llm_simulated_user,
-)
-from .experiments.simulation import (
-    run_multiturn_simulation as run_multiturn_simulation,
-)
-from .experiments.simulation import (
-    run_multiturn_simulation_async as run_multiturn_simulation_async,
-)
 from .instrumentation.instrument import (
     Instrumentation as Instrumentation,
 )
@@ -350,20 +299,37 @@ from .model import (
     Usage as Usage,
 )
 from .model.selection import Selection as Selection
-from .pipeline import (
-    load as load,
-)
-from .pipeline import (
-    refresh as refresh,
-)
-from .pipeline import (
-    score as score,
-)
 from .replays.replay_result import (
     ReplayResult as ReplayResult,
 )
 from .replays.session import (
     replay as replay,
+)
+from .scoring import load as load
+from .scoring import refresh as refresh
+from .scoring import score as score
+from .scoring.config import Config as Config
+from .scoring.config import load_config as load_config
+from .scoring.experiments import ComparativeResults as ComparativeResults
+from .scoring.experiments import Comparison as Comparison
+from .scoring.experiments import ExperimentResults as ExperimentResults
+from .scoring.experiments import aevaluate as aevaluate
+from .scoring.experiments import aevaluate_comparative as aevaluate_comparative
+from .scoring.experiments import compare_experiments as compare_experiments
+from .scoring.experiments import evaluate as evaluate
+from .scoring.experiments import evaluate_comparative as evaluate_comparative
+from .scoring.experiments import load_experiment as load_experiment
+from .scoring.experiments import make_dataset as make_dataset
+from .scoring.experiments import read_dataset as read_dataset
+from .scoring.experiments.simulated_users import (
+    create_async_llm_simulated_user as create_async_llm_simulated_user,
+)
+from .scoring.experiments.simulated_users import (
+    create_llm_simulated_user as create_llm_simulated_user,
+)
+from .scoring.experiments.simulation import run_multiturn_simulation as run_multiturn_simulation
+from .scoring.experiments.simulation import (
+    run_multiturn_simulation_async as run_multiturn_simulation_async,
 )
 from .store import (
     Store as Store,

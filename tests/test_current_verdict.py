@@ -34,7 +34,7 @@ from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.model.selection import EVERYTHING
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
-from oteval.pipeline import ScoreRun, export_jsonl, variants
+from oteval.scoring import ScoreRun, export_jsonl, variants
 from oteval.show.html import ReportOptions, build_stored, from_keys, stored_tallies
 from oteval.show.tables import trajectories_table
 from oteval.show.terminal import trajectory_view

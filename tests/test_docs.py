@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from oteval.config import load_tokens, parse_config
 from oteval.evaluators.registry import evaluator_types
 from oteval.model.columns import COLUMNS, FIELDS
 from oteval.reconstruct import CODES
+from oteval.scoring.config import load_tokens, parse_config
 from scripts import make_evaluator_docs, make_replay_table
 from scripts.make_cli_docs import page
 

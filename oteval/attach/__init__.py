@@ -8,15 +8,15 @@ events, and `metrics` counts them. Metrics need an extra package, so import them
 from __future__ import annotations
 
 from ..base.clients.otlp_client import ExportResult, HttpClient, OtlpClient, open_client
-from .attributes import score_attributes
+from ..scoring.otlp_requests import log_request, span_request
+from ..scoring.score_events import EventRun, event_request, is_own
+from ..scoring.span_attributes import score_attributes
 from .destinations import ScoreDestinations
 from .events import EventExporter
 from .export_queue import ExportQueue, QueueEntry
 from .forwarder import Forwarder
-from .otlp_messages import log_request, span_request
 from .refused_requests import REFUSED_FOLDER, resend
 from .request_log import QueuedRequest, RequestLog
-from .score_events import EventRun, event_request, is_own
 
 __all__ = [
     "REFUSED_FOLDER",

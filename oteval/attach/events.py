@@ -12,9 +12,9 @@ from typing import Any
 
 from ..base.clients.otlp_client import OtlpClient
 from ..model import Score
+from ..scoring.score_events import EventRun, event_request
 from .export_queue import ExportQueue, QueueEntry
 from .request_log import QueuedRequest, RequestLog
-from .score_events import EventRun, event_request
 
 __all__ = ["EventExporter"]
 

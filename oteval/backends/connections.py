@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from ..base.errors import ConfigError
 from ..base.text import shown_url
-from ..pipeline.annotations import AnnotationTarget
+from ..scoring.annotations import AnnotationTarget
 from .clickhouse import ClickHouse
 from .interface import TraceSource
 from .jaeger import Jaeger

@@ -8,7 +8,7 @@ from itertools import islice
 
 from ..model import Score
 from ..model.selection import EVERYTHING, Selection
-from ..pipeline.annotations import (
+from ..scoring.annotations import (
     Annotation,
     AnnotationTarget,
     PushReport,

@@ -1,4 +1,4 @@
-"""The ``oteval`` command. It parses arguments; `oteval.pipeline` does the work.
+"""The ``oteval`` command. It parses arguments; `oteval.scoring` does the work.
 
 Exit status: 0 all gates passed; 1 a gate or comparison failed; 2 usage, configuration or
 infrastructure error; 3 too little could be evaluated. Results go to standard output, everything

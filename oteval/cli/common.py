@@ -360,7 +360,7 @@ def store_in_turn(path: str, *, create: bool = True) -> Store:
 def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
     """Open a database and bring its trajectories up to date."""
     # Commands without a database import this module as well.
-    from ..pipeline import refresh
+    from ..scoring import refresh
 
     with store_in_turn(path, create=create) as store:
         # A running server reconstructs trajectories itself.

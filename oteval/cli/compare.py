@@ -13,8 +13,8 @@ from ..base.text import counted
 from ..evaluators.functions import load_function
 from ..evaluators.judge import JudgeCall
 from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
-from ..experiments import compare as compare_experiments
-from ..experiments import evaluate_comparative
+from ..scoring.experiments import compare as compare_experiments
+from ..scoring.experiments import evaluate_comparative
 from ..show import (
     changed_line,
     comparative_junit,

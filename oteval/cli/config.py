@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from ..base.text import counted, printable
-from ..config import DEFAULT_PATH, Config, load_config
 from ..evaluators.registry import load_all
 from ..monitor import check_destinations
-from ..pipeline import prepare
+from ..scoring import prepare
+from ..scoring.config import DEFAULT_PATH, Config, load_config
 from ..store import MEMORY, Store
 from .common import db_option, say, warn
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..base.text import counted
-from ..experiments import dataset_from_references, dataset_from_trajectories, read_dataset
+from ..scoring.experiments import dataset_from_references, dataset_from_trajectories, read_dataset
 from ..show import datasets_table
 from . import common
 from .common import (

@@ -12,7 +12,7 @@ from ..base.errors import ConfigError, NotFound
 from ..base.machine import user_name
 from ..base.text import counted, listed
 from ..model.selection import EVERYTHING
-from ..pipeline import DeletionPlan, delete_traces, plan_deletion
+from ..scoring import DeletionPlan, delete_traces, plan_deletion
 from ..show import audit_table, deleted_text
 from ..store import Store
 from .common import (

@@ -15,10 +15,10 @@ from rich.text import Text
 
 from ..base.errors import InputError
 from ..base.files import make_folder, write_private
-from ..config import load_config
 from ..model.columns import RunRow
-from ..pipeline import ScoreRun, check_gates, load, refresh
-from ..pipeline import score as score_all
+from ..scoring import ScoreRun, check_gates, load, refresh
+from ..scoring import score as score_all
+from ..scoring.config import load_config
 from ..show import (
     load_summary,
     scores_table,

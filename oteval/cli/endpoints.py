@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from ..base.errors import ConfigError
-from ..config import resolved
+from ..scoring.config import resolved
 
 __all__ = ["header_option", "headers_of"]
 

@@ -15,18 +15,18 @@ from rich.text import Text
 
 from ..base.errors import NothingEvaluated
 from ..base.text import counted
-from ..config import DEFAULT_PATH, Config, load_config
 from ..evaluators.functions import load_function
-from ..experiments import (
+from ..scoring import ScoreRun, Tally, check_gates
+from ..scoring.config import DEFAULT_PATH, Config, load_config
+from ..scoring.experiments import (
     Comparison,
     ExperimentResults,
     configured,
     evaluate,
     load_experiment,
 )
-from ..experiments import Progress as ExperimentProgress
-from ..experiments import compare as compare_experiments
-from ..pipeline import ScoreRun, Tally, check_gates
+from ..scoring.experiments import Progress as ExperimentProgress
+from ..scoring.experiments import compare as compare_experiments
 from ..show import (
     comparison_view,
     experiment_junit,

@@ -14,15 +14,15 @@ from ..base.errors import ConfigError, InputError
 from ..base.files import open_private
 from ..base.text import counted, shown_url
 from ..model.selection import Selection
-from ..pipeline import export_jsonl, export_parquet
-from ..pipeline.conversation_files import Verdicts, export_atif, export_sft
+from ..scoring import export_jsonl, export_parquet
+from ..scoring.conversation_files import Verdicts, export_atif, export_sft
 from ..store import Store
 from .common import databases_option, filters, open_store, print_json, progress, select, warn
 from .endpoints import headers_of
 
 if TYPE_CHECKING:
     from ..attach import HttpClient
-    from ..pipeline.otlp_export import SendReport
+    from ..scoring.otlp_export import SendReport
 
 __all__ = ["export"]
 
@@ -138,7 +138,7 @@ def _send(
     no_spans: bool,
     patience: float,
 ) -> dict[str, SendReport]:
-    from ..pipeline.otlp_export import send_events, send_logs, send_spans
+    from ..scoring.otlp_export import send_events, send_logs, send_spans
 
     sent: dict[str, SendReport] = {}
     if not no_spans:

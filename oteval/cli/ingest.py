@@ -10,8 +10,8 @@ import click
 
 from ..base.text import counted
 from ..model.identities import IDENTITIES, name_attribute
-from ..pipeline import FileReport, refresh
-from ..pipeline.trace_folder import TraceFolder, TransferReport
+from ..scoring import FileReport, refresh
+from ..scoring.trace_folder import TraceFolder, TransferReport
 from ..show import load_summary
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .loaded_files import load_files
@@ -61,7 +61,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
     for kind, name in names.items():
         name_attribute(kind, name)
     if len(names) < len(IDENTITIES) and Path("oteval.yaml").is_file():
-        from ..config import load_config  # takes 100 ms, and most loads have no such file
+        from ..scoring.config import load_config  # takes 100 ms, and most loads have no such file
 
         load_config("oteval.yaml")
     with store_in_turn(db) as store, store.loading():

@@ -10,10 +10,10 @@ import click
 
 from ..base.errors import NotFound, NothingEvaluated
 from ..base.text import counted, listed
-from ..config import DEFAULT_PATH, load_config
-from ..experiments.calibration import calibrate as calibrate_judge
-from ..experiments.labels import read_labels, repeat_verdicts
 from ..model import Label
+from ..scoring.config import DEFAULT_PATH, load_config
+from ..scoring.experiments.calibration import calibrate as calibrate_judge
+from ..scoring.experiments.labels import read_labels, repeat_verdicts
 from ..show.calibration import calibration_view
 from ..store import Store
 from .common import (

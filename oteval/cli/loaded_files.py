@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ..base.text import counted
-from ..pipeline import FileReport, LoadReport
+from ..scoring import FileReport, LoadReport
 from .common import progress, warn
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ _SHOWN = 10
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
     """Load files and folders with a progress bar, and report unreadable parts on standard error."""
-    from ..pipeline import load
+    from ..scoring import load
 
     with progress("reading", " bytes") as update:
         report = load(store, paths, update)

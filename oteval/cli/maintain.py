@@ -10,8 +10,8 @@ import click
 
 from ..base.errors import ConfigError
 from ..base.text import byte_size, counted, seconds
-from ..config import DEFAULT_PATH, Retention, load_config
-from ..pipeline import archive_before, delete_expired
+from ..scoring import archive_before, delete_expired
+from ..scoring.config import DEFAULT_PATH, Retention, load_config
 from ..show import deleted_text
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
 from .common import db_option, json_option, open_store, out, print_json, progress, warn

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..base.errors import ConfigError
-from ..config import DEFAULT_PATH
+from ..scoring.config import DEFAULT_PATH
 from .common import databases_option, warn
 from .experiments import FUNCTION_METAVAR
 

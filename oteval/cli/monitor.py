@@ -16,8 +16,8 @@ from .. import __version__
 from ..base.errors import ConfigError, InputError, NotFound
 from ..base.jsontext import dumps, loads
 from ..base.text import counted, seconds
-from ..config import DEFAULT_PATH, Config, load_config
 from ..monitor import require_packages, unset_variables
+from ..scoring.config import DEFAULT_PATH, Config, load_config
 from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
 from . import common
 from .common import (

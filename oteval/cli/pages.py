@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from ..base.errors import ConfigError, InputError
-from ..config import DEFAULT_PATH, load_config
+from ..scoring.config import DEFAULT_PATH, load_config
 from .browser import BrowserStart
 from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files
@@ -88,7 +88,7 @@ def view(
 @contextmanager
 def _loaded(paths: tuple[str, ...], config_path: str) -> Iterator[Store]:
     """Load trace files into a temporary database, and score them if there is a configuration."""
-    from ..pipeline import refresh, score
+    from ..scoring import refresh, score
     from ..store import Store
 
     with (

@@ -13,7 +13,7 @@ from ..backends.pull import pull as pull_spans
 from ..base.errors import BackendError
 from ..base.text import counted
 from ..model.selection import time_of
-from ..pipeline import refresh
+from ..scoring import refresh
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .endpoints import header_option, headers_of
 

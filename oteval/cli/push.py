@@ -12,7 +12,7 @@ from ..backends.connections import TARGETS, open_target
 from ..backends.push import push as push_scores
 from ..base.text import counted
 from ..model.selection import select
-from ..pipeline.annotations import PushReport
+from ..scoring.annotations import PushReport
 from .common import db_option, filters, json_option, open_store, out, print_json, progress
 from .endpoints import header_option, headers_of
 

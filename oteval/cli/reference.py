@@ -13,7 +13,7 @@ from ..base.errors import ConfigError, OtevalError
 from ..base.text import counted
 from ..evaluators import to_messages
 from ..model import Reference
-from ..pipeline import read_messages
+from ..scoring import read_messages
 from ..show import references_table
 from . import common
 from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn

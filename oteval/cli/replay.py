@@ -12,7 +12,6 @@ import click
 
 from ..base.errors import ConfigError, NothingEvaluated
 from ..base.text import counted
-from ..config import DEFAULT_PATH
 from ..model import Recording, Trajectory
 from ..model.selection import Selection
 from ..replays.cassette_recordings import CASSETTE_FILES
@@ -26,6 +25,7 @@ from ..replays.verified import VerifiedSession, exit_status
 from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
 from ..replays.verify import verify as verify_sessions
 from ..replays.what_if_session import WhatIfOptions
+from ..scoring.config import DEFAULT_PATH
 from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store, StoredSession
 from .common import (

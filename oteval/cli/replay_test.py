@@ -18,7 +18,6 @@ from ..base.files import make_folder, publish, write_private
 from ..base.jsontext import dumps_exact
 from ..base.redaction import RedactionRule
 from ..base.redaction.secrets import SecretRedactor
-from ..config import DEFAULT_PATH
 from ..evaluators.functions import load_function
 from ..model import Recording
 from ..model.selection import EVERYTHING
@@ -38,6 +37,7 @@ from ..replays.written_tests import (
     reference_text,
     session_name,
 )
+from ..scoring.config import DEFAULT_PATH
 from ..show.replay import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR

@@ -12,13 +12,13 @@ import click
 
 from ..base.errors import ConfigError, InputError, NothingEvaluated
 from ..base.jsontext import loads
-from ..config import DEFAULT_PATH, load_config
-from ..experiments import configured
 from ..model.selection import EVERYTHING
 from ..replays.target import InputForm
 from ..replays.tool_ladder import TOOL_POLICIES
 from ..replays.what_if_session import WhatIfOptions
 from ..replays.whatif import WhatIf, WhatIfResults
+from ..scoring.config import DEFAULT_PATH, load_config
+from ..scoring.experiments import configured
 from ..show.experiments import comparison_view
 from ..show.what_if import what_if_summary, what_if_table
 from ..store import Store

@@ -10,11 +10,11 @@ import click
 
 from ..base.errors import ConfigError
 from ..base.text import counted
-from ..config import DEFAULT_PATH, Gate, load_config
 from ..evaluators.gates import Tally
 from ..model import Score
 from ..model.selection import Selection, parse_condition
-from ..pipeline import check_gates
+from ..scoring import check_gates
+from ..scoring.config import DEFAULT_PATH, Gate, load_config
 from ..show import markdown_report
 from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from .common import (

@@ -13,11 +13,11 @@ from rich.table import Table
 
 from ..base.errors import NotFound
 from ..base.text import counted
-from ..config import DEFAULT_PATH, load_config, require_evaluators
 from ..model import Score
 from ..model.selection import Selection
-from ..pipeline import ScoreRun, check_gates, refresh
-from ..pipeline import score as score_all
+from ..scoring import ScoreRun, check_gates, refresh
+from ..scoring import score as score_all
+from ..scoring.config import DEFAULT_PATH, load_config, require_evaluators
 from ..show import judge_summary, scores_table, tallies_table
 from ..store import Store, is_exact
 from .common import (

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..base.errors import ConfigError
-from ..config import DEFAULT_PATH, Config, load_config
+from ..scoring.config import DEFAULT_PATH, Config, load_config
 from .common import db_option, out, warn
 
 __all__ = ["resend"]

@@ -18,7 +18,7 @@ from ..base.text import counted, shown_url
 from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
 from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
 from ..model.selection import Selection
-from ..pipeline.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
+from ..scoring.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from .common import db_option, warn
 
 __all__ = ["run"]
@@ -101,7 +101,7 @@ def run(
             raise click.UsageError("--score needs a database; leave out --to")
         # The configuration, the evaluators and the database are imported when they are needed:
         # without them, the program starts a second earlier.
-        from ..config import DEFAULT_PATH, load_config, require_evaluators
+        from ..scoring.config import DEFAULT_PATH, load_config, require_evaluators
 
         config_path = config_path or DEFAULT_PATH
         require_evaluators(load_config(config_path), config_path)

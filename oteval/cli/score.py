@@ -14,11 +14,11 @@ from click.core import ParameterSource
 
 from ..base.errors import InputError, NothingEvaluated
 from ..base.text import counted
-from ..config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..ingest import file_size
 from ..model import Score
 from ..model.selection import Selection
-from ..pipeline import GateResult, ScoreRun, check_gates
+from ..scoring import GateResult, ScoreRun, check_gates
+from ..scoring.config import DEFAULT_PATH, Config, load_config, require_evaluators
 from ..show import (
     judge_summary,
     junit_report,
@@ -157,7 +157,7 @@ class _CommandScores(NamedTuple):
         if not paths:
             with open_store(db) as store:
                 return self._score(store)
-        from ..pipeline import refresh
+        from ..scoring import refresh
 
         with _store_for(paths, db if stores else None) as store:
             report = load_files(store, tuple(paths))
@@ -230,7 +230,7 @@ def _run(
     again: bool,
 ) -> list[Score]:
     """Score the selection, print failures, and return the scores that reports need."""
-    from ..pipeline import score as score_all
+    from ..scoring import score as score_all
     from ..store import is_exact
 
     total = store.trajectories.count(selection) if is_exact(selection) else None

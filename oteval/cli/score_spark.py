@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..base.text import counted
-from ..config import Config
 from ..model import Score
 from ..model.selection import Selection
-from ..pipeline import ScoreRun, Tally
+from ..scoring import ScoreRun, Tally
+from ..scoring.config import Config
 from .common import warn
 
 if TYPE_CHECKING:

@@ -16,8 +16,8 @@ from ..base.addresses import split_address
 from ..base.errors import ConfigError, OtevalError
 from ..base.text import seconds
 from ..base.web_guard import require_local
-from ..config import DEFAULT_PATH, load_config, load_tokens
 from ..monitor import require_packages, unset_variables
+from ..scoring.config import DEFAULT_PATH, load_config, load_tokens
 from .common import db_option, warn
 
 if TYPE_CHECKING:

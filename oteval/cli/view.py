@@ -10,9 +10,9 @@ import pyarrow as pa
 
 from ..base.text import counted
 from ..model.prices import make_prices
-from ..pipeline import align, first_divergence
-from ..pipeline import explain as explain_trace
-from ..pipeline import variants as find_variants
+from ..scoring import align, first_divergence
+from ..scoring import explain as explain_trace
+from ..scoring import variants as find_variants
 from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
 from ..show.run_cells import (
     CHOICES,

@@ -26,7 +26,7 @@ View = Literal["all", "writes", "effects"]
 MODES: tuple[Mode, ...] = ("strict", "unordered", "subset", "superset", "in_order")
 VIEWS: tuple[View, ...] = ("all", "writes", "effects")
 
-# The default before `oteval.messages.call_outcome`: evaluators that read no results keep their versions.
+# The default before `messages.call_outcome`: evaluators that read no results keep their versions.
 _OLD_PATTERN = [r"\A\s*(?:Error|Exception|Traceback|Unknown action)", 32]
 
 
@@ -41,7 +41,7 @@ class MatchSpec:
         view: Which calls count: all, those that change something, or those that did.
         effect_tools: The tools that change something; None leaves it to tool definitions.
         error_pattern: Searched in the text of a tool's result to see that the call failed; None for
-            the rule of `oteval.messages.call_outcome`.
+            the rule of `messages.call_outcome`.
         strict_order: Whether strict compares the order inside a message too.
     """
 
@@ -101,7 +101,7 @@ def make_spec(
         view: One of `VIEWS`.
         effect_tools: The tools that change something, for the views but ``all``.
         error_pattern: Searched in a result's text to see that the call failed; None for the rule
-            of `oteval.messages.call_outcome`.
+            of `messages.call_outcome`.
         strict_order: Whether strict compares the order inside a message too.
         missing_ok: Whether a listed field that neither side has counts as equal.
         is_async: Whether functions among the overrides may be coroutine functions.

@@ -4,7 +4,7 @@
 - ``writes``: calls of tools that change something. A tool does when it is declared so
   (``effect_tools``), or when its definition carries MCP's hint ``readOnlyHint: false``.
 - ``effects``: the same for the reference; of the output's writes only those that did not fail.
-  `oteval.messages.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call without
+  `messages.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call without
   a result is not known to have failed and counts.
 
 Results are paired with calls by id and order: an id may come again later in a session. Calls
@@ -170,7 +170,7 @@ def outcome_by(result: Message, error_pattern: Pattern | re.Pattern[str] | None)
     Args:
         result: The tool's message.
         error_pattern: Decides on results that no flag marks as failed; None for the rule of
-            `oteval.messages.call_outcome`.
+            `messages.call_outcome`.
     """
     outcome = outcome_of_message(result)
     if error_pattern is None or (outcome.failed and outcome.evidence in ("recorded", "flagged")):

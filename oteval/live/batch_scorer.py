@@ -20,7 +20,7 @@ from ..attach import EventRun
 from ..base.jsontext import restore
 from ..model import OutlineRequest, Score
 from ..model.selection import Selection
-from ..pipeline.decide import DecidedRuns, Decider
+from ..scoring.decide import DecidedRuns, Decider
 from ..store import SCORE_ROWS, Store, is_store_failure
 from .evaluation import WrittenScores
 from .evaluator_rules import LiveEvaluator

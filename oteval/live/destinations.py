@@ -22,8 +22,8 @@ from ..attach.metrics_exporter import MetricsExporter
 from ..backends.connections import open_target
 from ..base.errors import ConfigError
 from ..base.text import shown_url
-from ..config import Config, Endpoint, Forward, Push, resolved
-from ..pipeline.annotations import AnnotationTarget
+from ..scoring.annotations import AnnotationTarget
+from ..scoring.config import Config, Endpoint, Forward, Push, resolved
 from .score_push import AnnotationClient, ScorePush
 
 __all__ = ["open_destinations", "refused_folders"]

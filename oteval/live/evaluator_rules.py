@@ -14,7 +14,10 @@ from pathlib import Path
 from ..base.errors import OtevalError
 from ..base.files import file_stamp
 from ..base.text import counted
-from ..config import (
+from ..evaluators.functions import FunctionEvaluator
+from ..evaluators.scorer import Scorer
+from ..scoring import prepare
+from ..scoring.config import (
     Config,
     EvaluatorSettings,
     Limits,
@@ -22,10 +25,7 @@ from ..config import (
     parse_config,
     read_config,
 )
-from ..evaluators.functions import FunctionEvaluator
-from ..evaluators.scorer import Scorer
-from ..pipeline import prepare
-from ..pipeline.prepared import PreparedEvaluator
+from ..scoring.prepared import PreparedEvaluator
 from ..store import Store
 
 __all__ = ["EvaluatorRules", "LiveEvaluator"]

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from ..pipeline import RefreshResult
+from ..scoring import RefreshResult
 
 __all__ = ["BackgroundReconstructor", "LargeGroup", "Overtaken"]
 

@@ -18,8 +18,8 @@ from prometheus_client import CollectorRegistry
 
 from .. import __version__
 from ..base.text import counted
-from ..config import Config
 from ..monitor import require_packages
+from ..scoring.config import Config
 from ..store import Notification, Store, is_short_of_memory
 from .disk_space import shortage
 from .monitor_metrics import MonitorMetrics

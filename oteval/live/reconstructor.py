@@ -12,7 +12,7 @@ from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..pipeline import RefreshResult, refresh_traces
+from ..scoring import RefreshResult, refresh_traces
 from ..store import (
     EVERYWHERE,
     MAX_WIDE_RANGES,

@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..base.runner import day_of
-from ..config import Retention
-from ..pipeline import archive_due, delete_expired
+from ..scoring import archive_due, delete_expired
+from ..scoring.config import Retention
 from ..store import DeletedRows, Store
 
 __all__ = ["RetentionWorker"]

@@ -24,7 +24,7 @@ from ..attach import ExportQueue, ExportResult, QueuedRequest, QueueEntry, Reque
 from ..base.durable_log import Position
 from ..base.errors import BackendError
 from ..base.jsontext import dumps, loads
-from ..pipeline.annotations import (
+from ..scoring.annotations import (
     Annotation,
     AnnotationTarget,
     PushReport,

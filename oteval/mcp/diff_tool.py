@@ -12,8 +12,8 @@ from ..base.jsontext import canonical
 from ..base.text import counted
 from ..evaluators import to_messages
 from ..model import Message, ToolCall
-from ..pipeline import AlignedPair, align, first_divergence
-from ..pipeline.references import reference_of_run
+from ..scoring import AlignedPair, align, first_divergence
+from ..scoring.references import reference_of_run
 from ..show.text import tool_names
 from ..store import Store
 from .arguments import McpTool, RunName, ToolArguments

@@ -10,8 +10,8 @@ from pydantic import Field
 from ..base.errors import ConfigError
 from ..base.text import counted
 from ..evaluators.stats import Interval, pass_rate
-from ..experiments import Comparison, Difference, ResultRow, compare
-from ..experiments.comparison import VERDICTS
+from ..scoring.experiments import Comparison, Difference, ResultRow, compare
+from ..scoring.experiments.comparison import VERDICTS
 from ..show.text import clock
 from ..store import KeyCounts, ListedExperiment
 from .arguments import McpTool, ToolArguments

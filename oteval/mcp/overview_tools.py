@@ -10,9 +10,9 @@ from pydantic import Field
 
 from ..base.errors import ConfigError
 from ..base.text import counted
-from ..config import Config
 from ..monitor import require_packages
-from ..pipeline import variants
+from ..scoring import variants
+from ..scoring.config import Config
 from ..show.text import clock
 from ..store import Store
 from .arguments import McpTool, RunFilters, ToolArguments

@@ -17,8 +17,8 @@ from ..model.columns import FIELDS
 from ..pages.missing_scores import missing_scores
 from ..pages.run_search import find_runs
 from ..pages.search import RunSearch
-from ..pipeline import Explanation
-from ..pipeline import explain as explain_trace
+from ..scoring import Explanation
+from ..scoring import explain as explain_trace
 from ..show.text import clock, tool_names
 from ..store import Outcome, RunKey, VerdictFilter
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments

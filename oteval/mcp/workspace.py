@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ..config import Config, load_config
-from ..pipeline import refresh
+from ..scoring import refresh
+from ..scoring.config import Config, load_config
 from ..store import ShardedStore, Store, is_result_folder
 
 __all__ = ["AgentUnderTest", "Workspace"]

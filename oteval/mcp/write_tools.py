@@ -20,10 +20,10 @@ from ..base.child_process import module_command, module_environment
 from ..base.errors import ConfigError, InputError, NotFound
 from ..base.files import caller_umask
 from ..base.text import counted
-from ..config import Config, require_evaluators
 from ..model import Score
-from ..pipeline import ScoreRun, Tally, check_gates
-from ..pipeline import score as score_all
+from ..scoring import ScoreRun, Tally, check_gates
+from ..scoring import score as score_all
+from ..scoring.config import Config, require_evaluators
 from ..store import Store
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
 from .results import DataBlock

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from ..base.errors import ConfigError
 
 if TYPE_CHECKING:
-    from ..config import Config
+    from ..scoring.config import Config
 
 __all__ = ["check_destinations", "require_packages", "unset_variables"]
 

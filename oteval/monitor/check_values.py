@@ -1,4 +1,4 @@
-"""The values of runs for a measure that a check defines: a feed of `oteval.pipeline.decide`."""
+"""The values of runs for a measure that a check defines: a feed of `oteval.scoring.decide`."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import pyarrow as pa
 from ..evaluators.measures import CheckMeasure
 from ..evaluators.scorer import Scorer
 from ..model import EvaluationResult
-from ..pipeline.decide import Decider
-from ..pipeline.prepared import PreparedEvaluator
-from ..pipeline.references import References
-from ..pipeline.score_pages import StoredPage
+from ..scoring.decide import Decider
+from ..scoring.prepared import PreparedEvaluator
+from ..scoring.references import References
+from ..scoring.score_pages import StoredPage
 from ..store import ReadPages
 from ..store.outlines import Outlines
 from ..store.trajectories import Trajectories

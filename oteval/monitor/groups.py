@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..config import (
+from ..scoring.config import (
     BaselineSettings,
     EDetectorSettings,
     MonitorSettings,

@@ -19,7 +19,7 @@ from collections.abc import Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps
-from ..config import MonitorSettings
+from ..scoring.config import MonitorSettings
 from ..store import Notification, Store, StoredEpisode, StoredMark
 from .episodes import Event, due_event
 from .evidence import shortened

@@ -19,10 +19,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..base.errors import ConfigError, OtevalError
-from ..experiments import dataset_with_run
 from ..model import Label
 from ..model.selection import Selection
-from ..pipeline import score as score_runs
+from ..scoring import score as score_runs
+from ..scoring.experiments import dataset_with_run
 from ..show.text import clean
 from ..store import AuditEntry, Store
 from .access import VISITOR

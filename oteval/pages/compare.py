@@ -17,14 +17,14 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..base.errors import ConfigError, NotFound
-from ..config import Config
 from ..evaluators import to_messages
 from ..evaluators.reference_form import ComparedStep, in_reference_form
 from ..model import Message, SpanRef, Trajectory, normal_text
 from ..model.columns import LONGEST_ASKED, RunRow, RunValues, column_values
 from ..model.selection import Condition, Selection
-from ..pipeline import align, first_divergence
-from ..pipeline.references import compared_reference, references_of
+from ..scoring import align, first_divergence
+from ..scoring.config import Config
+from ..scoring.references import compared_reference, references_of
 from ..show.html.details import message_details
 from ..show.run_titles import question_line
 from ..show.text import clean, one_line, shorten

@@ -6,7 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ..base.errors import ConfigError, NothingEvaluated
-from ..experiments import Comparison, Difference, ExperimentResults, compare, load_experiment
+from ..scoring.experiments import (
+    Comparison,
+    Difference,
+    ExperimentResults,
+    compare,
+    load_experiment,
+)
 from ..show.experiments import (
     changed_lines,
     difference_cells,

@@ -5,10 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
-from ..experiments import ExperimentResults, Feedback, Figure, Pair, ResultRow, load_experiment
-from ..experiments.paired_examples import paired_rows, with_common_examples
-from ..experiments.votes import pairs_of
 from ..model import has_unknown_cost
+from ..scoring.experiments import (
+    ExperimentResults,
+    Feedback,
+    Figure,
+    Pair,
+    ResultRow,
+    load_experiment,
+)
+from ..scoring.experiments.paired_examples import paired_rows, with_common_examples
+from ..scoring.experiments.votes import pairs_of
 from ..show.experiments import interval_text, k_text, number
 from ..show.text import one_line, shorten
 from ..store import Store

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..model import SpanRef, Trajectory
-from ..pipeline import preview
+from ..scoring import preview
 from ..store import JustEnded, Store
 
 __all__ = ["Preview", "Previews", "previews_text"]

@@ -11,14 +11,14 @@ from starlette.routing import Route
 
 from ..base.errors import ConfigError
 from ..evaluators.stats import Interval
-from ..experiments.calibration import (
+from ..model import Label, Score
+from ..scoring.experiments.calibration import (
     Calibration,
     Disagreement,
     GrowthPoint,
     agreement_growth,
     calibrate,
 )
-from ..model import Label, Score
 from ..show.text import one_line, shorten
 from ..store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
 from .access import VISITOR

@@ -17,10 +17,10 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ..base.errors import ConfigError, NotFound
-from ..config import Config
 from ..model import Score, Trajectory
 from ..model.prices import Prices
 from ..model.selection import Condition, Selection
+from ..scoring.config import Config
 from ..show.html.details import details
 from ..show.html.model import ReportRun, RunVerdict, State
 from ..show.run_cells import cost_text

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from ..config import Config
 from ..model import Label
+from ..scoring.config import Config
 from ..show.text import clean, one_line, shorten
 from ..store import Store
 

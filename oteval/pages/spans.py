@@ -18,8 +18,8 @@ from ..base.errors import ConfigError, NotFound
 from ..base.jsontext import dumps
 from ..base.text import counted, listed
 from ..model import Span, Trajectory
-from ..pipeline import Explanation, SpanAccount, explain
 from ..reconstruct import accounts_of_some, in_order
+from ..scoring import Explanation, SpanAccount, explain
 from ..show.text import clean, duration, one_line, shorten
 from ..store import Store
 from .responses import near_parts, page, text_page

@@ -11,7 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..base.errors import ConfigError
-from ..pipeline import variants as count_variants
+from ..scoring import variants as count_variants
 from ..show.html.graph_layout import GraphDrawing, draw_graph
 from ..show.html.tool_graph import ToolGraph, ToolGraphCounts
 from ..show.run_cells import mean_cost_text

@@ -513,7 +513,7 @@ def _recording_of(
     if not session:
         raise ConfigError("replay: give a session, or recording=PATH")
     # Not at the top: a process that replays a saved recording needs no database.
-    from ..pipeline import refresh
+    from ..scoring import refresh
     from ..store import Store
     from .recordings import read_recording
 

@@ -18,10 +18,10 @@ from typing import Any
 
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.text import counted
-from ..experiments import Comparison, ExperimentResults, evaluate
-from ..experiments import compare as compare_experiments
-from ..experiments.run_options import OnProgress
 from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
+from ..scoring.experiments import Comparison, ExperimentResults, evaluate
+from ..scoring.experiments import compare as compare_experiments
+from ..scoring.experiments.run_options import OnProgress
 from ..store import Store
 from .agent_threads import LEAD, AgentThreads, threads_of
 from .coverage import Coverage

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from ..base.text import counted
 from ..model import Message, Trajectory
-from ..pipeline import AlignedPair, first_divergence
+from ..scoring import AlignedPair, first_divergence
 from .columns import cut, one_row
 from .terminal import ROLE_STYLES
 from .text import call_text, clean, short_ids, shorten

@@ -7,7 +7,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..base.text import counted
-from ..pipeline import Explanation, SpanAccount
+from ..scoring import Explanation, SpanAccount
 from .columns import Column, Columns, cut, one_row
 from .text import clean, short_ids
 

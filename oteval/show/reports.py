@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from ..model import EvaluationResult, Score
 from ..model.score import VerdictState
-from ..pipeline import GateResult, Tally
+from ..scoring import GateResult, Tally
 from .junit import JUnitCase, Outcome, junit
 from .markdown import markdown_cell, markdown_columns, markdown_table
 from .tables import tallies_table

@@ -12,7 +12,7 @@ from ..base.text import counted
 from ..model import Score
 from ..model.columns import RunRow
 from ..model.prices import Prices, make_prices
-from ..pipeline import ScoreRun, Tally, worst_first
+from ..scoring import ScoreRun, Tally, worst_first
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks
 from .run_cells import alignment_of, cell_text, head_of

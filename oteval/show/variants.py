@@ -19,7 +19,7 @@ def variants_table(rows: Sequence[Mapping[str, Any]], now_ns: int, period_ns: in
     """Return variants, one a line.
 
     Args:
-        rows: The variants, as `oteval.pipeline.variants` gives them.
+        rows: The variants, as `oteval.scoring.variants` gives them.
         now_ns: The current time.
         period_ns: The length of the periods in which they were counted; the share in the last one
             is a column if there was one before.

@@ -13,10 +13,10 @@ import pyarrow.compute as pc
 from ..base.machine import infrequent_gc
 from ..model import LogRecord, Span, Trajectory
 from ..model.selection import Selection
-from ..pipeline.prepared import PreparedEvaluator
-from ..pipeline.reconstruction import reconstruct_all
-from ..pipeline.trace_scores import scored_runs
 from ..reconstruct import failed_trajectory
+from ..scoring.prepared import PreparedEvaluator
+from ..scoring.reconstruction import reconstruct_all
+from ..scoring.trace_scores import scored_runs
 from ..store import SCORE_ROWS
 from ..store.telemetry_rows import LOG_SCHEMA
 from ..store.trajectory_rows import TRAJECTORY_SCHEMA

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..base.errors import InputError
-from ..config import Config
 from ..evaluators.judge.costs import CostBudget
 from ..model.selection import EVERYTHING, Selection
-from ..pipeline.prepared import prepare
-from ..pipeline.resources import JobLimits
+from ..scoring.config import Config
+from ..scoring.prepared import prepare
+from ..scoring.resources import JobLimits
 from .damage import damage_of, find_damage
 from .files import SourceFile, list_files
 from .judge_calls import begin_limits

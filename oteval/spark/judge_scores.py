@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ..config import Config
 from ..model.selection import Selection
-from ..pipeline.prepared import PreparedEvaluator, prepare
-from ..pipeline.resources import JobLimits
-from ..pipeline.run_scorer import RunScorer
+from ..scoring.config import Config
+from ..scoring.prepared import PreparedEvaluator, prepare
+from ..scoring.resources import JobLimits
+from ..scoring.run_scorer import RunScorer
 from ..store import SCORE_ROWS, ShardedStore, score_rows
 from .files import to_address
 from .judge_calls import FolderBudget, FolderCalls, RequestCount

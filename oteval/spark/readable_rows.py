@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..model import LogRecord, Span
-from ..pipeline.trace_scores import telemetry_of
+from ..scoring.trace_scores import telemetry_of
 from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS
 
 __all__ = ["NEEDED_OF_LOGS", "NEEDED_OF_SPANS", "Telemetry", "UnreadableRow", "read_rows"]

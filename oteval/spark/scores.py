@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import InputError
-from ..config import Config, is_in_store
 from ..model.selection import EVERYTHING, Selection
-from ..pipeline.prepared import prepare
+from ..scoring.config import Config, is_in_store
+from ..scoring.prepared import prepare
 from .columns import with_timestamps
 from .group_scores import GroupScorer
 from .groups import (

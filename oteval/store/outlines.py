@@ -30,7 +30,7 @@ _OWN = (
     "CASE WHEN history_id IS NULL THEN TRUE WHEN json_valid(messages) "
     "THEN json_array_length(messages) >= len(roles) ELSE FALSE END"
 )
-# JSON text of a message that `oteval.messages.call_outcome.near_miss_of` may name; such a pass gets a
+# JSON text of a message that `messages.call_outcome.near_miss_of` may name; such a pass gets a
 # comment.
 _NEAR_MISS = (
     r'"content":"(?:\\u[0-9a-fA-F]{4}|\\.|[^A-Za-z"\\]){0,16}'

@@ -14,7 +14,7 @@ with the plugin switched off (``-p no:oteval``), the functions here do nothing, 
 code runs without it.
 
 `plugin` is the pytest plugin. pytest imports it, with its packages, in every project where oteval
-is installed, so it is separate from `oteval.experiments` and imports little.
+is installed, so it is separate from `oteval.scoring.experiments` and imports little.
 """
 
 from __future__ import annotations

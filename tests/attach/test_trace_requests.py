@@ -14,8 +14,6 @@ from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsSer
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
-from oteval.attach.attributes import as_fields, as_json
-from oteval.attach.score_events import event_request
 from oteval.attach.trace_requests import (
     JsonTraceRequest,
     ProtobufTraceRequest,
@@ -23,6 +21,8 @@ from oteval.attach.trace_requests import (
     without_own_events,
 )
 from oteval.ingest.otlp import decode_json, decode_protobuf, parse_json
+from oteval.scoring.score_events import event_request
+from oteval.scoring.span_attributes import as_fields, as_json
 
 from ..make import CAPTURES, TRACES, run, score
 

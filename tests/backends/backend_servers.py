@@ -15,7 +15,7 @@ from oteval.backends.langsmith import LangSmith
 from oteval.backends.mlflow import MLflow
 from oteval.backends.phoenix import Phoenix
 from oteval.backends.tempo import Tempo
-from oteval.pipeline.annotations import Annotation
+from oteval.scoring.annotations import Annotation
 
 from . import test_langfuse, test_langsmith
 from .json_server import Answer, JsonServer, Query, answering

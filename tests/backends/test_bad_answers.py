@@ -25,7 +25,7 @@ from oteval.backends.pull import pull
 from oteval.base.errors import BackendError, ConfigError
 from oteval.base.jsontext import dumps
 from oteval.model import Span
-from oteval.pipeline.annotations import PushReport
+from oteval.scoring.annotations import PushReport
 from oteval.store import Store
 
 from .backend_servers import BACKENDS, SECRET, TARGETS, Answers, annotation_for, connected

@@ -18,8 +18,8 @@ from oteval.backends.langsmith import LangSmith
 from oteval.backends.pull import pull
 from oteval.base.errors import BackendError
 from oteval.model import Span
-from oteval.pipeline import refresh
-from oteval.pipeline.annotations import Annotation, PushReport
+from oteval.scoring import refresh
+from oteval.scoring.annotations import Annotation, PushReport
 from oteval.store import Store
 
 from ..commands import Run

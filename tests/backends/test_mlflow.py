@@ -16,7 +16,7 @@ from oteval.backends.json_api import JsonApi
 from oteval.backends.mlflow import MLflow
 from oteval.backends.pull import pull
 from oteval.base.errors import BackendError
-from oteval.pipeline.annotations import Annotation, PushReport
+from oteval.scoring.annotations import Annotation, PushReport
 from oteval.store import Store
 
 from ..commands import Run

@@ -17,7 +17,7 @@ from oteval.backends.json_api import JsonApi
 from oteval.backends.phoenix import Phoenix
 from oteval.backends.pull import pull
 from oteval.base.errors import BackendError
-from oteval.pipeline.annotations import Annotation, PushReport, annotation_of
+from oteval.scoring.annotations import Annotation, PushReport, annotation_of
 from oteval.store import Store
 
 from ..commands import Run

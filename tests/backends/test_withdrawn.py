@@ -10,7 +10,7 @@ import pytest
 
 from oteval.backends.push import push
 from oteval.model import Trajectory
-from oteval.pipeline.annotations import Annotation, PushReport, withdrawal_of
+from oteval.scoring.annotations import Annotation, PushReport, withdrawal_of
 from oteval.store import Store
 
 from ..make import keep, run, score

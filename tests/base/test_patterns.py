@@ -15,9 +15,9 @@ import pytest
 from oteval import create_trajectory_match_evaluator
 from oteval.base.errors import ConfigError
 from oteval.base.patterns import Pattern, PatternError, compile_pattern
-from oteval.config import parse_config
 from oteval.model import SpanRef, Trajectory
 from oteval.model.selection import parse_condition
+from oteval.scoring.config import parse_config
 
 EVIL = ("(a+)+$", "(a|aa)+$", "(a|a)*b", "(.*a){20}$", "([a-zA-Z]+)*$", r"(\w+\s?)+:")
 SAME = (

@@ -35,7 +35,7 @@ from benchmarks import (
     traces,
     variants,
 )
-from oteval.pipeline import load, refresh
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 NO_PEER = "no such peer"

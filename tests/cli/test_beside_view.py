@@ -12,7 +12,7 @@ import pytest
 
 from oteval.live.inprocess import InProcess
 from oteval.pages.local_server import serve_locally
-from oteval.pipeline.trace_folder import TraceFolder
+from oteval.scoring.trace_folder import TraceFolder
 from oteval.store import Store
 
 from ..make import TRACES, chat

@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
 )
 
 from oteval.ingest.otlp import decode_protobuf
-from oteval.pipeline import refresh
+from oteval.scoring import refresh
 from oteval.store import Store
 
 from ..make import ALL_WHEN_SLOW, capture

@@ -246,7 +246,7 @@ ALLOWED = {
     "base/durable_log/writer.py": "segments, with a mode",
     "attach/request_log.py": "segments, with a mode",
     "live/decoder.py": "rejected requests, with a mode",
-    "pipeline/trace_folder.py": "marks, with a mode",
+    "scoring/trace_folder.py": "marks, with a mode",
     "replays/verify.py": "in a temporary folder",
     "replays/verify_worker.py": "in a temporary folder",
     "replays/whatif.py": "in a temporary folder",

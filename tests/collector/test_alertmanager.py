@@ -10,8 +10,8 @@ import time
 import pytest
 
 from benchmarks.served import until
-from oteval.config.monitors import NotifyDestination
 from oteval.monitor.notification import deliver
+from oteval.scoring.config.monitors import NotifyDestination
 
 from ..monitor.histories import HOUR, MINUTE
 from ..monitor.notices import payload

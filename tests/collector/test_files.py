@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from oteval.attach.metrics import ScoringMetrics
-from oteval.config import load_config
 from oteval.live.listener_metrics import ListenerMetrics
+from oteval.scoring.config import load_config
 
 from ..make import ROOT
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from oteval.base.errors import ConfigError
-from oteval.config import Config, parse_config
 from oteval.evaluators import registry
 from oteval.evaluators.options import options_of
-from oteval.pipeline import prepare
+from oteval.scoring import prepare
+from oteval.scoring.config import Config, parse_config
 from oteval.store import MEMORY, Store
 
 from ..make import run

@@ -14,11 +14,11 @@ from google.rpc import error_details_pb2, status_pb2
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from oteval.base.errors import ConfigError
-from oteval.config import load_tokens
 from oteval.ingest import decode_json, decode_protobuf
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.ingest.receiver.responses import RequestRefused
 from oteval.live.token_rules import TokenRules
+from oteval.scoring.config import load_tokens
 
 from .test_receiver import _Running, traces
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.pipeline import load, refresh
+from oteval.scoring import load, refresh
 from oteval.store import Store
 from tests.instrumentation.conftest import story
 from tests.instrumentation.programs import ROOT, TIMEOUT, run_program

@@ -12,7 +12,7 @@ import pytest
 from oteval.cli import main
 from oteval.instrumentation.run_command import service_of
 from oteval.model import Trajectory
-from oteval.pipeline.trace_folder import TraceFolder
+from oteval.scoring.trace_folder import TraceFolder
 from oteval.store import Store
 
 from ..commands import Done

@@ -13,7 +13,7 @@ from oteval.attach import EventExporter, EventRun, HttpClient, ScoreDestinations
 from oteval.attach.metrics import ScoringMetrics
 from oteval.live.batch_scorer import BatchScorer
 from oteval.model import Score
-from oteval.pipeline.decide import Decider
+from oteval.scoring.decide import Decider
 from oteval.store import Store
 
 from ..make import CAPTURES, capture, chat

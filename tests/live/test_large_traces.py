@@ -12,7 +12,7 @@ import pytest
 from oteval.live import reconstructor
 from oteval.live.large_traces import BackgroundReconstructor
 from oteval.model import Span, Trajectory
-from oteval.pipeline import RefreshResult, reconstruction
+from oteval.scoring import RefreshResult, reconstruction
 from oteval.store import Store
 
 from .conftest import SECOND, Driver

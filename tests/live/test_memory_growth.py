@@ -15,7 +15,7 @@ from ..make import chat
 from .conftest import Driver
 from .test_scoring_loop import COUNT, rules
 
-_HOLDERS = ("oteval.live", "oteval.attach", "oteval.pipeline", "oteval.evaluators", "oteval.store")
+_HOLDERS = ("oteval.live", "oteval.attach", "oteval.scoring", "oteval.evaluators", "oteval.store")
 
 
 def sizes(thing: Any, path: str = "", known: set[int] | None = None) -> Iterator[tuple[str, int]]:

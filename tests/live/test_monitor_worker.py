@@ -19,8 +19,8 @@ from prometheus_client import CollectorRegistry, generate_latest
 from benchmarks.served import Served, until
 from oteval.base.errors import ConfigError
 from oteval.cli import cli
-from oteval.config import Config, load_config, parse_config
 from oteval.live.monitor_worker import MonitorWorker
+from oteval.scoring.config import Config, load_config, parse_config
 from oteval.store import Store
 
 from ..make import ROOT

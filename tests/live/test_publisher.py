@@ -15,9 +15,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from benchmarks.served import until
 from oteval.attach import ScoreDestinations
 from oteval.base.errors import ConfigError
-from oteval.config import load_config, parse_config
 from oteval.ingest.otlp import decode_protobuf
 from oteval.live.destinations import open_destinations
+from oteval.scoring.config import load_config, parse_config
 from oteval.store import Store
 
 from ..otlp_endpoint import Downstream

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from oteval.config import Completion
 from oteval.live import reconstructor
 from oteval.live.reconstructor import TraceReconstructor
 from oteval.live.scheduler import Scheduler
 from oteval.live.tracker import ArrivalReader, TraceTracker
 from oteval.model import LogRecord, Span
-from oteval.pipeline import RefreshResult, TraceLocator, refresh, refresh_traces
+from oteval.scoring import RefreshResult, TraceLocator, refresh, refresh_traces
+from oteval.scoring.config import Completion
 from oteval.store import Store
 
 from ..make import ALL_WHEN_SLOW, CAPTURES, SOME_SEEDS, alike, capture, chat, told

@@ -14,8 +14,8 @@ import pytest
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
 
 from benchmarks.served import ROOT, Served, Sink, until
-from oteval.config import Retention
 from oteval.live.retention_worker import RetentionWorker
+from oteval.scoring.config import Retention
 from oteval.store import Store
 
 from ..store.test_archive import fill, whole

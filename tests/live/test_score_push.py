@@ -14,9 +14,9 @@ from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, until
 from oteval.backends.connections import open_target
 from oteval.base.errors import ConfigError
-from oteval.config import parse_config
 from oteval.live.destinations import open_destinations, refused_folders
 from oteval.live.score_push import ScorePush
+from oteval.scoring.config import parse_config
 from oteval.store import Store
 
 from ..backends.json_server import Answer, Query, answering

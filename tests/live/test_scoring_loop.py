@@ -16,7 +16,7 @@ from oteval.live import pending_evaluations, reconstructor, scheduler
 from oteval.live.batch_scorer import ScoredBatch
 from oteval.live.reconstructor import ReconstructedTraces
 from oteval.model import Message, Span
-from oteval.pipeline import RefreshResult, TraceLocator
+from oteval.scoring import RefreshResult, TraceLocator
 from oteval.store import Store
 
 from ..make import chat

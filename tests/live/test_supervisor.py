@@ -10,7 +10,7 @@ import pytest
 from benchmarks import traces
 from oteval.live.server_config import ServerConfig
 from oteval.live.supervisor import Supervisor
-from oteval.pipeline import load
+from oteval.scoring import load
 from oteval.store import Store
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from oteval.config import Completion
 from oteval.live.tracker import TraceTracker
+from oteval.scoring.config import Completion
 from oteval.store import TraceArrival
 
 SECOND = 1_000_000_000

@@ -9,7 +9,7 @@ import pytest
 from oteval.mcp.workspace import Workspace
 from oteval.model import Message
 from oteval.monitor.check import check
-from oteval.pipeline import load, refresh
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 from ..make import TRACES, asks, call, keep, run, score

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from oteval.config import Config, parse_config
 from oteval.model import Score, Trajectory
+from oteval.scoring.config import Config, parse_config
 from oteval.store import Store
 
 from ..make import asks, call, keep, run, score

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from oteval.config import RUN_MEASURES
 from oteval.evaluators.checks.budget import Budget
 from oteval.evaluators.checks.latency import Latency
 from oteval.evaluators.checks.loops import Loops
@@ -18,6 +17,7 @@ from oteval.evaluators.scorer import Scorer
 from oteval.messages.call_outcome import outcome_of_message
 from oteval.model import EvaluationResult, Message, ToolCall, Trajectory, Usage
 from oteval.monitor.check import check, source_of
+from oteval.scoring.config import RUN_MEASURES
 from oteval.store import ReadPosition, RunWindow, Store
 
 from ..make import SOME_SEEDS, asks, call, gap, keep, run

@@ -8,7 +8,6 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oteval.config import MonitorSettings
 from oteval.monitor.budget import DAY_NS
 from oteval.monitor.check import check
 from oteval.monitor.detector import Floats, Ints
@@ -16,6 +15,7 @@ from oteval.monitor.group_simulation import simulate_group
 from oteval.monitor.notification.text import message
 from oteval.monitor.observations import Observations
 from oteval.monitor.simulation import pass_fail
+from oteval.scoring.config import MonitorSettings
 from oteval.show.monitors import doubt_lines
 from oteval.store import Store
 

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from oteval.config.monitors import NotifyDestination
 from oteval.monitor.notification import DeliveryResult, deliver, message
 from oteval.monitor.notification.webhook import signature
+from oteval.scoring.config.monitors import NotifyDestination
 
 from ..otlp_endpoint import Downstream, listening
 from .histories import HOUR, MINUTE

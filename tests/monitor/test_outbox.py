@@ -13,11 +13,11 @@ from typing import Any
 
 import pytest
 
-from oteval.config import parse_config
-from oteval.config.monitors import NotifyDestination
 from oteval.monitor.check import check
 from oteval.monitor.notification import DeliveryResult, Outbox
 from oteval.monitor.notification.outbox import retry_delay
+from oteval.scoring.config import parse_config
+from oteval.scoring.config.monitors import NotifyDestination
 from oteval.store import Store, StoredEpisode
 
 from ..commands import Run, oteval

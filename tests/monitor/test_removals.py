@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oteval.config import Config, load_config
 from oteval.monitor.check import check
+from oteval.scoring.config import Config, load_config
 from oteval.store import Store
 
 from .histories import DAY, HOUR, MINUTE, OPS, History

@@ -6,13 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oteval.config import MonitorSettings
 from oteval.monitor.baselines import Learning
 from oteval.monitor.budget import DAY_NS
 from oteval.monitor.detector import Ints
 from oteval.monitor.groups import allowance_of, learn_sides, update, watch
 from oteval.monitor.observations import Observations
 from oteval.monitor.scales import fit
+from oteval.scoring.config import MonitorSettings
 
 MINUTE_NS = 60_000_000_000
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from oteval.config.monitors import NotifyDestination
 from oteval.monitor.check import check
 from oteval.monitor.notices import notice
 from oteval.monitor.notification import DeliveryResult, Outbox
+from oteval.scoring.config.monitors import NotifyDestination
 from oteval.store import Notification, Store, StoredMark
 
 from .histories import DAY, HOUR, SECOND, START, History, config

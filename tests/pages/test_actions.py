@@ -16,7 +16,7 @@ from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.pages.access import PageAccess
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
-from oteval.pipeline import load, refresh
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 from .conftest import START, ShowPages, put, run

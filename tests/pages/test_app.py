@@ -18,7 +18,7 @@ from oteval.cli import main
 from oteval.model import Span
 from oteval.pages.responses import named_link
 from oteval.pages.store_threads import StoreThreads
-from oteval.pipeline import load, refresh
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 from .conftest import ShowPages, put, run

@@ -13,7 +13,7 @@ from oteval.model import Span
 from oteval.pages.app import create_app
 from oteval.pages.just_ended import Previews, previews_text
 from oteval.pages.site import Site
-from oteval.pipeline import refresh_traces
+from oteval.scoring import refresh_traces
 from oteval.store import CompletedTrace, Store
 
 from .conftest import SECOND, START

@@ -12,9 +12,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from oteval.cli import main
-from oteval.experiments.calibration import calibrate
 from oteval.model import Label, Message
 from oteval.pages.access import PageAccess
+from oteval.scoring.experiments.calibration import calibrate
 from oteval.store import Store
 
 from .conftest import START, ShowPages, put, run, score

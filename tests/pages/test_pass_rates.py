@@ -11,7 +11,7 @@ from oteval import evaluate
 from oteval.evaluators.stats import pass_rate
 from oteval.mcp.workspace import Workspace
 from oteval.model.selection import EVERYTHING
-from oteval.pipeline import ScoreRun, variants
+from oteval.scoring import ScoreRun, variants
 from oteval.show.html import ReportOptions, build_stored, from_keys
 from oteval.store import Store
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from oteval.base.jsontext import dumps
 from oteval.model import Trajectory
-from oteval.pipeline import refresh
 from oteval.reconstruct import CODES, explain, reconstruct
+from oteval.scoring import refresh
 from oteval.store import Store
 
 from .odd_spans import (

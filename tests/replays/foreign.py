@@ -17,8 +17,8 @@ from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import ConsoleSpanExporter, SimpleSpanProcessor
 
 from oteval.model import Recording
-from oteval.pipeline import load, refresh
 from oteval.replays.recordings import read_recording
+from oteval.scoring import load, refresh
 from oteval.store import Store
 
 from .agents import client

@@ -13,10 +13,10 @@ from oteval.base.errors import NotFound
 from oteval.ingest import read
 from oteval.model import LogRecord, Message, Span, Trajectory
 from oteval.model.recording import Recording
-from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct
 from oteval.replays.recordings import read_recording, read_recordings, recording_of
 from oteval.replays.request_key import difference, key_of
+from oteval.scoring import refresh
 from oteval.store import Store, StoredSession
 from tests.make import ALL_WHEN_SLOW, CAPTURES, ROOT, capture
 

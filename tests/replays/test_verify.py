@@ -18,7 +18,6 @@ from rich.console import Console
 
 from oteval.base.child_process import ChildProcess
 from oteval.model import RecordedAnswer, Recording
-from oteval.pipeline import refresh
 from oteval.replays.divergence import Divergence
 from oteval.replays.recording_files import save
 from oteval.replays.replay_result import ReplayResult
@@ -26,6 +25,7 @@ from oteval.replays.session import ReplaySession
 from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined
 from oteval.replays.verify import ReplayJob, verify
+from oteval.scoring import refresh
 from oteval.show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from oteval.store import Store
 

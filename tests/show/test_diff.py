@@ -5,7 +5,7 @@ import io
 from rich.console import Console
 
 from oteval.model import Message, Trajectory
-from oteval.pipeline import align
+from oteval.scoring import align
 from oteval.show import diff_view
 
 from ..make import asks, call, run

@@ -4,7 +4,7 @@ from dataclasses import replace
 from xml.etree import ElementTree
 
 from oteval.model import Message
-from oteval.pipeline import GateResult, Tally
+from oteval.scoring import GateResult, Tally
 from oteval.show import junit_report, markdown_report, run_title
 
 from ..make import run, score

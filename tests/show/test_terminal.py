@@ -8,7 +8,7 @@ from rich.console import Console
 
 from oteval.model import Message, Rewrite, Trajectory, Usage
 from oteval.model.columns import RunRow
-from oteval.pipeline import Tally, align
+from oteval.scoring import Tally, align
 from oteval.show import (
     diff_view,
     references_table,

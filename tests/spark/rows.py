@@ -11,12 +11,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from oteval.config import parse_config
 from oteval.model import LogRecord, Span
+from oteval.scoring.config import parse_config
 from oteval.spark import score
 from oteval.store.telemetry_rows import log_table, span_table
 
-from ..pipeline.test_trace_scores import plain, stored
+from ..scoring.test_trace_scores import plain, stored
 
 RULES = """
 evaluators:

@@ -10,15 +10,15 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from oteval.config import parse_config
 from oteval.model import Span
 from oteval.model.selection import EVERYTHING
-from oteval.pipeline import prepare
+from oteval.scoring import prepare
+from oteval.scoring.config import parse_config
 from oteval.spark.group_scores import OUTPUT, GroupScorer
 from oteval.store.telemetry_rows import LOG_SCHEMA, log_table, span_table
 
 from ..make import capture
-from ..pipeline.test_trace_scores import plain
+from ..scoring.test_trace_scores import plain
 from .rows import RULES, Rows, conversation, in_store, without_starts
 
 _MOST = 1 << 30

@@ -19,15 +19,15 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import InputError
-from oteval.config import Config, parse_config
-from oteval.pipeline import export_parquet, refresh, score
+from oteval.scoring import export_parquet, refresh, score
+from oteval.scoring.config import Config, parse_config
 from oteval.spark import map_columns, read_traces, score_files
 from oteval.spark import output as spark_output
 from oteval.store import ShardedStore, Store
 
 from ..make import CAPTURES, TRACES, alike, capture
 from ..model_server import Server, serving, shown, verdict
-from ..pipeline.test_trace_scores import plain
+from ..scoring.test_trace_scores import plain
 
 pytestmark = [
     pytest.mark.spark,

@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from oteval.attach.otlp_messages import span_request
 from oteval.base.errors import InputError
-from oteval.config import parse_config
+from oteval.scoring.config import parse_config
+from oteval.scoring.otlp_requests import span_request
 from oteval.spark import map_columns, raw_files, read_traces, score, score_files
 from oteval.spark.output import local_results
 from oteval.store.telemetry_rows import span_table

@@ -13,16 +13,16 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import InputError
-from oteval.config import parse_config
 from oteval.model import Span
-from oteval.pipeline import refresh
-from oteval.pipeline import score as score_stored
+from oteval.scoring import refresh
+from oteval.scoring import score as score_stored
+from oteval.scoring.config import parse_config
 from oteval.spark import score
 from oteval.store import Store
 from oteval.store.telemetry_rows import SPAN_SCHEMA, span_table
 
 from ..make import CAPTURES, alike, capture
-from ..pipeline.test_trace_scores import _OTHERS, of_file, plain
+from ..scoring.test_trace_scores import _OTHERS, of_file, plain
 from .rows import RULES, Rows, conversation, first_revision, in_store, of_spark, on_spark
 
 pytestmark = [

@@ -11,9 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import ArchiveMissing, StoreError
-from oteval.config import Retention
 from oteval.model import LogRecord, Span
-from oteval.pipeline import archive_due, explain, refresh, refresh_traces
+from oteval.scoring import archive_due, explain, refresh, refresh_traces
+from oteval.scoring.config import Retention
 from oteval.store import Store
 
 from ..make import ROOT, capture, chat

@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import ArchiveMissing
-from oteval.config import Retention
 from oteval.evaluators.judge import JudgeCall
 from oteval.model import Label, LogRecord
-from oteval.pipeline import delete_expired, delete_traces, plan_deletion, refresh
+from oteval.scoring import delete_expired, delete_traces, plan_deletion, refresh
+from oteval.scoring.config import Retention
 from oteval.store import Store
 
 from ..make import ROOT, score

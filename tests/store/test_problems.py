@@ -12,7 +12,7 @@ import duckdb
 import pytest
 
 from oteval.base.errors import NotAStore, StoreCorrupt, StoreError
-from oteval.pipeline import refresh
+from oteval.scoring import refresh
 from oteval.store import Store, connection
 from oteval.store.problems import store_problem
 

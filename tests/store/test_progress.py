@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from oteval.model import LogRecord, Span
-from oteval.pipeline import refresh
+from oteval.scoring import refresh
 from oteval.store import LooseRun, Range, Store
 
 from ..make import (
@@ -236,7 +236,7 @@ def test_large_traces_are_reconstructed_a_few_at_a_time(store: Store):
     done: list[int] = []
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("oteval.pipeline.reconstruction._PAGE_BYTES", 4 << 20)
+        patch.setattr("oteval.scoring.reconstruction._PAGE_BYTES", 4 << 20)
         refresh(store, lambda count, _: done.append(count))
 
     assert [after - before for before, after in pairwise([0, *done])] == [16, 4, 4, 4, 2]

@@ -10,8 +10,8 @@ import pytest
 from oteval.base.errors import NotFound
 from oteval.model import Message, Rewrite, Trajectory, Usage
 from oteval.model.selection import Selection, parse_condition
-from oteval.pipeline import refresh
 from oteval.reconstruct import reconstruct
+from oteval.scoring import refresh
 from oteval.store import Store, trajectories
 from oteval.store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
 

@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 
 from ...attach import open_client
-from ...config.live import Endpoint, resolved
-from ...config.monitors import Alertmanager, NotifyDestination, Webhook
+from ...scoring.config.live import Endpoint, resolved
+from ...scoring.config.monitors import Alertmanager, NotifyDestination, Webhook
 from .alertmanager import alert_body, alerts_url
 from .apprise import send_by_apprise
 from .delivery import (

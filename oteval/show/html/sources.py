@@ -10,9 +10,6 @@ from itertools import combinations
 import pyarrow as pa
 
 from ...base.errors import ConfigError
-from ...experiments.paired_examples import paired_rows, with_common_examples
-from ...experiments.results import ExperimentResults, load_experiment
-from ...experiments.votes import pairs_of
 from ...model import (
     CASE_ATTRIBUTES,
     Experiment,
@@ -25,6 +22,9 @@ from ...model import (
 )
 from ...model.columns import GROUPS, RunValues, group_text
 from ...model.selection import Selection
+from ...scoring.experiments.paired_examples import paired_rows, with_common_examples
+from ...scoring.experiments.results import ExperimentResults, load_experiment
+from ...scoring.experiments.votes import pairs_of
 from ...store import RunExpression, RunFunction, RunGroups, Store
 from ..run_titles import case_key, question_line
 from ..text import clean, one_line

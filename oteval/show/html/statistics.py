@@ -7,13 +7,13 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...config import Gate
 from ...evaluators.gates import GateResult, Tally, worst_first
 from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
 from ...model import Usage, has_unknown_cost
 from ...model.columns import call_errors
 from ...model.prices import make_prices
-from ...pipeline import check_gates
+from ...scoring import check_gates
+from ...scoring.config import Gate
 from ...store import CaseComparison, SelectedRuns
 from ...store.usage_sums import usage_of, usages_of
 from ..text import clean, clock, duration

@@ -13,7 +13,7 @@ from oteval import ConfigError
 from oteval.base.redaction import RedactionRule, ValueRedactor, personal_data, rule_from
 from oteval.base.redaction.personal_data import DATA_RULES, is_data
 from oteval.base.redaction.secrets import SecretRedactor
-from oteval.config.live import Redaction
+from oteval.scoring.config.live import Redaction
 
 FOUND = {
     "cards": [

@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from oteval.base.errors import ConfigError, NothingEvaluated
-from oteval.config import Gate
 from oteval.model import Message
+from oteval.scoring.config import Gate
 from oteval.show.html import Report, ReportOptions, ReportRun, RunVerdict, build
 from oteval.show.html.cells import cell_of, changed, direction, worth_of
 from oteval.show.html.charts import axis_labels

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from oteval.base.errors import ConfigError, NothingEvaluated
-from oteval.config import Gate
 from oteval.model import Message, Score, Trajectory, Usage
 from oteval.model.selection import EVERYTHING, Selection, parse_condition
-from oteval.pipeline import refresh
+from oteval.scoring import refresh
+from oteval.scoring.config import Gate
 from oteval.show.html import (
     Report,
     ReportOptions,

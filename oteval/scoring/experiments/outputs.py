@@ -1,0 +1,144 @@
+"""The outputs of a target: their JSON form, which is stored and shown, and their trajectory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import is_dataclass, replace
+from datetime import date, time
+from enum import Enum
+from numbers import Number
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+from ...base.errors import InputError
+from ...base.serialization import to_jsonable
+from ...evaluators import to_messages
+from ...evaluators.messages import is_message
+from ...evaluators.passed_run import gaps_beside, passed_run
+from ...model import Message, Run, Trajectory, Usage
+
+__all__ = [
+    *("facts_of", "json_form", "output_form", "trajectory_of", "trajectory_of_run"),
+]
+
+# Values whose text is the value; numbers include those of numpy and `decimal`.
+_PRINTED = (Number, Enum, PurePath, UUID, date, time)
+
+
+def json_form(value: Any) -> Any:
+    """Return a value as JSON values, with messages of any framework in OpenAI's form."""
+    return to_jsonable(value, _convert_messages)
+
+
+def output_form(value: Any) -> Any:
+    """Return the outputs of a target as JSON values.
+
+    Raises:
+        InputError: A value has no JSON form, such as a stream that was not read. The text that
+            Python prints for it is not the answer of the target.
+    """
+    return to_jsonable(value, _convert_output)
+
+
+def _convert_output(value: Any) -> Any:
+    converted = _convert_messages(value)
+    kind = type(converted)
+    is_known = (
+        isinstance(converted, (Mapping, list, tuple, set, frozenset, *_PRINTED))
+        or callable(getattr(kind, "model_dump", None))
+        or (is_dataclass(converted) and not isinstance(converted, type))
+    )
+    if is_known:
+        return converted
+    if isinstance(getattr(converted, "messages", None), (list, tuple)):
+        return {"messages": converted.messages}
+    raise InputError(
+        f"the target returned a {kind.__name__}, which has no JSON form; "
+        "return a text, messages, or a dict (of a stream, its joined parts)"
+    )
+
+
+def _convert_messages(value: Any) -> Any:
+    if isinstance(value, Trajectory):
+        return [message.as_dict() for message in value.own_messages]
+    if isinstance(value, Message):
+        return value.as_dict()
+    is_plain = isinstance(value, (Mapping, list, tuple, set, frozenset))
+    if not is_plain and (hasattr(value, "tool_calls") or hasattr(value, "response_metadata")):
+        try:  # LangChain's messages
+            return to_messages([value])[0].as_dict()
+        except InputError:
+            pass
+    return value
+
+
+def trajectory_of(outputs: Any, trajectory_id: str) -> Trajectory | None:
+    """Return the trajectory in a target's outputs; None if they hold no messages.
+
+    Args:
+        outputs: A trajectory, a list of messages, or a dict with ``messages`` or, without
+            them, ``trajectory``; or one message, the answer, of a run that is not known otherwise.
+            A dict may also have ``agent``, ``service``, ``models``, ``usage`` and ``gaps``, in
+            the form of `Trajectory.as_dict`.
+        trajectory_id: The id of a trajectory that is made from messages.
+    """
+    if isinstance(outputs, Trajectory):
+        return outputs
+    if is_message(outputs):
+        return passed_run(outputs, run_id=trajectory_id)
+    if not isinstance(outputs, (list, Mapping)) or not outputs:
+        return None
+    fields = outputs if isinstance(outputs, Mapping) else {}
+    inner = fields.get("trajectory")
+    if isinstance(inner, Trajectory):
+        return inner
+    # The JSON form of a trajectory is a list; beside messages, it is a list of something else.
+    is_json_form = isinstance(inner, list) and fields.get("messages") is None
+    try:
+        messages = {**fields, "messages": inner} if is_json_form else outputs
+        run = passed_run(messages, run_id=trajectory_id)
+    except InputError:
+        return None
+    return replace(run, **_facts(fields))
+
+
+def trajectory_of_run(run: Run) -> Trajectory | None:
+    """Return the trajectory in the outputs and facts of a stored run; None without messages."""
+    if run.trajectory is not None:
+        return run.trajectory
+    trajectory = trajectory_of(run.outputs, run.id)
+    return (
+        replace(trajectory, gaps=gaps_beside(run.facts), **_facts(run.facts))
+        if trajectory is not None and run.facts
+        else trajectory
+    )
+
+
+def facts_of(trajectory: Trajectory | None) -> dict[str, Any]:
+    """Return the facts about a trajectory that its messages do not tell, for `Run.facts`."""
+    if trajectory is None:
+        return {}
+    facts: dict[str, Any] = {
+        "agent": trajectory.agent,
+        "service": trajectory.service,
+        "models": list(trajectory.models),
+        "usage": trajectory.usage.as_dict() if trajectory.usage != Usage() else None,
+        "gaps": [gap.as_dict() for gap in trajectory.gaps],
+    }
+    return {name: value for name, value in facts.items() if value}
+
+
+def _facts(outputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the facts about a run in its outputs, as fields of a trajectory."""
+    names = ("agent", "service")
+    facts: dict[str, Any] = {
+        name: outputs[name] for name in names if isinstance(outputs.get(name), str)
+    }
+    models, usage = outputs.get("models"), outputs.get("usage")
+    if isinstance(models, list) and all(isinstance(model, str) for model in models):
+        facts["models"] = tuple(models)
+    counts = Usage().as_dict().keys()
+    if isinstance(usage, Mapping) and usage.keys() == counts:
+        facts["usage"] = Usage(**{name: int(usage[name]) for name in counts})
+    return facts

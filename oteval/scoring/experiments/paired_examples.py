@@ -1,0 +1,110 @@
+"""Pair the runs of experiments by the user's questions.
+
+Examples with equal ids are the same. So are examples with one question (`oteval.model.cases`), so
+that experiments pair after the system prompt has changed; but two explicit ids that differ stay
+apart. If several examples of a dataset have one question, they pair in their order; of sessions,
+they are repetitions of one example.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+
+from ...model import Dataset, Example
+from .results import ExperimentResults, ResultRow
+
+__all__ = ["SESSIONS", "paired_rows", "with_common_examples"]
+
+SESSIONS = "sessions"
+"""The name of the dataset that consists of the sessions of an experiment."""
+
+
+def with_common_examples(results: Sequence[ExperimentResults]) -> list[ExperimentResults]:
+    """Return the experiments, with equal ids for examples with one question.
+
+    Args:
+        results: The experiments that are compared.
+    """
+    joined = [_with_repetitions(each) for each in results]
+    first = joined[:1]
+    return first + [
+        _renamed(each, _counterparts(first[0].dataset, each.dataset)) for each in joined[1:]
+    ]
+
+
+def paired_rows(
+    results: Sequence[ExperimentResults],
+) -> dict[tuple[str, int], tuple[ResultRow, ...]]:
+    """Return the runs that all experiments have, by example and repetition.
+
+    Args:
+        results: The experiments, as `with_common_examples` returns them.
+    """
+    sides = [{(row.example.id, row.run.repetition): row for row in each} for each in results]
+    return {
+        key: tuple(side[key] for side in sides)
+        for key in (sides[0] if sides else ())
+        if all(key in side for side in sides)
+    }
+
+
+def _with_repetitions(results: ExperimentResults) -> ExperimentResults:
+    """Return an experiment in which sessions with one question are repetitions of one example."""
+    if results.dataset.name != SESSIONS:
+        return results
+    first_of: dict[str, Example] = {}
+    counterparts = {
+        example.id: first_of.setdefault(example.case, example)
+        for example in results.dataset.examples
+        if not example.has_own_id
+    }
+    joined = _renamed(results, counterparts)
+    if joined is results:
+        return results
+    counts: Counter[str] = Counter()
+    rows = []
+    for row in joined.rows:
+        rows.append(replace(row, run=replace(row.run, repetition=counts[row.example.id])))
+        counts[row.example.id] += 1
+    return replace(joined, rows=tuple(rows))
+
+
+def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
+    """Return the examples of the first dataset for those of the second that have other ids."""
+    shared = {example.id for example in first.examples}
+    shared.intersection_update(example.id for example in second.examples)
+    counterparts: dict[str, Example] = {}
+    theirs = _by_case(second, shared)
+    for case, ours in _by_case(first, shared).items():
+        pair = [ours, theirs.get(case, [])]
+        if sum(example.has_own_id for side in pair for example in side) > 1:
+            pair = [[example for example in side if not example.has_own_id] for side in pair]
+        counterparts.update({other.id: example for example, other in zip(*pair, strict=False)})
+    return counterparts
+
+
+def _by_case(dataset: Dataset, shared: Collection[str]) -> Mapping[str, list[Example]]:
+    """Return the examples whose ids are not shared, in order, by their question."""
+    by_case: dict[str, list[Example]] = {}
+    for example in dataset.examples:
+        if example.id not in shared:
+            by_case.setdefault(example.case, []).append(example)
+    return by_case
+
+
+def _renamed(results: ExperimentResults, counterparts: Mapping[str, Example]) -> ExperimentResults:
+    """Return an experiment with other examples in the place of some, by the ids of these."""
+    if all(name == example.id for name, example in counterparts.items()):
+        return results
+    examples = {
+        example.id: counterparts.get(example.id, example) for example in results.dataset.examples
+    }
+    rows = []
+    for row in results.rows:
+        example = examples[row.example.id]
+        rows.append(replace(row, example=example, run=replace(row.run, example_id=example.id)))
+    unique = {example.id: example for example in examples.values()}
+    dataset = replace(results.dataset, examples=tuple(unique.values()))
+    return replace(results, dataset=dataset, rows=tuple(rows))

@@ -1,0 +1,136 @@
+"""The evaluators of a configuration, ready to score: with their references, files and prices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from ..base.errors import ConfigError, OtevalError
+from ..evaluators.evaluator import Evaluator
+from ..evaluators.scorer import Scorer, version_of
+from ..model import Example, Score, Trajectory
+from .config import Config, EvaluatorSettings, Limits
+from .references import OfExample, References, read_json, references_of
+from .resources import JobLimits, resources_of
+
+if TYPE_CHECKING:
+    from ..store import Store
+
+__all__ = ["PreparedEvaluator", "prepare"]
+
+
+@dataclass(frozen=True)
+class PreparedEvaluator:
+    """A scorer and where its references come from."""
+
+    scorer: Scorer
+    references: References
+
+    @property
+    def evaluator(self) -> Evaluator:
+        """The evaluator."""
+        return self.scorer.evaluator
+
+    @property
+    def concurrency(self) -> int:
+        """How many trajectories may be evaluated at once."""
+        return self.evaluator.concurrency
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether it asks language models, whose verdicts cost money and are reused."""
+        return self.evaluator.asks_models
+
+    def for_example(self, example: Example, *, own_first: bool = False) -> PreparedEvaluator:
+        """Return the evaluator with the reference of an experiment's example.
+
+        Args:
+            example: The example.
+            own_first: Use the example's reference only where the evaluator has none itself.
+        """
+        option = self.evaluator.reference
+        if option is None:
+            return self
+        references = OfExample(example, self.references, option.form, own_first=own_first)
+        return replace(self, references=references)
+
+    def score(self, trajectory: Trajectory, time_ns: int) -> Score:
+        """Return the score of a trajectory with its reference, also if the evaluator fails."""
+        reference, problem = self.references.of(trajectory)
+        return self.scorer.score(trajectory, reference, problem, time_ns)
+
+    def close(self) -> None:
+        """Close the connections that the evaluator opened."""
+        self.evaluator.close()
+
+
+def prepare(
+    config: Config,
+    store: Store | None,
+    base: Path,
+    *,
+    again: bool = False,
+    is_budgeted: bool = True,
+    job: JobLimits | None = None,
+) -> list[PreparedEvaluator]:
+    """Return the scorers of a configuration, their references read.
+
+    Args:
+        config: The configuration.
+        store: Where references by name or trajectory are, and the answers of language models; None
+            if no evaluator needs them.
+        base: The folder that paths of the configuration are relative to.
+        again: Whether to ask language models again, ignoring cached answers.
+        is_budgeted: Whether evaluators keep their own budgets; a server keeps them itself.
+        job: The answers and limits that the processes of a job share, in place of the store's.
+
+    Raises:
+        ConfigError: A reference or function cannot be loaded, or an option is wrong.
+    """
+    prepared = []
+    for settings in config.evaluators:
+        try:
+            references = references_of(settings, store, base)
+            resources = resources_of(
+                settings, base, store, again=again, is_budgeted=is_budgeted, job=job
+            )
+            evaluator = _with_files(settings, base).prepare(resources)
+            evaluator.check_prices(_cost_limits(settings, config.budgets.get(settings.name)))
+        except OtevalError as error:
+            raise ConfigError(f"evaluator {settings.name!r}: {error}") from error
+        described = {
+            **evaluator.describe(),
+            **evaluator.describe_verdict(),
+            "reference": references.fingerprint,
+            "scope": settings.scope,
+        }
+        scorer = Scorer(
+            name=settings.name,
+            version=version_of(described),
+            evaluator=evaluator,
+            where=settings.where.selection(),
+            sample=settings.sample,
+            scope=settings.scope,
+        )
+        prepared.append(PreparedEvaluator(scorer, references))
+    return prepared
+
+
+def _with_files(settings: EvaluatorSettings, base: Path) -> Evaluator:
+    """Return an evaluator with the options that JSON files hold."""
+    evaluator = settings.evaluator
+    for option, path in settings.files.items():
+        value = read_json(base / path)
+        try:
+            evaluator = replace(evaluator, **{option: value})
+        except ConfigError as error:
+            raise ConfigError(f"{base / path}: {error}") from None
+    return evaluator
+
+
+def _cost_limits(settings: EvaluatorSettings, limits: Limits | None) -> list[str]:
+    """Return the settings that limit an evaluator's cost, besides its own options."""
+    if limits is None or limits.max_cost_per_day is None:
+        return []
+    return [f"budgets.{settings.name}.max_cost_per_day"]

@@ -247,12 +247,6 @@ from .instrumentation.instrument import (
 from .instrumentation.instrument import (
     instrument as instrument,
 )
-from .live.capture import (
-    capture as capture,
-)
-from .live.inprocess import (
-    InProcess as InProcess,
-)
 from .model import (
     Dataset as Dataset,
 )
@@ -331,6 +325,8 @@ from .scoring.experiments.simulation import run_multiturn_simulation as run_mult
 from .scoring.experiments.simulation import (
     run_multiturn_simulation_async as run_multiturn_simulation_async,
 )
+from .serve.capture import capture as capture
+from .serve.inprocess import InProcess as InProcess
 from .store import (
     Store as Store,
 )

@@ -23,8 +23,8 @@ FOLDERS = (
     "",
     "oteval",
     "oteval/reconstruct",
-    "oteval/live",
-    "oteval/attach",
+    "oteval/serve",
+    "oteval/serve/publish",
     "oteval/ingest/receiver",
 )
 

@@ -25,9 +25,6 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rich.console import Console
 from starlette.testclient import TestClient
 
-from oteval.attach import Forwarder, HttpClient, ScoreDestinations
-from oteval.attach.metrics import ScoringMetrics
-from oteval.live.publisher import ScorePublisher
 from oteval.mcp.server import create_server
 from oteval.mcp.workspace import Workspace
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
@@ -35,6 +32,9 @@ from oteval.model.selection import EVERYTHING
 from oteval.pages.app import create_app
 from oteval.pages.site import Site
 from oteval.scoring import ScoreRun, export_jsonl, variants
+from oteval.serve.publish import Forwarder, HttpClient, ScoreDestinations
+from oteval.serve.publish.metrics import ScoringMetrics
+from oteval.serve.publisher import ScorePublisher
 from oteval.show.html import ReportOptions, build_stored, from_keys, stored_tallies
 from oteval.show.tables import trajectories_table
 from oteval.show.terminal import trajectory_view

@@ -35,9 +35,9 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     run at the same time. The exit status is 2 if requests remain.
     """
     # Imported only when sending.
-    from ..attach import resend as resend_requests
-    from ..live.destinations import refused_folders
-    from ..live.server_config import ServerConfig
+    from ..serve.destinations import refused_folders
+    from ..serve.publish import resend as resend_requests
+    from ..serve.server_config import ServerConfig
 
     queues = ServerConfig(db=str(Path(db).absolute())).queues
     folders = refused_folders(_config(config_path), queues, forward_url=forward)

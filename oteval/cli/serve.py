@@ -22,7 +22,7 @@ from .common import db_option, warn
 
 if TYPE_CHECKING:
     from ..ingest.receiver.auth import Access
-    from ..live.listener_process import Tls
+    from ..serve.listener_process import Tls
 
 __all__ = ["serve"]
 
@@ -132,8 +132,8 @@ def serve(
     configuration and the tokens; SIGTERM stops the server.
     """
     _require_packages()
-    from ..live.listener_process import serve as run
-    from ..live.server_config import ServerConfig
+    from ..serve.listener_process import serve as run
+    from ..serve.server_config import ServerConfig
 
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     access = _access(tokens_path, {} if insecure else {"--http": http, "--grpc": grpc})
@@ -191,7 +191,7 @@ def _interval(text: str) -> float:
 
 def _tls(cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:
     """Return the certificates of the server, or None for plain text."""
-    from ..live.listener_process import Tls
+    from ..serve.listener_process import Tls
 
     if bool(cert) != bool(key):
         raise ConfigError("give both --tls-cert and --tls-key, or neither")

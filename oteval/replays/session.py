@@ -217,7 +217,7 @@ class ReplaySession:
     def _begin(self, undo: ExitStack) -> None:
         """Set everything up; `undo` takes it back."""
         if self._capture and _is_instrumented():
-            from ..live.capture import capture
+            from ..serve.capture import capture
 
             self._captured = undo.enter_context(capture())
         install_tool_adapters()

@@ -12,7 +12,7 @@ a result without it equals the whole run's. Evaluators that may take long, and e
 for no columns, begin with step 3.
 
 A feed yields the pages, evaluates the runs that are left (`DecidedRuns.undecided`), and takes the
-scores: a store (`score_pages`), or live scoring (`oteval.live.batch_scorer`). Feeds know
+scores: a store (`score_pages`), or live scoring (`oteval.serve.batch_scorer`). Feeds know
 transactions, order, limits and retries; nothing here does. Feeds that have whole runs alone begin
 with step 3: from Arrow tables (`run_scorer`), and experiments, whose runs have the references of
 their examples (`oteval.scoring.experiments.run_evaluators`).

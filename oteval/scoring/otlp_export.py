@@ -13,7 +13,9 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
-from ..attach import (
+from ..model import LogRecord, Score, Span, Trajectory
+from ..model.selection import EVERYTHING, Selection
+from ..serve.publish import (
     ExportResult,
     OtlpClient,
     event_request,
@@ -21,8 +23,6 @@ from ..attach import (
     score_attributes,
     span_request,
 )
-from ..model import LogRecord, Score, Span, Trajectory
-from ..model.selection import EVERYTHING, Selection
 from ..store import Store
 
 __all__ = ["SendReport", "send_events", "send_logs", "send_spans"]

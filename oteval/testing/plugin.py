@@ -21,9 +21,9 @@ import pytest
 from .cases import set_plugin_active
 
 if TYPE_CHECKING:
-    from oteval.live.capture import Capture
     from oteval.model import Trajectory
     from oteval.replays.replay_result import ReplayResult
+    from oteval.serve.capture import Capture
     from oteval.testing.cases import Case
     from oteval.testing.replayed_tests import ReplayedTest
 
@@ -190,7 +190,7 @@ def oteval_capture(
     request: pytest.FixtureRequest, oteval_tracer_provider: Any
 ) -> Generator[Capture]:
     """Capture the spans of agents that the test runs; see `oteval.capture`."""
-    from oteval.live.capture import capture
+    from oteval.serve.capture import capture
 
     with capture(tracer_provider=oteval_tracer_provider) as run:
         request.node.stash[CAPTURE] = run

@@ -19,11 +19,11 @@ from typing import Any
 import pytest
 
 from benchmarks.served import until
-from oteval.attach import span_request
 from oteval.base.jsontext import canonical
 from oteval.messages.values import parse
 from oteval.model import Span, Trajectory
 from oteval.reconstruct import reconstruct
+from oteval.serve.publish import span_request
 from oteval.store import Store
 
 from ..commands import Run

@@ -18,7 +18,6 @@ from typing import Any
 
 import pytest
 
-from oteval.attach import HttpClient
 from oteval.backends.connections import open_source
 from oteval.backends.json_api import JsonApi
 from oteval.backends.pull import pull
@@ -26,6 +25,7 @@ from oteval.base.errors import BackendError, ConfigError
 from oteval.base.jsontext import dumps
 from oteval.model import Span
 from oteval.scoring.annotations import PushReport
+from oteval.serve.publish import HttpClient
 from oteval.store import Store
 
 from .backend_servers import BACKENDS, SECRET, TARGETS, Answers, annotation_for, connected

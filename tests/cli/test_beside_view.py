@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from oteval.live.inprocess import InProcess
 from oteval.pages.local_server import serve_locally
 from oteval.scoring.trace_folder import TraceFolder
+from oteval.serve.inprocess import InProcess
 from oteval.store import Store
 
 from ..make import TRACES, chat
@@ -148,7 +148,7 @@ def test_a_servers_own_token_lets_this_users_commands_send(
         def close(self) -> None:
             """Do nothing."""
 
-    monkeypatch.setattr("oteval.attach.HttpClient", Client)
+    monkeypatch.setattr("oteval.serve.publish.HttpClient", Client)
     folder = TraceFolder("oteval.duckdb")
     folder.create()
     (folder.path / f"{folder.prefix}1.jsonl").write_text("no OTLP\n")

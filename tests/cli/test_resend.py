@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from oteval.attach import Forwarder, HttpClient
+from oteval.serve.publish import Forwarder, HttpClient
 
-from ..attach.test_forwarder import request, trace
 from ..make import score
 from ..otlp_endpoint import Downstream, listening
+from ..serve.publish.test_forwarder import request, trace
 from .conftest import Run
 
 CONFIG = "evaluators: [{{name: tools, type: tool_errors}}]\nforward: {url}\n"

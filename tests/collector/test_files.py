@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 import yaml
 
-from oteval.attach.metrics import ScoringMetrics
-from oteval.live.listener_metrics import ListenerMetrics
 from oteval.scoring.config import load_config
+from oteval.serve.listener_metrics import ListenerMetrics
+from oteval.serve.publish.metrics import ScoringMetrics
 
 from ..make import ROOT
 

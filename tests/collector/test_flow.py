@@ -24,8 +24,8 @@ from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExport
 
 from benchmarks.served import Served, Sink, until
 
-from ..live.clients import run_agent
 from ..make import ROOT
+from ..serve.clients import run_agent
 
 pytestmark = pytest.mark.live
 

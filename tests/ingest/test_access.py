@@ -17,8 +17,8 @@ from oteval.base.errors import ConfigError
 from oteval.ingest import decode_json, decode_protobuf
 from oteval.ingest.receiver.auth import Access, Token, digest_of
 from oteval.ingest.receiver.responses import RequestRefused
-from oteval.live.token_rules import TokenRules
 from oteval.scoring.config import load_tokens
+from oteval.serve.token_rules import TokenRules
 
 from .test_receiver import _Running, traces
 

@@ -7,7 +7,7 @@ import pytest
 import oteval
 from oteval.instrumentation import content
 from oteval.instrumentation.context_carriers import uncarry_context
-from oteval.live.capture import Capture
+from oteval.serve.capture import Capture
 
 
 @pytest.fixture

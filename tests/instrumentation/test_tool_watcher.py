@@ -20,7 +20,7 @@ from oteval.instrumentation import exchanged_code
 from oteval.instrumentation.conventions import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
 from oteval.instrumentation.faults import fault_counts
 from oteval.instrumentation.tool_watcher import ToolWatcher
-from oteval.live.capture import Capture
+from oteval.serve.capture import Capture
 
 URL = "http://models.example/v1/chat/completions"
 

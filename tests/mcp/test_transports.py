@@ -28,7 +28,7 @@ from oteval.mcp.workspace import Workspace
 from oteval.store import Store
 
 from ..commands import Run, oteval
-from ..live.clients import RULES, run_agent
+from ..serve.clients import RULES, run_agent
 from .conftest import BAD, GOOD, ask_with
 
 __all__ = ["oteval"]

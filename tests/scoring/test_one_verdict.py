@@ -14,20 +14,20 @@ import pytest
 import yaml
 
 from oteval.evaluators.registry import evaluator_types
-from oteval.live.evaluator_rules import EvaluatorRules
-from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import LogRecord, Score, Span
 from oteval.model.selection import EVERYTHING
 from oteval.scoring import prepare, refresh, score
 from oteval.scoring.config import Config, load_config
 from oteval.scoring.run_scorer import RunScorer
 from oteval.scoring.trace_scores import score_batch
+from oteval.serve.evaluator_rules import EvaluatorRules
+from oteval.serve.scoring_loop import ScoringLoop
 from oteval.spark.group_scores import GroupScorer
 from oteval.store import Store
 from oteval.store.telemetry_rows import log_table, span_table
 
-from ..live.conftest import BEGIN, SECOND
 from ..make import CAPTURES, capture, chat
+from ..serve.conftest import BEGIN, SECOND
 from ..spark.test_group_scores import batches
 
 FUNCTIONS = """

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from oteval.base.errors import TooLarge
-from oteval.live.evaluator_rules import EvaluatorRules
-from oteval.live.scoring_loop import ScoringLoop
 from oteval.model import Span, Trajectory
 from oteval.scoring import explain, reconstruction, refresh
+from oteval.serve.evaluator_rules import EvaluatorRules
+from oteval.serve.scoring_loop import ScoringLoop
 from oteval.store import Store
 
 from ..make import chat

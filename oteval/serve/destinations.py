@@ -1,0 +1,159 @@
+"""Open the destinations of scores that a configuration names."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping
+from hashlib import blake2b
+from pathlib import Path
+
+from .. import __version__
+from ..backends.connections import open_target
+from ..base.errors import ConfigError
+from ..base.text import shown_url
+from ..scoring.annotations import AnnotationTarget
+from ..scoring.config import Config, Endpoint, Forward, Push, resolved
+from .publish import (
+    REFUSED_FOLDER,
+    EventExporter,
+    Forwarder,
+    OtlpClient,
+    ScoreDestinations,
+    open_client,
+)
+from .publish.metrics import ScoringMetrics
+from .publish.metrics_exporter import MetricsExporter
+from .score_push import AnnotationClient, ScorePush
+
+__all__ = ["open_destinations", "refused_folders"]
+
+# The folders of the queues.
+_TRACES, _EVENTS, _PUSH = "traces", "events", "push"
+
+
+def open_destinations(
+    config: Config,
+    folder: Path,
+    *,
+    forward_url: str | None = None,
+    clock: Callable[[], int] = time.time_ns,
+    environment: Mapping[str, str] = os.environ,
+) -> ScoreDestinations:
+    """Open the destinations of scores and start their threads.
+
+    Args:
+        config: The configuration.
+        folder: The folder of the queues.
+        forward_url: The URL to forward traces to, instead of the configuration's.
+        clock: The time (ns).
+        environment: The variables that headers may refer to.
+
+    Raises:
+        ConfigError: A header refers to a variable that is not set, or a package is missing.
+    """
+    forward = _forward(config, forward_url)
+    opened = ScoreDestinations(ScoringMetrics())
+    if forward is not None:
+        opened.metrics.register_forward()
+        opened.forward = Forwarder(
+            folder / _TRACES,
+            _client("forward", forward, environment),
+            deadline=forward.deadline,
+            quota=forward.quota,
+            clock=clock,
+        )
+    if config.events is not None:
+        opened.metrics.register_events()
+        client = _client("events", config.events, environment)
+        opened.events = EventExporter(folder / _EVENTS, client, version=__version__, clock=clock)
+    if config.metrics is not None:
+        client = _client("metrics", config.metrics, environment)
+        opened.exporter = MetricsExporter(opened.metrics, client, config.metrics.interval)
+    opened.pushes = [_push(push, folder, environment, clock) for push in config.push]
+    return opened
+
+
+def refused_folders(
+    config: Config,
+    folder: Path,
+    *,
+    forward_url: str | None = None,
+    environment: Mapping[str, str] = os.environ,
+) -> list[tuple[Path, OtlpClient]]:
+    """Return the folders of requests that were refused for good, each with its endpoint.
+
+    Args:
+        config: The configuration.
+        folder: The folder of the queues.
+        forward_url: The URL to forward traces to, instead of the configuration's.
+        environment: The variables that headers may refer to.
+
+    Raises:
+        ConfigError: A header refers to a variable that is not set.
+    """
+    endpoints: list[tuple[str, str, Endpoint | None]] = [
+        (_TRACES, "forward", _forward(config, forward_url)),
+        (_EVENTS, "events", config.events),
+    ]
+    found: list[tuple[Path, OtlpClient]] = [
+        (folder / place / REFUSED_FOLDER, _client(name, endpoint, environment))
+        for place, name, endpoint in endpoints
+        if endpoint is not None
+    ]
+    for push in config.push:
+        target = _target(push, environment)
+        place = folder / _push_folder(push, target.url) / REFUSED_FOLDER
+        found.append((place, AnnotationClient(target)))
+    return found
+
+
+def _push(
+    push: Push, folder: Path, environment: Mapping[str, str], clock: Callable[[], int]
+) -> ScorePush:
+    target = _target(push, environment)
+    return ScorePush(
+        folder / _push_folder(push, target.url),
+        target,
+        name=f"{push.backend} at {target.url}",
+        evaluators=push.evaluators,
+        wait=push.wait,
+        quota=push.quota,
+        clock=clock,
+    )
+
+
+def _target(push: Push, environment: Mapping[str, str]) -> AnnotationTarget:
+    try:
+        headers = resolved(push.headers, environment)
+    except ValueError as error:
+        raise ConfigError(f"push to {push.backend}: {error}") from None
+    # The queue waits while the backend is away, and not the request.
+    return open_target(
+        push.backend, push.url, headers, environment, timeout=push.timeout, patience=0.0
+    )
+
+
+def _push_folder(push: Push, url: str) -> str:
+    """Return a folder that stays the same when entries of the file change their order."""
+    return f"{_PUSH}-{push.backend}-{blake2b(url.encode(), digest_size=6).hexdigest()}"
+
+
+def _forward(config: Config, url: str | None) -> Forward | None:
+    if url is None:
+        return config.forward
+    try:
+        known = config.forward.model_dump() if config.forward is not None else {}
+        return Forward.model_validate({**known, "url": url})
+    except ValueError:
+        raise ConfigError(
+            f"--forward {shown_url(url)!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"
+        ) from None
+
+
+def _client(name: str, endpoint: Endpoint, environment: Mapping[str, str]) -> OtlpClient:
+    try:
+        headers = resolved(endpoint.headers, environment)
+    except ValueError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    return open_client(endpoint.url, headers, compress=endpoint.gzip, timeout=endpoint.timeout)

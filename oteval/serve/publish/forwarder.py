@@ -1,0 +1,355 @@
+"""The forwarder: holds traces until they are scored or a deadline passes, then sends them on.
+
+Spans are sent as they came, in their order within a trace; scores are appended to the attributes
+of the spans they are about. A span that comes back, because its endpoint sends it to oteval again,
+is not forwarded again. Deadlines count only the time in which a server runs, since nothing can be
+scored while it is down.
+"""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from ...base.clients.otlp_client import OtlpClient
+from ...base.durable_log import Encoding, Kind, Position
+from ...model import Score
+from ...scoring.span_attributes import as_fields, as_json, score_attributes
+from .export_queue import ExportQueue, QueueEntry, part_id
+from .request_log import QueuedRequest, RequestLog
+from .trace_requests import SpanKey, TraceRequest, parse_traces, without_own_events
+from .uptime import Uptime
+
+__all__ = ["Forwarder"]
+
+_NS = 1_000_000_000
+# Spans remembered as forwarded, in each of two generations; some 20 MB together.
+_REMEMBERED_SPANS = 100_000
+# After a start, live scoring has this long to attach the scores of traces that were due before it.
+_START_NS = 5 * _NS
+
+
+class _ForwardedSpans:
+    """The spans taken last: when the newer of two generations is full, the older is dropped."""
+
+    def __init__(self) -> None:
+        self._new: set[int] = set()
+        self._old: set[int] = set()
+
+    def __contains__(self, key: SpanKey) -> bool:
+        number = hash(key)
+        return number in self._new or number in self._old
+
+    def add(self, keys: Sequence[SpanKey]) -> None:
+        self._new.update(map(hash, keys))
+        if len(self._new) > _REMEMBERED_SPANS:
+            self._old, self._new = self._new, set()
+
+
+class _HeldTrace:
+    """The parts of a trace that are held, each with its deadline (ns), the oldest first."""
+
+    __slots__ = ("parts",)
+
+    def __init__(self) -> None:
+        self.parts: list[tuple[int, QueueEntry]] = []
+
+
+class Forwarder:
+    """Holds requests and forwards them trace by trace.
+
+    The reader of the spool calls `take` in the spool's order, and `sync` before it commits the
+    spool's position; live scoring calls the other methods. A request stays on disk until the
+    endpoint has accepted all of it.
+
+    Args:
+        folder: The folder of the queue.
+        client: The endpoint.
+        deadline: Seconds for which a span is held for its scores.
+        quota: Bytes on disk from which on `has_room` is false.
+        clock: The time (ns).
+        threaded: Whether a thread sends; without it, the caller calls `pump`.
+        segment_bytes: Bytes of a segment of the queue, at most an eighth of the quota.
+
+    Attributes:
+        deadline_ns: The deadline (ns).
+        looped: The number of spans that came back or came twice.
+
+    Raises:
+        OSError: The queue cannot be opened.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        client: OtlpClient,
+        *,
+        deadline: float = 30.0,
+        quota: int = 4 << 30,
+        clock: Callable[[], int] = time.time_ns,
+        threaded: bool = True,
+        segment_bytes: int = 32 << 20,
+    ) -> None:
+        self.deadline_ns = round(deadline * _NS)
+        self._quota, self._clock = quota, clock
+        # The newest segment counts until the next one begins, even if all of it was sent.
+        log = RequestLog(folder, min(segment_bytes, quota // 8))
+        begun = clock()
+        self._uptime = Uptime(folder / "runs", begun)
+        self._started_ns = begun + min(self.deadline_ns, _START_NS)
+        self._queue = ExportQueue(log, client, self._entry_body, folder, self._release_overdue)
+        self._lock = self._queue.lock
+        self._held: dict[str, _HeldTrace] = {}
+        self._deadlines: list[tuple[int, str]] = []
+        self._held_spans = 0
+        self._forwarded = _ForwardedSpans()
+        # The request parsed last: a request of many traces is parsed once.
+        self._parsed: tuple[QueuedRequest | None, TraceRequest | None] = (None, None)
+        self.looped = 0
+        for request in log.requests():
+            self._hold(request, _parsed(request.kind, request.encoding, log.read(request)))
+        if threaded:
+            self._queue.start()
+
+    def has_room(self) -> bool:
+        """Return whether more may be taken; if not, requests stay in the spool."""
+        return self._queue.size < self._quota
+
+    def take(
+        self,
+        kind: Kind,
+        encoding: Encoding,
+        payload: bytes,
+        position: tuple[int, int],
+        now: int | None = None,
+    ) -> None:
+        """Take a request, unless one at its position or later was taken before.
+
+        Args:
+            kind: The signal, ``traces`` or ``logs``.
+            encoding: ``protobuf`` or ``json``.
+            payload: The request body, decompressed.
+            position: Where the request ends in the spool. Positions grow; none is (0, 0).
+            now: When the request arrived (ns); the clock's time by default.
+
+        Raises:
+            OSError: The request cannot be written; nothing of it is kept.
+        """
+        with self._lock:
+            log = self._queue.log
+            if Position(*position) <= log.position:
+                return
+            parsed = _parsed(kind, encoding, payload)
+            kept = self._without_forwarded(kind, encoding, payload, parsed)
+            if kept:
+                received = self._clock() if now is None else now
+                request = log.append(kind, encoding, kept, received, position=Position(*position))
+                self._hold(request, parsed if kept is payload else _parsed(kind, encoding, kept))
+            else:
+                log.position = Position(*position)
+        self._queue.wake()
+
+    def reset_position(self) -> None:
+        """Take the next requests whatever their positions: the spool was begun anew."""
+        with self._lock:
+            self._queue.log.position = Position()
+
+    def sync(self) -> None:
+        """Wait until everything taken is durable.
+
+        Raises:
+            OSError: The disk failed, or the queue's files were moved away.
+        """
+        self._queue.sync()
+
+    def held(self, traces: Sequence[str]) -> list[str]:
+        """Return the traces of which a part is held."""
+        with self._lock:
+            return [name for name in traces if name in self._held]
+
+    def release(self, scores: Mapping[str, Sequence[Score]]) -> None:
+        """Send traces with their scores, which are given by trace."""
+        with self._lock:
+            for trace_id, found in scores.items():
+                held = self._held.pop(trace_id, None)
+                if held is not None:
+                    self._enqueue([entry for _, entry in held.parts], found)
+
+    def expiring(self, until: int, limit: int | None = None) -> list[str]:
+        """Return the traces with a part whose deadline is before a time, earliest first.
+
+        Args:
+            until: The time (ns).
+            limit: The number of traces to return at most.
+        """
+        with self._lock:
+            self._uptime.beat(self._clock())
+            found: dict[str, int] = {}
+            while self._deadlines and self._deadlines[0][0] <= until and len(found) != limit:
+                _, name = heapq.heappop(self._deadlines)
+                held = self._held.get(name)
+                if held is not None and held.parts[0][0] <= until:
+                    found[name] = held.parts[0][0]
+            for name, due in found.items():
+                heapq.heappush(self._deadlines, (due, name))
+            if not found:
+                # Live scoring has released everything that was due at the start.
+                self._started_ns = 0
+            return list(found)
+
+    def expire(self, scores: Mapping[str, Sequence[Score]], until: int) -> None:
+        """Send the parts of traces whose deadline is before a time, with the scores so far.
+
+        Args:
+            scores: The scores of each trace to send.
+            until: The time (ns).
+        """
+        with self._lock:
+            for trace_id, found in scores.items():
+                self._release_due(trace_id, until, found)
+
+    def pump(self) -> bool:
+        """Send one batch if entries wait; return whether an attempt was made."""
+        return self._queue.pump()
+
+    def state(self) -> dict[str, Any]:
+        """Return the state for people and metrics."""
+        with self._lock:
+            # The trace held first is the oldest, or nearly so.
+            first = next((h.parts[0][0] for h in self._held.values()), None)
+            age = 0.0
+            if first is not None:
+                age = max(0, self._clock() - first + self.deadline_ns) / _NS
+            return {
+                "held_traces": len(self._held),
+                "held_spans": self._held_spans,
+                "oldest_seconds": age,
+                "quota": self._quota,
+                "looped": self.looped,
+                **self._queue.state(),
+            }
+
+    def close(self, grace: float = 0.0) -> None:
+        """Stop forwarding.
+
+        Args:
+            grace: Seconds in which released traces are still sent; everything else stays on disk.
+        """
+        self._queue.close(grace)
+        self._uptime.close()
+
+    def _without_forwarded(
+        self, kind: Kind, encoding: Encoding, payload: bytes, parsed: TraceRequest | None
+    ) -> bytes:
+        """Return a request without oteval's own events and without spans taken before."""
+        if kind == "logs":
+            try:
+                return without_own_events(payload, encoding)
+            except ValueError:
+                return payload
+        if parsed is None:
+            return payload
+        first: set[SpanKey] = set()
+        repeated = []
+        for key in parsed.keys:
+            if key in self._forwarded or key in first:
+                repeated.append(key)
+            first.add(key)
+        if not repeated:
+            return payload
+        self.looped += len(repeated)
+        known = {key for key in repeated if key in self._forwarded}
+        if len(known) == len(first):
+            return b""
+        # Duplicates within one request were sent that way, and stay.
+        return parsed.without(known) if known else payload
+
+    def _hold(self, request: QueuedRequest, parsed: TraceRequest | None) -> None:
+        """Hold the parts of a request that are not sent yet; logs are queued at once."""
+        counts: dict[str, int] = {}
+        if parsed is not None:
+            self._parsed = (request, parsed)
+            self._forwarded.add(parsed.keys)
+            for key in parsed.keys:
+                counts[key.trace_id] = counts.get(key.trace_id, 0) + 1
+        parts = {name: n for name, n in counts.items() if part_id(name) not in request.sent_parts}
+        # If the clock was set back, the request may seem to come from the future.
+        received = min(request.received_ns, self._clock())
+        due = self._uptime.due(received, self.deadline_ns)
+        if not counts and part_id("") not in request.sent_parts:
+            request.unsent = 1
+            self._queue.put(QueueEntry(request))
+            return
+        request.unsent = len(parts)
+        if not parts:
+            self._queue.log.mark_sent(request, part_id(""), is_last=True)
+        for name, count in parts.items():
+            held = self._held.get(name)
+            if held is None:
+                held = self._held[name] = _HeldTrace()
+            held.parts.append((due, QueueEntry(request, name, count)))
+            heapq.heappush(self._deadlines, (due, name))
+            self._held_spans += count
+
+    def _release_overdue(self) -> None:
+        """Send the traces past their deadline, whatever the state of live scoring."""
+        now = self._clock()
+        with self._lock:
+            self._uptime.beat(now)
+            if now < self._started_ns:
+                return
+            for name in self.expiring(now):
+                self._release_due(name, now, ())
+
+    def _release_due(self, trace_id: str, until: int, scores: Sequence[Score]) -> None:
+        held = self._held.get(trace_id)
+        if held is None:
+            return
+        entries = [entry for due, entry in held.parts if due <= until]
+        held.parts = [part for part in held.parts if part[0] > until]
+        if not held.parts:
+            del self._held[trace_id]
+        self._enqueue(entries, scores)
+
+    def _enqueue(self, entries: Sequence[QueueEntry], scores: Sequence[Score]) -> None:
+        # The attributes wait in their encoded form, which takes the least memory.
+        extra: dict[str, dict[str, Any]] = {}
+        for entry in entries:
+            encoding = entry.request.encoding
+            if encoding not in extra:
+                extra[encoding] = _attributes(scores, encoding)
+            self._held_spans -= entry.spans
+            self._queue.put(replace(entry, extra=extra[encoding] or None))
+
+    def _entry_body(self, request: QueuedRequest, body: bytes, entry: QueueEntry) -> bytes:
+        if not entry.trace_id and not entry.spans:
+            return body
+        known, parsed = self._parsed
+        if known is not request or parsed is None:
+            parsed = parse_traces(body, request.encoding)
+            self._parsed = (request, parsed)
+        return parsed.of_trace(entry.trace_id, entry.extra)
+
+
+def _parsed(kind: Kind, encoding: Encoding, payload: bytes) -> TraceRequest | None:
+    """Parse a request for traces; None for logs, and for a body that is forwarded as it came."""
+    if kind != "traces":
+        return None
+    try:
+        return parse_traces(payload, encoding)
+    except ValueError:
+        return None
+
+
+def _attributes(scores: Sequence[Score], encoding: str) -> dict[str, Any]:
+    """Return the attributes that scores add to spans, by span id, encoded."""
+    by_span: dict[str, list[Score]] = {}
+    for score in scores:
+        by_span.setdefault(score.span_id, []).append(score)
+    encode = as_json if encoding == "json" else as_fields
+    found = {span_id: score_attributes(own) for span_id, own in by_span.items()}
+    return {span_id: encode(attributes) for span_id, attributes in found.items() if attributes}

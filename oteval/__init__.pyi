@@ -241,12 +241,6 @@ from .evaluators.types import (
 from .evaluators.types import (
     ToolArgsMatchOverrides as ToolArgsMatchOverrides,
 )
-from .instrumentation.instrument import (
-    Instrumentation as Instrumentation,
-)
-from .instrumentation.instrument import (
-    instrument as instrument,
-)
 from .model import (
     Dataset as Dataset,
 )
@@ -293,6 +287,8 @@ from .model import (
     Usage as Usage,
 )
 from .model.selection import Selection as Selection
+from .record.instrument import Instrumentation as Instrumentation
+from .record.instrument import instrument as instrument
 from .replays.replay_result import (
     ReplayResult as ReplayResult,
 )
@@ -332,27 +328,11 @@ from .store import (
 )
 
 __version__: str
-from .instrumentation.context import (
-    attach_environ as attach_environ,
-)
-from .instrumentation.context import (
-    context_environ as context_environ,
-)
-from .instrumentation.context import (
-    conversation as conversation,
-)
-from .instrumentation.context import (
-    tool_call as tool_call,
-)
-from .instrumentation.context_carriers import (
-    carry_context as carry_context,
-)
-from .instrumentation.decorators import (
-    agent as agent,
-)
-from .instrumentation.decorators import (
-    tool as tool,
-)
-from .instrumentation.model_calls import (
-    model_call as model_call,
-)
+from .record.context import attach_environ as attach_environ
+from .record.context import context_environ as context_environ
+from .record.context import conversation as conversation
+from .record.context import tool_call as tool_call
+from .record.context_carriers import carry_context as carry_context
+from .record.decorators import agent as agent
+from .record.decorators import tool as tool
+from .record.model_calls import model_call as model_call

@@ -11,7 +11,7 @@ import click
 from .common import json_option, out, print_json
 
 if TYPE_CHECKING:
-    from ..instrumentation.doctor import DoctorReport
+    from ..record.doctor import DoctorReport
 
 __all__ = ["doctor"]
 
@@ -35,7 +35,7 @@ def doctor(to: str | None, no_send: bool, as_json: bool) -> int:
 
     The exit status is 1 if the test span did not arrive, or no library would be recorded.
     """
-    from ..instrumentation.doctor import examine
+    from ..record.doctor import examine
 
     report = examine(to, send=not no_send)
     if as_json:

@@ -9,8 +9,8 @@ from importlib.util import find_spec
 import click
 
 from ..base.errors import ConfigError, NothingEvaluated
-from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
 from ..model.selection import EVERYTHING
+from ..record.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
 from ..replays.player import MISSES, Miss, Player
 from ..replays.replay_result import ReplayResult
 from ..replays.verified import VerifiedSession, exit_status

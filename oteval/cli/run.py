@@ -15,9 +15,9 @@ import click
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.files import MEMORY
 from ..base.text import counted, shown_url
-from ..instrumentation.foreground_process import CANNOT_START, NOT_FOUND
-from ..instrumentation.run_command import ChildSettings, RunResult, run_command, service_of
 from ..model.selection import Selection
+from ..record.foreground_process import CANNOT_START, NOT_FOUND
+from ..record.run_command import ChildSettings, RunResult, run_command, service_of
 from ..scoring.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from .common import db_option, warn
 

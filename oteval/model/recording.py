@@ -53,7 +53,7 @@ class Exchange:
         method: The request's method.
         url: The request's URL; secret query values are replaced.
         request_headers: The request's headers with lower-case names. Values that may be secret are
-            missing, or replaced by a checksum; see `oteval.wire.request_headers`.
+            missing, or replaced by a checksum; see `oteval.record.wire.request_headers`.
         request_body: The request's body.
         status: The response's status; 0 if no response came.
         response_headers: The response's headers that are safe to keep, with lower-case names.

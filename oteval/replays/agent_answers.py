@@ -19,9 +19,9 @@ from typing import Any
 
 from ..base.jsontext import canonical, dumps, loads_exact
 from ..base.serialization import to_jsonable
-from ..instrumentation.conventions import OF_OBJECTS
-from ..instrumentation.hooks import AgentEnd
 from ..model import RecordedAnswer
+from ..record.conventions import OF_OBJECTS
+from ..record.hooks import AgentEnd
 from .divergence import Divergence
 from .redacted_text import is_same_text
 

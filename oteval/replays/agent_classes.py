@@ -13,9 +13,9 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
-from ..instrumentation.agent_files import is_agent_file
-from ..instrumentation.class_kinds import class_name, main_module
-from ..instrumentation.value_kinds import UnrestorableValue
+from ..record.agent_files import is_agent_file
+from ..record.class_kinds import class_name, main_module
+from ..record.value_kinds import UnrestorableValue
 
 __all__ = ["agent_class"]
 

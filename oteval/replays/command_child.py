@@ -1,6 +1,6 @@
 """A replay of the whole process: started in the Python processes of a replayed command.
 
-`oteval.instrumentation.bootstrap` calls `start` before the program's first line. When the program
+`oteval.record.bootstrap` calls `start` before the program's first line. When the program
 ends, or takes too long, its result is written as a file of the folder that the settings name.
 """
 

@@ -17,9 +17,9 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..base.jsontext import loads
-from ..instrumentation.agent_files import is_agent_file
-from ..instrumentation.hooks import ToolAnswer
-from ..instrumentation.tool_answers import give_answer, recorded_error
+from ..record.agent_files import is_agent_file
+from ..record.hooks import ToolAnswer
+from ..record.tool_answers import give_answer, recorded_error
 
 __all__ = ["give_result"]
 

@@ -14,7 +14,7 @@ from ..base.errors import InputError
 from ..base.jsontext import dumps
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
 from ..reconstruct.apis import ModelApi, api_of
-from ..wire.recorder import ExchangeRecorder
+from ..record.wire.recorder import ExchangeRecorder
 from .divergence import Divergence
 
 __all__ = [

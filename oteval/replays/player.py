@@ -24,7 +24,6 @@ from typing import Any, Literal, get_args
 from ..base.errors import ConfigError, ReplayUnguarded
 from ..base.patterns import Pattern
 from ..base.text import counted, shown_url
-from ..instrumentation.tool_functions import has_function_of
 from ..model import (
     Exchange,
     RecordedModelCall,
@@ -34,6 +33,7 @@ from ..model import (
 )
 from ..reconstruct.apis import ModelApi, api_of
 from ..reconstruct.apis.offered_tools import offered_tools
+from ..record.tool_functions import has_function_of
 from .call_site import call_site
 from .conversations import conversation_of
 from .divergence import Divergence, diverged, early_tool, missing_call, missing_result

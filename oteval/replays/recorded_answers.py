@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from ..base.jsontext import dumps
-from ..instrumentation.conventions import AGENT_RETURNED
 from ..model import RecordedAnswer, Span, Trajectory
 from ..reconstruct import TracedTrajectory
 from ..reconstruct.operations import AgentRun
+from ..record.conventions import AGENT_RETURNED
 from .reported_errors import reported_text
 
 __all__ = ["answers_of"]

@@ -14,11 +14,11 @@ from collections.abc import Iterator
 from typing import Any
 
 from ..base.jsontext import dumps
-from ..instrumentation.agent_files import is_agent_module
-from ..instrumentation.class_kinds import class_name
-from ..instrumentation.hooks import ToolAnswer
-from ..instrumentation.typed_values import UnrestorableValue, restored
 from ..model import RecordedToolCall, Span
+from ..record.agent_files import is_agent_module
+from ..record.class_kinds import class_name
+from ..record.hooks import ToolAnswer
+from ..record.typed_values import UnrestorableValue, restored
 from .agent_classes import agent_class
 
 __all__ = ["reported_answer", "reported_error", "reported_text"]

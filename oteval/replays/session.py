@@ -29,14 +29,8 @@ from typing import TYPE_CHECKING, Any, Self
 from ..base.errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
 from ..base.import_hook import ModuleWatch
 from ..base.patterns import Pattern
-from ..instrumentation.hooks import (
-    AgentEnd,
-    ToolAnswer,
-    adopt_tool_hook,
-    reset_tool_hook,
-    set_tool_hook,
-)
 from ..model import Message, RecordedToolCall, Recording, Trajectory
+from ..record.hooks import AgentEnd, ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
 from .conversations import conversation_of, last_answer

@@ -16,8 +16,8 @@ from functools import partial
 from typing import Any, Literal
 
 from ..base.errors import ReplayUnguarded
-from ..instrumentation.agent_files import function_line
 from ..model import Recording
+from ..record.agent_files import function_line
 from .session import ReplaySession
 from .target_returns import returned_json
 from .verified import VerifiedSession, VerifyStatus

@@ -23,11 +23,11 @@ from types import CodeType
 from typing import Any, ClassVar, Protocol
 
 from ..base.errors import ConfigError
-from ..instrumentation.agent_files import is_agent_file, shown_file
-from ..instrumentation.call_arguments import argument_forms
-from ..instrumentation.exchanged_code import RUN, nested_codes
-from ..instrumentation.hooks import ToolAnswer, current_tool_hook
-from ..instrumentation.tool_functions import ToolFunction, functions_of_tools, named_function
+from ..record.agent_files import is_agent_file, shown_file
+from ..record.call_arguments import argument_forms
+from ..record.exchanged_code import RUN, nested_codes
+from ..record.hooks import ToolAnswer, current_tool_hook
+from ..record.tool_functions import ToolFunction, functions_of_tools, named_function
 from .function_results import give_result
 
 __all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]

@@ -1,6 +1,6 @@
 """The transport of a replay: answers the requests of httpx, httpx2 and requests from a player.
 
-`ReplayTransport` is added to `oteval.wire.interception` while a replay is open. Each request goes
+`ReplayTransport` is added to `oteval.record.wire.interception` while a replay is open. Each request goes
 to the replay of its thread or task. Streams arrive chunk by chunk as recorded; errors of the
 transport are raised as exceptions of the library.
 """
@@ -18,7 +18,7 @@ from urllib.request import getproxies
 
 from ..model import Chunk
 from ..reconstruct.apis import api_of
-from ..wire.interception import add, library_of
+from ..record.wire.interception import add, library_of
 from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
 from .open_replays import OpenReplay, current_replay

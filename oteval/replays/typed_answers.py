@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from ..instrumentation.delivered_values import Awaited, Cancelled, Generated
-from ..instrumentation.hooks import ReturnedValue, ToolAnswer
-from ..instrumentation.typed_values import UnrestorableValue, restored
 from ..model import RecordedToolCall
+from ..record.delivered_values import Awaited, Cancelled, Generated
+from ..record.hooks import ReturnedValue, ToolAnswer
+from ..record.typed_values import UnrestorableValue, restored
 from .agent_classes import agent_class
 from .divergence import Divergence
 

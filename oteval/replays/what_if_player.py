@@ -19,7 +19,7 @@ from ..base.redaction.secrets import SecretRedactor
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
 from ..reconstruct.apis import api_of
 from ..reconstruct.apis.offered_tools import offered_tools
-from ..wire.recorder import ExchangeRecorder
+from ..record.wire.recorder import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
 from .coverage import Coverage
 from .divergence import Divergence

@@ -1,7 +1,7 @@
 """Comparison of whole HTTP requests to models, after the comparison of their meaning.
 
 The method, the address, the headers and the body of a request are compared with the recorded ones.
-`oteval.wire.request_headers`, `whole_bodies` and these lines list the parts that may differ:
+`oteval.record.wire.request_headers`, `whole_bodies` and these lines list the parts that may differ:
 
 - a port of this machine that the system chose (from 32768 on);
 - user and password in the URL, and parameters of the query that are named like secrets;
@@ -25,7 +25,7 @@ from ..base.jsontext import dumps, loads
 from ..base.patterns import Pattern
 from ..base.redaction.secret_names import is_secret_parameter
 from ..model import Exchange
-from ..wire.request_headers import compared_headers, is_checksum, is_same_header
+from ..record.wire.request_headers import compared_headers, is_checksum, is_same_header
 from .canonical_messages import without_variable_parts
 from .redacted_text import is_same_text
 from .request_differences import RequestDifference, shortened, suggestion_for

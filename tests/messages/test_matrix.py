@@ -11,12 +11,12 @@ import pytest
 
 from oteval.evaluators import to_messages
 from oteval.evaluators.calls import read as read_calls
-from oteval.instrumentation.provider_messages import convention_messages
 from oteval.messages import NO_SOURCE
 from oteval.messages.reader import from_messages
 from oteval.model import Message
 from oteval.reconstruct import reconstruct
 from oteval.reconstruct.apis import api_named
+from oteval.record.provider_messages import convention_messages
 
 from ..reconstruct.builders import span
 from .forms import CASES, EXPECTED, FORMS, HAYSTACK_OLD, REPRS, Items, brief
@@ -179,7 +179,7 @@ def test_the_short_way_to_write_texts_writes_the_same(
     items = [*FORMS[form][case], ANSWER, NEXT, *FORMS[form][case]]
 
     short = convention_messages(items)
-    monkeypatch.setattr("oteval.instrumentation.provider_messages._is_text", lambda _: False)
+    monkeypatch.setattr("oteval.record.provider_messages._is_text", lambda _: False)
 
     assert convention_messages(items) == short
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oteval.model import RecordedToolCall, Recording
-from oteval.wire.interception import add
+from oteval.record.wire.interception import add
 
 from ..model_server import serving
 from .agents import refunds

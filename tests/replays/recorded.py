@@ -16,7 +16,7 @@ from oteval.model import (
     Recording,
 )
 from oteval.reconstruct.apis import api_of
-from oteval.wire.interception import add, library_of
+from oteval.record.wire.interception import add, library_of
 
 from ..model_server import Reply, Script, Server, serving
 

@@ -16,8 +16,8 @@ import pytest
 
 import oteval
 from oteval.base.errors import ReplayDiverged, ReplayUnguarded
-from oteval.instrumentation.bootstrap import environment
 from oteval.model import Recording
+from oteval.record.bootstrap import environment
 from oteval.replays.child_processes import _is_guarded
 
 from ..commands import Run

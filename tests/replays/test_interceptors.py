@@ -31,7 +31,7 @@ from pydantic_core import SchemaValidator, core_schema
 
 import oteval
 from oteval.base.errors import ConfigError
-from oteval.instrumentation.hooks import ToolAnswer, tool_hook
+from oteval.record.hooks import ToolAnswer, tool_hook
 from oteval.replays.interceptors import install_tool_adapters, intercepted_names
 from oteval.replays.interceptors.frameworks import INTERCEPTORS
 from oteval.replays.interceptors.table import ToolInterceptor

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from ..commands import Run
-from ..wire.web_server import Answer, answering
+from ..record.wire.web_server import Answer, answering
 
 ROOT = Path(__file__).resolve().parents[2]
 NODE = shutil.which("node")

@@ -24,10 +24,10 @@ from oteval.model import (
     Recording,
     ToolCall,
 )
+from oteval.record.wire.requesting_thread import running_thread
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
 from oteval.replays.recording_files import load, save
-from oteval.wire.requesting_thread import running_thread
 
 ASK = "http://models.example/v1/chat/completions"
 Step = Callable[[Player], Any]

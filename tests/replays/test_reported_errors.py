@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from oteval.instrumentation.hooks import ToolAnswer
 from oteval.model import RecordedToolCall, Span
 from oteval.model.telemetry import Event
 from oteval.reconstruct import reconstruct_with_runs
+from oteval.record.hooks import ToolAnswer
 from oteval.replays.recorded_executions import executions_of
 from oteval.replays.reported_errors import reported_answer
 

@@ -17,8 +17,8 @@ from oteval.base.errors import ReplayDiverged
 from oteval.model import Chunk, Recording
 
 from ..model_server import Body, Reply, completion, error, serving, streamed
-from ..wire.recordings import recording
-from ..wire.web_server import Answer, answering
+from ..record.wire.recordings import recording
+from ..record.wire.web_server import Answer, answering
 from .agents import client
 from .recorded import record, recording_of
 

@@ -24,7 +24,7 @@ from pydantic_ai.messages import ModelMessage, ModelResponse, TextPart, ToolCall
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 from pydantic_ai.toolsets import FunctionToolset
 
-from oteval.instrumentation.hooks import ToolAnswer, tool_hook
+from oteval.record.hooks import ToolAnswer, tool_hook
 from oteval.replays.interceptors import install_tool_adapters
 
 ran: list[str] = []

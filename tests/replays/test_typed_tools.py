@@ -20,9 +20,9 @@ import oteval
 from oteval.base.errors import ReplayDiverged
 from oteval.base.redaction import RedactionRule
 from oteval.base.redaction.secrets import SecretRedactor
-from oteval.instrumentation import content
-from oteval.instrumentation.typed_values import UnrestorableValue, restored
 from oteval.model import RecordedToolCall, Recording
+from oteval.record import content
+from oteval.record.typed_values import UnrestorableValue, restored
 from oteval.replays.agent_classes import agent_class
 from oteval.replays.redacted_recordings import redacted_recording
 
@@ -213,7 +213,7 @@ def test_recordings_without_types_replay_as_before() -> None:
 def test_a_result_above_the_limit_has_no_type(monkeypatch: pytest.MonkeyPatch) -> None:
     """It is cut, and replayed as before."""
     monkeypatch.setattr(content, "MAX_TEXT", 100)
-    monkeypatch.setattr("oteval.instrumentation.conventions.MAX_TEXT", 100)
+    monkeypatch.setattr("oteval.record.conventions.MAX_TEXT", 100)
 
     @oteval.tool
     def look_up() -> Any:

@@ -19,15 +19,15 @@ from oteval.base.errors import ReplayDiverged
 from oteval.base.redaction.secrets import SecretRedactor
 from oteval.model import Chunk, Exchange, RecordedToolCall, Recording
 from oteval.reconstruct.apis import api_of
+from oteval.record.wire.request_headers import recorded_headers
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
 from oteval.replays.redacted_recordings import redacted_recording
 from oteval.replays.wire_calls import wire_call
-from oteval.wire.request_headers import recorded_headers
 
 from ..model_server import Body, Reply, completion, serving
-from ..wire.recordings import recording as wire_recording
-from ..wire.web_server import Answer, answering
+from ..record.wire.recordings import recording as wire_recording
+from ..record.wire.web_server import Answer, answering
 from .recorded import recording_of
 
 URL = "https://models.example/v1/chat/completions?api-version=1"

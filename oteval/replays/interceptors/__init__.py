@@ -1,7 +1,7 @@
 """Interceptors of frameworks: a replay answers the tools of an agent from its recording.
 
 Before a framework runs a tool, its interceptor asks the tool hook of this context
-(`oteval.instrumentation.hooks`). The hook gives the recorded answer, or lets the tool run; then the
+(`oteval.record.hooks`). The hook gives the recorded answer, or lets the tool run; then the
 interceptor reports the call to the hook. Interceptors are installed when a framework is imported,
 stay in place, and do nothing without a hook. Where a framework lacks the method that they need, its
 version is not supported, and importing it during a replay is an error: otherwise its tools would

@@ -1,6 +1,6 @@
 """One call of a tool that a framework is about to run, and its recorded answer.
 
-The hook of this context (`oteval.instrumentation.hooks`) decides about a call: it gives the
+The hook of this context (`oteval.record.hooks`) decides about a call: it gives the
 recorded answer, or lets the tool run and is told the result. A framework that runs its tools
 through another one, such as MCP, would ask twice: the inner question about the same call is left
 out.
@@ -20,7 +20,7 @@ from typing import Any
 
 from ...base.jsontext import canonical
 from ...base.serialization import to_jsonable
-from ...instrumentation.hooks import ToolAnswer, ToolHook, current_tool_hook
+from ...record.hooks import ToolAnswer, ToolHook, current_tool_hook
 
 __all__ = [
     "InterceptedCall",

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...instrumentation.live_objects import live_objects
+from ...record.live_objects import live_objects
 from .frameworks import ANTHROPIC_TOOLS, crewai_name, is_from
 from .langchain import returns_command
 from .openai_agents import calls_back
@@ -177,7 +177,7 @@ _KINDS = (
     ToolKind(
         "DSPy tool", "dspy.adapters.types.tool", "Tool", _is_answered_here("__call__", "acall")
     ),
-    ToolKind("@oteval.tool", "oteval.instrumentation.decorators", "_ToolRecorder", _always),
+    ToolKind("@oteval.tool", "oteval.record.decorators", "_ToolRecorder", _always),
 )
 
 

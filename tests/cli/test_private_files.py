@@ -256,7 +256,7 @@ ALLOWED = {
     "record/child_setup.py": "an empty mark in a temporary folder",
     "record/bootstrap/sitecustomize.py": "in a temporary folder, with a mode",
     "store/private_database.py": "the log, with a mode",
-    "testing/baselines.py": "figures for a repository",
+    "replays/testing/baselines.py": "figures for a repository",
     "spark/result_places.py": "results, whose folders Spark's processes share",
     "spark/judge_calls.py": "answers, whose folder Spark's processes share",
 }

@@ -21,8 +21,8 @@ from oteval.replays.python_literals import block_text, literal, text_literal
 from oteval.replays.recording_files import save
 
 from ..commands import Run, oteval
-from ..testing.conftest import Project, project
 from .desk import DESK, EDITS, desk_recording
+from .testing.conftest import Project, project
 
 __all__ = ["oteval", "project"]
 

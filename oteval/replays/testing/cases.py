@@ -11,7 +11,7 @@ from math import isfinite
 from numbers import Real
 from typing import Any
 
-from ..base.errors import ConfigError
+from ...base.errors import ConfigError
 
 __all__ = [
     "Case",

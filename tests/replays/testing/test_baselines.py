@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from oteval import InputError, NotFound, Store, compare_experiments
-from oteval.testing.baselines import (
+from oteval.replays.testing.baselines import (
     Baseline,
     load_experiment,
     make_baseline,
@@ -20,7 +20,7 @@ from oteval.testing.baselines import (
     save_experiment,
     write_file,
 )
-from oteval.testing.rows import Row
+from oteval.replays.testing.rows import Row
 
 from .conftest import INI, Project
 

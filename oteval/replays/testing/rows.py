@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from ..base.errors import NotFound, OtevalError
-from ..base.jsontext import dumps, restore
+from ...base.errors import NotFound, OtevalError
+from ...base.jsontext import dumps, restore
 
 if TYPE_CHECKING:
-    from ..serve.capture import Capture
+    from ...serve.capture import Capture
     from .cases import Case
 
 __all__ = [

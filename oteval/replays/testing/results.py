@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from ..base.errors import NotFound, OtevalError
-from ..base.text import counted
+from ...base.errors import NotFound, OtevalError
+from ...base.text import counted
 from .baselines import (
     Baseline,
     Regression,
@@ -69,7 +69,7 @@ class Results:
         try:
             if self._db is None:
                 return read_file(self._file(name))
-            from ..store import Store
+            from ...store import Store
 
             with Store(self._db, create=False) as store:
                 return load_experiment(store, name)
@@ -163,7 +163,7 @@ class Results:
             path = self._file(name)
             write_file(path, {**not_run, **make_baseline(rows)})
             return str(path)
-        from ..store import Store
+        from ...store import Store
 
         with Store(self._db) as store:
             return f"{save_experiment(store, name, rows, not_run)} in {self._db}"

@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import pytest
 
-from oteval import testing
+from oteval.replays import testing
 
-from ..make import ROOT
-from ..test_package import HEAVY
+from ...make import ROOT
+from ...test_package import HEAVY
 from .conftest import Project, new_project
 
 AGENT = """
@@ -181,7 +181,7 @@ def logged(tmp_path_factory: pytest.TempPathFactory) -> Modules:
 def test_importing_the_plugin_is_cheap():
     """Pytest imports the plugin in every project, so it imports no slow or unneeded modules."""
     code = (
-        "import sys, pytest; before = set(sys.modules); import oteval.testing.plugin; "
+        "import sys, pytest; before = set(sys.modules); import oteval.replays.testing.plugin; "
         "print(*sorted(set(sys.modules) - before))"
     )
     done = subprocess.run(

@@ -17,9 +17,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ..base.errors import InputError, NotFound
-from ..model import Dataset, Example, Experiment, Feedback, Run, example_id
-from ..store import Store
+from ...base.errors import InputError, NotFound
+from ...model import Dataset, Example, Experiment, Feedback, Run, example_id
+from ...store import Store
 from .rows import Row
 
 __all__ = [

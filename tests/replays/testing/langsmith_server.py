@@ -11,7 +11,7 @@ from email import message_from_bytes
 from http.server import BaseHTTPRequestHandler
 from typing import Any
 
-from ..loopback import LoopbackServer
+from ...loopback import LoopbackServer
 
 __all__ = ["LangSmithServer", "langsmith_server"]
 

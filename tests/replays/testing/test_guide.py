@@ -9,8 +9,8 @@ from http.server import BaseHTTPRequestHandler
 
 import pytest
 
-from ..loopback import LoopbackServer, serving
-from ..make import ROOT
+from ...loopback import LoopbackServer, serving
+from ...make import ROOT
 from .conftest import Project
 
 pytestmark = pytest.mark.slow

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ..base.jsontext import dumps
+from ...base.jsontext import dumps
 from .rows import Row
 
 __all__ = ["table_text"]

@@ -1,13 +1,13 @@
 """The pytest plugin: log the evaluation of agents in tests, and compare it with a baseline.
 
-A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.testing`);
+A test with ``@pytest.mark.oteval`` logs inputs, outputs and feedback (`oteval.replays.testing`);
 evaluators that it calls log their results. The fixtures `oteval_capture` and `oteval_trajectory`
 give it the trajectory of its agent, captured from spans. The fixture `oteval_replay` and
 ``@pytest.mark.oteval_replay`` answer the agent from a recording. Options print the log as a table,
 save it as a baseline, and fail the run on regressions from a baseline.
 
 pytest imports this module in every project where oteval is installed. It therefore imports only
-pytest and the small `oteval.testing`, and does nothing without a mark, a fixture or an option.
+pytest and the small `oteval.replays.testing`, and does nothing without a mark, a fixture or an option.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .cases import set_plugin_active
 if TYPE_CHECKING:
     from oteval.model import Trajectory
     from oteval.replays.replay_result import ReplayResult
+    from oteval.replays.testing.cases import Case
+    from oteval.replays.testing.replayed_tests import ReplayedTest
     from oteval.serve.capture import Capture
-    from oteval.testing.cases import Case
-    from oteval.testing.replayed_tests import ReplayedTest
 
 __all__ = ["oteval_capture", "oteval_replay", "oteval_replay_command", "oteval_trajectory"]
 
@@ -90,13 +90,13 @@ def pytest_configure(config: pytest.Config) -> None:
     set_plugin_active(is_active=True)
     # Under xdist only the controller has the results of all workers.
     if needs_results(config) and not hasattr(config, "workerinput"):
-        from oteval.testing.results import Results
+        from oteval.replays.testing.results import Results
 
         config.pluginmanager.register(Results(config), "oteval-results")
 
 
 def pytest_unconfigure() -> None:
-    """Turn the functions of `oteval.testing` off."""
+    """Turn the functions of `oteval.replays.testing` off."""
     set_plugin_active(is_active=False)
 
 
@@ -106,7 +106,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     mark = metafunc.definition.get_closest_marker("oteval")
     if mark is None:
         return
-    from oteval.testing.rows import mark_options, repetition_id
+    from oteval.replays.testing.rows import mark_options, repetition_id
 
     count = mark_options(mark, metafunc.definition.nodeid).repetitions
     if count > 1:
@@ -122,7 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
         yield
         return
     from oteval.evaluators.observed import listen
-    from oteval.testing import cases
+    from oteval.replays.testing import cases
 
     case = item.stash[CASE] = cases.Case(item.nodeid)
     stop = listen(cases.log_result)
@@ -150,7 +150,7 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     mark = item.get_closest_marker("oteval_replay")
     if mark is None:
         return (yield)
-    from oteval.testing.replayed_tests import replayed_test
+    from oteval.replays.testing.replayed_tests import replayed_test
 
     with replayed_test(item, *mark.args, **mark.kwargs):
         return (yield)
@@ -165,7 +165,7 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """
     item = _running.get(report.nodeid)
     if item is not None and needs_results(item.config):
-        from oteval.testing.rows import attach_row
+        from oteval.replays.testing.rows import attach_row
 
         attach_row(report, item, item.stash[CASE], item.stash.get(CAPTURE, None))
 
@@ -210,7 +210,7 @@ def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]
     It takes the file of a recording, relative to the test's folder, or the id of a session, and the
     options of `oteval.replay`.
     """
-    from oteval.testing.replayed_tests import replayed_test
+    from oteval.replays.testing.replayed_tests import replayed_test
 
     return partial(replayed_test, request.node)
 
@@ -218,6 +218,6 @@ def oteval_replay(request: pytest.FixtureRequest) -> Callable[..., ReplayedTest]
 @pytest.fixture
 def oteval_replay_command(request: pytest.FixtureRequest) -> Callable[..., ReplayResult]:
     """Return a function that replays a recording with a command, and fails if that differs."""
-    from oteval.testing.replayed_tests import replayed_command
+    from oteval.replays.testing.replayed_tests import replayed_command
 
     return partial(replayed_command, request.node)

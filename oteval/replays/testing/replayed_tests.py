@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from ..base.errors import ReplayDiverged
-from ..model import Recording
-from ..replays.command_runner import CommandRunner
-from ..replays.recording_files import load
-from ..replays.replay_result import ReplayResult
-from ..replays.session import ReplaySession, replay
-from ..replays.verify import ReplayOptions, verify
-from ..replays.verify_worker import KEYS, default_keys
+from ...base.errors import ReplayDiverged
+from ...model import Recording
+from ..command_runner import CommandRunner
+from ..recording_files import load
+from ..replay_result import ReplayResult
+from ..session import ReplaySession, replay
+from ..verify import ReplayOptions, verify
+from ..verify_worker import KEYS, default_keys
 
 __all__ = ["ReplayedTest", "replayed_command", "replayed_test"]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from ..make import ROOT
+from ...make import ROOT
 
 __all__ = ["INI", "Project", "entry_points", "new_project"]
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from oteval.base.errors import ReplayDiverged
-from oteval.testing.replayed_tests import replayed_test
+from oteval.replays.testing.replayed_tests import replayed_test
 
-from ..replays.shop import recording_file, write_shop
+from ..shop import recording_file, write_shop
 from .conftest import Project
 
 TESTS = """

@@ -131,16 +131,16 @@ test-backends: $(STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP)
 	OTEVAL_PHOENIX=$(CURDIR)/$(BACKENDS)/bin/phoenix \
 	OTEVAL_MLFLOW=$(CURDIR)/$(MLFLOW)/bin/mlflow \
 	OTEVAL_CHDB=$(CURDIR)/$(CHDB)/bin/python \
-	  $(BIN)/pytest -q -rs -m backends tests/backends
+	  $(BIN)/pytest -q -rs -m backends tests/extras/backends
 
 # A standalone Spark scores runs as a store does, though an executor is killed; skipped, with the
 # reason, where there is no Java.
 test-spark: $(SPARK_STAMP)
-	$(SPARK)/bin/python -m pytest -q -rs -m spark tests/spark
+	$(SPARK)/bin/python -m pytest -q -rs -m spark tests/extras/spark
 
 # The same without the million spans and the conversation of 100,000, which take some ten minutes.
 test-spark-small: $(SPARK_STAMP)
-	$(SPARK)/bin/python -m pytest -q -rs -m 'spark and not large' tests/spark
+	$(SPARK)/bin/python -m pytest -q -rs -m 'spark and not large' tests/extras/spark
 
 # The chart of collector/helm, rendered by Helm's own library.
 test-helm: $(HELM_STAMP)

@@ -133,8 +133,8 @@ def do_spark(folder: str, cores: str, warm: str, jobs: str) -> dict[str, float]:
         warm: The folder that is scored before.
         jobs: How many times.
     """
+    from oteval.extras.spark import score
     from oteval.scoring.config import parse_config
-    from oteval.spark import score
 
     processors = sorted(os.sched_getaffinity(0))[: int(cores)]
     os.sched_setaffinity(0, processors)

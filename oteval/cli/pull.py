@@ -7,11 +7,11 @@ from contextlib import closing
 
 import click
 
-from ..backends.connections import SOURCES, open_source
-from ..backends.pull import PullReport
-from ..backends.pull import pull as pull_spans
 from ..base.errors import BackendError
 from ..base.text import counted
+from ..extras.backends.connections import SOURCES, open_source
+from ..extras.backends.pull import PullReport
+from ..extras.backends.pull import pull as pull_spans
 from ..model.selection import time_of
 from ..scoring import refresh
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn

@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
-from ..backends.connections import TARGETS, open_target
-from ..backends.push import push as push_scores
 from ..base.text import counted
+from ..extras.backends.connections import TARGETS, open_target
+from ..extras.backends.push import push as push_scores
 from ..model.selection import select
 from ..scoring.annotations import PushReport
 from .common import db_option, filters, json_option, open_store, out, print_json, progress

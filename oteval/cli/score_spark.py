@@ -17,7 +17,7 @@ from ..scoring.config import Config
 from .common import warn
 
 if TYPE_CHECKING:
-    from ..spark import FileProblems
+    from ..extras.spark import FileProblems
     from ..store import Outcome, Store
 
 __all__ = ["SparkOptions", "require_local", "score_on_spark", "spark_options"]
@@ -132,9 +132,9 @@ def score_on_spark(
         raise click.UsageError("--engine spark needs --out DIR for its results")
     if selection.limit is not None:
         raise click.UsageError("--limit does not go with --engine spark; use --since")
-    from ..spark.job import score_files
-    from ..spark.output import local_results, require_free
-    from ..spark.session import parse_settings, spark_session
+    from ..extras.spark.job import score_files
+    from ..extras.spark.output import local_results, require_free
+    from ..extras.spark.session import parse_settings, spark_session
 
     # Check before Spark starts, which takes seconds.
     settings = parse_settings(options.settings)

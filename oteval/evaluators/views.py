@@ -4,8 +4,8 @@
 - ``writes``: calls of tools that change something. A tool does when it is declared so
   (``effect_tools``), or when its definition carries MCP's hint ``readOnlyHint: false``.
 - ``effects``: the same for the reference; of the output's writes only those that did not fail.
-  `messages.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call without
-  a result is not known to have failed and counts.
+  `messages.call_outcome` or the option ``error_pattern`` tells whether a call failed. A call
+  without a result is not known to have failed and counts.
 
 Results are paired with calls by id and order: an id may come again later in a session. Calls
 with no result between them are one **batch**; a result answers the earliest open call with its

@@ -1,7 +1,7 @@
 """The recorded HTTP exchanges besides model calls, such as those of tools.
 
 A request is answered by the first exchange with the same method, URL, headers and body that has not
-been used. Some headers may differ, see `oteval.record.wire.request_headers`, and so may a port of this
+been used. Some headers may differ, see `wire.request_headers`, and so may a port of this
 machine that the system chose. The order of query parameters and of keys in JSON is irrelevant, and
 so is the random text that divides the parts of a body. Secrets of a request are
 replaced before it is compared, as they were when the exchange was recorded. Recorded text that was

@@ -9,9 +9,9 @@ from hashlib import blake2b
 from pathlib import Path
 
 from .. import __version__
-from ..backends.connections import open_target
 from ..base.errors import ConfigError
 from ..base.text import shown_url
+from ..extras.backends.connections import open_target
 from ..scoring.annotations import AnnotationTarget
 from ..scoring.config import Config, Endpoint, Forward, Push, resolved
 from .publish import (

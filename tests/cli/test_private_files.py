@@ -257,8 +257,8 @@ ALLOWED = {
     "record/bootstrap/sitecustomize.py": "in a temporary folder, with a mode",
     "store/private_database.py": "the log, with a mode",
     "replays/testing/baselines.py": "figures for a repository",
-    "spark/result_places.py": "results, whose folders Spark's processes share",
-    "spark/judge_calls.py": "answers, whose folder Spark's processes share",
+    "extras/spark/result_places.py": "results, whose folders Spark's processes share",
+    "extras/spark/judge_calls.py": "answers, whose folder Spark's processes share",
 }
 
 

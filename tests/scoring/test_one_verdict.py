@@ -14,6 +14,7 @@ import pytest
 import yaml
 
 from oteval.evaluators.registry import evaluator_types
+from oteval.extras.spark.group_scores import GroupScorer
 from oteval.model import LogRecord, Score, Span
 from oteval.model.selection import EVERYTHING
 from oteval.scoring import prepare, refresh, score
@@ -22,13 +23,12 @@ from oteval.scoring.run_scorer import RunScorer
 from oteval.scoring.trace_scores import score_batch
 from oteval.serve.evaluator_rules import EvaluatorRules
 from oteval.serve.scoring_loop import ScoringLoop
-from oteval.spark.group_scores import GroupScorer
 from oteval.store import Store
 from oteval.store.telemetry_rows import log_table, span_table
 
+from ..extras.spark.test_group_scores import batches
 from ..make import CAPTURES, capture, chat
 from ..serve.conftest import BEGIN, SECOND
-from ..spark.test_group_scores import batches
 
 FUNCTIONS = """
 import threading

@@ -12,14 +12,14 @@ import pytest
 
 from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served, until
-from oteval.backends.connections import open_target
 from oteval.base.errors import ConfigError
+from oteval.extras.backends.connections import open_target
 from oteval.scoring.config import parse_config
 from oteval.serve.destinations import open_destinations, refused_folders
 from oteval.serve.score_push import ScorePush
 from oteval.store import Store
 
-from ..backends.json_server import Answer, Query, answering
+from ..extras.backends.json_server import Answer, Query, answering
 from ..make import score
 from .conftest import Clock
 

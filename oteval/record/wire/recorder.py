@@ -250,8 +250,8 @@ class WireRecorder(ExchangeRecorder):
         self._worker = worker
         self.watcher = watcher
         self._context, self._trace = context, trace
-        self._tracer = trace.get_tracer("oteval.record.wire", tracer_provider=tracer_provider)
-        self._logger = get_logger("oteval.record.wire", logger_provider=logger_provider)
+        self._tracer = trace.get_tracer("oteval.wire", tracer_provider=tracer_provider)
+        self._logger = get_logger("oteval.wire", logger_provider=logger_provider)
         self._include, self._exclude = tuple(include_hosts), tuple(exclude_hosts)
 
     def emit(self, exchange: Exchange, omitted: str, context: Any) -> None:

@@ -7,7 +7,7 @@ give it the trajectory of its agent, captured from spans. The fixture `oteval_re
 save it as a baseline, and fail the run on regressions from a baseline.
 
 pytest imports this module in every project where oteval is installed. It therefore imports only
-pytest and the small `oteval.replays.testing`, and does nothing without a mark, a fixture or an option.
+pytest and the small `replays.testing`, and does nothing without a mark, a fixture or an option.
 """
 
 from __future__ import annotations

@@ -1,0 +1,128 @@
+"""ClickHouse: rows of the table ``otel_traces``, which the Collector's exporter writes.
+
+Queries go to the HTTP interface (https://clickhouse.com/docs/interfaces/http) as GET requests,
+which ClickHouse executes as read-only. They change no settings, which some users may not.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ...base.errors import BackendError
+from ...ingest import Decoded
+from ...ingest.clickhouse import decode_span, is_span
+from .interface import PullPosition, SpanPage
+from .json_api import JsonApi, Query
+from .page_lists import PageGuard, objects_of, text_of
+from .times import begin_ns, position_at
+
+__all__ = ["ClickHouse"]
+
+_TABLE = "otel_traces"
+_PAGE = 1000
+# A smaller page may succeed: the answer is too large, or takes too long.
+_SMALLER = frozenset({408, 413, 500, 504})
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)?", re.ASCII).fullmatch
+_EVENT_TIMES = "Events.Timestamp"
+
+Row = Mapping[str, Any]
+Key = tuple[int, str, str]
+
+
+class ClickHouse:
+    """A ClickHouse server: a `TraceSource`. Its projects are tables.
+
+    Args:
+        api: Its HTTP interface.
+        page: Rows of a page; halved while ClickHouse cannot answer.
+
+    Attributes:
+        url: Its base URL without a password.
+    """
+
+    def __init__(self, api: JsonApi, *, page: int = _PAGE) -> None:
+        self.url = api.url
+        self._api, self._page = api, page
+
+    def projects(self, names: Sequence[str]) -> Sequence[str]:
+        """Return the tables to read, by default ``otel_traces``; see `TraceSource`."""
+        for name in names:
+            if not _NAME(name):
+                raise BackendError(f"--project {name!r}: write TABLE or DATABASE.TABLE")
+        return list(names) or [_TABLE]
+
+    def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
+        """Yield the pages of a table; see `TraceSource`."""
+        columns = self._columns(project)
+        key: Key = (begin_ns(position), "", "")
+        if position.get("after") and not position.get("is_complete"):
+            time, trace_id, span_id = position["after"]
+            key = (time, trace_id, span_id)
+        guard = PageGuard(self._api)
+        while True:
+            rows, is_complete = self._rows(project, columns, key)
+            with self._api.reading():
+                key = max(map(_key, rows), default=key)
+                decoded = Decoded()
+                for row in rows:
+                    decode_span(row, decoded)
+            guard.check(rows, "" if is_complete else " ".join(map(str, key)))
+            after = position_at(position, key[0], is_complete=is_complete)
+            yield SpanPage(decoded.spans, {**after, "after": list(key)}, decoded.problems)
+            if is_complete:
+                return
+
+    def close(self) -> None:
+        """Close the connection."""
+        self._api.close()
+
+    def _columns(self, table: str) -> frozenset[str]:
+        found = frozenset(str(row.get("name")) for row in self._asked(f"DESCRIBE TABLE {table}"))
+        if not is_span(found) or "Timestamp" not in found:
+            raise BackendError(
+                f"{self.url}: the table {table} has no columns Timestamp, TraceId, SpanId and"
+                " SpanName; name the Collector's table with --project"
+            )
+        return found
+
+    def _rows(self, table: str, columns: frozenset[str], key: Key) -> tuple[list[Row], bool]:
+        """Return the rows after a key, and whether they are the last ones."""
+        time, trace_id, span_id = key
+        # As numbers, because ClickHouse writes times in the zone of the column or server.
+        times = "toString(toUnixTimestamp64Nano(CAST(Timestamp, 'DateTime64(9)'))) AS Timestamp"
+        if _EVENT_TIMES in columns:
+            times += (
+                f", arrayMap(t -> toString(toUnixTimestamp64Nano(CAST(t, 'DateTime64(9)'))),"
+                f" `{_EVENT_TIMES}`) AS `{_EVENT_TIMES}`"
+            )
+        moment = f"fromUnixTimestamp64Nano(toInt64({time}))"
+        ids = [("param_trace", trace_id), ("param_span", span_id)]
+        while True:
+            query = (
+                f"SELECT * REPLACE ({times}) FROM (SELECT * FROM {table}"  # noqa: S608
+                f" WHERE Timestamp >= {moment}"
+                f" AND (Timestamp, TraceId, SpanId) > ({moment}, {{trace:String}}, {{span:String}})"
+                f" ORDER BY Timestamp, TraceId, SpanId LIMIT {self._page})"
+            )
+            try:
+                rows = self._asked(query, ids)
+            except BackendError as error:
+                if error.status not in _SMALLER or self._page == 1:
+                    raise
+                self._page //= 2
+                continue
+            return rows, len(rows) < self._page
+
+    def _asked(self, query: str, parameters: Query = ()) -> list[Row]:
+        settings = [("query", f"{query} FORMAT JSON"), *parameters]
+        answer = self._api.get("/", settings, once=_SMALLER if self._page > 1 else ())
+        if isinstance(answer, dict) and answer.get("exception"):
+            raise self._api.error(self._api.quoted(str(answer["exception"])), 500)
+        with self._api.reading():
+            return objects_of(answer["data"])
+
+
+def _key(row: Row) -> Key:
+    return int(row["Timestamp"]), text_of(row["TraceId"]), text_of(row["SpanId"])

@@ -1,0 +1,78 @@
+"""Failures of Spark in one line: the cause, and the file or address.
+
+The first line of such an error names a call of Py4J; the cause is the last of a chain, or the last
+line of an executor's Python traceback.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ...base.errors import OtevalError
+
+__all__ = ["SparkFailed", "cause_of", "unreadable_file"]
+
+_TRACEBACK = "Traceback (most recent call last):"
+_UNREADABLE = re.compile(r"Encountered error while reading file (\S.*?)\.\s+(?:SQLSTATE|$)", re.M)
+_CAUSED_BY = re.compile(r"^\s*Caused by: (.+)$", re.MULTILINE)
+# The call of Py4J, and the stage of a task, which say nothing about the cause.
+_CALL = re.compile(r"^(?:An error occurred while calling \S+\n: |Job aborted due to .*?: )")
+_PACKAGE = re.compile(r"^(?:[a-z][\w]*\.)+(?=[A-Z])")
+_FRAME = re.compile(r"^(?:at |\.\.\. \d+ more|JVM stacktrace:|Driver stacktrace:)")
+_LONGEST = 400
+
+
+class SparkFailed(OtevalError):
+    """A job of Spark failed, or Spark did not start."""
+
+
+def unreadable_file(error: Exception) -> str | None:
+    """Return the file that a job failed to read, as Spark writes it; None for another failure."""
+    match = _UNREADABLE.search(_text(error))
+    return match[1] if match else None
+
+
+def cause_of(error: Exception) -> str:
+    """Return the cause of a failure of Spark in one line.
+
+    Args:
+        error: An exception of PySpark or Py4J.
+    """
+    text = _text(error)
+    path = unreadable_file(error)
+    reason = _of_python(text) or _of_java(text) or type(error).__name__
+    reason = reason if len(reason) <= _LONGEST else f"{reason[:_LONGEST]}..."
+    return reason if path is None or path in reason else f"{path}: {reason}"
+
+
+def _text(error: Exception) -> str:
+    """Return all that an error says, with the stack of the JVM, which a session may hide."""
+    text, stack = str(error), getattr(error, "_stackTrace", None)
+    return f"{text}\n{stack}" if stack and stack not in text else text
+
+
+def _of_python(text: str) -> str:
+    """Return the last line of the first Python traceback."""
+    _, found, rest = text.partition(_TRACEBACK)
+    lines: list[str] = []
+    for line in rest.splitlines() if found else ():
+        if _FRAME.match(line.strip()) or _CAUSED_BY.match(line):
+            break
+        lines.append(line.strip())
+    return next((line for line in reversed(lines) if line), "")
+
+
+def _of_java(text: str) -> str:
+    """Return the deepest cause of a Java exception, or one above that repeats it and says more."""
+    lines = _CALL.sub("", text.strip()).splitlines()
+    first = next((line.strip() for line in lines if line.strip()), "")
+    *above, cause = [first, *_CAUSED_BY.findall(text)]
+    for other in reversed(above):
+        message = cause.partition(": ")[2]
+        if message and message in other:
+            cause = other
+    return _plain(cause.partition("; For more details see")[0])
+
+
+def _plain(line: str) -> str:
+    return _PACKAGE.sub("", line.strip())

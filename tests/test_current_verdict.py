@@ -25,20 +25,20 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rich.console import Console
 from starlette.testclient import TestClient
 
-from oteval.mcp.server import create_server
-from oteval.mcp.workspace import Workspace
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.model.selection import EVERYTHING
-from oteval.pages.app import create_app
-from oteval.pages.site import Site
 from oteval.scoring import ScoreRun, export_jsonl, variants
 from oteval.serve.publish import Forwarder, HttpClient, ScoreDestinations
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.publisher import ScorePublisher
-from oteval.show.html import ReportOptions, build_stored, from_keys, stored_tallies
-from oteval.show.tables import trajectories_table
-from oteval.show.terminal import trajectory_view
 from oteval.store import ObservationSource, ReadPosition, Store
+from oteval.views.mcp.server import create_server
+from oteval.views.mcp.workspace import Workspace
+from oteval.views.pages.app import create_app
+from oteval.views.pages.site import Site
+from oteval.views.report import ReportOptions, build_stored, from_keys, stored_tallies
+from oteval.views.tables import trajectories_table
+from oteval.views.terminal import trajectory_view
 
 from .make import ROOT, keep, run, score
 from .otlp_endpoint import listening

@@ -20,8 +20,8 @@ from ..base.files import publish, write_private
 from ..base.jsontext import dumps
 from ..base.text import counted, printable, printable_json
 from ..model.selection import select, time_of
-from ..show import Trimmed, one_line
 from ..store.result_folder import is_result_folder
+from ..views import Trimmed, one_line
 
 if TYPE_CHECKING:
     from ..store import Store

@@ -15,7 +15,8 @@ from ..evaluators.judge import JudgeCall
 from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
 from ..scoring.experiments import compare as compare_experiments
 from ..scoring.experiments import evaluate_comparative
-from ..show import (
+from ..store import Store
+from ..views import (
     changed_line,
     comparative_junit,
     comparative_markdown,
@@ -24,7 +25,6 @@ from ..show import (
     comparison_markdown,
     comparison_view,
 )
-from ..store import Store
 from .common import (
     databases_option,
     db_option,

@@ -9,7 +9,7 @@ import click
 
 from ..base.text import counted
 from ..scoring.experiments import dataset_from_references, dataset_from_trajectories, read_dataset
-from ..show import datasets_table
+from ..views import datasets_table
 from . import common
 from .common import (
     databases_option,

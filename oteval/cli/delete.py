@@ -13,8 +13,8 @@ from ..base.machine import user_name
 from ..base.text import counted, listed
 from ..model.selection import EVERYTHING
 from ..scoring import DeletionPlan, delete_traces, plan_deletion
-from ..show import audit_table, deleted_text
 from ..store import Store
+from ..views import audit_table, deleted_text
 from .common import (
     databases_option,
     db_option,

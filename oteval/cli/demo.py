@@ -19,14 +19,8 @@ from ..model.columns import RunRow
 from ..scoring import ScoreRun, check_gates, load, refresh
 from ..scoring import score as score_all
 from ..scoring.config import load_config
-from ..show import (
-    load_summary,
-    scores_table,
-    tallies_table,
-    trajectories_table,
-    trajectory_view,
-)
 from ..store import Store
+from ..views import load_summary, scores_table, tallies_table, trajectories_table, trajectory_view
 from . import common
 from .common import out
 

@@ -42,7 +42,7 @@ def doctor(to: str | None, no_send: bool, as_json: bool) -> int:
         for line in _lines(report):
             print_json(line)
     else:
-        from ..show.doctor import doctor_view
+        from ..views.doctor import doctor_view
 
         for section in doctor_view(report):
             out().print(section)

@@ -27,7 +27,8 @@ from ..scoring.experiments import (
 )
 from ..scoring.experiments import Progress as ExperimentProgress
 from ..scoring.experiments import compare as compare_experiments
-from ..show import (
+from ..store import Store
+from ..views import (
     comparison_view,
     experiment_junit,
     experiment_markdown,
@@ -36,7 +37,6 @@ from ..show import (
     figures_table,
     run_errors_table,
 )
-from ..store import Store
 from . import common
 from .common import (
     databases_option,

@@ -12,7 +12,7 @@ from ..base.text import counted
 from ..model.identities import IDENTITIES, name_attribute
 from ..scoring import FileReport, refresh
 from ..scoring.trace_folder import TraceFolder, TransferReport
-from ..show import load_summary
+from ..views import load_summary
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .loaded_files import load_files
 

@@ -14,8 +14,8 @@ from ..model import Label
 from ..scoring.config import DEFAULT_PATH, load_config
 from ..scoring.experiments.calibration import calibrate as calibrate_judge
 from ..scoring.experiments.labels import read_labels, repeat_verdicts
-from ..show.calibration import calibration_view
 from ..store import Store
+from ..views.calibration import calibration_view
 from .common import (
     databases_option,
     db_option,

@@ -12,8 +12,8 @@ from ..base.errors import ConfigError
 from ..base.text import byte_size, counted, seconds
 from ..scoring import archive_before, delete_expired
 from ..scoring.config import DEFAULT_PATH, Retention, load_config
-from ..show import deleted_text
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
+from ..views import deleted_text
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
 
 __all__ = ["archive", "backup", "compact"]

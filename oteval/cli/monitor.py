@@ -339,7 +339,7 @@ def _print(
         for group_state in states:
             print_json({**(database or {}), **group_state.as_dict()})
         return
-    from ..show.monitors import doubt_lines, evidence_text, monitors_table
+    from ..views.monitors import doubt_lines, evidence_text, monitors_table
 
     out().print(monitors_table(states, common.now_ns()))
     for line in doubt_lines(states):
@@ -362,6 +362,6 @@ def _print_changes(
         if as_json:
             print_json(group_state.as_dict())
         else:
-            from ..show.monitors import change_line
+            from ..views.monitors import change_line
 
             say(change_line(group_state))

@@ -56,7 +56,7 @@ def backtest(
     config = configured(config_path)
     require_packages(config)
     from ..monitor.backtest import backtest as tested
-    from ..show.monitors import episodes_table
+    from ..views.monitors import episodes_table
 
     period, now = _period(since, until), common.now_ns()
     for path, database in each_database(db):
@@ -142,7 +142,7 @@ def simulate(
     require_packages(config)
     from ..monitor.group_simulation import simulate_group
     from ..monitor.past import histories
-    from ..show.monitors import doubt_lines, simulations_table
+    from ..views.monitors import doubt_lines, simulations_table
 
     period, now = _period(since, until), common.now_ns()
     all_simulations: list[GroupSimulation] = []

@@ -61,7 +61,7 @@ def view(
             raise ConfigError(
                 f'oteval view needs more packages: pip install "oteval[serve]" ({name})'
             )
-    from ..pages.local_server import NewLink, serve_locally
+    from ..views.pages.local_server import NewLink, serve_locally
 
     source = context.get_parameter_source("config_path")
     is_given = source is not ParameterSource.DEFAULT

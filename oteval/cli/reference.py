@@ -14,7 +14,7 @@ from ..base.text import counted
 from ..evaluators import to_messages
 from ..model import Reference
 from ..scoring import read_messages
-from ..show import references_table
+from ..views import references_table
 from . import common
 from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
 

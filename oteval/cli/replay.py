@@ -26,8 +26,8 @@ from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
 from ..replays.verify import verify as verify_sessions
 from ..replays.what_if_session import WhatIfOptions
 from ..scoring.config import DEFAULT_PATH
-from ..show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from ..store import Store, StoredSession
+from ..views.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from .common import (
     databases_option,
     filters,

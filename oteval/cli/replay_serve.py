@@ -14,7 +14,7 @@ from ..record.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
 from ..replays.player import MISSES, Miss, Player
 from ..replays.replay_result import ReplayResult
 from ..replays.verified import VerifiedSession, exit_status
-from ..show.replay import replay_summary, replays_view
+from ..views.replay import replay_summary, replays_view
 from .common import databases_option, json_option, out, print_json, say, warn
 from .replay import CommandAfterDashes, recordings_of
 

@@ -38,7 +38,7 @@ from ..replays.written_tests import (
     session_name,
 )
 from ..scoring.config import DEFAULT_PATH
-from ..show.replay import replays_view
+from ..views.replay import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR
 from .replay import recordings_of

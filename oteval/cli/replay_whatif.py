@@ -19,9 +19,9 @@ from ..replays.what_if_session import WhatIfOptions
 from ..replays.whatif import WhatIf, WhatIfResults
 from ..scoring.config import DEFAULT_PATH, load_config
 from ..scoring.experiments import configured
-from ..show.experiments import comparison_view
-from ..show.what_if import what_if_summary, what_if_table
 from ..store import Store
+from ..views.experiments import comparison_view
+from ..views.what_if import what_if_summary, what_if_table
 from .common import (
     db_option,
     filters_except_model,

@@ -18,8 +18,8 @@ from ..model.selection import Selection
 from ..scoring import ScoreRun, check_gates, refresh
 from ..scoring import score as score_all
 from ..scoring.config import DEFAULT_PATH, load_config, require_evaluators
-from ..show import judge_summary, scores_table, tallies_table
 from ..store import Store, is_exact
+from ..views import judge_summary, scores_table, tallies_table
 from .common import (
     db_option,
     filters,

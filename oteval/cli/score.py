@@ -19,7 +19,7 @@ from ..model import Score
 from ..model.selection import Selection
 from ..scoring import GateResult, ScoreRun, check_gates
 from ..scoring.config import DEFAULT_PATH, Config, load_config, require_evaluators
-from ..show import (
+from ..views import (
     judge_summary,
     junit_report,
     list_order_notes,

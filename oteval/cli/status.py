@@ -9,8 +9,8 @@ import click
 from rich.table import Table
 
 from ..base.text import byte_size, counted
-from ..show.text import clock
 from ..store import ShardedStore, Store, StoreContents, is_result_folder
+from ..views.text import clock
 from .common import databases_option, json_option, out, print_json, store_in_turn
 
 __all__ = ["status"]

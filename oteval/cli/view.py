@@ -13,8 +13,15 @@ from ..model.prices import make_prices
 from ..scoring import align, first_divergence
 from ..scoring import explain as explain_trace
 from ..scoring import variants as find_variants
-from ..show import diff_view, explanation_view, trajectories_table, trajectory_view, variants_table
-from ..show.run_cells import (
+from ..store import RunKey
+from ..views import (
+    diff_view,
+    explanation_view,
+    trajectories_table,
+    trajectory_view,
+    variants_table,
+)
+from ..views.run_cells import (
     CHOICES,
     JSON_CHOICES,
     check_choices,
@@ -22,7 +29,6 @@ from ..show.run_cells import (
     json_row,
     unknown_costs,
 )
-from ..store import RunKey
 from . import common
 from .common import (
     TABLE_ROWS,

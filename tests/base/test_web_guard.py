@@ -17,12 +17,12 @@ import httpx
 import pytest
 
 from oteval.base.web_guard import is_local, is_loopback
-from oteval.mcp.http import McpHttpServer
-from oteval.mcp.server import create_server
-from oteval.mcp.workspace import Workspace
 from oteval.replays.player import Player
 from oteval.replays.server import ReplayServer
 from oteval.store import Store
+from oteval.views.mcp.http import McpHttpServer
+from oteval.views.mcp.server import create_server
+from oteval.views.mcp.workspace import Workspace
 
 from ..commands import Run
 from ..model_server import completion

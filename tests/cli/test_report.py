@@ -8,7 +8,7 @@ import pytest
 
 from oteval.store import Store
 
-from ..show.html import sample
+from ..views.report import sample
 from .conftest import Run
 
 

@@ -16,8 +16,8 @@ from oteval.monitor.notification.text import message
 from oteval.monitor.observations import Observations
 from oteval.monitor.simulation import pass_fail
 from oteval.scoring.config import MonitorSettings
-from oteval.show.monitors import doubt_lines
 from oteval.store import Store
+from oteval.views.monitors import doubt_lines
 
 from .histories import MINUTE, History, config
 from .notices import payload

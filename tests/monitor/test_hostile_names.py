@@ -14,8 +14,8 @@ from oteval.monitor.notification.apprise import send_by_apprise
 from oteval.monitor.notification.log_event import log_event_request
 from oteval.monitor.notification.text import message
 from oteval.monitor.notification.webhook import webhook_body
-from oteval.show.monitors import change_line, monitors_table
 from oteval.store import Store
+from oteval.views.monitors import change_line, monitors_table
 
 from ..otlp_endpoint import listening
 from .histories import History, config

@@ -26,8 +26,8 @@ from oteval.replays.target import replay_target, turn_inputs
 from oteval.replays.verified import VerifiedSession, combined
 from oteval.replays.verify import ReplayJob, verify
 from oteval.scoring import refresh
-from oteval.show.replay import replay_junit, replay_markdown, replay_summary, replays_view
 from oteval.store import Store
+from oteval.views.replay import replay_junit, replay_markdown, replay_summary, replays_view
 
 from ..commands import Run, oteval
 from ..make import chat, span

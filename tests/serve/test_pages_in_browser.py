@@ -19,7 +19,7 @@ from benchmarks.served import Served
 from oteval.model import Message, ToolCall
 from oteval.store import Store
 
-from ..pages.test_pages_browser import Visit, browser
+from ..views.pages.test_pages_browser import Visit, browser
 
 __all__ = ["browser"]
 

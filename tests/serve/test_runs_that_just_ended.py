@@ -11,7 +11,7 @@ import pytest
 
 from benchmarks.served import Served
 
-from ..pages.test_pages_browser import browser
+from ..views.pages.test_pages_browser import browser
 from .test_pages_in_browser import TOKENS, answer_refund, enter
 
 __all__ = ["browser"]

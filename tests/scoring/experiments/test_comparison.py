@@ -19,7 +19,7 @@ from oteval import (
 from oteval.model import Dataset, Example, Experiment, Feedback, Run
 from oteval.scoring import experiments
 from oteval.scoring.experiments import Comparison, Difference, ResultRow
-from oteval.show import comparison_markdown, comparison_view
+from oteval.views import comparison_markdown, comparison_view
 
 from .conftest import Make
 

@@ -1,0 +1,117 @@
+"""The database and the configuration that the tools use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ...scoring import refresh
+from ...scoring.config import Config, load_config
+from ...store import ShardedStore, Store, is_result_folder
+
+__all__ = ["AgentUnderTest", "Workspace"]
+
+
+@dataclass(frozen=True)
+class AgentUnderTest:
+    """The agent that tests made of sessions call. The user names it, and never a client.
+
+    Attributes:
+        target: A function, ``package.module:function``; or "".
+        command: A command, in place of a target; or "".
+        folder: The folder for tests.
+    """
+
+    target: str = ""
+    command: str = ""
+    folder: str = "tests"
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """The files that the tools work on.
+
+    Attributes:
+        db: The path of the database.
+        config_path: The path of the configuration.
+        agent: The agent that tests call; None if no tests can be made.
+        more: Further databases that are read with it; then nothing can be written.
+    """
+
+    db: str
+    config_path: str
+    agent: AgentUnderTest | None = None
+    more: tuple[str, ...] = ()
+    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+
+    @contextmanager
+    def store(self) -> Iterator[Store]:
+        """Open the database for one call, or several as one, with their trajectories up to date.
+
+        Calls wait for each other: DuckDB opens a file once in a process. Of several databases, one
+        that a server has open is copied for each call.
+
+        Raises:
+            StoreError: It cannot be opened; the subclass says why.
+        """
+        with self.alone():
+            files = [path for path in self.databases if not is_result_folder(path)]
+            if len(files) == 1 and not self.more:
+                with _refreshed(self.db) as store:
+                    yield store
+                return
+            for path in files:
+                with _refreshed(path):
+                    pass
+            with ShardedStore(self.databases) as store:
+                yield store
+
+    def each_store(self) -> Iterator[tuple[str, Store]]:
+        """Yield each database, opened in turn, for data that belong to one of them.
+
+        Folders of results are left out: they have only runs and scores.
+
+        Raises:
+            StoreError: It cannot be opened; the subclass says why.
+        """
+        for path in self.databases:
+            if not is_result_folder(path):
+                with self.alone(), _refreshed(path) as store:
+                    yield path, store
+
+    @property
+    def databases(self) -> tuple[str, ...]:
+        """The paths of all databases."""
+        return (self.db, *self.more)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Keep other calls from the database in a block."""
+        with self._lock:
+            yield
+
+    @property
+    def folder(self) -> Path:
+        """The folder that paths of the configuration are relative to."""
+        return Path(self.config_path).parent
+
+    def config(self) -> Config:
+        """Return the configuration as the file is now.
+
+        Raises:
+            ConfigError: It is missing or wrong.
+        """
+        return load_config(self.config_path)
+
+
+@contextmanager
+def _refreshed(path: str) -> Iterator[Store]:
+    with Store(path, create=False) as store:
+        # A running server reconstructs trajectories itself.
+        if not store.is_filled and not store.is_read_only and store.pending.count():
+            with store.loading():
+                refresh(store)
+        yield store

@@ -1,0 +1,246 @@
+"""The actions on a run: label it, score it again, keep it as a reference, example or test.
+
+Each is a form of the run's page, which is answered with a redirect to the page. Changes are in the
+audit log with the name of the visitor's token, without content.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import math
+import re
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ...base.errors import ConfigError, OtevalError
+from ...model import Label
+from ...model.selection import Selection
+from ...scoring import score as score_runs
+from ...scoring.experiments import dataset_with_run
+from ...store import AuditEntry, Store
+from ..text import clean
+from .access import VISITOR
+from .login import acting_form
+from .regression_test import agent_choice, regression_test_zip
+from .responses import with_query
+from .run import stored_run
+from .site import Site
+
+__all__ = ["action_routes", "label_of"]
+
+_log = logging.getLogger(__name__)
+_NAME, _NOTE = 100, 10_000  # characters
+# Seconds that a page waits for new scores, and runs that are scored one after the other.
+_PATIENCE, _MOST_WAITING = 20.0, 20
+
+_NUMBER = re.compile(r"[+-]?\d+(?:[.,]\d+)?(?:[eE][+-]?\d+)?", re.ASCII)
+_THOUSANDS = re.compile(r"[+-]?[1-9]\d{0,2},\d{3}", re.ASCII)
+
+_Form = Mapping[str, str]
+_Action = Callable[[Site, str, _Form, str], Awaitable[Response | str]]
+
+
+def action_routes(site: Site) -> list[Route]:
+    """Return the routes of the actions on a run."""
+    scoring: set[asyncio.Task[None]] = set()
+
+    async def score(site: Site, run_id: str, form: _Form, actor: str) -> str:
+        return await _score(site, run_id, form, actor, scoring)
+
+    actions: dict[str, _Action] = {
+        "label": _label,
+        "reference": _reference,
+        "dataset": _dataset,
+        "test": _test,
+        "score": score,
+    }
+    return [_route(site, name, action) for name, action in actions.items()]
+
+
+def _route(site: Site, name: str, action: _Action) -> Route:
+    async def act(request: Request) -> Response:
+        form = await acting_form(request)
+        run_id = request.path_params["name"]
+        done = await action(site, run_id, form, VISITOR.get().name)
+        if isinstance(done, Response):
+            return done
+        path = with_query(
+            f"/runs/{run_id}", q=form.get("q"), columns=form.get("columns"), done=done
+        )
+        path += "#done"
+        if name == "label" and form.get("next", "").startswith("/labels/next?"):
+            path = f"{form['next']}&done=label"
+        return RedirectResponse(path, 303)
+
+    return Route(f"/runs/{{name}}/{name}", act, methods=["POST"])
+
+
+async def _label(site: Site, run_id: str, form: _Form, actor: str) -> str:
+    label = label_of(form, run_id, actor)
+    noted: dict[str, Any] = {"label": "pass" if label.passed else "fail"}
+    if label.evaluator:
+        noted["evaluator"] = label.evaluator
+
+    def store_label(store: Store) -> None:
+        _require(store, run_id)
+        with store.transaction():
+            store.labels.add([label], site.clock())
+            _note(store, site, actor, "label", run_id, **noted)
+
+    await site.write(store_label)
+    return "label"
+
+
+def label_of(form: _Form, run_id: str, person: str) -> Label:
+    """Return the label of a form.
+
+    Raises:
+        ConfigError: The verdict is missing, the score not a number, or a text too long.
+    """
+    verdict, score = form.get("verdict", ""), form.get("score", "")
+    if verdict not in ("pass", "fail"):
+        raise ConfigError("choose pass or fail")
+    note = form.get("note", "")
+    if len(note) > _NOTE:
+        raise ConfigError(f"the reason is too long: write less than {_NOTE:,} characters")
+    number = _number(score) if score else None
+    evaluator = _name(form, "evaluator") if form.get("evaluator") else ""
+    return Label(run_id, verdict == "pass", evaluator, person, note, number)
+
+
+def _number(text: str) -> float:
+    """Return the score that a person wrote, with a point or a comma before the decimals.
+
+    Raises:
+        ConfigError: The text is not a number, or its comma may separate thousands.
+    """
+    shown = clean(text[:60])
+    if not _NUMBER.fullmatch(text):
+        raise ConfigError(f"score {shown}: write a number, such as 0.7")
+    if _THOUSANDS.fullmatch(text):
+        raise ConfigError(f"score {shown}: write a point before decimals, and nothing in thousands")
+    number = float(text.replace(",", ".")) + 0.0  # not -0
+    if not math.isfinite(number):
+        raise ConfigError(f"score {shown}: write a finite number")
+    return number
+
+
+async def _reference(site: Site, run_id: str, form: _Form, actor: str) -> str:
+    name = _name(form, "name")
+
+    def add(store: Store) -> None:
+        run = stored_run(store, run_id)
+        with store.transaction():
+            store.references.add(name, run.own_messages, run.id, site.clock())
+            _note(store, site, actor, "reference", run_id, name=name)
+
+    await site.write(add)
+    return "reference"
+
+
+async def _dataset(site: Site, run_id: str, form: _Form, actor: str) -> str:
+    name = _name(form, "name")
+
+    def add(store: Store) -> str:
+        run = stored_run(store, run_id)
+        dataset = dataset_with_run(store, name, run)
+        if dataset is None:
+            return "in-dataset"
+        store.datasets.add(dataset)
+        _note(store, site, actor, "dataset", run_id, name=name, version=dataset.version)
+        return "dataset"
+
+    return await site.write(add)
+
+
+async def _test(site: Site, run_id: str, form: _Form, actor: str) -> Response:
+    agent = agent_choice(
+        form.get("agent", ""), form.get("input", "text"), is_async=form.get("is_async") == "yes"
+    )
+    config, problem = site.config()
+    if problem:
+        raise ConfigError(f"its rules of redaction are unknown: {problem}")
+    rules = [redaction.rule() for redaction in (config.redact if config else ())]
+
+    def make(store: Store) -> tuple[str, bytes]:
+        run = stored_run(store, run_id)
+        made = regression_test_zip(store, run.id, agent, rules, run.agent or run.service)
+        _note(store, site, actor, "test", run_id, file=made[0])
+        return made
+
+    name, content = await site.write(make)
+    headers = {"content-disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type="application/zip", headers=headers)
+
+
+async def _score(
+    site: Site, run_id: str, form: _Form, actor: str, scoring: set[asyncio.Task[None]]
+) -> str:
+    config, problem = site.config()
+    if config is None or not config.evaluators:
+        raise ConfigError(problem or "oteval.yaml with evaluators to score by is missing")
+    if len(scoring) >= _MOST_WAITING:
+        raise HTTPException(503, "many runs are being scored; try again when they are done")
+    again = form.get("again") == "yes"
+
+    def score(store: Store) -> None:
+        for _ in score_runs(store, config, site.base, Selection(ids=(run_id,)), again=again):
+            pass
+
+    def note(store: Store) -> None:
+        _require(store, run_id)
+        _note(store, site, actor, "score", run_id, again=again)
+
+    await site.write(note)
+    task = asyncio.create_task(site.score(score))
+    scoring.add(task)
+    task.add_done_callback(lambda done: _finish(done, scoring))
+    done, _ = await asyncio.wait({task}, timeout=_PATIENCE)
+    if not done:
+        return "scoring"
+    task.result()
+    return "score"
+
+
+def _finish(task: asyncio.Task[None], scoring: set[asyncio.Task[None]]) -> None:
+    scoring.discard(task)
+    error = None if task.cancelled() else task.exception()
+    if error is not None:
+        _log.error("a run could not be scored again: %s", clean(str(error)))
+        if not isinstance(error, OtevalError):
+            _log.debug("the reason", exc_info=error)
+
+
+def _require(store: Store, run_id: str) -> None:
+    """Check that a run is stored.
+
+    Raises:
+        HTTPException: It is not.
+    """
+    if store.run_list.find(run_id) is None:
+        raise HTTPException(404, "this run is not stored any more")
+
+
+def _note(store: Store, site: Site, actor: str, action: str, run_id: str, **more: Any) -> None:
+    chosen = {"run": run_id, **more}
+    store.audit.add(AuditEntry(site.clock(), actor, action, {"chosen": chosen}))
+
+
+def _name(form: _Form, field: str) -> str:
+    """Return a name that a visitor gave.
+
+    Raises:
+        ConfigError: It is missing, too long or has control characters.
+    """
+    text = form.get(field, "")
+    if not text:
+        raise ConfigError(f"{field}: give a name")
+    if len(text) > _NAME or not text.isprintable():
+        raise ConfigError(f"{field}: use at most {_NAME} characters, and no control characters")
+    return text

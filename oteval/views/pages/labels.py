@@ -1,0 +1,394 @@
+"""The page of labels: ``/labels``, the runs worth labelling, and how far people and judge agree."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import Route
+
+from ...base.errors import ConfigError
+from ...evaluators.stats import Interval
+from ...model import Label, Score
+from ...scoring.experiments.calibration import (
+    Calibration,
+    Disagreement,
+    GrowthPoint,
+    agreement_growth,
+    calibrate,
+)
+from ...store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
+from ..text import one_line, shorten
+from .access import VISITOR
+from .responses import page, with_query
+from .run_search import ListedScores
+from .runs import RunItem, items_of
+from .site import Site
+
+__all__ = ["Agreement", "LabelsPage", "labels_routes", "next_link"]
+
+_SHOWN, _FOUND, _REFRESH = 25, 100, 25
+_MOST_DIFFERING, _MOST_EVALUATORS = 30, 60
+# The drawing of the agreement, in its own units.
+_WIDTH, _HEIGHT = 320.0, 96.0
+
+_TITLES: dict[Queue, tuple[str, str]] = {
+    "sample": (
+        "random sample",
+        "Drawn at random from the runs with a verdict, as estimates of the pass rate need it.",
+    ),
+    "disagreements": (
+        "disagreements",
+        "People disagree with each other or with the evaluator, or its verdict has changed.",
+    ),
+    "threshold": (
+        "near the threshold",
+        "Scores between those that pass and those that fail: the verdicts that are least certain.",
+    ),
+    "variants": (
+        "new variants",
+        "The newest sequences of tools without any label, one run of each.",
+    ),
+    "failing": ("failing", "The newest runs that fail, without a label."),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Tab:
+    """A choice of the page.
+
+    Attributes:
+        text: Its text.
+        link: The path that chooses it.
+        is_chosen: Whether it is chosen.
+        note: A number beside it, or "".
+    """
+
+    text: str
+    link: str
+    is_chosen: bool
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far people and an evaluator agree.
+
+    Attributes:
+        labelled: How many runs have a label and a verdict.
+        share: The share of them with equal verdicts, with its interval.
+        kappa: The agreement in excess of chance, with its interval.
+        counts: The runs by the verdicts of people and evaluator: both pass, people only, evaluator
+            only, both fail.
+        needed: How many more labels an estimate of the pass rate needs.
+        unjudged: How many labelled runs have no verdict.
+        tied: How many runs people disagree on evenly.
+        line: The share while labels came in, as points of a drawing.
+        band: Its interval, as points of a drawing.
+        begin: The number of labelled runs at the beginning of the drawing.
+    """
+
+    labelled: int
+    share: tuple[float, Interval]
+    kappa: tuple[float, Interval]
+    counts: tuple[int, int, int, int]
+    needed: int
+    unjudged: int
+    tied: int
+    line: str
+    band: str
+    begin: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelsPage:
+    """Everything that the page shows.
+
+    Attributes:
+        evaluator: The evaluator, or "" if none gave a verdict.
+        evaluators: The evaluators to choose from, with the number of labelled runs.
+        queues: The queues to choose from.
+        about: The meaning of the chosen queue.
+        items: Runs of the queue.
+        more: Whether the queue has more runs.
+        agreement: How far people and the evaluator agree; None without labels.
+        differing: Runs on which they differ.
+    """
+
+    evaluator: str
+    evaluators: tuple[Tab, ...]
+    queues: tuple[Tab, ...]
+    about: str
+    items: tuple[RunItem, ...]
+    more: bool
+    agreement: Agreement | None
+    differing: tuple[RunItem, ...]
+
+
+def labels_routes(site: Site) -> list[Route]:
+    """Return the routes of labels."""
+
+    async def labels(request: Request) -> Response:
+        queue, (evaluators, counts) = _queue(request), await _evaluators(site)
+        chosen = _chosen(request, evaluators, counts)
+        keys = await _runs(site, queue, chosen, counts) if chosen else []
+        found = await site.read(
+            lambda store: labels_page(store, site, queue, chosen, evaluators, counts, keys)
+        )
+        return page("labels.html.j2", section="labels", now_ns=site.clock(), labels=found)
+
+    async def following(request: Request) -> Response:
+        queue, (evaluators, counts) = _queue(request), await _evaluators(site)
+        chosen = _chosen(request, evaluators, counts)
+        keys = await _runs(site, queue, chosen, counts) if chosen else []
+        ids = [key.id for key in keys]
+        after, at = request.query_params.get("after", ""), _place(request)
+        place = ids.index(after) + 1 if after in ids else at
+        back = with_query("/labels", evaluator=chosen, queue=queue)
+        done = "labelled" if "done" in request.query_params else ""
+        is_end = place >= len(ids)
+        path = back if is_end else _run_link(queue, chosen, place, ids[place], done=done)
+        return RedirectResponse(path, 303)
+
+    return [Route("/labels", labels), Route("/labels/next", following)]
+
+
+def next_link(request: Request, run_id: str) -> str:
+    """Return the path to the next run of the queue that a run was opened from, or ""."""
+    if request.query_params.get("queue") not in QUEUES:
+        return ""
+    return with_query(
+        "/labels/next",
+        evaluator=request.query_params.get("evaluator"),
+        queue=_queue(request),
+        at=str(_place(request)),
+        after=run_id,
+    )
+
+
+async def _evaluators(site: Site) -> tuple[list[LabelledEvaluator], Mapping[str, int]]:
+    """Return the evaluators with verdicts, and the number of labelled runs of each."""
+    evaluators = await site.cached(
+        ("labelled evaluators",), lambda store: store.label_queue.evaluators()
+    )
+    counts = await site.read(lambda store: store.label_queue.counts())
+    return evaluators[:_MOST_EVALUATORS], counts
+
+
+async def _runs(
+    site: Site, queue: Queue, evaluator: str, counts: Mapping[str, int]
+) -> list[RunKey]:
+    """Return the runs of a queue without those that have been labelled since it was found."""
+    person = VISITOR.get().name
+    labelled = counts.get(evaluator, 0) + counts.get("", 0)
+    labels = await site.read(lambda store: store.labels.of(evaluator))
+    is_own = queue == "disagreements"
+    # Every label may be a new disagreement; the other queues only lose runs by labels.
+    given = hash(frozenset((one.trajectory_id, one.person, one.passed) for one in labels))
+    age = given if is_own else labelled // _REFRESH
+    found = await site.cached(
+        ("label queue", queue, evaluator, person, age),
+        lambda store: store.label_queue.runs(queue, evaluator, person, _FOUND),
+    )
+    done = {one.trajectory_id for one in labels if not is_own or one.person == person}
+    return [key for key in found if key.id not in done]
+
+
+def labels_page(
+    store: Store,
+    site: Site,
+    queue: Queue,
+    evaluator: str,
+    evaluators: Sequence[LabelledEvaluator],
+    counts: Mapping[str, int],
+    keys: Sequence[RunKey],
+) -> LabelsPage:
+    """Return the page of labels.
+
+    Args:
+        store: The store.
+        site: The site, for the prices of models.
+        queue: The queue.
+        evaluator: The evaluator, or "".
+        evaluators: All evaluators that gave verdicts.
+        counts: The number of labelled runs of each.
+        keys: The runs of the queue.
+    """
+    labels = store.labels.of(evaluator) if evaluator else []
+    names = list(dict.fromkeys(one.trajectory_id for one in labels))
+    scores = _newest(store.scores.of(names), evaluator)
+    found = _calibration(evaluator, labels, scores)
+    differing = found.disagreements[-_MOST_DIFFERING:] if found else ()
+    # Both lists are read together, because one read looks at all runs.
+    others = store.label_queue.keys([one.trajectory_id for one in differing])
+    listed = list(dict.fromkeys([*keys[:_SHOWN], *others]))
+    given = ListedScores(store)
+    items = {item.id: item for item in items_of(store, listed, site.prices, scores=given)}
+    shown = [items[key.id] for key in keys[:_SHOWN] if key.id in items]
+    judged = _newest(given.of([item.id for item in shown]), evaluator)
+    if queue == "failing":
+        # The queue is found by all scores, and a run may have been scored again.
+        shown = [item for item in shown if item.id in judged and judged[item.id].passed is False]
+    reasons = _reasons(queue, evaluator, labels, judged)
+    return LabelsPage(
+        evaluator=evaluator,
+        evaluators=_evaluator_tabs(queue, evaluator, evaluators, counts),
+        queues=_queue_tabs(queue, evaluator),
+        about=_TITLES[queue][1],
+        items=tuple(
+            replace(
+                item,
+                link=_run_link(queue, evaluator, at, item.id),
+                reason=reasons.get(item.id, item.reason),
+            )
+            for at, item in enumerate(shown)
+        ),
+        more=len(keys) > _SHOWN,
+        agreement=_agreement(found, agreement_growth(labels, scores)) if found else None,
+        differing=_differing(evaluator, differing, items),
+    )
+
+
+def _calibration(
+    evaluator: str, labels: Sequence[Label], scores: Mapping[str, Score]
+) -> Calibration | None:
+    try:
+        return calibrate(evaluator, "", labels, scores)
+    except ValueError:  # no labelled run has a verdict
+        return None
+
+
+def _newest(scores: Mapping[str, Sequence[Score]], evaluator: str) -> dict[str, Score]:
+    """Return the newest score of an evaluator on each run, by its id."""
+    return {
+        name: score
+        for name, found in scores.items()
+        for score in found
+        if score.evaluator == evaluator
+    }
+
+
+def _agreement(found: Calibration, growth: Sequence[GrowthPoint]) -> Agreement:
+    kappa = found.kappa
+    upper = [(one.labelled, one.interval[1]) for one in growth]
+    lower = [(one.labelled, one.interval[0]) for one in reversed(growth)]
+    begin, end = growth[0].labelled, growth[-1].labelled
+    return Agreement(
+        labelled=found.labelled,
+        share=(kappa.agreement, growth[-1].interval),
+        kappa=(kappa.kappa, kappa.interval),
+        counts=(
+            found.count(True, True),
+            found.count(True, False),
+            found.count(False, True),
+            found.count(False, False),
+        ),
+        needed=found.needed,
+        unjudged=found.unjudged,
+        tied=found.tied,
+        line=_points([(one.labelled, one.agreement) for one in growth], begin, end),
+        band=_points([*upper, *lower], begin, end),
+        begin=begin,
+    )
+
+
+def _points(values: Sequence[tuple[int, float]], begin: int, end: int) -> str:
+    """Return points of a drawing as SVG writes them; "" if they have no extent."""
+    if end <= begin:
+        return ""
+    width = _WIDTH / (end - begin)
+    return " ".join(f"{(x - begin) * width:.1f},{(1 - y) * _HEIGHT:.1f}" for x, y in values)
+
+
+def _differing(
+    evaluator: str, disagreements: Sequence[Disagreement], items: Mapping[str, RunItem]
+) -> tuple[RunItem, ...]:
+    """Return the runs on which people and the evaluator differ, with both reasons."""
+    judge = shorten(one_line(evaluator), 60)
+    found = []
+    for one in disagreements:
+        if one.trajectory_id not in items:
+            continue
+        said = f": {shorten(one_line(one.note), 200)}" if one.note else ""
+        reason = f"people {_word(one.people)}{said}; {judge} {_word(one.judge)}"
+        if one.comment:
+            reason += f": {shorten(one_line(one.comment), 200)}"
+        found.append(replace(items[one.trajectory_id], reason=reason))
+    return tuple(found)
+
+
+def _reasons(
+    queue: Queue, evaluator: str, labels: Sequence[Label], scores: Mapping[str, Score]
+) -> dict[str, str]:
+    """Return why runs are in a queue, by their ids, where the queue alone does not say it."""
+    if queue not in ("disagreements", "threshold"):
+        return {}
+    reasons = {}
+    for name, score in scores.items():
+        if queue == "threshold":
+            given = f"score {score.score:.3g}" if score.score is not None else ""
+        else:
+            people = [one for one in labels if one.trajectory_id == name]
+            said = [f"{one.person or 'somebody'}: {_word(one.passed)}" for one in people]
+            given = "; ".join([*said, f"{evaluator}: {_word(score.passed)}"])
+        if given:
+            reasons[name] = shorten(one_line(given), 240)
+    return reasons
+
+
+def _word(passed: bool | None) -> str:
+    return "no verdict" if passed is None else "pass" if passed else "fail"
+
+
+def _evaluator_tabs(
+    queue: Queue,
+    chosen: str,
+    evaluators: Sequence[LabelledEvaluator],
+    counts: Mapping[str, int],
+) -> tuple[Tab, ...]:
+    return tuple(
+        Tab(
+            shorten(one_line(one.name), 60),
+            with_query("/labels", evaluator=one.name, queue=queue),
+            one.name == chosen,
+            f"{counts.get(one.name, 0) + counts.get('', 0):,}",
+        )
+        for one in evaluators
+    )
+
+
+def _queue_tabs(chosen: Queue, evaluator: str) -> tuple[Tab, ...]:
+    return tuple(
+        Tab(title, with_query("/labels", evaluator=evaluator, queue=queue), queue == chosen)
+        for queue, (title, _) in _TITLES.items()
+    )
+
+
+def _run_link(queue: Queue, evaluator: str, place: int, run_id: str, *, done: str = "") -> str:
+    values = {"evaluator": evaluator, "queue": queue, "at": str(place), "done": done}
+    return with_query(f"/runs/{run_id}", **values) + "#labels"
+
+
+def _queue(request: Request) -> Queue:
+    name = request.query_params.get("queue") or QUEUES[0]
+    for queue in QUEUES:
+        if queue == name:
+            return queue
+    raise ConfigError(f"queue={name[:40]}: write one of {', '.join(QUEUES)}")
+
+
+def _place(request: Request) -> int:
+    text = request.query_params.get("at", "0")
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 5 else 0
+
+
+def _chosen(
+    request: Request, evaluators: Sequence[LabelledEvaluator], counts: Mapping[str, int]
+) -> str:
+    """Return the chosen evaluator; by default the one with the most labels, or else the first."""
+    wanted, names = request.query_params.get("evaluator", ""), [one.name for one in evaluators]
+    if wanted and wanted not in names:
+        raise ConfigError(f"evaluator={wanted[:60]}: it has given no verdict yet")
+    return wanted or max(names, key=lambda name: counts.get(name, 0), default="")

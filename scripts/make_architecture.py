@@ -37,7 +37,7 @@ def top_level() -> set[str]:
     return {
         module.removeprefix("oteval.")
         for module in graph.find_children("oteval")
-        if module not in ("oteval.__main__", "oteval.demo")
+        if module not in ("oteval.__main__", "oteval.cli.bundled_demo")
     }
 
 

@@ -56,7 +56,7 @@ def demo(folder: Path) -> int:
 
 def _copy(folder: Path) -> None:
     """Copy the bundled files into a folder."""
-    source = resources.files("oteval.demo")
+    source = resources.files("oteval.cli.bundled_demo")
     try:
         for name in ("traces", "references"):
             make_folder(folder / name)

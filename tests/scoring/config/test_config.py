@@ -29,7 +29,7 @@ def fault(text: str) -> str:
 
 def test_the_demo_is_a_configuration():
     """The bundled file is read, with its defaults filled in."""
-    config = parse_config((resources.files("oteval.demo") / "oteval.yaml").read_text())
+    config = parse_config((resources.files("oteval.cli.bundled_demo") / "oteval.yaml").read_text())
 
     first, second = config.evaluators
     match = first.evaluator
@@ -222,7 +222,7 @@ def test_durations(text: Any, expected: float):
 def test_the_schema_takes_the_demo_and_refuses_what_is_wrong():
     """The JSON schema that editors use agrees with the reader on good and on bad files."""
     schema = Config.model_json_schema()
-    demo = yaml.safe_load((resources.files("oteval.demo") / "oteval.yaml").read_text())
+    demo = yaml.safe_load((resources.files("oteval.cli.bundled_demo") / "oteval.yaml").read_text())
 
     assert valid(demo, schema, schema)
     assert not valid({**demo, "gate": []}, schema, schema)

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-FOLDER = Path(__file__).parents[1] / "oteval" / "demo"
+FOLDER = Path(__file__).parents[1] / "oteval" / "cli" / "bundled_demo"
 START_NS = 1_795_000_000_000_000_000
 SYSTEM = "You are a refund agent. Read the order and the policy before you refund anything."
 ASKED = "My headphones (order 4711) came broken. I want my money back."

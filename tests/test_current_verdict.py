@@ -25,10 +25,11 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from rich.console import Console
 from starlette.testclient import TestClient
 
+from oteval.base.clients.otlp_client import HttpClient
 from oteval.model import SCORE_ATTRIBUTES, Score, Trajectory
 from oteval.model.selection import EVERYTHING
 from oteval.scoring import ScoreRun, export_jsonl, variants
-from oteval.serve.publish import Forwarder, HttpClient, ScoreDestinations
+from oteval.serve.publish import Forwarder, ScoreDestinations
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.publisher import ScorePublisher
 from oteval.store import ObservationSource, ReadPosition, Store

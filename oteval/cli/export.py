@@ -21,8 +21,8 @@ from .common import databases_option, filters, open_store, print_json, progress,
 from .endpoints import headers_of
 
 if TYPE_CHECKING:
+    from ..base.clients.otlp_client import HttpClient
     from ..scoring.otlp_export import SendReport
-    from ..serve.publish import HttpClient
 
 __all__ = ["export"]
 
@@ -121,7 +121,7 @@ def export(
                 warn(f"{parquet}/{name}: {counted(count, 'row')}")
         if url:
             # Imported only when sending.
-            from ..serve.publish import HttpClient
+            from ..base.clients.otlp_client import HttpClient
 
             client = HttpClient(url, known, compress=gzip)
             sent = _send(store, client, selection, scores, no_spans, patience)

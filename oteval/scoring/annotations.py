@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import entry_points
 from typing import Literal, Protocol
 
+from ..base.errors import ConfigError
 from ..model import Score
 
 __all__ = [
@@ -16,12 +18,14 @@ __all__ = [
     "AnnotatorKind",
     "PushReport",
     "annotation_of",
+    "open_target",
     "withdrawal_of",
 ]
 
 IDENTIFIER = "oteval:"
 """The identifiers of all annotations by oteval begin so."""
 AnnotatorKind = Literal["LLM", "CODE"]
+_GROUP = "oteval.backends"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,3 +136,37 @@ def annotation_of(score: Score) -> Annotation:
         explanation=score.comment,
         metadata={"version": score.version, "trajectory_id": score.trajectory_id},
     )
+
+
+def open_target(
+    name: str,
+    url: str | None,
+    headers: Mapping[str, str],
+    environment: Mapping[str, str],
+    *,
+    timeout: float = 60.0,
+    patience: float = 120.0,
+) -> AnnotationTarget:
+    """Open the backend that an installed package announces under a name.
+
+    A package announces a backend by an entry point of the group ``oteval.backends``: a function
+    with these arguments, except the name.
+
+    Args:
+        name: The name of the entry point, such as ``phoenix``.
+        url: The base URL, or None for the one that the backend's own tools use.
+        headers: Further headers of every request.
+        environment: The environment variables, from which the key comes.
+        timeout: The longest wait (s) for an answer.
+        patience: How long (s) a request is repeated while the backend is away.
+
+    Raises:
+        ConfigError: No package announces the backend, or its URL is invalid.
+    """
+    announced = tuple(entry_points(group=_GROUP, name=name))
+    if not announced:
+        raise ConfigError(f"backend {name!r}: no installed package announces it ({_GROUP})")
+    target: AnnotationTarget = announced[0].load()(
+        url, headers, environment, timeout=timeout, patience=patience
+    )
+    return target

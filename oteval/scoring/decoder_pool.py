@@ -1,8 +1,8 @@
 """Processes that decode the parts of a large file in parallel.
 
 A decoder is a child process: ``python -m oteval.scoring.decoder_process``. It imports only the
-stages that it needs, so that it starts fast. A decoder reads a part as a line of JSON on standard input, and writes a
-line of JSON and two Arrow streams to standard output.
+stages that it needs, so that it starts fast. It reads a part as a line of JSON on standard input,
+and writes a line of JSON and two Arrow streams to standard output.
 """
 
 from __future__ import annotations

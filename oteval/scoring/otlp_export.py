@@ -13,17 +13,13 @@ from functools import partial
 from itertools import islice
 from typing import Any, TypeVar
 
+from ..base.clients.otlp_client import ExportResult, OtlpClient
 from ..model import LogRecord, Score, Span, Trajectory
 from ..model.selection import EVERYTHING, Selection
-from ..serve.publish import (
-    ExportResult,
-    OtlpClient,
-    event_request,
-    log_request,
-    score_attributes,
-    span_request,
-)
 from ..store import Store
+from .otlp_requests import log_request, span_request
+from .score_events import event_request
+from .span_attributes import score_attributes
 
 __all__ = ["SendReport", "send_events", "send_logs", "send_spans"]
 

@@ -28,7 +28,7 @@ from ..base.errors import OtevalError, StoreError, StoreLocked
 from ..base.files import is_complete, private_folder, take_shared
 
 if TYPE_CHECKING:
-    from ..serve.publish import HttpClient
+    from ..base.clients.otlp_client import HttpClient
     from ..store import Store
     from ..store.remote_client import ServerNotice
 
@@ -228,7 +228,7 @@ class TraceFolder:
 
     def _send(self, server: ServerNotice, report: TransferReport) -> None:
         """Send the lines of all files to the server that has the database open."""
-        from ..serve.publish import HttpClient
+        from ..base.clients.otlp_client import HttpClient
 
         token = os.environ.get("OTEVAL_INGEST_TOKEN") or server.token
         client = HttpClient(server.http, {"Authorization": f"Bearer {token}"} if token else {})

@@ -20,10 +20,10 @@ from ..base.jsontext import restore
 from ..model import OutlineRequest, Score
 from ..model.selection import Selection
 from ..scoring.decide import DecidedRuns, Decider
+from ..scoring.score_events import EventRun
 from ..store import SCORE_ROWS, Store, is_store_failure
 from .evaluation import WrittenScores
 from .evaluator_rules import LiveEvaluator
-from .publish import EventRun
 
 __all__ = ["BatchScorer", "EvaluatorBatch", "ScoredBatch"]
 

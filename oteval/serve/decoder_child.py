@@ -195,7 +195,7 @@ def _records(reader: LogReader, end: Position) -> Iterator[Record]:
 
 def _is_own(log: LogRecord) -> bool:
     # A second process starts in a burst, mostly without log records: this import takes 45 ms.
-    from .publish import is_own
+    from ..scoring.score_events import is_own
 
     return is_own(log)
 

@@ -9,19 +9,12 @@ from hashlib import blake2b
 from pathlib import Path
 
 from .. import __version__
+from ..base.clients.otlp_client import OtlpClient, open_client
 from ..base.errors import ConfigError
 from ..base.text import shown_url
-from ..extras.backends.connections import open_target
-from ..scoring.annotations import AnnotationTarget
+from ..scoring.annotations import AnnotationTarget, open_target
 from ..scoring.config import Config, Endpoint, Forward, Push, resolved
-from .publish import (
-    REFUSED_FOLDER,
-    EventExporter,
-    Forwarder,
-    OtlpClient,
-    ScoreDestinations,
-    open_client,
-)
+from .publish import REFUSED_FOLDER, EventExporter, Forwarder, ScoreDestinations
 from .publish.metrics import ScoringMetrics
 from .publish.metrics_exporter import MetricsExporter
 from .score_push import AnnotationClient, ScorePush

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model import Score
+from ..scoring.score_events import EventRun
 from ..store import Store
 from .evaluation import WrittenScores
-from .publish import EventRun, ScoreDestinations
+from .publish import ScoreDestinations
 
 __all__ = ["ScorePublisher"]
 

@@ -20,6 +20,7 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+from ..base.clients.otlp_client import ExportResult
 from ..base.durable_log import Position
 from ..base.errors import BackendError
 from ..base.jsontext import dumps, loads
@@ -31,7 +32,7 @@ from ..scoring.annotations import (
     withdrawal_of,
 )
 from ..store import Store
-from .publish import ExportQueue, ExportResult, QueuedRequest, QueueEntry, RequestLog
+from .publish import ExportQueue, QueuedRequest, QueueEntry, RequestLog
 
 __all__ = ["AnnotationClient", "ScorePush"]
 

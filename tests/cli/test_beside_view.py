@@ -148,7 +148,7 @@ def test_a_servers_own_token_lets_this_users_commands_send(
         def close(self) -> None:
             """Do nothing."""
 
-    monkeypatch.setattr("oteval.serve.publish.HttpClient", Client)
+    monkeypatch.setattr("oteval.base.clients.otlp_client.HttpClient", Client)
     folder = TraceFolder("oteval.duckdb")
     folder.create()
     (folder.path / f"{folder.prefix}1.jsonl").write_text("no OTLP\n")

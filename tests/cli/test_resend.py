@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from oteval.serve.publish import Forwarder, HttpClient
+from oteval.base.clients.otlp_client import HttpClient
+from oteval.serve.publish import Forwarder
 
 from ..make import score
 from ..otlp_endpoint import Downstream, listening

@@ -25,7 +25,9 @@ SOURCE = {
     if "redaction" not in path.parts
 }
 WRITERS = {
-    path: text for path, text in SOURCE.items() if {"instrumentation", "attach"} & {*path.parts}
+    path: text
+    for path, text in SOURCE.items()
+    if "record" in path.parts or path.parent.name in ("publish", "scoring")
 }
 
 

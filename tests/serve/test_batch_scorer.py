@@ -9,16 +9,12 @@ from typing import Any
 
 import pytest
 
+from oteval.base.clients.otlp_client import HttpClient
 from oteval.model import Score
 from oteval.scoring.decide import Decider
+from oteval.scoring.score_events import EventRun, event_request
 from oteval.serve.batch_scorer import BatchScorer
-from oteval.serve.publish import (
-    EventExporter,
-    EventRun,
-    HttpClient,
-    ScoreDestinations,
-    event_request,
-)
+from oteval.serve.publish import EventExporter, ScoreDestinations
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.store import Store
 

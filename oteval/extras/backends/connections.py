@@ -6,6 +6,7 @@ import base64
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -214,3 +215,7 @@ def _checked(text: str) -> str:
     if not is_valid:
         raise ConfigError(f"{shown_url(text)!r}: write http://HOST:PORT or https://HOST")
     return text.rstrip("/")
+
+
+# The entry points of the group ``oteval.backends``.
+phoenix, mlflow, langfuse, langsmith = (partial(open_target, name) for name in TARGETS)

@@ -193,7 +193,7 @@ def _require(config: Config | None) -> None:
     for settings in config.evaluators if config else ():
         if settings.evaluator.asks_models:
             raise InputError(
-                f"evaluator {settings.name!r} asks a model; oteval.extras.spark.score_files runs judges"
+                f"evaluator {settings.name!r} asks a model; spark.score_files runs judges"
             )
     if config:
         require_files(config)

@@ -135,7 +135,7 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], place: str = "the 
 
     Args:
         table: A row for each span.
-        columns: The column for each field of a span, a key of `oteval.extras.spark.FIELDS`; a nested one
+        columns: The column for each field of a span, a key of `spark.FIELDS`; a nested one
             as ``resource.attrs``. ``start`` and ``end`` are timestamps, or numbers (ns);
             ``attributes`` and ``resource`` are maps, structs or JSON text.
         place: The name of the table in problems.

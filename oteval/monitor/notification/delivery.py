@@ -11,8 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
+from ...base.clients.otlp_client import ExportResult, HttpClient
 from ...base.text import printable
-from ...serve.publish import ExportResult, HttpClient
 
 __all__ = [
     "MAX_WAIT",

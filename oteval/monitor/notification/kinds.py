@@ -9,9 +9,9 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 
+from ...base.clients.otlp_client import open_client
 from ...scoring.config.live import Endpoint, resolved
 from ...scoring.config.monitors import Alertmanager, NotifyDestination, Webhook
-from ...serve.publish import open_client
 from .alertmanager import alert_body, alerts_url
 from .apprise import send_by_apprise
 from .delivery import (

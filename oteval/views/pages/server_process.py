@@ -1,4 +1,4 @@
-"""The process that shows the pages of `oteval serve`: ``python -m oteval.views.pages.server_process``.
+"""The process that shows the pages of `oteval serve`; its module is the entry point.
 
 It serves HTTP on a Unix socket, to which the listening process forwards requests, and reads the
 database through the storage process. Its configuration is the first line of its standard input,

@@ -23,7 +23,7 @@ from oteval.base.jsontext import canonical
 from oteval.messages.values import parse
 from oteval.model import Span, Trajectory
 from oteval.reconstruct import reconstruct
-from oteval.serve.publish import span_request
+from oteval.scoring.otlp_requests import span_request
 from oteval.store import Store
 
 from ...commands import Run

@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from oteval.base.clients.otlp_client import HttpClient
 from oteval.base.errors import BackendError, ConfigError
 from oteval.base.jsontext import dumps
 from oteval.extras.backends.connections import open_source
@@ -25,7 +26,6 @@ from oteval.extras.backends.json_api import JsonApi
 from oteval.extras.backends.pull import pull
 from oteval.model import Span
 from oteval.scoring.annotations import PushReport
-from oteval.serve.publish import HttpClient
 from oteval.store import Store
 
 from .backend_servers import BACKENDS, SECRET, TARGETS, Answers, annotation_for, connected

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from benchmarks.served import until
-from oteval.serve.publish import span_request
+from oteval.scoring.otlp_requests import span_request
 from oteval.store import Store
 
 from ...commands import Run

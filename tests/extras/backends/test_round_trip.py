@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from benchmarks.served import Served, until
-from oteval.serve.publish import span_request
+from oteval.scoring.otlp_requests import span_request
 from oteval.store import Store
 
 from ...commands import Run

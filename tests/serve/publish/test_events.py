@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 
+from oteval.base.clients.otlp_client import HttpClient
 from oteval.ingest.otlp import decode_protobuf
 from oteval.model import Score
-from oteval.serve.publish import EventExporter, HttpClient, is_own
+from oteval.scoring.score_events import is_own
+from oteval.serve.publish import EventExporter
 
 from ...make import run, score
 from ...otlp_endpoint import Downstream

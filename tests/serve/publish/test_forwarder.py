@@ -21,8 +21,9 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import (
     ExportTraceServiceResponse,
 )
 
+from oteval.base.clients.otlp_client import ExportResult, HttpClient
 from oteval.base.durable_log import LogWriter
-from oteval.serve.publish import ExportResult, Forwarder, HttpClient, export_queue, resend
+from oteval.serve.publish import Forwarder, export_queue, resend
 
 from ...make import ROOT, score
 from ...otlp_endpoint import Downstream

@@ -9,7 +9,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import (
 )
 from prometheus_client.parser import text_string_to_metric_families
 
-from oteval.serve.publish import HttpClient
+from oteval.base.clients.otlp_client import HttpClient
 from oteval.serve.publish.metrics import ScoringMetrics
 from oteval.serve.publish.metrics_exporter import MetricsExporter, otlp_request
 

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from oteval.ingest.otlp import decode_protobuf_logs, decode_protobuf_traces
 from oteval.model import Event, Link, LogRecord, Span
-from oteval.serve.publish import log_request, span_request
+from oteval.scoring.otlp_requests import log_request, span_request
 
 from ...make import CAPTURES, capture
 

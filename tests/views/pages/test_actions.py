@@ -25,7 +25,7 @@ from .test_overview import episode
 READ, WRITE, OTHER = "a token to read with", "a token to write with", "another one to write with"
 ORIGIN = {"origin": "http://127.0.0.1"}
 RUN = f"{2:016x}"
-DEMO = Path(__file__).parents[3] / "oteval" / "demo"
+DEMO = Path(__file__).parents[3] / "oteval" / "cli" / "bundled_demo"
 HOSTILE = '"><script>alert(1)</script>\u202eevil'
 
 Enter = Callable[..., TestClient]

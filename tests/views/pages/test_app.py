@@ -23,7 +23,7 @@ from oteval.views.pages.store_threads import StoreThreads
 
 from .conftest import ShowPages, put, run
 
-DEMO = Path(__file__).parents[3] / "oteval" / "demo"
+DEMO = Path(__file__).parents[3] / "oteval" / "cli" / "bundled_demo"
 
 
 @pytest.fixture

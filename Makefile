@@ -50,7 +50,7 @@ check: $(STAMP)
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python scripts/house_rules.py
+	$(BIN)/python -m scripts.house_rules
 
 # Renew the generated pages and tables: commands, options of evaluators, modules, layers.
 docs: $(STAMP)

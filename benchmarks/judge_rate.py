@@ -83,8 +83,7 @@ def fill(path: Path, calls: int) -> None:
 def score(path: Path, url: str, concurrency: int) -> dict[str, Any]:
     """Score the runs of a database, and return the duration and the outcome."""
     start = time.perf_counter()
-    from oteval.scoring import ScoreRun
-    from oteval.scoring import score as score_all
+    from oteval.scoring import ScoreRun, score as score_all
     from oteval.scoring.config import parse_config
     from oteval.store import Store
 

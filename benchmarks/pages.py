@@ -30,8 +30,7 @@ import httpx
 from . import parts
 from .checks import FAILED, check, figures_or_failure
 from .clock import ROOT, run
-from .otlp_load import requests as load_requests
-from .otlp_load import send
+from .otlp_load import requests as load_requests, send
 from .page_kinds import Kind, Place, check_answer, kinds
 from .report import Row, below, not_measured
 from .served import Served, check_messages

@@ -1,6 +1,6 @@
 """Check the rules of the house that no linter knows: names, small modules, docstrings, English.
 
-    python scripts/house_rules.py [PATH ...]
+    python -m scripts.house_rules [PATH ...]
 
 It lists, for the package and its pages:
 
@@ -8,6 +8,7 @@ It lists, for the package and its pages:
 - modules under 40 lines, and modules named by a gerund,
 - docstrings that repeat another function's,
 - imports by string, which the import contracts cannot see,
+- imports of a module inside another room: a room's `__init__` names what other rooms may use,
 - sentences with patterns that make a reader stop (`PATTERNS`).
 
 Exceptions are in `house_rules.toml` beside this file, each with its reason; unused exceptions are
@@ -29,6 +30,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+
+from scripts.house_figures import imported_module
 
 ROOT = Path(__file__).resolve().parent.parent
 EXCEPTIONS = Path(__file__).with_suffix(".toml")
@@ -159,6 +162,20 @@ def imports_by_string(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
                 yield Finding("import", str(path), path, node.lineno, f"{called} of {text!r}")
 
 
+def imports_of_insides(trees: dict[Path, ast.Module]) -> Iterator[Finding]:
+    """Yield imports from a module inside another room; the modules of `base` are open to all."""
+    for path, tree in trees.items():
+        for node in ast.walk(tree):
+            if not isinstance(node, ast.ImportFrom):
+                continue
+            package, *inner = imported_module(path, node).split(".")
+            is_other = package == "oteval" and len(inner) > 1 and inner[0] != path.parts[1]
+            if is_other and inner[0] != "base":
+                module = ".".join(inner)
+                text = f"import from oteval.{inner[0]} instead of oteval.{module}"
+                yield Finding("inside", str(path), path, node.lineno, text)
+
+
 def sentences(source: str, tree: ast.Module) -> Iterator[tuple[int, str]]:
     """Yield the comments and texts of a module with their lines."""
     comment: list[str] = []
@@ -229,6 +246,7 @@ def findings() -> list[Finding]:
         misshapen_modules,
         repeated_docstrings,
         imports_by_string,
+        imports_of_insides,
         stilted_sentences,
     ):
         for one in check(trees):

@@ -21,37 +21,30 @@ BEGIN, END = "<!-- generated: packages -->\n", "<!-- end -->"
 
 
 def layers() -> list[list[str]]:
-    """Return the top-level packages and modules by layer, the highest layer first."""
+    """The rooms by layer, the highest layer first."""
     settings = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     contracts = settings["tool"]["importlinter"]["contracts"]
-    [contract] = [contract for contract in contracts if contract["type"] == "layers"]
-    return [
-        sorted(name.strip().removeprefix("oteval.") for name in layer.split("|"))
-        for layer in contract["layers"]
-    ]
+    [contract] = [c for c in contracts if c.get("containers") == ["oteval"]]
+    return [sorted(room.strip() for room in layer.split("|")) for layer in contract["layers"]]
 
 
 def top_level() -> set[str]:
-    """Return the packages and modules below `oteval` that hold code."""
-    graph = _graph()
-    return {
-        module.removeprefix("oteval.")
-        for module in graph.find_children("oteval")
-        if module not in ("oteval.__main__", "oteval.cli.bundled_demo")
-    }
+    """The packages and modules below `oteval`, without the entry point."""
+    children = _graph().find_children("oteval")
+    return {module.removeprefix("oteval.") for module in children} - {"__main__"}
 
 
-def imports_of(name: str) -> list[str]:
-    """Return the top-level packages and modules that one of them imports, at any place."""
+def imports_of(room: str) -> list[str]:
+    """The rooms that a room imports, at any place."""
     graph = _graph()
-    root = f"oteval.{name}"
-    found = set()
+    root = f"oteval.{room}"
+    rooms = set()
     for module in {root, *graph.find_descendants(root)}:
         for imported in graph.find_modules_directly_imported_by(module):
             parts = imported.split(".")
-            if len(parts) > 1 and parts[1] != name:
-                found.add(parts[1])
-    return sorted(found)
+            if len(parts) > 1 and parts[1] != room:
+                rooms.add(parts[1])
+    return sorted(rooms)
 
 
 def first_sentence(path: Path) -> str:
@@ -62,16 +55,13 @@ def first_sentence(path: Path) -> str:
 
 
 def packages_table() -> str:
-    """Return the table of packages: layer by layer, with purpose and imports."""
-    lines = ["| layer | package | purpose | imports |", "|---:|---|---|---|"]
+    """The table of rooms: layer by layer, with purpose and imports."""
+    lines = ["| layer | room | purpose | imports |", "|---:|---|---|---|"]
     for depth, layer in enumerate(layers(), start=1):
-        for name in layer:
-            path = ROOT / "oteval" / name
-            is_package = path.is_dir()
-            label = f"`{name}/`" if is_package else f"`{name}.py`"
-            source = path / "__init__.py" if is_package else path.with_suffix(".py")
-            imported = ", ".join(f"`{one}`" for one in imports_of(name)) or "–"
-            lines.append(f"| {depth} | {label} | {first_sentence(source)} | {imported} |")
+        for room in layer:
+            purpose = first_sentence(ROOT / "oteval" / room / "__init__.py")
+            imports = ", ".join(f"`{imported}`" for imported in imports_of(room)) or "–"
+            lines.append(f"| {depth} | `{room}/` | {purpose} | {imports} |")
     return "\n".join(lines) + "\n"
 
 

@@ -12,8 +12,17 @@ from typing import Any
 import pytest
 
 from oteval.ingest import read
-from oteval.model import Gap, LogRecord, Message, Score, Span, SpanRef, ToolCall, Trajectory
-from oteval.model import trajectory_id as id_of
+from oteval.model import (
+    Gap,
+    LogRecord,
+    Message,
+    Score,
+    Span,
+    SpanRef,
+    ToolCall,
+    Trajectory,
+    trajectory_id as id_of,
+)
 from oteval.store import Store
 
 ROOT = Path(__file__).resolve().parents[1]

@@ -1,5 +1,6 @@
-"""What every room stands on: errors, JSON, text, files, processes, redaction, and HTTP.
+"""The ground of all rooms: errors, JSON, text, files, processes, redaction and HTTP.
 
 Nothing here knows traces, runs or scores. In: bytes, text and Python values. Out: the same, read,
-checked, guarded or sent. It imports nothing of oteval but itself.
+checked, guarded or sent. It imports nothing of oteval but itself. Other rooms may import each of
+its modules; of any other room, they import only the names in its `__init__`.
 """

@@ -19,8 +19,8 @@ from ..base.errors import InputError, StoreLocked
 from ..base.files import publish, write_private
 from ..base.jsontext import dumps
 from ..base.text import counted, printable, printable_json
-from ..model.selection import select, time_of
-from ..store.result_folder import is_result_folder
+from ..model import select, time_of
+from ..store import is_result_folder
 from ..views import Trimmed, one_line
 
 if TYPE_CHECKING:
@@ -316,9 +316,7 @@ def _bring_up_to_date(path: str) -> None:
 
     Only that needs the database for itself: other readers are waited for, and go on meanwhile.
     """
-    from ..store import is_up_to_date
-    from ..store.remote_client import ServerNotice
-    from ..store.sharded import PATIENCE
+    from ..store import PATIENCE, ServerNotice, is_up_to_date
 
     until = time.monotonic() + PATIENCE
     while True:

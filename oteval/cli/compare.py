@@ -10,11 +10,8 @@ import click
 
 from ..base.errors import ConfigError, NothingEvaluated
 from ..base.text import counted
-from ..evaluators.functions import load_function
-from ..evaluators.judge import JudgeCall
-from ..evaluators.judge.pairwise import PAIRWISE_PROMPT, create_pairwise_llm_as_judge
-from ..scoring.experiments import compare as compare_experiments
-from ..scoring.experiments import evaluate_comparative
+from ..evaluators import PAIRWISE_PROMPT, JudgeCall, create_pairwise_llm_as_judge, load_function
+from ..scoring import compare as compare_experiments, evaluate_comparative
 from ..store import Store
 from ..views import (
     changed_line,

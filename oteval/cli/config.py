@@ -8,10 +8,9 @@ from pathlib import Path
 import click
 
 from ..base.text import counted, printable
-from ..evaluators.registry import load_all
+from ..evaluators import load_all
 from ..monitor import check_destinations
-from ..scoring import prepare
-from ..scoring.config import DEFAULT_PATH, Config, load_config
+from ..scoring import DEFAULT_PATH, Config, load_config, prepare
 from ..store import MEMORY, Store
 from .common import db_option, say, warn
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from ..base.text import counted
-from ..scoring.experiments import dataset_from_references, dataset_from_trajectories, read_dataset
+from ..scoring import dataset_from_references, dataset_from_trajectories, read_dataset
 from ..views import datasets_table
 from . import common
 from .common import (

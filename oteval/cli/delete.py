@@ -11,7 +11,7 @@ import click
 from ..base.errors import ConfigError, NotFound
 from ..base.machine import user_name
 from ..base.text import counted, listed
-from ..model.selection import EVERYTHING
+from ..model import EVERYTHING
 from ..scoring import DeletionPlan, delete_traces, plan_deletion
 from ..store import Store
 from ..views import audit_table, deleted_text
@@ -24,9 +24,9 @@ from .common import (
     out,
     print_json,
     progress,
+    select as selection_of,
     warn,
 )
-from .common import select as selection_of
 
 __all__ = ["audit", "delete"]
 

@@ -15,10 +15,8 @@ from rich.text import Text
 
 from ..base.errors import InputError
 from ..base.files import make_folder, write_private
-from ..model.columns import RunRow
-from ..scoring import ScoreRun, check_gates, load, refresh
-from ..scoring import score as score_all
-from ..scoring.config import load_config
+from ..model import RunRow
+from ..scoring import ScoreRun, check_gates, load, load_config, refresh, score as score_all
 from ..store import Store
 from ..views import load_summary, scores_table, tallies_table, trajectories_table, trajectory_view
 from . import common

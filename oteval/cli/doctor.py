@@ -11,7 +11,7 @@ import click
 from .common import json_option, out, print_json
 
 if TYPE_CHECKING:
-    from ..record.doctor import DoctorReport
+    from ..record import DoctorReport
 
 __all__ = ["doctor"]
 
@@ -35,14 +35,14 @@ def doctor(to: str | None, no_send: bool, as_json: bool) -> int:
 
     The exit status is 1 if the test span did not arrive, or no library would be recorded.
     """
-    from ..record.doctor import examine
+    from ..record import examine
 
     report = examine(to, send=not no_send)
     if as_json:
         for line in _lines(report):
             print_json(line)
     else:
-        from ..views.doctor import doctor_view
+        from ..views import doctor_view
 
         for section in doctor_view(report):
             out().print(section)

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import click
 
 from ..base.errors import ConfigError
-from ..scoring.config import resolved
+from ..scoring import resolved
 
 __all__ = ["header_option", "headers_of"]
 

@@ -15,18 +15,22 @@ from rich.text import Text
 
 from ..base.errors import NothingEvaluated
 from ..base.text import counted
-from ..evaluators.functions import load_function
-from ..scoring import ScoreRun, Tally, check_gates
-from ..scoring.config import DEFAULT_PATH, Config, load_config
-from ..scoring.experiments import (
+from ..evaluators import load_function
+from ..scoring import (
+    DEFAULT_PATH,
     Comparison,
+    Config,
     ExperimentResults,
+    Progress as ExperimentProgress,
+    ScoreRun,
+    Tally,
+    check_gates,
+    compare as compare_experiments,
     configured,
     evaluate,
+    load_config,
     load_experiment,
 )
-from ..scoring.experiments import Progress as ExperimentProgress
-from ..scoring.experiments import compare as compare_experiments
 from ..store import Store
 from ..views import (
     comparison_view,

@@ -13,16 +13,15 @@ from .. import __version__
 from ..base.errors import ConfigError, InputError
 from ..base.files import open_private
 from ..base.text import counted, shown_url
-from ..model.selection import Selection
-from ..scoring import export_jsonl, export_parquet
-from ..scoring.conversation_files import Verdicts, export_atif, export_sft
+from ..model import Selection
+from ..scoring import Verdicts, export_atif, export_jsonl, export_parquet, export_sft
 from ..store import Store
 from .common import databases_option, filters, open_store, print_json, progress, select, warn
 from .endpoints import headers_of
 
 if TYPE_CHECKING:
     from ..base.clients.otlp_client import HttpClient
-    from ..scoring.otlp_export import SendReport
+    from ..scoring import SendReport
 
 __all__ = ["export"]
 
@@ -138,7 +137,7 @@ def _send(
     no_spans: bool,
     patience: float,
 ) -> dict[str, SendReport]:
-    from ..scoring.otlp_export import send_events, send_logs, send_spans
+    from ..scoring import send_events, send_logs, send_spans
 
     sent: dict[str, SendReport] = {}
     if not no_spans:

@@ -9,9 +9,8 @@ from typing import Any, TypeVar
 import click
 
 from ..base.text import counted
-from ..model.identities import IDENTITIES, name_attribute
-from ..scoring import FileReport, refresh
-from ..scoring.trace_folder import TraceFolder, TransferReport
+from ..model import IDENTITIES, name_attribute
+from ..scoring import FileReport, TraceFolder, TransferReport, refresh
 from ..views import load_summary
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .loaded_files import load_files
@@ -61,7 +60,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
     for kind, name in names.items():
         name_attribute(kind, name)
     if len(names) < len(IDENTITIES) and Path("oteval.yaml").is_file():
-        from ..scoring.config import load_config  # takes 100 ms, and most loads have no such file
+        from ..scoring import load_config  # takes 100 ms, and most loads have no such file
 
         load_config("oteval.yaml")
     with store_in_turn(db) as store, store.loading():

@@ -11,11 +11,15 @@ import click
 from ..base.errors import NotFound, NothingEvaluated
 from ..base.text import counted, listed
 from ..model import Label
-from ..scoring.config import DEFAULT_PATH, load_config
-from ..scoring.experiments.calibration import calibrate as calibrate_judge
-from ..scoring.experiments.labels import read_labels, repeat_verdicts
+from ..scoring import (
+    DEFAULT_PATH,
+    calibrate as calibrate_judge,
+    load_config,
+    read_labels,
+    repeat_verdicts,
+)
 from ..store import Store
-from ..views.calibration import calibration_view
+from ..views import calibration_view
 from .common import (
     databases_option,
     db_option,

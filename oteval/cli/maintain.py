@@ -10,8 +10,7 @@ import click
 
 from ..base.errors import ConfigError
 from ..base.text import byte_size, counted, seconds
-from ..scoring import archive_before, delete_expired
-from ..scoring.config import DEFAULT_PATH, Retention, load_config
+from ..scoring import DEFAULT_PATH, Retention, archive_before, delete_expired, load_config
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
 from ..views import deleted_text
 from .common import db_option, json_option, open_store, out, print_json, progress, warn

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 import click
 
 from ..base.errors import ConfigError
-from ..scoring.config import DEFAULT_PATH
+from ..scoring import DEFAULT_PATH
 from .common import databases_option, warn
 from .experiments import FUNCTION_METAVAR
 
 if TYPE_CHECKING:
-    from ..views.mcp.workspace import Workspace
+    from ..views import Workspace
 
 __all__ = ["mcp"]
 
@@ -76,7 +76,7 @@ def mcp(
     # Standard output belongs to the protocol.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if http is None:
-        from ..views.mcp.server import serve_stdio
+        from ..views import serve_stdio
 
         serve_stdio(workspace, writes=write)
         return 0
@@ -93,7 +93,7 @@ def _workspace(
         raise ConfigError("--target and --command are for tests, which need --write")
     if write and len(db) != 1:
         raise ConfigError(f"--write uses one database, and {len(db)} are given; give one --db FILE")
-    from ..views.mcp.workspace import AgentUnderTest, Workspace
+    from ..views import AgentUnderTest, Workspace
 
     agent = AgentUnderTest(target, command, folder) if target or command else None
     first, *more = db
@@ -106,8 +106,7 @@ def _require_package() -> None:
 
 
 def _serve_http(workspace: Workspace, address: str, write: bool) -> None:
-    from ..views.mcp.http import McpHttpServer
-    from ..views.mcp.server import create_server
+    from ..views import McpHttpServer, create_server
 
     variable = _WRITE_TOKEN if write else _READ_TOKEN
     token = os.environ.get(variable, "")

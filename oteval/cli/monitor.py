@@ -17,7 +17,7 @@ from ..base.errors import ConfigError, InputError, NotFound
 from ..base.jsontext import dumps, loads
 from ..base.text import counted, seconds
 from ..monitor import require_packages, unset_variables
-from ..scoring.config import DEFAULT_PATH, Config, load_config
+from ..scoring import DEFAULT_PATH, Config, load_config
 from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
 from . import common
 from .common import (
@@ -35,8 +35,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..monitor.notification import Outbox
-    from ..monitor.status import MonitorStatus
+    from ..monitor import MonitorStatus, Outbox
 
 __all__ = ["config_option", "configured", "monitor"]
 
@@ -85,8 +84,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     require_packages(config)
     for text in unset_variables(config, os.environ):
         warn(text)
-    from ..monitor.check import exit_status, little_memory
-    from ..monitor.notification import Outbox
+    from ..monitor import Outbox, exit_status, little_memory
 
     _check_backlog(db, config)
     with open_store(db) as store, little_memory(store):
@@ -141,7 +139,7 @@ def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
 
 
 def _show_status(path: str, config: Config, database: dict[str, str], *, as_json: bool) -> None:
-    from ..monitor.status import statuses
+    from ..monitor import statuses
 
     with store_in_turn(path, create=False) as store:
         now = common.now_ns()
@@ -172,7 +170,7 @@ def resend(config_path: str, db: str) -> int:
     """
     config = configured(config_path)
     require_packages(config)
-    from ..monitor.notification import Outbox
+    from ..monitor import Outbox
 
     with store_in_turn(db, create=False) as store:
         count = store.outbox.send_again(common.now_ns())
@@ -268,7 +266,7 @@ def configured(path: str) -> Config:
 
 def _check_backlog(db: str, config: Config) -> None:
     """Check a long backlog in parts; closing the database after each frees DuckDB's memory."""
-    from ..monitor.check import check_backlog, little_memory
+    from ..monitor import check_backlog, little_memory
 
     is_long = True
     while is_long:
@@ -278,7 +276,7 @@ def _check_backlog(db: str, config: Config) -> None:
 
 def _check(store: Store, config: Config) -> list[MonitorStatus]:
     """Check once."""
-    from ..monitor.check import check
+    from ..monitor import check
 
     return _with_memory(store, partial(check, store, config, common.now_ns()))
 
@@ -339,7 +337,7 @@ def _print(
         for group_state in states:
             print_json({**(database or {}), **group_state.as_dict()})
         return
-    from ..views.monitors import doubt_lines, evidence_text, monitors_table
+    from ..views import doubt_lines, evidence_text, monitors_table
 
     out().print(monitors_table(states, common.now_ns()))
     for line in doubt_lines(states):
@@ -362,6 +360,6 @@ def _print_changes(
         if as_json:
             print_json(group_state.as_dict())
         else:
-            from ..views.monitors import change_line
+            from ..views import change_line
 
             say(change_line(group_state))

@@ -62,8 +62,8 @@ def compare(
     """
     config = configured(config_path)
     require_packages(config)
-    from ..monitor.changes import MeasuredChange, adjusted, measured_changes
-    from ..views.monitors import changes_table
+    from ..monitor import MeasuredChange, adjusted, measured_changes
+    from ..views import changes_table
 
     length, marks = _window_ns(window), _marks(db)
     end = _time(marks, before, "--before")

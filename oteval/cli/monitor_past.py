@@ -26,10 +26,7 @@ from .monitor import config_option, configured
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from ..monitor.backtest import Backtest
-    from ..monitor.group_simulation import GroupSimulation
-    from ..monitor.observations import Observations
-    from ..monitor.past import PastPeriod
+    from ..monitor import Backtest, GroupSimulation, Observations, PastPeriod
 
 __all__ = ["backtest", "simulate"]
 
@@ -55,8 +52,8 @@ def backtest(
     """
     config = configured(config_path)
     require_packages(config)
-    from ..monitor.backtest import backtest as tested
-    from ..views.monitors import episodes_table
+    from ..monitor import backtest as tested
+    from ..views import episodes_table
 
     period, now = _period(since, until), common.now_ns()
     for path, database in each_database(db):
@@ -140,9 +137,8 @@ def simulate(
     """
     config = configured(config_path)
     require_packages(config)
-    from ..monitor.group_simulation import simulate_group
-    from ..monitor.past import histories
-    from ..views.monitors import doubt_lines, simulations_table
+    from ..monitor import histories, simulate_group
+    from ..views import doubt_lines, simulations_table
 
     period, now = _period(since, until), common.now_ns()
     all_simulations: list[GroupSimulation] = []
@@ -203,7 +199,7 @@ def _warn_short(simulations: Sequence[GroupSimulation]) -> None:
 
 
 def _period(since: str | None, until: str | None) -> PastPeriod:
-    from ..monitor.past import PastPeriod
+    from ..monitor import PastPeriod
 
     period = PastPeriod(time_of(since, "--since"), time_of(until, "--until"))
     if period.since_ns and period.until_ns and period.until_ns <= period.since_ns:

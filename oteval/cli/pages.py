@@ -13,7 +13,7 @@ import click
 from click.core import ParameterSource
 
 from ..base.errors import ConfigError, InputError
-from ..scoring.config import DEFAULT_PATH, load_config
+from ..scoring import DEFAULT_PATH, load_config
 from .browser import BrowserStart
 from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files
@@ -61,7 +61,7 @@ def view(
             raise ConfigError(
                 f'oteval view needs more packages: pip install "oteval[serve]" ({name})'
             )
-    from ..views.pages.local_server import NewLink, serve_locally
+    from ..views import NewLink, serve_locally
 
     source = context.get_parameter_source("config_path")
     is_given = source is not ParameterSource.DEFAULT

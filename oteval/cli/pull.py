@@ -9,10 +9,8 @@ import click
 
 from ..base.errors import BackendError
 from ..base.text import counted
-from ..extras.backends.connections import SOURCES, open_source
-from ..extras.backends.pull import PullReport
-from ..extras.backends.pull import pull as pull_spans
-from ..model.selection import time_of
+from ..extras import SOURCES, PullReport, open_source, pull as pull_spans
+from ..model import time_of
 from ..scoring import refresh
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
 from .endpoints import header_option, headers_of

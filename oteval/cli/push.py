@@ -9,10 +9,9 @@ from typing import Any
 import click
 
 from ..base.text import counted
-from ..extras.backends.connections import TARGETS, open_target
-from ..extras.backends.push import push as push_scores
-from ..model.selection import select
-from ..scoring.annotations import PushReport
+from ..extras import TARGETS, open_target, push as push_scores
+from ..model import select
+from ..scoring import PushReport
 from .common import db_option, filters, json_option, open_store, out, print_json, progress
 from .endpoints import header_option, headers_of
 

@@ -12,22 +12,26 @@ import click
 
 from ..base.errors import ConfigError, NothingEvaluated
 from ..base.text import counted
-from ..model import Recording, Trajectory
-from ..model.selection import Selection
-from ..replays.cassette_recordings import CASSETTE_FILES
-from ..replays.command_runner import CommandRunner
-from ..replays.frozen import FREEZABLE
-from ..replays.player import MISSES
-from ..replays.recording_files import load
-from ..replays.recordings import recordings_in as stored_recordings
-from ..replays.target import InputForm
-from ..replays.verified import VerifiedSession, exit_status
-from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner
-from ..replays.verify import verify as verify_sessions
-from ..replays.what_if_session import WhatIfOptions
-from ..scoring.config import DEFAULT_PATH
+from ..model import Recording, Selection, Trajectory
+from ..replays import (
+    CASSETTE_FILES,
+    FREEZABLE,
+    MISSES,
+    CommandRunner,
+    InputForm,
+    ReplayOptions,
+    SessionRunner,
+    TargetRunner,
+    VerifiedSession,
+    WhatIfOptions,
+    exit_status,
+    load,
+    recordings_in as stored_recordings,
+    verify as verify_sessions,
+)
+from ..scoring import DEFAULT_PATH
 from ..store import Store, StoredSession
-from ..views.replay import replay_junit, replay_markdown, replay_summary, replays_view
+from ..views import replay_junit, replay_markdown, replay_summary, replays_view
 from .common import (
     databases_option,
     filters,

@@ -9,11 +9,8 @@ import click
 from ..base.errors import ConfigError, NothingEvaluated
 from ..base.redaction.secrets import SecretRedactor
 from ..base.text import counted
-from ..model.selection import EVERYTHING
-from ..replays.cassette_recordings import CASSETTE_FILES, cassette_exchanges
-from ..replays.cassettes import write_cassette
-from ..replays.recording_files import save
-from ..replays.redacted_recordings import redacted_recording
+from ..model import EVERYTHING
+from ..replays import CASSETTE_FILES, cassette_exchanges, redacted_recording, save, write_cassette
 from .common import databases_option, say, warn
 from .replay import recordings_of
 from .replay_test import config_option, redaction_rules

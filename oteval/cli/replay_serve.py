@@ -9,12 +9,10 @@ from importlib.util import find_spec
 import click
 
 from ..base.errors import ConfigError, NothingEvaluated
-from ..model.selection import EVERYTHING
-from ..record.foreground_process import CANNOT_START, NOT_FOUND, run_foreground
-from ..replays.player import MISSES, Miss, Player
-from ..replays.replay_result import ReplayResult
-from ..replays.verified import VerifiedSession, exit_status
-from ..views.replay import replay_summary, replays_view
+from ..model import EVERYTHING
+from ..record import CANNOT_START, NOT_FOUND, run_foreground
+from ..replays import MISSES, Miss, Player, ReplayResult, VerifiedSession, exit_status
+from ..views import replay_summary, replays_view
 from .common import databases_option, json_option, out, print_json, say, warn
 from .replay import CommandAfterDashes, recordings_of
 
@@ -80,7 +78,7 @@ def serve_replay(
     if mcp:
         return _served_as_mcp(players, is_extra=bool(command))
     _require("starlette", "uvicorn")
-    from ..replays.server import TOKEN_VARIABLE, ReplayServer, client_environment
+    from ..replays import TOKEN_VARIABLE, ReplayServer, client_environment
 
     token = os.environ.get(TOKEN_VARIABLE, "")
     server = ReplayServer(players, host=host, port=port, is_timed=timing, token=token)
@@ -124,7 +122,7 @@ def _served_as_mcp(players: Mapping[str, Player], *, is_extra: bool) -> int:
     if len(players) != 1 or is_extra:
         raise ConfigError("--mcp serves one session, and takes no command")
     _require("mcp")
-    from ..replays.mcp_server import serve_stdio
+    from ..replays import serve_stdio
 
     (player,) = players.values()
     serve_stdio(player)

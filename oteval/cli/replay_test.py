@@ -18,27 +18,32 @@ from ..base.files import make_folder, publish, write_private
 from ..base.jsontext import dumps_exact
 from ..base.redaction import RedactionRule
 from ..base.redaction.secrets import SecretRedactor
-from ..evaluators.functions import load_function
-from ..model import Recording
-from ..model.selection import EVERYTHING
-from ..replays.command_runner import CommandRunner
-from ..replays.frozen import FREEZABLE
-from ..replays.player import Tools
-from ..replays.recording_files import save
-from ..replays.redacted_recordings import redacted_recording
-from ..replays.target import InputForm, accepted_keywords, turn_inputs, unreplayable
-from ..replays.verified import VerifiedSession
-from ..replays.verify import ReplayOptions, SessionRunner, TargetRunner, verify
-from ..replays.verify_worker import default_keys
-from ..replays.written_tests import (
+from ..evaluators import load_function
+from ..model import EVERYTHING, Recording
+from ..replays import (
+    FREEZABLE,
     AgentCall,
+    CommandRunner,
+    InputForm,
+    ReplayOptions,
     ReplayTest,
+    SessionRunner,
+    TargetRunner,
+    Tools,
+    VerifiedSession,
+    accepted_keywords,
+    default_keys,
     pytest_file,
+    redacted_recording,
     reference_text,
+    save,
     session_name,
+    turn_inputs,
+    unreplayable,
+    verify,
 )
-from ..scoring.config import DEFAULT_PATH
-from ..views.replay import replays_view
+from ..scoring import DEFAULT_PATH
+from ..views import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR
 from .replay import recordings_of

@@ -9,9 +9,8 @@ from typing import Any, TypeVar, get_args
 import click
 
 from ..base.errors import ConfigError
-from ..replays.player import Tools
-from ..replays.tool_gate import tool_functions
-from ..scoring.config import DEFAULT_PATH, Config, load_config
+from ..replays import Tools, tool_functions
+from ..scoring import DEFAULT_PATH, Config, load_config
 
 __all__ = ["default_config", "tool_options", "tools_of", "tools_option"]
 

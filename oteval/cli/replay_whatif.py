@@ -12,16 +12,11 @@ import click
 
 from ..base.errors import ConfigError, InputError, NothingEvaluated
 from ..base.jsontext import loads
-from ..model.selection import EVERYTHING
-from ..replays.target import InputForm
-from ..replays.tool_ladder import TOOL_POLICIES
-from ..replays.what_if_session import WhatIfOptions
-from ..replays.whatif import WhatIf, WhatIfResults
-from ..scoring.config import DEFAULT_PATH, load_config
-from ..scoring.experiments import configured
+from ..model import EVERYTHING
+from ..replays import TOOL_POLICIES, InputForm, WhatIf, WhatIfOptions, WhatIfResults
+from ..scoring import DEFAULT_PATH, configured, load_config
 from ..store import Store
-from ..views.experiments import comparison_view
-from ..views.what_if import what_if_summary, what_if_table
+from ..views import comparison_view, what_if_summary, what_if_table
 from .common import (
     db_option,
     filters_except_model,

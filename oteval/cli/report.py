@@ -10,11 +10,9 @@ import click
 
 from ..base.errors import ConfigError
 from ..base.text import counted
-from ..evaluators.gates import Tally
-from ..model import Score
-from ..model.selection import Selection, parse_condition
-from ..scoring import check_gates
-from ..scoring.config import DEFAULT_PATH, Gate, load_config
+from ..evaluators import Tally
+from ..model import Score, Selection, parse_condition
+from ..scoring import DEFAULT_PATH, Gate, check_gates, load_config
 from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from ..views import markdown_report
 from .common import (
@@ -28,7 +26,7 @@ from .common import (
 )
 
 if TYPE_CHECKING:
-    from ..views.report import Report, ReportOptions, ReportRun
+    from ..views import Report, ReportOptions, ReportRun
 
 __all__ = ["report"]
 
@@ -114,7 +112,7 @@ def report(
     """
     if not html and not md:
         raise click.UsageError("give --html FILE or --md FILE")
-    from ..views.report import ReportOptions
+    from ..views import ReportOptions
 
     options = ReportOptions(
         title=title,
@@ -158,7 +156,7 @@ class _ExperimentRuns:
         self._pairwise = pairwise
 
     def page(self) -> Report:
-        from ..views.report import build
+        from ..views import build
 
         return build(self._items, self._options, self._pairwise)
 
@@ -191,7 +189,7 @@ class _StoredRuns:
             self._runs = store.statistics.of(selection, options.evaluators, groups)
 
     def page(self) -> Report:
-        from ..views.report import build_stored, from_keys
+        from ..views import build_stored, from_keys
 
         with self._store.reduced_memory(_MEMORY_LIMIT), small_arrow():
             worst_keys = self._runs.worst(self._options.most_rows)
@@ -199,7 +197,7 @@ class _StoredRuns:
             return build_stored(self._runs, items, self._options)
 
     def markdown(self) -> str:
-        from ..views.report import stored_tallies
+        from ..views import stored_tallies
 
         with self._store.reduced_memory(_MEMORY_LIMIT), small_arrow():
             tallies = stored_tallies(self._runs)
@@ -215,7 +213,7 @@ def _write(source: _ReportSource, html: str | None, md: str | None) -> None:
 
 
 def _write_page(html: str, page: Report) -> None:
-    from ..views.report import render
+    from ..views import render
 
     text = render(page)
     write_report(html, lambda: text)
@@ -240,7 +238,7 @@ def _from_store(
     """Return the selected trajectories, grouped by the options of the comparison."""
     from dataclasses import replace
 
-    from ..views.report import grouping, run_groups
+    from ..views import grouping, run_groups
 
     names = ("by", "split", "baseline", "case")
     by, split, baseline, case = (command_options[name] for name in names)
@@ -289,7 +287,7 @@ def _from_experiments(
     """Return the selected experiments, the baseline first."""
     from dataclasses import replace
 
-    from ..views.report import from_experiments, pairwise_of
+    from ..views import from_experiments, pairwise_of
 
     names = list(command_options["experiments"])
     unfit = [name for name in _SHOWN if command_options.get(name)]

@@ -13,11 +13,16 @@ from rich.table import Table
 
 from ..base.errors import NotFound
 from ..base.text import counted
-from ..model import Score
-from ..model.selection import Selection
-from ..scoring import ScoreRun, check_gates, refresh
-from ..scoring import score as score_all
-from ..scoring.config import DEFAULT_PATH, load_config, require_evaluators
+from ..model import Score, Selection
+from ..scoring import (
+    DEFAULT_PATH,
+    ScoreRun,
+    check_gates,
+    load_config,
+    refresh,
+    require_evaluators,
+    score as score_all,
+)
 from ..store import Store, is_exact
 from ..views import judge_summary, scores_table, tallies_table
 from .common import (

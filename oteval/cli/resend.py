@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from ..base.errors import ConfigError
-from ..scoring.config import DEFAULT_PATH, Config, load_config
+from ..scoring import DEFAULT_PATH, Config, load_config
 from .common import db_option, out, warn
 
 __all__ = ["resend"]
@@ -35,9 +35,7 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     run at the same time. The exit status is 2 if requests remain.
     """
     # Imported only when sending.
-    from ..serve.destinations import refused_folders
-    from ..serve.publish import resend as resend_requests
-    from ..serve.server_config import ServerConfig
+    from ..serve import ServerConfig, refused_folders, resend as resend_requests
 
     queues = ServerConfig(db=str(Path(db).absolute())).queues
     folders = refused_folders(_config(config_path), queues, forward_url=forward)

@@ -15,10 +15,9 @@ import click
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.files import MEMORY
 from ..base.text import counted, shown_url
-from ..model.selection import Selection
-from ..record.foreground_process import CANNOT_START, NOT_FOUND
-from ..record.run_command import ChildSettings, RunResult, run_command, service_of
-from ..scoring.trace_folder import MAX_IDS, TraceFolder, TransferReport, open_patiently
+from ..model import Selection
+from ..record import CANNOT_START, NOT_FOUND, ChildSettings, RunResult, run_command, service_of
+from ..scoring import MAX_IDS, TraceFolder, TransferReport, open_patiently
 from .common import db_option, warn
 
 __all__ = ["run"]
@@ -101,7 +100,7 @@ def run(
             raise click.UsageError("--score needs a database; leave out --to")
         # The configuration, the evaluators and the database are imported when they are needed:
         # without them, the program starts a second earlier.
-        from ..scoring.config import DEFAULT_PATH, load_config, require_evaluators
+        from ..scoring import DEFAULT_PATH, load_config, require_evaluators
 
         config_path = config_path or DEFAULT_PATH
         require_evaluators(load_config(config_path), config_path)

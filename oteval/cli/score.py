@@ -15,10 +15,16 @@ from click.core import ParameterSource
 from ..base.errors import InputError, NothingEvaluated
 from ..base.text import counted
 from ..ingest import file_size
-from ..model import Score
-from ..model.selection import Selection
-from ..scoring import GateResult, ScoreRun, check_gates
-from ..scoring.config import DEFAULT_PATH, Config, load_config, require_evaluators
+from ..model import Score, Selection
+from ..scoring import (
+    DEFAULT_PATH,
+    Config,
+    GateResult,
+    ScoreRun,
+    check_gates,
+    load_config,
+    require_evaluators,
+)
 from ..views import (
     judge_summary,
     junit_report,

@@ -10,14 +10,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import click
 
 from ..base.text import counted
-from ..model import Score
-from ..model.selection import Selection
-from ..scoring import ScoreRun, Tally
-from ..scoring.config import Config
+from ..model import Score, Selection
+from ..scoring import Config, ScoreRun, Tally
 from .common import warn
 
 if TYPE_CHECKING:
-    from ..extras.spark import FileProblems
+    from ..extras import FileProblems
     from ..store import Outcome, Store
 
 __all__ = ["SparkOptions", "require_local", "score_on_spark", "spark_options"]
@@ -132,9 +130,7 @@ def score_on_spark(
         raise click.UsageError("--engine spark needs --out DIR for its results")
     if selection.limit is not None:
         raise click.UsageError("--limit does not go with --engine spark; use --since")
-    from ..extras.spark.job import score_files
-    from ..extras.spark.output import local_results, require_free
-    from ..extras.spark.session import parse_settings, spark_session
+    from ..extras import local_results, parse_settings, require_free, score_files, spark_session
 
     # Check before Spark starts, which takes seconds.
     settings = parse_settings(options.settings)

@@ -17,12 +17,12 @@ from ..base.errors import ConfigError, OtevalError
 from ..base.text import seconds
 from ..base.web_guard import require_local
 from ..monitor import require_packages, unset_variables
-from ..scoring.config import DEFAULT_PATH, load_config, load_tokens
+from ..scoring import DEFAULT_PATH, load_config, load_tokens
 from .common import db_option, warn
 
 if TYPE_CHECKING:
-    from ..ingest.receiver.auth import Access
-    from ..serve.listener_process import Tls
+    from ..ingest import Access
+    from ..serve import Tls
 
 __all__ = ["serve"]
 
@@ -132,8 +132,7 @@ def serve(
     configuration and the tokens; SIGTERM stops the server.
     """
     _require_packages()
-    from ..serve.listener_process import serve as run
-    from ..serve.server_config import ServerConfig
+    from ..serve import ServerConfig, serve as run
 
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     access = _access(tokens_path, {} if insecure else {"--http": http, "--grpc": grpc})
@@ -191,7 +190,7 @@ def _interval(text: str) -> float:
 
 def _tls(cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:
     """Return the certificates of the server, or None for plain text."""
-    from ..serve.listener_process import Tls
+    from ..serve import Tls
 
     if bool(cert) != bool(key):
         raise ConfigError("give both --tls-cert and --tls-key, or neither")
@@ -210,7 +209,7 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
     Raises:
         ConfigError: An address is open to other machines, and a token is missing.
     """
-    from ..ingest.receiver.auth import Access
+    from ..ingest import Access
 
     access = Access.of(
         ingest=os.environ.get("OTEVAL_INGEST_TOKEN", ""),

@@ -10,7 +10,7 @@ from rich.table import Table
 
 from ..base.text import byte_size, counted
 from ..store import ShardedStore, Store, StoreContents, is_result_folder
-from ..views.text import clock
+from ..views import clock
 from .common import databases_option, json_option, out, print_json, store_in_turn
 
 __all__ = ["status"]

@@ -9,25 +9,21 @@ import click
 import pyarrow as pa
 
 from ..base.text import counted
-from ..model.prices import make_prices
-from ..scoring import align, first_divergence
-from ..scoring import explain as explain_trace
-from ..scoring import variants as find_variants
+from ..model import make_prices
+from ..scoring import align, explain as explain_trace, first_divergence, variants as find_variants
 from ..store import RunKey
 from ..views import (
-    diff_view,
-    explanation_view,
-    trajectories_table,
-    trajectory_view,
-    variants_table,
-)
-from ..views.run_cells import (
     CHOICES,
     JSON_CHOICES,
     check_choices,
     columns_of,
+    diff_view,
+    explanation_view,
     json_row,
+    trajectories_table,
+    trajectory_view,
     unknown_costs,
+    variants_table,
 )
 from . import common
 from .common import (

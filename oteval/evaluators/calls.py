@@ -15,9 +15,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from ..base.jsontext import loads_exact
-from ..messages.direct import read_direct
-from ..messages.forms import ROLE_NAMES, role_of
-from ..messages.values import parse_arguments
+from ..messages import ROLE_NAMES, parse_arguments, read_direct, role_of
 from ..model import Message
 from .messages import entries
 from .values import canonical_key

@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple, Self
 
 from ..base.errors import InputError, JudgeError
-from ..messages.objects import field_of
+from ..messages import field_of
 from ..model import (
     CALL_GAPS,
     CONTENT_GAPS,
@@ -44,6 +44,7 @@ from .values import show
 __all__ = [
     "Call",
     "EvaluationContext",
+    "EvaluationResult",
     "Evaluator",
     "NotEvaluated",
     "ReferenceOption",

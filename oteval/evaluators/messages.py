@@ -14,9 +14,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from ..base.errors import InputError
-from ..messages.direct import read_direct
-from ..messages.forms import ROLES, forms_of
-from ..messages.objects import plain_data
+from ..messages import ROLES, forms_of, plain_data, read_direct
 from ..model import Message
 
 __all__ = ["entries", "is_message", "to_messages"]

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..base.jsontext import call_hash
-from ..messages.forms import role_of
+from ..messages import role_of
 from ..model import Message, ToolCall
 from .calls import CallTable
 from .outline import Unread

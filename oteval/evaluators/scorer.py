@@ -13,8 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from ..base.jsontext import canonical
-from ..model import EvaluationResult, Outline, Reference, Score, Trajectory
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, EvaluationResult, Outline, Reference, Score, Selection, Trajectory
 from .accepted import BestMatch
 from .evaluator import EvaluationContext, Evaluator, NotEvaluated, refuse_empty
 from .outline import Unread

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 
 from ..base.errors import ConfigError
 from ..base.patterns import Pattern, PatternError, compile_pattern
-from ..messages.call_outcome import RULE_VERSION
+from ..messages import RULE_VERSION
 from .args import ArgsMatch, RuleOptions, make_overrides, make_rule
 from .field_rules import ByField, FieldJudge
 from .rules import Exact, Rule

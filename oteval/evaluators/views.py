@@ -20,8 +20,7 @@ from typing import Any
 
 from ..base.errors import InputError
 from ..base.patterns import Pattern
-from ..messages.call_outcome import CallOutcome, outcome_of_message
-from ..messages.objects import field_of
+from ..messages import CallOutcome, field_of, outcome_of_message
 from ..model import Message
 from .calls import CallTable
 from .messages import to_messages

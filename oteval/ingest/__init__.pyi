@@ -1,17 +1,82 @@
-"""Every name of the package, once: `__init__.py` loads them from here on first use."""
+"""The names of `oteval.ingest` for other rooms; `__init__.py` loads them on first use."""
 
-from .file_parts import FilePart as FilePart
-from .file_parts import read_part as read_part
-from .file_parts import split_file as split_file
-from .otlp import Decoded as Decoded
-from .otlp import decode_json as decode_json
-from .otlp import decode_protobuf as decode_protobuf
-from .otlp import decode_protobuf_logs as decode_protobuf_logs
-from .otlp import decode_protobuf_traces as decode_protobuf_traces
-from .otlp import parse_json as parse_json
-from .parquet import Table as Table
-from .trace_files import Batch as Batch
-from .trace_files import Problem as Problem
-from .trace_files import file_size as file_size
-from .trace_files import read as read
-from .trace_folders import files_of as files_of
+from . import (
+    clickhouse as clickhouse,
+)
+from .clickhouse import (
+    decode_span as decode_span,
+    is_span as is_span,
+)
+from .containers import (
+    decode as decode,
+)
+from .file_parts import (
+    FilePart as FilePart,
+    read_part as read_part,
+    split_file as split_file,
+)
+from .jaeger import (
+    decode_trace as decode_trace,
+    is_trace as is_trace,
+)
+from .otlp import (
+    Decoded as Decoded,
+    decode_json as decode_json,
+    decode_protobuf as decode_protobuf,
+    decode_protobuf_logs as decode_protobuf_logs,
+    decode_protobuf_traces as decode_protobuf_traces,
+    parse_json as parse_json,
+)
+from .otlp.wire_spans import (
+    RequestSpans as RequestSpans,
+    read_columns as read_columns,
+    request_spans as request_spans,
+)
+from .parquet import (
+    Table as Table,
+    decode_rows as decode_rows,
+)
+from .receiver.auth import (
+    Access as Access,
+    Permission as Permission,
+    Token as Token,
+    digest_of as digest_of,
+)
+from .receiver.grpc import (
+    GrpcReceiver as GrpcReceiver,
+)
+from .receiver.http import (
+    HttpReceiver as HttpReceiver,
+    refusal as refusal,
+)
+from .receiver.http_server import (
+    HttpServer as HttpServer,
+    refusal_of as refusal_of,
+)
+from .receiver.intake import (
+    Intake as Intake,
+)
+from .receiver.redaction import (
+    Redactor as Redactor,
+)
+from .receiver.responses import (
+    RequestRefused as RequestRefused,
+)
+from .sdk_objects import (
+    log_record_of as log_record_of,
+    span_of as span_of,
+)
+from .spool import (
+    QUOTA as QUOTA,
+    Spool as Spool,
+)
+from .trace_files import (
+    Batch as Batch,
+    Problem as Problem,
+    file_size as file_size,
+    read as read,
+    read_stream as read_stream,
+)
+from .trace_folders import (
+    files_of as files_of,
+)

@@ -12,7 +12,7 @@ from typing import Any
 
 from ..base.errors import InputError
 from ..base.jsontext import dumps, loads
-from ..messages.call_outcome import decided
+from ..messages import decided
 from ..model import (
     Gap,
     Message,

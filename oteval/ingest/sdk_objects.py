@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ..model import Attributes, Event, Link, LogRecord, Span
-from ..model.semconv import named_event
+from ..model import Attributes, Event, Link, LogRecord, Span, named_event
 from .otlp.json_values import bytes_value, double_value
 
 __all__ = ["attributes_of", "log_record_of", "span_of", "value_of"]

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..model import Message
-from . import MessageSource
 from .reader import from_messages
+from .sources import MessageSource
 from .values import hidden, parse, text_of
 
 __all__ = ["from_blocks", "result_of"]

@@ -8,11 +8,11 @@ from typing import Any
 
 from ..base.jsontext import canonical
 from ..model import Message, ToolCall
-from . import MessageSource
 from .kinds import is_fragment, transcript_of
 from .objects import plain_data
 from .parts import Part, Result, is_explicit, read_call, read_parts, read_result
 from .python_reprs import object_of
+from .sources import MessageSource
 from .values import parse, text_of
 
 __all__ = [

@@ -10,10 +10,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..model import Message
-from . import MessageSource
 from .gemini import from_candidate
 from .langchain import first_answer, generations, messages, model_of
 from .reader import from_messages, tool_definitions
+from .sources import MessageSource
 from .values import Parsed, hidden, parse
 
 __all__ = [

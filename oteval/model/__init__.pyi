@@ -1,210 +1,164 @@
-"""The names of `oteval.model`; `__init__.py` loads them from here, and type checkers read it."""
+"""The names of `oteval.model` for other rooms; `__init__.py` loads them on first use."""
 
-from .cases import CASE_ATTRIBUTES as CASE_ATTRIBUTES
-from .cases import LONGEST_CASE as LONGEST_CASE
-from .cases import case_text as case_text
-from .cases import first_attribute as first_attribute
-from .cases import normal_text as normal_text
-from .cases import turn_case_id as turn_case_id
+from . import (
+    semconv as semconv,
+)
+from .cases import (
+    CASE_ATTRIBUTES as CASE_ATTRIBUTES,
+    LONGEST_CASE as LONGEST_CASE,
+    case_text as case_text,
+    first_attribute as first_attribute,
+    normal_text as normal_text,
+    turn_case_id as turn_case_id,
+)
+from .columns import (
+    COLUMNS as COLUMNS,
+    FIELDS as FIELDS,
+    GROUPS as GROUPS,
+    LISTED as LISTED,
+    LONGEST_ASKED as LONGEST_ASKED,
+    MEASURES as MEASURES,
+    RunColumn as RunColumn,
+    RunRow as RunRow,
+    RunValues as RunValues,
+    call_errors as call_errors,
+    column_values as column_values,
+    group_text as group_text,
+    items_of as items_of,
+)
 from .experiment import (
     Dataset as Dataset,
-)
-from .experiment import (
     Example as Example,
-)
-from .experiment import (
     Experiment as Experiment,
-)
-from .experiment import (
     Feedback as Feedback,
-)
-from .experiment import (
     Run as Run,
-)
-from .experiment import (
     Vote as Vote,
-)
-from .experiment import (
     example_id as example_id,
-)
-from .experiment import (
     question_of as question_of,
 )
 from .finish_reasons import (
     ANSWERED as ANSWERED,
-)
-from .finish_reasons import (
     normal_finish_reason as normal_finish_reason,
-)
-from .finish_reasons import (
     unusual_reasons as unusual_reasons,
+)
+from .http_exchanges import (
+    EVENT_NAME as EVENT_NAME,
+    UnreadableExchange as UnreadableExchange,
+    from_log as from_log,
+    to_event as to_event,
+)
+from .identities import (
+    IDENTITIES as IDENTITIES,
+    IDENTITY_KEYS as IDENTITY_KEYS,
+    conversation_id as conversation_id,
+    identity as identity,
+    identity_in as identity_in,
+    name_attribute as name_attribute,
+    own_attribute as own_attribute,
+    own_attributes as own_attributes,
+    own_names as own_names,
+    own_value as own_value,
+    user_of as user_of,
+    version_of as version_of,
 )
 from .outline import (
     Fact as Fact,
-)
-from .outline import (
     Outline as Outline,
-)
-from .outline import (
     OutlineRequest as OutlineRequest,
+)
+from .prices import (
+    Price as Price,
+    Prices as Prices,
+    list_version as list_version,
+    make_prices as make_prices,
+    require_price as require_price,
+)
+from .record import (
+    record as record,
 )
 from .recording import (
     Chunk as Chunk,
-)
-from .recording import (
     Exchange as Exchange,
-)
-from .recording import (
     Fidelity as Fidelity,
-)
-from .recording import (
     RecordedAnswer as RecordedAnswer,
-)
-from .recording import (
     RecordedModelCall as RecordedModelCall,
-)
-from .recording import (
     RecordedRequest as RecordedRequest,
-)
-from .recording import (
     RecordedToolCall as RecordedToolCall,
-)
-from .recording import (
     Recording as Recording,
 )
 from .score import (
     EvaluationResult as EvaluationResult,
-)
-from .score import (
     Label as Label,
-)
-from .score import (
     Reference as Reference,
-)
-from .score import (
     Score as Score,
-)
-from .score import (
     ScoredRun as ScoredRun,
-)
-from .score import (
     Status as Status,
-)
-from .score import (
+    VerdictState as VerdictState,
     has_unknown_cost as has_unknown_cost,
-)
-from .score import (
     reported_cost as reported_cost,
+)
+from .selection import (
+    EVERYTHING as EVERYTHING,
+    Condition as Condition,
+    Selection as Selection,
+    parse_asked as parse_asked,
+    parse_condition as parse_condition,
+    select as select,
+    time_of as time_of,
+)
+from .semconv import (
+    INVOCATION_ID as INVOCATION_ID,
+    PROCESS as PROCESS,
+    THREAD as THREAD,
+    first as first,
+    named_event as named_event,
 )
 from .span_columns import (
     AttributeColumns as AttributeColumns,
-)
-from .span_columns import (
     Slices as Slices,
-)
-from .span_columns import (
     SpanColumns as SpanColumns,
-)
-from .span_columns import (
     SpanOrigin as SpanOrigin,
 )
 from .telemetry import (
     SCORE_ATTRIBUTES as SCORE_ATTRIBUTES,
-)
-from .telemetry import (
     Attributes as Attributes,
-)
-from .telemetry import (
     Event as Event,
-)
-from .telemetry import (
     Link as Link,
-)
-from .telemetry import (
     LogRecord as LogRecord,
-)
-from .telemetry import (
     Span as Span,
-)
-from .telemetry import (
     is_completed_by as is_completed_by,
 )
 from .trajectory import (
     ANSWER_ONLY as ANSWER_ONLY,
-)
-from .trajectory import (
     CALL_GAPS as CALL_GAPS,
-)
-from .trajectory import (
     CONTENT_GAPS as CONTENT_GAPS,
-)
-from .trajectory import (
     DAMAGED_CONTENT_GAPS as DAMAGED_CONTENT_GAPS,
-)
-from .trajectory import (
     FAILED_REQUEST as FAILED_REQUEST,
-)
-from .trajectory import (
     FAILURE_GAPS as FAILURE_GAPS,
-)
-from .trajectory import (
     FOLLOWS_ANSWER as FOLLOWS_ANSWER,
-)
-from .trajectory import (
     PROVIDER as PROVIDER,
-)
-from .trajectory import (
     RETRY_WAIT_NS as RETRY_WAIT_NS,
-)
-from .trajectory import (
     UNREAD_MODEL_GAPS as UNREAD_MODEL_GAPS,
-)
-from .trajectory import (
     Gap as Gap,
-)
-from .trajectory import (
     Message as Message,
-)
-from .trajectory import (
     RetrievedDocument as RetrievedDocument,
-)
-from .trajectory import (
     Rewrite as Rewrite,
-)
-from .trajectory import (
     Role as Role,
-)
-from .trajectory import (
     SpanRef as SpanRef,
-)
-from .trajectory import (
     ToolCall as ToolCall,
-)
-from .trajectory import (
     Trajectory as Trajectory,
-)
-from .trajectory import (
     gaps_of_calls as gaps_of_calls,
-)
-from .trajectory import (
     trajectory_id as trajectory_id,
 )
 from .usage import (
     NO_TOKENS as NO_TOKENS,
-)
-from .usage import (
     TokenCounts as TokenCounts,
-)
-from .usage import (
     Usage as Usage,
-)
-from .usage import (
     count_of as count_of,
-)
-from .usage import (
     read_tokens as read_tokens,
-)
-from .usage import (
     span_tokens as span_tokens,
 )
-from .write_result import WriteResult as WriteResult
+from .write_result import (
+    MAX_CONFLICTS as MAX_CONFLICTS,
+    WriteResult as WriteResult,
+)

@@ -15,8 +15,8 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from ..base.errors import InputError
-from . import LogRecord
 from .recording import Chunk, Exchange
+from .telemetry import LogRecord
 
 __all__ = ["EVENT_NAME", "ExchangeEvent", "UnreadableExchange", "from_log", "to_event"]
 

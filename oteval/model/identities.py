@@ -14,7 +14,8 @@ from functools import lru_cache
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps
-from . import Span, semconv
+from . import semconv
+from .telemetry import Span
 
 __all__ = [
     "IDENTITIES",

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from ..base.errors import ConfigError
-from . import Usage
+from .usage import Usage
 
 if TYPE_CHECKING:
     from genai_prices.types import ModelInfo, ModelPrice

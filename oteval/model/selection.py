@@ -17,8 +17,8 @@ from typing import Any
 
 from ..base.errors import ConfigError
 from ..base.patterns import PatternError, compile_pattern
-from . import Trajectory
 from .columns import COLUMNS, FIELDS, RunValues, column_values, items_of
+from .trajectory import Trajectory
 
 __all__ = [
     "EVERYTHING",

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from ..store import Store, StoredEpisode
 from .groups import LearnedSide, without_baseline
 from .past import PastPeriod, Report, past_parts

@@ -17,8 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from ..evaluators.stats import benjamini_hochberg, clopper_pearson
-from ..scoring.config import MonitorSettings
+from ..evaluators import benjamini_hochberg, clopper_pearson
+from ..scoring import MonitorSettings
 from ..store import Store
 from .autocorrelation import autocorrelation_time
 from .detector import Floats

@@ -21,10 +21,9 @@ import pyarrow as pa
 
 from ..base.jsontext import canonical
 from ..base.machine import return_freed_memory
-from ..evaluators.measures import CHECK_MEASURES
-from ..evaluators.scorer import version_of
-from ..model.prices import make_prices
-from ..scoring.config import Config, MonitorSettings
+from ..evaluators import CHECK_MEASURES, version_of
+from ..model import make_prices
+from ..scoring import Config, MonitorSettings
 from ..store import (
     ObservationSource,
     ReadPosition,

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from ..evaluators.measures import CheckMeasure
-from ..evaluators.scorer import Scorer
+from ..evaluators import CheckMeasure, Scorer
 from ..model import EvaluationResult
-from ..scoring.decide import Decider
-from ..scoring.prepared import PreparedEvaluator
-from ..scoring.references import References
-from ..scoring.score_pages import StoredPage
-from ..store import ReadPages
-from ..store.outlines import Outlines
-from ..store.trajectories import Trajectories
+from ..scoring import Decider, PreparedEvaluator, References, StoredPage
+from ..store import Outlines, ReadPages, Trajectories
 
 __all__ = ["check_values"]
 

@@ -20,8 +20,8 @@ import numpy as np
 import pyarrow as pa
 
 from ..base.jsontext import dumps
-from ..evaluators.stats import clopper_pearson
-from ..scoring.config import MonitorSettings
+from ..evaluators import clopper_pearson
+from ..scoring import MonitorSettings
 from ..store import (
     DIMENSIONS,
     GroupRow,

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from .baselines import Baseline, Learning
 from .detector import Detector, Floats
 from .groups import (

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from ..scoring.config import (
+from ..scoring import (
     BaselineSettings,
     EDetectorSettings,
     MonitorSettings,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..scoring.config import Config, MonitorSettings
+from ..scoring import Config, MonitorSettings
 from ..store import GroupRow, ObservationSource, Store, StoredEpisode, StoredMonitor
 from .conversations import IDLE_NS, OLDEST_NS
 from .episodes import no_data_after

@@ -14,12 +14,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Mapping, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Collection, Mapping, Sequence, Set as AbstractSet
 from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from ..store import Notification, Store, StoredEpisode, StoredMark
 from .episodes import Event, due_event
 from .evidence import shortened

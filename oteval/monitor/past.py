@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import pyarrow as pa
 
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from ..store import ObservationSource, ReadPosition, Store
 from .check import source_of
 from .observations import Observations, by_group

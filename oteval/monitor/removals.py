@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from functools import partial
 
-from ..scoring.config import Config
+from ..scoring import Config
 from ..store import Store, StoredEpisode, StoredMonitor, repeated
 from .episodes import end
 from .notices import queue_removals

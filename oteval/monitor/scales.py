@@ -16,8 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ..evaluators.measures import CHECK_MEASURES
-from ..model.columns import MEASURES
+from ..evaluators import CHECK_MEASURES
+from ..model import MEASURES
 from .detector import Floats
 from .observations import Observations
 from .shapes import KnownVariants, held_out

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ..evaluators.stats import benjamini_hochberg
+from ..evaluators import benjamini_hochberg
 from .detector import Floats
 from .two_windows import fisher
 

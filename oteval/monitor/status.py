@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from ..store import GroupRow, Store, StoredEpisode
 from .episodes import State, no_data_after, state_of
 from .groups import LearnedSide

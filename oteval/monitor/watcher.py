@@ -26,7 +26,7 @@ import pyarrow as pa
 from pyarrow import compute
 
 from ..base.jsontext import dumps
-from ..scoring.config import MonitorSettings
+from ..scoring import MonitorSettings
 from ..store import GroupRow, Store, StoredEpisode, learning_rows
 from . import episodes
 from .baselines import Learning

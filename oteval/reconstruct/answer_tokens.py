@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..messages.values import parse
+from ..messages import parse
 from ..model import NO_TOKENS, Span, TokenCounts, read_tokens, semconv
 from .finish_reasons import CONTAINERS, DEEPEST
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ..messages.forms import SYSTEM_ROLES
+from ..messages import SYSTEM_ROLES
 from ..model import (
     FOLLOWS_ANSWER,
     Gap,
@@ -23,10 +23,10 @@ from ..model import (
     SpanRef,
     Trajectory,
     Usage,
+    identity,
     semconv,
     trajectory_id,
 )
-from ..model.identities import identity
 from .detached_tools import lone_keys
 from .duplicates import answer_key, call_keys
 from .entries import Entry, Sent

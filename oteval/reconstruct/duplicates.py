@@ -17,8 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.jsontext import canonical, dumps
-from ..model import Gap, Message, Span
-from ..model.identities import identity
+from ..model import Gap, Message, Span, identity
 from .entries import key_of, keys_of
 from .operations import ModelCall, ToolRun
 from .runs import TracedRun

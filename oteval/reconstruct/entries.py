@@ -13,11 +13,7 @@ from functools import partial
 from typing import Any, NamedTuple, overload
 
 from ..base.jsontext import canonical, dumps
-from ..messages import of_span, stamped
-from ..messages.facts import FEW_MESSAGES
-from ..messages.forms import SYSTEM_ROLES
-from ..messages.read_cache import active
-from ..messages.values import parse
+from ..messages import FEW_MESSAGES, SYSTEM_ROLES, active, of_span, parse, stamped
 from ..model import Message, Span
 
 __all__ = ["Entry", "Sent", "key_of", "keys_of"]

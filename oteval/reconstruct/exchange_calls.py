@@ -14,9 +14,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from ..base.errors import InputError
-from ..model import LogRecord, Message
-from ..model.http_exchanges import EVENT_NAME
-from ..model.recording import Exchange, RecordedModelCall, RecordedRequest
+from ..model import EVENT_NAME, Exchange, LogRecord, Message, RecordedModelCall, RecordedRequest
 from .apis import api_of
 from .operations import ModelCall
 from .tree import Node

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..messages.values import parse
+from ..messages import parse
 from ..model import Span, normal_finish_reason, semconv
 from .dialect import Logs
 from .readers.spans import finish_reasons

@@ -27,7 +27,7 @@ from itertools import compress, count, takewhile
 from operator import ne
 from typing import NamedTuple
 
-from ..messages.forms import SYSTEM_ROLES
+from ..messages import SYSTEM_ROLES
 from ..model import Message
 from .entries import Entry, Sent, key_of
 

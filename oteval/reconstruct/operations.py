@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ..model import Gap, Message, Span, Usage
-from ..model.record import record
+from ..model import Gap, Message, Span, Usage, record
 
 __all__ = ["AgentRun", "ModelCall", "Operation", "ToolRun", "Wrapper"]
 

@@ -12,8 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from ..base.jsontext import canonical
-from ..messages import of_span
-from ..messages.forms import SYSTEM_ROLES
+from ..messages import SYSTEM_ROLES, of_span
 from ..model import Message, ToolCall
 from .entries import Entry, key_of
 from .message_thread import Thread

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
 
-from ..messages.values import hidden, list_of, parse
-from ..model import Span
-from ..model.identities import own_names, own_value
+from ..messages import hidden, list_of, parse
+from ..model import Span, own_names, own_value
 
 __all__ = ["PROMPT_KEYS", "prompts_of"]
 

@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..messages.values import hidden, list_of, parse
-from ..model import Gap, RetrievedDocument, Span
-from ..model.semconv import first
+from ..messages import hidden, list_of, parse
+from ..model import Gap, RetrievedDocument, Span, first
 from .dialects import haystack, langfuse, langsmith, langwatch, mlflow, openinference, traceloop
 from .gaps import gap
 from .readers.flat_lists import nested

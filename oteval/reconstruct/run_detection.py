@@ -19,12 +19,15 @@ from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 from ..base.jsontext import dumps
-from ..model import Gap, LogRecord, Span, semconv
-from ..model.identities import (
+from ..model import (
     IDENTITY_KEYS,
+    Gap,
+    LogRecord,
+    Span,
     conversation_id,
     own_attribute,
     own_attributes,
+    semconv,
     user_of,
     version_of,
 )

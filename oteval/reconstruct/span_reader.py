@@ -13,12 +13,18 @@ from dataclasses import replace
 from functools import lru_cache
 from typing import Any, NamedTuple
 
-from ..messages import stamped
-from ..messages.facts import facts_of, is_without_content
-from ..messages.forms import ROLES, SYSTEM_ROLES
-from ..messages.glued_calls import is_glued, separated
-from ..messages.kinds import is_missing_text, unknown_kind
-from ..messages.values import hidden
+from ..messages import (
+    ROLES,
+    SYSTEM_ROLES,
+    facts_of,
+    hidden,
+    is_glued,
+    is_missing_text,
+    is_without_content,
+    separated,
+    stamped,
+    unknown_kind,
+)
 from ..model import CONTENT_GAPS, NO_TOKENS, Attributes, Gap, Message, Span, ToolCall
 from .answer_tokens import tokens_in_answer
 from .dialect import Dialect, Logs

@@ -19,7 +19,7 @@ from operator import itemgetter
 from typing import Any, NamedTuple
 
 from ..base.jsontext import canonical
-from ..messages.call_outcome import decided
+from ..messages import decided
 from ..model import Gap, Message, ToolCall
 from .entries import Entry, key_of
 from .gaps import gap

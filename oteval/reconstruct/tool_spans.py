@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..messages.call_outcome import outcome_of
-from ..messages.mcp_results import content_of
-from ..messages.values import hidden, parse_arguments, text_of
+from ..messages import content_of, hidden, outcome_of, parse_arguments, text_of
 from ..model import Gap, Message, Span
 from .gaps import gap
 from .operations import AgentRun, ToolRun

@@ -15,9 +15,8 @@ from functools import cached_property
 from operator import is_
 
 from ..base.jsontext import canonical
-from ..messages.forms import SYSTEM_ROLES
-from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory
-from ..model.identities import identity
+from ..messages import SYSTEM_ROLES
+from ..model import CONTENT_GAPS, Gap, Message, Rewrite, ToolCall, Trajectory, identity
 from .entries import Entry, Sent, key_of
 from .gaps import gap
 from .message_thread import Overlap, Thread, answered, keys_before, with_dropped_calls

@@ -13,9 +13,7 @@ import re
 from collections.abc import Sequence
 
 from ..base.jsontext import dumps
-from ..model import FAILED_REQUEST, RETRY_WAIT_NS, Message, ToolCall
-from ..model.identities import identity
-from ..model.semconv import PROCESS
+from ..model import FAILED_REQUEST, PROCESS, RETRY_WAIT_NS, Message, ToolCall, identity
 from .entries import Entry, keys_of
 from .message_thread import answered
 from .operations import ModelCall

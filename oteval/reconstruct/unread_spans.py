@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from ..messages.reader import EVENT_ROLES
-from ..model import Span
-from ..model.semconv import first
+from ..messages import EVENT_ROLES
+from ..model import Span, first
 from .readers.attribute_shapes import token_attributes
 from .span_reader import is_pending
 

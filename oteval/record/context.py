@@ -13,23 +13,20 @@ from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from ..messages.objects import field_of
-from ..messages.parts import read_call
+from ..messages import field_of, read_call
 from ..model import ToolCall
 from .conventions import CONVERSATION_ID
 from .faults import guarded
 
 if TYPE_CHECKING:
-    from opentelemetry import baggage, trace
-    from opentelemetry import context as otel_context
+    from opentelemetry import baggage, context as otel_context, trace
     from opentelemetry.context import Context
 
     HAS_API = True
 else:
     # The instrumentation is optional; without OpenTelemetry the decorators call their functions.
     try:
-        from opentelemetry import baggage, trace
-        from opentelemetry import context as otel_context
+        from opentelemetry import baggage, context as otel_context, trace
 
         HAS_API = True
     except ImportError:

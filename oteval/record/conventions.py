@@ -11,7 +11,7 @@ import traceback
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from ..messages.objects import field_of
+from ..messages import field_of
 from ..model import TokenCounts, normal_finish_reason
 from .class_kinds import class_name
 from .content import HIDDEN, MAX_TEXT, is_plain_json, json_text, plain, shortened, typed_form

@@ -27,7 +27,7 @@ class DatabaseExporter:
             StoreError: The database cannot be used; the subclass says why.
         """
         # Imported here, as it brings DuckDB along.
-        from ..serve.inprocess import InProcess
+        from ..serve import InProcess
 
         self._path = path.absolute()
         make_folder(self._path.parent)

@@ -18,7 +18,7 @@ from typing import Any
 from opentelemetry.sdk._logs import ReadableLogRecord
 from opentelemetry.sdk.resources import Resource
 
-from ..model.semconv import INVOCATION_ID
+from ..model import INVOCATION_ID
 from .export_pipeline import Exportable
 
 __all__ = ["INVOCATION_ID", "InvocationMarker", "current_invocation", "join_invocation"]

@@ -17,13 +17,11 @@ from .conventions import error_type, exception_event
 from .faults import guarded, note_fault
 
 if TYPE_CHECKING:
-    from opentelemetry import context as otel_context
-    from opentelemetry import trace
+    from opentelemetry import context as otel_context, trace
     from opentelemetry.context import Context
     from opentelemetry.trace import Span, SpanKind, Tracer
 elif HAS_API:
-    from opentelemetry import context as otel_context
-    from opentelemetry import trace
+    from opentelemetry import context as otel_context, trace
 
 __all__ = ["SpanScope", "start_scope"]
 

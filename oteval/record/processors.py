@@ -16,7 +16,7 @@ from opentelemetry.sdk.resources import Resource
 from opentelemetry.sdk.trace import SpanProcessor
 
 from ..base.redaction import ValueRedactor
-from ..model.http_exchanges import EVENT_NAME
+from ..model import EVENT_NAME
 from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
 from .invocation_id import InvocationMarker
 from .span_redaction import TelemetryRedactor

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ..base.jsontext import dumps
-from ..messages.objects import field_of, plain_data
+from ..messages import field_of, plain_data
 from ..model import NO_TOKENS, TokenCounts, normal_finish_reason, read_tokens
 from .content import plain
 from .provider_messages import convention_messages, is_message, text_message
 
 if TYPE_CHECKING:
-    from ..reconstruct.apis import ModelApi
+    from ..reconstruct import ModelApi
 
 __all__ = ["AnswerStream", "ProviderAnswer", "read_answer"]
 
@@ -151,7 +151,7 @@ def _is_error(event: Mapping[str, Any]) -> bool:
 def _api_of(event: Mapping[str, Any]) -> ModelApi | None:
     """Return the API that an event of a stream is of, or None."""
     # Takes as long to import as all that records a call.
-    from ..reconstruct.apis import api_named
+    from ..reconstruct import api_named
 
     kind = event.get("type")
     if isinstance(event.get("choices"), list):

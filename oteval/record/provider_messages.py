@@ -9,10 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ..messages import NO_SOURCE
-from ..messages.genai import write_messages
-from ..messages.objects import field_of
-from ..messages.reader import MessageCollector
+from ..messages import NO_SOURCE, MessageCollector, field_of, write_messages
 
 __all__ = ["convention_messages", "is_message", "text_message"]
 

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from threading import Event, Thread
 
-from ..scoring.trace_folder import TraceFolder, TransferReport
+from ..scoring import TraceFolder, TransferReport
 from .bootstrap import ProcessReport, environment, read_reports
 from .foreground_process import run_foreground
 

@@ -23,7 +23,7 @@ from opentelemetry.sdk.util.instrumentation import InstrumentationScope
 from opentelemetry.trace import Link, Status
 
 from ..base.redaction import ValueRedactor
-from ..model.http_exchanges import EVENT_NAME
+from ..model import EVENT_NAME
 from .attribute_secrets import AttributeSecrets
 
 __all__ = ["TelemetryRedactor"]

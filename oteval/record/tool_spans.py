@@ -9,7 +9,7 @@ from contextvars import Context, copy_context
 from typing import Any
 
 from ..base.errors import ReplayDiverged
-from ..model.semconv import THREAD
+from ..model import THREAD
 from . import conventions
 from .content import is_captured, plain
 from .delivered_values import Awaited, Cancelled, Generated

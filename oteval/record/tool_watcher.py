@@ -27,9 +27,8 @@ from typing import TYPE_CHECKING, Any
 from ..base.errors import InputError
 from ..base.import_hook import ModuleWatch
 from ..base.jsontext import loads
-from ..messages.values import parse_arguments
-from ..reconstruct.apis import api_of
-from ..reconstruct.apis.offered_tools import offered_tools
+from ..messages import parse_arguments
+from ..reconstruct import api_of, offered_tools
 from .agent_files import installed_package, is_agent_file
 from .call_arguments import is_asked_call
 from .context import HAS_API, take_call_id

@@ -20,8 +20,7 @@ from typing import Any
 from ..base.jsontext import canonical, dumps, loads_exact
 from ..base.serialization import to_jsonable
 from ..model import RecordedAnswer
-from ..record.conventions import OF_OBJECTS
-from ..record.hooks import AgentEnd
+from ..record import OF_OBJECTS, AgentEnd
 from .divergence import Divergence
 from .redacted_text import is_same_text
 

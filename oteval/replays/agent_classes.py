@@ -13,9 +13,7 @@ from importlib.machinery import PathFinder
 from types import ModuleType
 from typing import Any
 
-from ..record.agent_files import is_agent_file
-from ..record.class_kinds import class_name, main_module
-from ..record.value_kinds import UnrestorableValue
+from ..record import UnrestorableValue, class_name, is_agent_file, main_module
 
 __all__ = ["agent_class"]
 

@@ -12,9 +12,9 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ..messages.forms import SYSTEM_ROLES
+from ..messages import SYSTEM_ROLES
 from ..model import Message, RecordedModelCall, RecordedRequest, Recording
-from ..reconstruct.entries import key_of
+from ..reconstruct import key_of
 
 __all__ = ["LEAD", "AgentThreads", "threads_of"]
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
-from ..record.agent_files import is_agent_file, shown_file
+from ..record import is_agent_file, shown_file
 
 __all__ = ["CallSite", "call_site"]
 

@@ -14,8 +14,7 @@ from typing import NamedTuple
 
 from ..base.jsontext import canonical
 from ..base.patterns import Pattern
-from ..messages.kinds import is_reasoning
-from ..messages.values import parse
+from ..messages import is_reasoning, parse
 from ..model import Message, ToolCall
 
 __all__ = [

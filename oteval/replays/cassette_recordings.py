@@ -13,7 +13,7 @@ from pathlib import Path
 from ..base.errors import InputError
 from ..base.jsontext import dumps
 from ..model import Chunk, Exchange, Message, RecordedModelCall, RecordedRequest, Recording
-from ..reconstruct.apis import ModelApi, api_named
+from ..reconstruct import ModelApi, api_named
 from .cassettes import read_cassette
 from .conversations import conversation_of
 from .rebuilt_calls import call_name

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from ..record.bootstrap import FOLDER, VARIABLE
+from ..record import FOLDER, VARIABLE
 from .call_site import call_site
 from .divergence import Divergence
 from .open_replays import OpenReplay, late_attempt, replay_of_call

@@ -21,7 +21,7 @@ from typing import IO, Any
 
 from ..base.errors import ConfigError
 from ..base.files import caller_umask
-from ..record.bootstrap import environment, read_reports
+from ..record import environment, read_reports
 from .verified import VerifiedSession, combined
 from .verify import ReplayJob, ReplayOptions
 from .verify_worker import default_keys, end_of

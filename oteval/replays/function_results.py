@@ -17,9 +17,7 @@ from types import CodeType, FunctionType
 from typing import Any
 
 from ..base.jsontext import loads
-from ..record.agent_files import is_agent_file
-from ..record.hooks import ToolAnswer
-from ..record.tool_answers import give_answer, recorded_error
+from ..record import ToolAnswer, give_answer, is_agent_file, recorded_error
 
 __all__ = ["give_result"]
 

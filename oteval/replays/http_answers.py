@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from ..base.errors import InputError
 from ..base.jsontext import dumps
 from ..model import Chunk, Exchange, RecordedModelCall, RecordedRequest
-from ..reconstruct.apis import ModelApi, api_of
-from ..record.wire.recorder import ExchangeRecorder
+from ..reconstruct import ModelApi, api_of
+from ..record import ExchangeRecorder
 from .divergence import Divergence
 
 __all__ = [

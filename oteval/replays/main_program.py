@@ -12,7 +12,7 @@ import inspect
 import sys
 from types import FrameType
 
-from ..record.agent_files import is_agent_file
+from ..record import is_agent_file
 from .player import Player
 
 __all__ = ["watch_main_program"]

@@ -30,7 +30,7 @@ from weakref import WeakSet
 
 from ..base.errors import ReplayDiverged
 from ..base.import_hook import ImportHook
-from ..record.wire.interception import CLIENTS
+from ..record import CLIENTS
 from .address_list import is_local_name, shown_address
 from .audited_calls import audit
 from .call_site import CallSite, call_site

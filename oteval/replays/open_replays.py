@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..base.errors import ConfigError, ReplayDiverged
-from ..record.agent_files import is_agent_file
+from ..record import is_agent_file
 from .address_list import AddressList
 from .call_site import call_site
 from .divergence import Divergence, diverged

@@ -31,9 +31,8 @@ from ..model import (
     RecordedToolCall,
     Recording,
 )
-from ..reconstruct.apis import ModelApi, api_of
-from ..reconstruct.apis.offered_tools import offered_tools
-from ..record.tool_functions import has_function_of
+from ..reconstruct import ModelApi, api_of, offered_tools
+from ..record import has_function_of
 from .call_site import call_site
 from .conversations import conversation_of
 from .divergence import Divergence, diverged, early_tool, missing_call, missing_result

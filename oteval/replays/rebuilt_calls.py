@@ -12,12 +12,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ..base.jsontext import loads
-from ..messages.forms import SYSTEM_ROLES
-from ..model import CONTENT_GAPS, Message, Span, Trajectory, semconv
-from ..model.recording import RecordedModelCall, RecordedRequest
-from ..reconstruct.operations import ModelCall
-from ..reconstruct.readers.spans import error_text
-from ..reconstruct.runs import TracedRun
+from ..messages import SYSTEM_ROLES
+from ..model import (
+    CONTENT_GAPS,
+    Message,
+    RecordedModelCall,
+    RecordedRequest,
+    Span,
+    Trajectory,
+    semconv,
+)
+from ..reconstruct import ModelCall, TracedRun, error_text
 
 __all__ = ["RebuiltCall", "call_name", "rebuilt_call"]
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from ..base.jsontext import dumps
 from ..model import RecordedAnswer, Span, Trajectory
-from ..reconstruct import TracedTrajectory
-from ..reconstruct.operations import AgentRun
-from ..record.conventions import AGENT_RETURNED
+from ..reconstruct import AgentRun, TracedTrajectory
+from ..record import AGENT_RETURNED
 from .reported_errors import reported_text
 
 __all__ = ["answers_of"]

@@ -16,12 +16,9 @@ from dataclasses import replace
 from typing import Any
 
 from ..base.jsontext import canonical
-from ..model import CONTENT_GAPS, Message, ToolCall
-from ..model.recording import RecordedToolCall
-from ..model.semconv import THREAD
-from ..reconstruct import TracedTrajectory
-from ..reconstruct.operations import ToolRun
-from ..record.conventions import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
+from ..model import CONTENT_GAPS, THREAD, Message, RecordedToolCall, ToolCall
+from ..reconstruct import ToolRun, TracedTrajectory
+from ..record import TOOL_FUNCTION, TOOL_RAISED, TOOL_RETURNED
 from .reported_errors import reported_error
 
 __all__ = ["asked_executions", "executions_in", "executions_of"]

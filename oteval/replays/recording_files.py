@@ -21,15 +21,17 @@ from typing import Any
 from ..base.errors import InputError
 from ..base.files import make_folder, write_private
 from ..base.jsontext import dumps_exact, restore
-from ..model import Message, ToolCall, Usage
-from ..model.recording import (
+from ..model import (
     Chunk,
     Exchange,
+    Message,
     RecordedAnswer,
     RecordedModelCall,
     RecordedRequest,
     RecordedToolCall,
     Recording,
+    ToolCall,
+    Usage,
 )
 
 __all__ = ["load", "recording_bytes", "save"]

@@ -15,9 +15,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, TypeVar
 
 from ..base.text import counted
-from ..model import LogRecord, Message, Span
-from ..model.http_exchanges import UnreadableExchange, from_log
-from ..model.recording import Exchange, RecordedToolCall, Recording
+from ..model import (
+    Exchange,
+    LogRecord,
+    Message,
+    RecordedToolCall,
+    Recording,
+    Span,
+    UnreadableExchange,
+    from_log,
+)
 from ..reconstruct import TracedTrajectory, reconstruct_with_runs
 from .http_answers import has_whole_answer
 from .rebuilt_calls import RebuiltCall, call_name, rebuilt_call

@@ -24,7 +24,7 @@ from ..model import (
     Recording,
     ToolCall,
 )
-from ..record.wire.request_headers import recorded_headers
+from ..record import recorded_headers
 
 __all__ = ["redacted_recording"]
 

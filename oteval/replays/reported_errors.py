@@ -15,10 +15,7 @@ from typing import Any
 
 from ..base.jsontext import dumps
 from ..model import RecordedToolCall, Span
-from ..record.agent_files import is_agent_module
-from ..record.class_kinds import class_name
-from ..record.hooks import ToolAnswer
-from ..record.typed_values import UnrestorableValue, restored
+from ..record import ToolAnswer, UnrestorableValue, class_name, is_agent_module, restored
 from .agent_classes import agent_class
 
 __all__ = ["reported_answer", "reported_error", "reported_text"]

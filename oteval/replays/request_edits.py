@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..base.jsontext import dumps
-from ..reconstruct.apis.model_api import json_object
+from ..reconstruct import json_object
 
 __all__ = ["RequestEdits"]
 

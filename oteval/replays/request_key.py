@@ -25,10 +25,9 @@ from typing import Any
 
 from ..base.jsontext import canonical, restore
 from ..base.patterns import Pattern
-from ..evaluators.checks.definitions import schemas_of
-from ..messages.forms import SYSTEM_ROLES
-from ..model import Message
-from ..model.recording import RecordedRequest
+from ..evaluators import schemas_of
+from ..messages import SYSTEM_ROLES
+from ..model import Message, RecordedRequest
 from .canonical_messages import (
     CanonicalCall,
     CanonicalMessage,

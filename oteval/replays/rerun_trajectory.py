@@ -21,10 +21,7 @@ from ..model import (
     Usage,
     normal_finish_reason,
 )
-from ..reconstruct.conversation import trajectories_of
-from ..reconstruct.operations import AgentRun, ModelCall
-from ..reconstruct.runs import TracedRun
-from ..reconstruct.tree import Node
+from ..reconstruct import AgentRun, ModelCall, Node, TracedRun, trajectories_of
 from .agent_threads import LEAD
 
 __all__ = ["rerun_trajectory"]

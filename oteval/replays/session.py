@@ -30,7 +30,7 @@ from ..base.errors import ConfigError, NotFound, ReplayDiverged, ReplayUnguarded
 from ..base.import_hook import ModuleWatch
 from ..base.patterns import Pattern
 from ..model import Message, RecordedToolCall, Recording, Trajectory
-from ..record.hooks import AgentEnd, ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
+from ..record import AgentEnd, ToolAnswer, adopt_tool_hook, reset_tool_hook, set_tool_hook
 from .address_list import AddressList
 from .agent_answers import AgentAnswers
 from .conversations import conversation_of, last_answer
@@ -211,7 +211,7 @@ class ReplaySession:
     def _begin(self, undo: ExitStack) -> None:
         """Set everything up; `undo` takes it back."""
         if self._capture and _is_instrumented():
-            from ..serve.capture import capture
+            from ..serve import capture
 
             self._captured = undo.enter_context(capture())
         install_tool_adapters()

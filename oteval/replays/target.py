@@ -17,7 +17,7 @@ from typing import Any, Literal
 
 from ..base.errors import ReplayUnguarded
 from ..model import Recording
-from ..record.agent_files import function_line
+from ..record import function_line
 from .session import ReplaySession
 from .target_returns import returned_json
 from .verified import VerifiedSession, VerifyStatus

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..base.serialization import to_jsonable
-from ..record.typed_values import TooManyParts, encoded, form_of, typed_text
+from ..record import TooManyParts, encoded, form_of, typed_text
 
 __all__ = ["ReturnedJson", "returned_json"]
 

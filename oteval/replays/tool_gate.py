@@ -23,11 +23,18 @@ from types import CodeType
 from typing import Any, ClassVar, Protocol
 
 from ..base.errors import ConfigError
-from ..record.agent_files import is_agent_file, shown_file
-from ..record.call_arguments import argument_forms
-from ..record.exchanged_code import RUN, nested_codes
-from ..record.hooks import ToolAnswer, current_tool_hook
-from ..record.tool_functions import ToolFunction, functions_of_tools, named_function
+from ..record import (
+    RUN,
+    ToolAnswer,
+    ToolFunction,
+    argument_forms,
+    current_tool_hook,
+    functions_of_tools,
+    is_agent_file,
+    named_function,
+    nested_codes,
+    shown_file,
+)
 from .function_results import give_result
 
 __all__ = ["Interceptors", "ToolCallHook", "ToolGate", "tool_functions"]

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..base.jsontext import loads
 from ..model import Exchange, RecordedModelCall, RecordedRequest, Recording
-from ..reconstruct.apis.event_stream import is_event_stream, read_events
-from ..reconstruct.apis.offered_tools import offered_tools
+from ..reconstruct import is_event_stream, offered_tools, read_events
 
 __all__ = ["ToolResults", "tools_asked_by", "tools_asked_in"]
 

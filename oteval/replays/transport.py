@@ -17,8 +17,8 @@ from typing import Any
 from urllib.request import getproxies
 
 from ..model import Chunk
-from ..reconstruct.apis import api_of
-from ..record.wire.interception import add, library_of
+from ..reconstruct import api_of
+from ..record import add, library_of
 from .call_site import call_site
 from .http_answers import HttpAnswer, HttpRequest
 from .open_replays import OpenReplay, current_replay

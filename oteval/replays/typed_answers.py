@@ -6,9 +6,15 @@ import asyncio
 from typing import Any
 
 from ..model import RecordedToolCall
-from ..record.delivered_values import Awaited, Cancelled, Generated
-from ..record.hooks import ReturnedValue, ToolAnswer
-from ..record.typed_values import UnrestorableValue, restored
+from ..record import (
+    Awaited,
+    Cancelled,
+    Generated,
+    ReturnedValue,
+    ToolAnswer,
+    UnrestorableValue,
+    restored,
+)
 from .agent_classes import agent_class
 from .divergence import Divergence
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Final, Literal, cast
 
-from ..evaluators.messages import to_messages
+from ..evaluators import to_messages
 from ..model import Fidelity
 from .divergence import Divergence
 from .replay_result import ReplayResult

@@ -30,7 +30,7 @@ from typing import IO, Any
 
 from ..base.child_process import ignore_interrupts
 from ..base.errors import ConfigError, OtevalError, ReplayDiverged
-from ..evaluators.functions import load_function
+from ..evaluators import load_function
 from .target import late_result, replay_target
 from .verified import VerifiedSession
 from .what_if_session import import_session, session_of

@@ -17,9 +17,8 @@ from ..base.jsontext import canonical
 from ..base.patterns import Pattern
 from ..base.redaction.secrets import SecretRedactor
 from ..model import Exchange, RecordedToolCall, Recording, ToolCall
-from ..reconstruct.apis import api_of
-from ..reconstruct.apis.offered_tools import offered_tools
-from ..record.wire.recorder import ExchangeRecorder
+from ..reconstruct import api_of, offered_tools
+from ..record import ExchangeRecorder
 from .agent_threads import LEAD, AgentThreads
 from .coverage import Coverage
 from .divergence import Divergence

@@ -19,9 +19,13 @@ from typing import Any
 from ..base.errors import ConfigError, InputError, NothingEvaluated, OtevalError
 from ..base.text import counted
 from ..model import Dataset, Example, RecordedModelCall, Recording, Trajectory
-from ..scoring.experiments import Comparison, ExperimentResults, evaluate
-from ..scoring.experiments import compare as compare_experiments
-from ..scoring.experiments.run_options import OnProgress
+from ..scoring import (
+    Comparison,
+    ExperimentResults,
+    OnProgress,
+    compare as compare_experiments,
+    evaluate,
+)
 from ..store import Store
 from .agent_threads import LEAD, AgentThreads, threads_of
 from .coverage import Coverage

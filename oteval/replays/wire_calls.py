@@ -10,9 +10,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from ..model import Message
-from ..model.recording import Exchange, RecordedModelCall
-from ..reconstruct.exchange_calls import recorded_call
+from ..model import Exchange, Message, RecordedModelCall
+from ..reconstruct import recorded_call
 from .rebuilt_calls import RebuiltCall
 
 __all__ = ["JoinedCalls", "distinct", "join_exchanges", "wire_call"]

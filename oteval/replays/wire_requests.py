@@ -25,7 +25,7 @@ from ..base.jsontext import dumps, loads
 from ..base.patterns import Pattern
 from ..base.redaction.secret_names import is_secret_parameter
 from ..model import Exchange
-from ..record.wire.request_headers import compared_headers, is_checksum, is_same_header
+from ..record import compared_headers, is_checksum, is_same_header
 from .canonical_messages import without_variable_parts
 from .redacted_text import is_same_text
 from .request_differences import RequestDifference, shortened, suggestion_for

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from ..base.jsontext import dumps_exact
-from ..evaluators.outline import CallArguments
+from ..evaluators import CallArguments
 
 __all__ = ["ArgumentTree"]
 

@@ -14,8 +14,17 @@ from typing import IO, Any
 from ..base.files import make_folder, write_private
 from ..base.jsontext import dumps
 from ..base.text import printable_json
-from ..model import CONTENT_GAPS, FAILURE_GAPS, Message, Score, ToolCall, Trajectory, Usage
-from ..model.selection import EVERYTHING, Selection
+from ..model import (
+    CONTENT_GAPS,
+    EVERYTHING,
+    FAILURE_GAPS,
+    Message,
+    Score,
+    Selection,
+    ToolCall,
+    Trajectory,
+    Usage,
+)
 from ..store import Store
 from .exporter import scored_trajectories
 

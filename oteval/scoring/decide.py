@@ -30,10 +30,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..base.jsontext import dumps, encodable
-from ..evaluators.outline import CallArguments, Unread, has_outline_form, run_of
-from ..evaluators.scorer import is_drawn
-from ..model import EvaluationResult, Outline, OutlineRequest, Score
-from ..model.selection import Selection
+from ..evaluators import CallArguments, Unread, has_outline_form, is_drawn, run_of
+from ..model import EvaluationResult, Outline, OutlineRequest, Score, Selection
 from ..store import SCORE_ROWS, call_arguments, is_exact
 from .argument_tree import ArgumentTree
 from .prepared import PreparedEvaluator

@@ -24,7 +24,7 @@ from ..base.child_process import ChildProcess, read_tables, write_tables
 from ..base.errors import InputError
 from ..base.text import counted
 from ..ingest import FilePart, Problem, read_part
-from ..store.telemetry_rows import log_table, span_table
+from ..store import log_table, span_table
 
 __all__ = ["DecodedPart", "answer", "decode_part", "decode_parts"]
 

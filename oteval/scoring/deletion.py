@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from ..model.selection import Selection
+from ..model import Selection
 from ..store import AuditEntry, DeletedRows, Store
 from .reconstruction import refresh_traces
 

@@ -10,10 +10,8 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..evaluators.alignment import AlignedPair, align, first_divergence
-from ..evaluators.gates import GateResult, Tally
-from ..model import Score, Trajectory
-from ..model.selection import EVERYTHING, Selection
+from ..evaluators import AlignedPair, GateResult, Tally, align, first_divergence
+from ..model import EVERYTHING, Score, Selection, Trajectory
 from ..store import Store
 from .config import Config
 from .decide import Decider, StoredVerdicts

@@ -13,8 +13,7 @@ from ..base.errors import InputError
 from ..base.files import make_folder, open_private
 from ..base.jsontext import dumps
 from ..base.text import printable_json
-from ..model import Score, Trajectory
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Score, Selection, Trajectory
 from ..store import Store, is_short_of_memory
 
 __all__ = ["export_jsonl", "export_parquet", "scored_trajectories"]

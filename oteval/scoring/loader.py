@@ -12,8 +12,17 @@ from ..base.errors import InputError
 from ..base.machine import infrequent_gc
 from ..ingest import Batch, FilePart, Table, file_size, files_of, read, split_file
 from ..model import ScoredRun, Span, WriteResult
-from ..store import ONE_THREAD_ROW, ROW_GROUP, WIDE_MEMORY_FACTOR, SpanBatch, Store
-from ..store.exported_rows import LOG_NAMES, SPAN_NAMES, exported_logs, exported_spans
+from ..store import (
+    LOG_NAMES,
+    ONE_THREAD_ROW,
+    ROW_GROUP,
+    SPAN_NAMES,
+    WIDE_MEMORY_FACTOR,
+    SpanBatch,
+    Store,
+    exported_logs,
+    exported_spans,
+)
 from .decoder_pool import DecodedPart, decode_parts
 from .file_reports import FileReport, LoadReport
 

@@ -14,8 +14,7 @@ from itertools import islice
 from typing import Any, TypeVar
 
 from ..base.clients.otlp_client import ExportResult, OtlpClient
-from ..model import LogRecord, Score, Span, Trajectory
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
 from ..store import Store
 from .otlp_requests import log_request, span_request
 from .score_events import event_request

@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..base.errors import ConfigError, OtevalError
-from ..evaluators.evaluator import Evaluator
-from ..evaluators.scorer import Scorer, version_of
+from ..evaluators import Evaluator, Scorer, version_of
 from ..model import Example, Score, Trajectory
 from .config import Config, EvaluatorSettings, Limits
 from .references import OfExample, References, read_json, references_of

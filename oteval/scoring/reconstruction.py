@@ -21,8 +21,13 @@ from ..base.errors import NotFound, TooLarge
 from ..base.machine import infrequent_gc
 from ..base.text import listed
 from ..model import FOLLOWS_ANSWER, LogRecord, Span, Trajectory
-from ..reconstruct import Explanation, SpanAccount, failed_trajectory, reconstruct
-from ..reconstruct import explain as explain_trace
+from ..reconstruct import (
+    Explanation,
+    SpanAccount,
+    explain as explain_trace,
+    failed_trajectory,
+    reconstruct,
+)
 from ..store import EVERYWHERE, ONE_THREAD_ROW, LooseRun, Range, ReadLimit, Store, merge_ranges
 
 __all__ = [

@@ -11,8 +11,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from ..base.errors import ConfigError, InputError, NotFound
 from ..base.jsontext import canonical
-from ..evaluators import to_messages
-from ..evaluators.accepted import any_of
+from ..evaluators import any_of, to_messages
 from ..model import Example, Reference, Trajectory, normal_text
 from .config import (
     AnyReference,
@@ -257,7 +256,7 @@ def _messages(name: str, value: Any, source: str) -> Reference:
 
 def _steps(name: str, value: Any, source: str) -> Reference:
     # This imports judges as well.
-    from ..evaluators.graph.forms import read_turns
+    from ..evaluators import read_turns
 
     try:
         turns = read_turns(value if isinstance(value, dict) else {"steps": value}, "reference")
@@ -405,7 +404,7 @@ def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Refe
         run = store.trajectories.get(source.trajectory)
     else:
         run = _trajectory_of(str(source.name), store)
-    from ..evaluators.graph.forms import graph_of
+    from ..evaluators import graph_of
 
     turns = graph_of(run)["steps"]
     turns = turns if whole else turns[-1:]

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..base.errors import ConfigError
 from ..base.runner import day_of, start_of_day_ns
-from ..evaluators.functions import load_function
-from ..evaluators.resources import RequestLimit, Resources
+from ..evaluators import RequestLimit, Resources, load_function
 from .config import EvaluatorSettings
 
 if TYPE_CHECKING:

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, cast
 
-from ..evaluators.gates import GateResult, Tally, check_gate, worst_first
-from ..model import EvaluationResult, Score
-from ..model.score import Status
+from ..evaluators import GateResult, Tally, check_gate, worst_first
+from ..model import EvaluationResult, Score, Status
 from .config import Gate
 
 if TYPE_CHECKING:

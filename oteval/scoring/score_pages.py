@@ -17,10 +17,8 @@ from types import TracebackType
 
 import pyarrow as pa
 
-from ..model import OutlineRequest, Trajectory
-from ..model.selection import Selection
-from ..store import ReadPages, Store
-from ..store.outlines import Outlines
+from ..model import OutlineRequest, Selection, Trajectory
+from ..store import Outlines, ReadPages, Store
 from .decide import DecidedRuns, Decider, StoredVerdicts
 
 __all__ = ["ScorePage", "ScorePages", "StoredPage"]

@@ -29,8 +29,7 @@ from ..base.files import is_complete, private_folder, take_shared
 
 if TYPE_CHECKING:
     from ..base.clients.otlp_client import HttpClient
-    from ..store import Store
-    from ..store.remote_client import ServerNotice
+    from ..store import ServerNotice, Store
 
 __all__ = ["MAX_IDS", "TraceFolder", "TransferReport", "open_patiently"]
 

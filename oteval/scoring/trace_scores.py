@@ -15,13 +15,19 @@ import pyarrow as pa
 
 from ..base.errors import InputError
 from ..base.machine import infrequent_gc
-from ..model import LogRecord, Score, Span, Trajectory
-from ..model.selection import EVERYTHING, Selection
-from ..store import SCORE_ROWS, score_rows
-from ..store.arrow_rows import table_of
-from ..store.query import rows_of
-from ..store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS, log_of, spans_of
-from ..store.trajectory_rows import TRAJECTORY_SCHEMA, trajectory_row
+from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
+from ..store import (
+    LOG_SCHEMA,
+    SCORE_ROWS,
+    SPAN_COLUMNS,
+    TRAJECTORY_SCHEMA,
+    log_of,
+    rows_of,
+    score_rows,
+    spans_of,
+    table_of,
+    trajectory_row,
+)
 from .prepared import PreparedEvaluator
 from .reconstruction import reconstruct_all
 from .run_scorer import RunScorer

@@ -8,11 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..evaluators.stats import pass_rate
-from ..model.prices import Prices, make_prices
-from ..model.selection import EVERYTHING, Selection
-from ..store import Period, Store
-from ..store.usage_sums import usages_of
+from ..evaluators import pass_rate
+from ..model import EVERYTHING, Prices, Selection, make_prices
+from ..store import Period, Store, usages_of
 
 __all__ = ["VariantList", "variants"]
 

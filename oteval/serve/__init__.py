@@ -15,3 +15,7 @@ out.
 
 `capture` and `inprocess` record the spans of the agent's process, without a server.
 """
+
+import lazy_loader
+
+__getattr__, __dir__, __all__ = lazy_loader.attach_stub(__name__, __file__)

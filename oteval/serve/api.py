@@ -11,7 +11,7 @@ import orjson
 from ..base.errors import NotFound, OtevalError
 from ..base.jsontext import dumps
 from ..base.text import printable_json
-from ..model.selection import Selection, parse_condition
+from ..model import Selection, parse_condition
 from ..store import Store
 
 __all__ = ["Api"]

@@ -17,10 +17,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ..base.jsontext import restore
-from ..model import OutlineRequest, Score
-from ..model.selection import Selection
-from ..scoring.decide import DecidedRuns, Decider
-from ..scoring.score_events import EventRun
+from ..model import OutlineRequest, Score, Selection
+from ..scoring import DecidedRuns, Decider, EventRun
 from ..store import SCORE_ROWS, Store, is_store_failure
 from .evaluation import WrittenScores
 from .evaluator_rules import LiveEvaluator

@@ -26,14 +26,11 @@ from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
 from ..base.errors import ConfigError, NotFound
-from ..evaluators.observed import observed, unheard
-from ..ingest.sdk_objects import log_record_of, span_of
-from ..model import LogRecord, Score, Span, Trajectory
-from ..model.selection import Selection
+from ..evaluators import observed, unheard
+from ..ingest import log_record_of, span_of
+from ..model import LogRecord, Score, Selection, Span, Trajectory
 from ..reconstruct import reconstruct
-from ..scoring import refresh
-from ..scoring import score as score_stored
-from ..scoring.config import Config, load_config, require_evaluators
+from ..scoring import Config, load_config, refresh, require_evaluators, score as score_stored
 from ..store import MEMORY, Store
 
 if TYPE_CHECKING:

@@ -28,7 +28,7 @@ from ..base import machine
 from ..base.child_process import ChildProcess, read_tables, write_tables
 from ..base.durable_log import LogReader, Position, Record, RecordRange, SegmentMissing
 from ..base.files import sync
-from ..store.telemetry_rows import log_table, span_table
+from ..store import log_table, span_table
 
 __all__ = ["READY", "DecodedChunk", "SpoolDecoder", "keep_rejected"]
 

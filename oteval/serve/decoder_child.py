@@ -26,11 +26,18 @@ from ..base import machine
 from ..base.child_process import leave_out
 from ..base.durable_log import LogReader, Position, Record, SegmentMissing
 from ..base.errors import OtevalError
-from ..ingest import Decoded, decode_json, decode_protobuf_logs, decode_protobuf_traces, parse_json
-from ..ingest.otlp.wire_spans import RequestSpans, read_columns, request_spans
+from ..ingest import (
+    Decoded,
+    RequestSpans,
+    decode_json,
+    decode_protobuf_logs,
+    decode_protobuf_traces,
+    parse_json,
+    read_columns,
+    request_spans,
+)
 from ..model import LogRecord
-from ..store.span_column_rows import span_column_table
-from ..store.telemetry_rows import log_table, span_table
+from ..store import log_table, span_column_table, span_table
 from .decoder import READY, DecodedChunk, keep_rejected
 
 __all__ = ["ROWS", "ChunkBuilder", "decode", "main"]
@@ -195,7 +202,7 @@ def _records(reader: LogReader, end: Position) -> Iterator[Record]:
 
 def _is_own(log: LogRecord) -> bool:
     # A second process starts in a burst, mostly without log records: this import takes 45 ms.
-    from ..scoring.score_events import is_own
+    from ..scoring import is_own
 
     return is_own(log)
 

@@ -12,8 +12,7 @@ from .. import __version__
 from ..base.clients.otlp_client import OtlpClient, open_client
 from ..base.errors import ConfigError
 from ..base.text import shown_url
-from ..scoring.annotations import AnnotationTarget, open_target
-from ..scoring.config import Config, Endpoint, Forward, Push, resolved
+from ..scoring import AnnotationTarget, Config, Endpoint, Forward, Push, open_target, resolved
 from .publish import REFUSED_FOLDER, EventExporter, Forwarder, ScoreDestinations
 from .publish.metrics import ScoringMetrics
 from .publish.metrics_exporter import MetricsExporter

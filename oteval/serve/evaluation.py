@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ..model import EvaluationResult, Score, Trajectory
-from ..scoring.score_events import EventRun
+from ..scoring import EventRun
 
 __all__ = ["POSTPONED", "Evaluation", "EvaluationKey", "FinishedEvaluation", "WrittenScores"]
 

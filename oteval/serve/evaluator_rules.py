@@ -14,18 +14,17 @@ from pathlib import Path
 from ..base.errors import OtevalError
 from ..base.files import file_stamp
 from ..base.text import counted
-from ..evaluators.functions import FunctionEvaluator
-from ..evaluators.scorer import Scorer
-from ..scoring import prepare
-from ..scoring.config import (
+from ..evaluators import FunctionEvaluator, Scorer
+from ..scoring import (
     Config,
     EvaluatorSettings,
     Limits,
+    PreparedEvaluator,
     load_config,
     parse_config,
+    prepare,
     read_config,
 )
-from ..scoring.prepared import PreparedEvaluator
 from ..store import Store
 
 __all__ = ["EvaluatorRules", "LiveEvaluator"]

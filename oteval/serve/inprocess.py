@@ -21,11 +21,9 @@ from types import TracebackType
 from typing import Any
 
 from ..base.errors import StoreError
-from ..ingest.sdk_objects import log_record_of, span_of
-from ..model import LogRecord, Score, Span, Trajectory
-from ..model.selection import EVERYTHING, Selection
-from ..scoring import refresh
-from ..scoring.config import Config
+from ..ingest import log_record_of, span_of
+from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
+from ..scoring import Config, refresh
 from ..store import Store
 from .capture import LogProcessorBase, SpanProcessorBase, read_config, require_sdk, scored
 

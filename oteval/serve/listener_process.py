@@ -24,12 +24,7 @@ from ..base.addresses import listening_socket, split_address
 from ..base.errors import ConfigError
 from ..base.files import private_folder, private_umask
 from ..base.web_guard import LocalRequests, is_loopback
-from ..ingest.receiver.auth import Access
-from ..ingest.receiver.grpc import GrpcReceiver
-from ..ingest.receiver.http import HttpReceiver
-from ..ingest.receiver.http_server import HttpServer, refusal_of
-from ..ingest.receiver.intake import Intake
-from ..ingest.spool import Spool
+from ..ingest import Access, GrpcReceiver, HttpReceiver, HttpServer, Intake, Spool, refusal_of
 from .listener_metrics import ListenerMetrics
 from .logs import configure_logging
 from .pages_process import PagesProcess

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from prometheus_client import CollectorRegistry, Counter, Gauge
 
 if TYPE_CHECKING:
-    from ..monitor.notification import DeliveryResult
+    from ..monitor import DeliveryResult
     from ..store import Notification
 
 __all__ = ["STATES", "MonitorMetrics"]

@@ -19,14 +19,13 @@ from prometheus_client import CollectorRegistry
 from .. import __version__
 from ..base.text import counted
 from ..monitor import require_packages
-from ..scoring.config import Config
+from ..scoring import Config
 from ..store import Notification, Store, is_short_of_memory
 from .disk_space import shortage
 from .monitor_metrics import MonitorMetrics
 
 if TYPE_CHECKING:
-    from ..monitor.notification import DeliveryResult, Outbox
-    from ..monitor.status import MonitorStatus
+    from ..monitor import DeliveryResult, MonitorStatus, Outbox
 
 __all__ = ["MonitorWorker"]
 
@@ -146,7 +145,7 @@ class MonitorWorker:
             # The row without a name is that of versions.
             known = self._store.monitors.monitors()
             if set(known) - {""}:
-                from ..monitor.removals import end_removed
+                from ..monitor import end_removed
 
                 end_removed(self._store, config, known, self._clock(), self._pause)
                 done = self._deliver(config)
@@ -163,7 +162,7 @@ class MonitorWorker:
 
     def _check(self, config: Config) -> Sequence[MonitorStatus]:
         require_packages(config)
-        from ..monitor.check import check
+        from ..monitor import check
 
         self._is_checking = True
         try:
@@ -178,7 +177,7 @@ class MonitorWorker:
 
     def _deliver(self, config: Config) -> Sequence[tuple[Notification, DeliveryResult]]:
         if self._outbox is None or self._outbox_of is not config:
-            from ..monitor.notification import Outbox
+            from ..monitor import Outbox
 
             self._outbox = Outbox(self._store.outbox, config.notify, version=__version__)
             self._outbox_of = config

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from ..base.child_process import module_command, module_environment
-from ..ingest.receiver.auth import Access, Token
+from ..ingest import Access, Token
 from .server_config import ServerConfig
 
 __all__ = ["PagesProcess"]

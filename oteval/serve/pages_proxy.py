@@ -8,8 +8,7 @@ from collections.abc import AsyncIterator
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 
-from ..ingest.receiver.http import refusal
-from ..ingest.receiver.responses import RequestRefused
+from ..ingest import RequestRefused, refusal
 from .pages_process import PagesProcess
 
 __all__ = ["PagesProxy"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from ..model import Score
-from ..scoring.score_events import EventRun
+from ..scoring import EventRun
 from ..store import Store
 from .evaluation import WrittenScores
 from .publish import ScoreDestinations

@@ -16,8 +16,8 @@ from typing import Any
 
 from ..base.errors import OtevalError
 from ..base.files import file_stamp, write_private
-from ..ingest.receiver.redaction import Redactor
-from ..scoring.config import parse_config, read_config, read_yaml
+from ..ingest import Redactor
+from ..scoring import parse_config, read_config, read_yaml
 
 __all__ = ["RedactionRules"]
 

@@ -9,8 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ..base.runner import day_of
-from ..scoring import archive_due, delete_expired
-from ..scoring.config import Retention
+from ..scoring import Retention, archive_due, delete_expired
 from ..store import DeletedRows, Store
 
 __all__ = ["RetentionWorker"]

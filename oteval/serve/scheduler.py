@@ -11,7 +11,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from ..evaluators.scorer import is_drawn
+from ..evaluators import is_drawn
 from ..store import CompletedTrace, EvaluationState, EvaluatorProgress, Store
 from .batch_scorer import BatchScorer, ScoredBatch
 from .evaluation import Evaluation, FinishedEvaluation

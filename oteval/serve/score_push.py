@@ -24,13 +24,7 @@ from ..base.clients.otlp_client import ExportResult
 from ..base.durable_log import Position
 from ..base.errors import BackendError
 from ..base.jsontext import dumps, loads
-from ..scoring.annotations import (
-    Annotation,
-    AnnotationTarget,
-    PushReport,
-    annotation_of,
-    withdrawal_of,
-)
+from ..scoring import Annotation, AnnotationTarget, PushReport, annotation_of, withdrawal_of
 from ..store import Store
 from .publish import ExportQueue, QueuedRequest, QueueEntry, RequestLog
 

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from ..ingest.spool import QUOTA
+from ..ingest import QUOTA
 
 __all__ = ["EXIT_FAILED", "EXIT_REFUSED", "ServerConfig"]
 

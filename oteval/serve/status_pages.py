@@ -17,10 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ..base.durable_log import LogReader
-from ..ingest.receiver.auth import Access
-from ..ingest.receiver.http import refusal
-from ..ingest.receiver.responses import RequestRefused
-from ..ingest.spool import Spool
+from ..ingest import Access, RequestRefused, Spool, refusal
 from .listener_metrics import ListenerMetrics
 from .pages_proxy import PagesProxy
 from .redaction_rules import RedactionRules

@@ -28,7 +28,7 @@ from typing import Any
 
 from ..base.errors import OtevalError, StoreLocked
 from ..base.files import private_umask
-from ..scoring.config import Config
+from ..scoring import Config
 from ..store import Store, is_short_of_memory
 from .api import Api
 from .checkpoints import CheckpointWorker

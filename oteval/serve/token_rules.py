@@ -13,8 +13,8 @@ from typing import Any
 
 from ..base.errors import ConfigError
 from ..base.files import file_stamp
-from ..ingest.receiver.auth import Access, Permission, Token
-from ..scoring.config import load_tokens
+from ..ingest import Access, Permission, Token
+from ..scoring import load_tokens
 
 __all__ = ["TokenRules"]
 

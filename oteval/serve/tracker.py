@@ -16,7 +16,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
-from ..scoring.config import Completion
+from ..scoring import Completion
 from ..store import CompletedTrace, Store, TraceArrival
 from .hash_set import HashSet
 

@@ -1,84 +1,187 @@
-"""Every name of the package, once: `__init__.py` loads them from here on first use."""
+"""The names of `oteval.store` for other rooms; `__init__.py` loads them on first use."""
 
-from .agent_figures import AgentRuns as AgentRuns
-from .agent_figures import AgentVerdicts as AgentVerdicts
-from .archive import ArchiveReport as ArchiveReport
-from .backup import CopyReport as CopyReport
-from .connection import MEMORY as MEMORY
-from .contents import StoreContents as StoreContents
-from .database import Store as Store
-from .deletion import AuditEntry as AuditEntry
-from .deletion import DeletedRows as DeletedRows
-from .evaluator_figures import EvaluatorVerdicts as EvaluatorVerdicts
-from .evaluator_figures import ScoreBin as ScoreBin
-from .evaluator_figures import VerdictCounts as VerdictCounts
-from .experiment_figures import ExperimentState as ExperimentState
-from .experiment_figures import KeyCounts as KeyCounts
-from .experiment_figures import ListedExperiment as ListedExperiment
-from .label_queue import QUEUES as QUEUES
-from .label_queue import LabelledEvaluator as LabelledEvaluator
-from .label_queue import Queue as Queue
-from .live_state import CompletedTrace as CompletedTrace
-from .live_state import EvaluationState as EvaluationState
-from .live_state import EvaluatorProgress as EvaluatorProgress
-from .live_state import JustEnded as JustEnded
-from .live_state import TraceArrival as TraceArrival
-from .live_state import is_store_failure as is_store_failure
-from .memory import ONE_THREAD_ROW as ONE_THREAD_ROW
-from .memory import WIDE_MEMORY_FACTOR as WIDE_MEMORY_FACTOR
-from .memory import ReadLimit as ReadLimit
-from .memory import is_short_of_memory as is_short_of_memory
-from .memory import small_arrow as small_arrow
-from .monitor_rows import GroupRow as GroupRow
-from .monitor_rows import Notification as Notification
-from .monitor_rows import StoredEpisode as StoredEpisode
-from .monitor_rows import StoredMark as StoredMark
-from .monitor_rows import StoredMonitor as StoredMonitor
-from .monitor_rows import learning_rows as learning_rows
-from .monitors import MonitorStore as MonitorStore
-from .observations import ObservationReader as ObservationReader
-from .observations import ObservationSource as ObservationSource
-from .observations import ReadPosition as ReadPosition
-from .outbox import NotificationOutbox as NotificationOutbox
-from .query import is_conflict as is_conflict
-from .query import is_exact as is_exact
-from .query import repeated as repeated
-from .ranges import EVERYWHERE as EVERYWHERE
-from .ranges import MAX_WIDE_RANGES as MAX_WIDE_RANGES
-from .ranges import ROW_GROUP as ROW_GROUP
-from .ranges import Range as Range
-from .ranges import merge_ranges as merge_ranges
-from .related_traces import LooseRun as LooseRun
-from .remote_server import DatabaseServer as DatabaseServer
-from .result_folder import RESULTS as RESULTS
-from .result_folder import UNFINISHED as UNFINISHED
-from .result_folder import ResultFolder as ResultFolder
-from .result_folder import is_result_folder as is_result_folder
-from .result_folder import read_result_folder as read_result_folder
-from .run_fields import RunExpression as RunExpression
-from .run_fields import RunFunction as RunFunction
-from .run_groups import RunGroups as RunGroups
-from .run_groups import split_at as split_at
-from .run_groups import split_by as split_by
-from .run_list import ConversationRuns as ConversationRuns
-from .run_list import RunKey as RunKey
-from .run_list import StoreState as StoreState
-from .run_list import VerdictFilter as VerdictFilter
-from .run_statistics import CaseComparison as CaseComparison
-from .run_statistics import SelectedRuns as SelectedRuns
-from .run_windows import DIMENSIONS as DIMENSIONS
-from .run_windows import RunWindow as RunWindow
-from .run_windows import RunWindows as RunWindows
-from .scores import SCORE_ROWS as SCORE_ROWS
-from .scores import Outcome as Outcome
-from .scores import score_rows as score_rows
-from .sessions import StoredSession as StoredSession
-from .sharded import ShardedStore as ShardedStore
-from .sharded import SplitTrace as SplitTrace
-from .sharded import is_up_to_date as is_up_to_date
-from .spans import SpanBatch as SpanBatch
-from .spans import WriteResult as WriteResult
-from .trajectories import ReadPages as ReadPages
-from .trajectory_rows import call_arguments as call_arguments
-from .variants import Period as Period
-from .variants import VariantCounts as VariantCounts
+from .agent_figures import (
+    AgentRuns as AgentRuns,
+    AgentVerdicts as AgentVerdicts,
+)
+from .archive import (
+    ArchiveReport as ArchiveReport,
+)
+from .arrow_rows import (
+    table_of as table_of,
+)
+from .backup import (
+    CopyReport as CopyReport,
+)
+from .connection import (
+    MEMORY as MEMORY,
+)
+from .contents import (
+    StoreContents as StoreContents,
+)
+from .database import (
+    Store as Store,
+)
+from .deletion import (
+    AuditEntry as AuditEntry,
+    DeletedRows as DeletedRows,
+)
+from .evaluator_figures import (
+    EvaluatorVerdicts as EvaluatorVerdicts,
+    ScoreBin as ScoreBin,
+    VerdictCounts as VerdictCounts,
+)
+from .experiment_figures import (
+    ExperimentState as ExperimentState,
+    KeyCounts as KeyCounts,
+    ListedExperiment as ListedExperiment,
+)
+from .exported_rows import (
+    LOG_NAMES as LOG_NAMES,
+    SPAN_NAMES as SPAN_NAMES,
+    exported_logs as exported_logs,
+    exported_spans as exported_spans,
+)
+from .label_queue import (
+    QUEUES as QUEUES,
+    LabelledEvaluator as LabelledEvaluator,
+    Queue as Queue,
+)
+from .live_state import (
+    CompletedTrace as CompletedTrace,
+    EvaluationState as EvaluationState,
+    EvaluatorProgress as EvaluatorProgress,
+    JustEnded as JustEnded,
+    TraceArrival as TraceArrival,
+    is_store_failure as is_store_failure,
+)
+from .memory import (
+    ONE_THREAD_ROW as ONE_THREAD_ROW,
+    WIDE_MEMORY_FACTOR as WIDE_MEMORY_FACTOR,
+    ReadLimit as ReadLimit,
+    is_short_of_memory as is_short_of_memory,
+    small_arrow as small_arrow,
+)
+from .monitor_rows import (
+    GroupRow as GroupRow,
+    Notification as Notification,
+    StoredEpisode as StoredEpisode,
+    StoredMark as StoredMark,
+    StoredMonitor as StoredMonitor,
+    learning_rows as learning_rows,
+)
+from .monitors import (
+    MonitorStore as MonitorStore,
+)
+from .observations import (
+    ObservationReader as ObservationReader,
+    ObservationSource as ObservationSource,
+    ReadPosition as ReadPosition,
+)
+from .outbox import (
+    NotificationOutbox as NotificationOutbox,
+)
+from .outlines import (
+    Outlines as Outlines,
+)
+from .query import (
+    is_conflict as is_conflict,
+    is_exact as is_exact,
+    repeated as repeated,
+    rows_of as rows_of,
+)
+from .ranges import (
+    EVERYWHERE as EVERYWHERE,
+    MAX_WIDE_RANGES as MAX_WIDE_RANGES,
+    ROW_GROUP as ROW_GROUP,
+    Range as Range,
+    merge_ranges as merge_ranges,
+)
+from .related_traces import (
+    LooseRun as LooseRun,
+)
+from .remote_client import (
+    ServerNotice as ServerNotice,
+)
+from .remote_server import (
+    DatabaseServer as DatabaseServer,
+)
+from .result_folder import (
+    FORMAT as FORMAT,
+    RESULTS as RESULTS,
+    UNFINISHED as UNFINISHED,
+    ResultFolder as ResultFolder,
+    is_result_folder as is_result_folder,
+    read_result_folder as read_result_folder,
+)
+from .run_fields import (
+    RunExpression as RunExpression,
+    RunFunction as RunFunction,
+)
+from .run_groups import (
+    RunGroups as RunGroups,
+    split_at as split_at,
+    split_by as split_by,
+)
+from .run_list import (
+    ConversationRuns as ConversationRuns,
+    RunKey as RunKey,
+    StoreState as StoreState,
+    VerdictFilter as VerdictFilter,
+)
+from .run_statistics import (
+    CaseComparison as CaseComparison,
+    SelectedRuns as SelectedRuns,
+)
+from .run_windows import (
+    DIMENSIONS as DIMENSIONS,
+    RunWindow as RunWindow,
+    RunWindows as RunWindows,
+)
+from .scores import (
+    SCORE_ROWS as SCORE_ROWS,
+    Outcome as Outcome,
+    score_rows as score_rows,
+)
+from .sessions import (
+    StoredSession as StoredSession,
+)
+from .sharded import (
+    PATIENCE as PATIENCE,
+    ShardedStore as ShardedStore,
+    SplitTrace as SplitTrace,
+    is_up_to_date as is_up_to_date,
+)
+from .span_column_rows import (
+    span_column_table as span_column_table,
+)
+from .spans import (
+    SpanBatch as SpanBatch,
+    WriteResult as WriteResult,
+)
+from .telemetry_rows import (
+    LOG_SCHEMA as LOG_SCHEMA,
+    SPAN_COLUMNS as SPAN_COLUMNS,
+    SPAN_SCHEMA as SPAN_SCHEMA,
+    log_of as log_of,
+    log_table as log_table,
+    span_table as span_table,
+    spans_of as spans_of,
+)
+from .trajectories import (
+    ReadPages as ReadPages,
+    Trajectories as Trajectories,
+)
+from .trajectory_rows import (
+    TRAJECTORY_SCHEMA as TRAJECTORY_SCHEMA,
+    call_arguments as call_arguments,
+    trajectory_row as trajectory_row,
+)
+from .usage_sums import (
+    usage_of as usage_of,
+    usages_of as usages_of,
+)
+from .variants import (
+    Period as Period,
+    VariantCounts as VariantCounts,
+)

@@ -12,8 +12,7 @@ from typing import Any
 
 from ..base.jsontext import restore
 from ..base.patterns import SPACES
-from ..model import semconv
-from ..model.columns import COLUMNS, MEASURES
+from ..model import COLUMNS, MEASURES, semconv
 from .usage_sums import HAS_TOKENS
 
 __all__ = [

@@ -11,8 +11,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ..base.jsontext import encodable
-from ..model.columns import COLUMNS
-from ..model.selection import Condition
+from ..model import COLUMNS, Condition
 from .column_sql import COLUMN_SQL, attribute_pointer
 
 __all__ = ["SqlCondition", "sql_condition"]

@@ -13,7 +13,7 @@ from typing import Any
 
 import duckdb
 
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Selection
 from .current_scores import current_scores, replaced_scores
 from .memory import with_memory
 from .query import condition_of, first_row, rows_of

@@ -19,7 +19,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Selection
 from .column_sql import group_sql, measure_sql
 from .current_scores import current_numbers
 from .outlines import Outlines

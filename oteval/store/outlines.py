@@ -12,8 +12,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..model import Fact, OutlineRequest
-from ..model.selection import Selection
+from ..model import Fact, OutlineRequest, Selection
 from .column_sql import attribute_pointer
 from .memory import fetch, with_memory
 from .query import condition_of, registered

@@ -27,8 +27,7 @@ import duckdb
 import pyarrow as pa
 
 from ..base.errors import StoreError
-from ..model.columns import COLUMNS
-from ..model.selection import Condition, Selection
+from ..model import COLUMNS, Condition, Selection
 from .column_sql import COLUMN_SQL
 from .conditions import sql_condition
 

@@ -16,9 +16,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..model import Trajectory
-from ..model.columns import RunValues, column_values
-from ..model.selection import Selection
+from ..model import RunValues, Selection, Trajectory, column_values
 from .column_sql import decoder_of, transport_of
 from .conditions import sql_condition
 from .memory import with_memory

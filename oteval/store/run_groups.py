@@ -6,9 +6,7 @@ from dataclasses import dataclass
 
 import pyarrow as pa
 
-from ..model import Trajectory
-from ..model.columns import RunValues, column_values
-from ..model.selection import Condition
+from ..model import Condition, RunValues, Trajectory, column_values
 from .conditions import sql_condition
 from .run_fields import RunExpression, RunFunction
 

@@ -15,8 +15,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from ..model.columns import LISTED, LONGEST_ASKED, RunRow
-from ..model.selection import Selection
+from ..model import LISTED, LONGEST_ASKED, RunRow, Selection
 from .column_sql import listed_sql, listed_value
 from .memory import fetch, with_memory
 from .query import condition_of, first_row, number, registered, rows_of, wanted

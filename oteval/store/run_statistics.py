@@ -14,8 +14,7 @@ from typing import Any
 import duckdb
 import pyarrow as pa
 
-from ..model import Score
-from ..model.selection import Selection
+from ..model import Score, Selection
 from .column_sql import measure_sql
 from .current_scores import current_scores, replaced_scores
 from .memory import with_memory

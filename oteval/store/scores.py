@@ -15,8 +15,7 @@ import duckdb
 import pyarrow as pa
 
 from ..base.jsontext import dumps, restore
-from ..model import Label, Score
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Label, Score, Selection
 from .arrow_rows import table_of
 from .current_scores import (
     current_numbers,

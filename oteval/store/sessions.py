@@ -14,7 +14,7 @@ import duckdb
 
 from ..base.errors import NotFound
 from ..base.text import listed
-from ..model.semconv import INVOCATION_ID
+from ..model import INVOCATION_ID
 from .query import wanted
 
 __all__ = ["Sessions", "StoredSession"]

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ..base.jsontext import call_hash, dumps_exact, escaped
-from ..model import Message, ToolCall
-from ..model.columns import call_errors
+from ..model import Message, ToolCall, call_errors
 
 __all__ = ["Signature", "name_hash", "signature_of"]
 

@@ -13,8 +13,7 @@ from threading import Lock
 import duckdb
 import pyarrow as pa
 
-from ..model import LogRecord, Span, WriteResult, is_completed_by
-from ..model.write_result import MAX_CONFLICTS
+from ..model import MAX_CONFLICTS, LogRecord, Span, WriteResult, is_completed_by
 from .archive.reader import ArchiveReader
 from .connection import ROW_GROUP_ROWS
 from .memory import MAX_READ_BYTES, ReadLimit, is_wide, with_memory

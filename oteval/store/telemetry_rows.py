@@ -15,8 +15,18 @@ from typing import Any
 import pyarrow as pa
 
 from ..base.jsontext import dumps, restore
-from ..model import Event, Link, LogRecord, Span, semconv
-from ..model.identities import IDENTITIES, conversation_id, identity, own_attribute, own_value
+from ..model import (
+    IDENTITIES,
+    Event,
+    Link,
+    LogRecord,
+    Span,
+    conversation_id,
+    identity,
+    own_attribute,
+    own_value,
+    semconv,
+)
 from .arrow_rows import table_of
 
 __all__ = [

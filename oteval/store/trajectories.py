@@ -19,8 +19,7 @@ import pyarrow as pa
 
 from ..base.errors import NotFound
 from ..base.text import listed
-from ..model import Trajectory
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Selection, Trajectory
 from .arrow_rows import table_of
 from .memory import fetch, with_memory
 from .query import (

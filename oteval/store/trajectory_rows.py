@@ -14,8 +14,17 @@ from typing import Any
 import pyarrow as pa
 
 from ..base.jsontext import dumps, dumps_exact, restore
-from ..model import Gap, Message, RetrievedDocument, Rewrite, SpanRef, ToolCall, Trajectory, Usage
-from ..model.identities import identity_in
+from ..model import (
+    Gap,
+    Message,
+    RetrievedDocument,
+    Rewrite,
+    SpanRef,
+    ToolCall,
+    Trajectory,
+    Usage,
+    identity_in,
+)
 from .query import rows_of
 from .signature import signature_of
 

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import duckdb
 import pyarrow as pa
 
-from ..model.selection import EVERYTHING, Selection
+from ..model import EVERYTHING, Selection
 from .column_sql import COLUMN_SQL
 from .current_scores import current_scores
 from .memory import with_memory

@@ -1,34 +1,121 @@
-"""Every name of the package, once: `__init__.py` loads them from here on first use."""
+"""The names of `oteval.views` for other rooms; `__init__.py` loads them on first use."""
 
-from .columns import Trimmed as Trimmed
-from .deletions import audit_table as audit_table
-from .deletions import deleted_text as deleted_text
-from .diff import diff_view as diff_view
-from .experiment_reports import comparative_junit as comparative_junit
-from .experiment_reports import comparative_markdown as comparative_markdown
-from .experiment_reports import comparison_junit as comparison_junit
-from .experiment_reports import comparison_markdown as comparison_markdown
-from .experiment_reports import experiment_junit as experiment_junit
-from .experiment_reports import experiment_markdown as experiment_markdown
-from .experiments import changed_line as changed_line
-from .experiments import comparative_view as comparative_view
-from .experiments import comparison_view as comparison_view
-from .experiments import datasets_table as datasets_table
-from .experiments import experiments_table as experiments_table
-from .experiments import failed_targets as failed_targets
-from .experiments import figures_table as figures_table
-from .experiments import run_errors_table as run_errors_table
-from .explanation import explanation_view as explanation_view
-from .reports import junit_report as junit_report
-from .reports import markdown_report as markdown_report
-from .run_titles import run_title as run_title
-from .tables import judge_summary as judge_summary
-from .tables import list_order_notes as list_order_notes
-from .tables import load_summary as load_summary
-from .tables import references_table as references_table
-from .tables import scores_table as scores_table
-from .tables import tallies_table as tallies_table
-from .tables import trajectories_table as trajectories_table
-from .terminal import trajectory_view as trajectory_view
-from .text import one_line as one_line
-from .variants import variants_table as variants_table
+from .calibration import (
+    calibration_view as calibration_view,
+)
+from .columns import (
+    Trimmed as Trimmed,
+)
+from .deletions import (
+    audit_table as audit_table,
+    deleted_text as deleted_text,
+)
+from .diff import (
+    diff_view as diff_view,
+)
+from .doctor import (
+    doctor_view as doctor_view,
+)
+from .experiment_reports import (
+    comparative_junit as comparative_junit,
+    comparative_markdown as comparative_markdown,
+    comparison_junit as comparison_junit,
+    comparison_markdown as comparison_markdown,
+    experiment_junit as experiment_junit,
+    experiment_markdown as experiment_markdown,
+)
+from .experiments import (
+    changed_line as changed_line,
+    comparative_view as comparative_view,
+    comparison_view as comparison_view,
+    datasets_table as datasets_table,
+    experiments_table as experiments_table,
+    failed_targets as failed_targets,
+    figures_table as figures_table,
+    run_errors_table as run_errors_table,
+)
+from .explanation import (
+    explanation_view as explanation_view,
+)
+from .mcp.http import (
+    McpHttpServer as McpHttpServer,
+)
+from .mcp.server import (
+    create_server as create_server,
+    serve_stdio as serve_stdio,
+)
+from .mcp.workspace import (
+    AgentUnderTest as AgentUnderTest,
+    Workspace as Workspace,
+)
+from .monitors import (
+    change_line as change_line,
+    changes_table as changes_table,
+    doubt_lines as doubt_lines,
+    episodes_table as episodes_table,
+    evidence_text as evidence_text,
+    monitors_table as monitors_table,
+    simulations_table as simulations_table,
+)
+from .pages.local_server import (
+    NewLink as NewLink,
+    serve_locally as serve_locally,
+)
+from .replay import (
+    replay_junit as replay_junit,
+    replay_markdown as replay_markdown,
+    replay_summary as replay_summary,
+    replays_view as replays_view,
+)
+from .report import (
+    Report as Report,
+    ReportOptions as ReportOptions,
+    ReportRun as ReportRun,
+    build as build,
+    build_stored as build_stored,
+    from_experiments as from_experiments,
+    from_keys as from_keys,
+    grouping as grouping,
+    pairwise_of as pairwise_of,
+    render as render,
+    run_groups as run_groups,
+    stored_tallies as stored_tallies,
+)
+from .reports import (
+    junit_report as junit_report,
+    markdown_report as markdown_report,
+)
+from .run_cells import (
+    CHOICES as CHOICES,
+    JSON_CHOICES as JSON_CHOICES,
+    check_choices as check_choices,
+    columns_of as columns_of,
+    json_row as json_row,
+    unknown_costs as unknown_costs,
+)
+from .run_titles import (
+    run_title as run_title,
+)
+from .tables import (
+    judge_summary as judge_summary,
+    list_order_notes as list_order_notes,
+    load_summary as load_summary,
+    references_table as references_table,
+    scores_table as scores_table,
+    tallies_table as tallies_table,
+    trajectories_table as trajectories_table,
+)
+from .terminal import (
+    trajectory_view as trajectory_view,
+)
+from .text import (
+    clock as clock,
+    one_line as one_line,
+)
+from .variants import (
+    variants_table as variants_table,
+)
+from .what_if import (
+    what_if_summary as what_if_summary,
+    what_if_table as what_if_table,
+)

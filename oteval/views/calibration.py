@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..base.text import counted
-from ..scoring.experiments.calibration import Calibration, Consistency, Disagreement
+from ..scoring import Calibration, Consistency, Disagreement
 from .columns import Column, Columns, one_row
 from .text import clean, short_ids, shorten
 

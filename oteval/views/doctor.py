@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from rich.console import RenderableType
 from rich.text import Text
 
-from ..record.doctor import DoctorReport
+from ..record import DoctorReport
 from .columns import Column, Columns, one_row
 
 __all__ = ["doctor_view"]

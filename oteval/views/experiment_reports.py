@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..base.text import counted
-from ..scoring.experiments import ComparativeResults, Comparison, ExperimentResults, ResultRow
+from ..scoring import ComparativeResults, Comparison, ExperimentResults, ResultRow
 from .experiments import (
     changed_lines,
     comparative_table,

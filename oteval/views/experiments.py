@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..base.text import counted
-from ..scoring.experiments import (
+from ..scoring import (
     ComparativeResults,
     Comparison,
     Difference,

@@ -8,8 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from rich.cells import cell_len
 from rich.text import Text
 
-from ..model import Score
-from ..model.score import VerdictState
+from ..model import Score, VerdictState
 from .columns import cut, one_row
 
 __all__ = ["legend", "score_marks"]

@@ -13,10 +13,7 @@ from .columns import Column, Columns, one_row
 from .text import ago, clock
 
 if TYPE_CHECKING:
-    from ..monitor.backtest import PastEpisode
-    from ..monitor.changes import Estimate, MeasuredChange
-    from ..monitor.group_simulation import GroupSimulation
-    from ..monitor.status import MonitorStatus
+    from ..monitor import Estimate, GroupSimulation, MeasuredChange, MonitorStatus, PastEpisode
     from ..store import StoredEpisode
 
 __all__ = [
@@ -85,7 +82,7 @@ def evidence_text(states: Iterable[MonitorStatus]) -> str:
 
 def _evidence(status: MonitorStatus, episode: StoredEpisode) -> str:
     # Imported when needed: it comes with the clients of all destinations.
-    from ..monitor.notification.text import message
+    from ..monitor import message
 
     payload = {
         "event": "alert",

@@ -10,8 +10,7 @@ from rich.padding import Padding
 from rich.text import Text
 
 from ..base.text import counted
-from ..replays.divergence import Divergence
-from ..replays.verified import VerifiedSession
+from ..replays import Divergence, VerifiedSession
 from .columns import Column, Columns, one_row
 from .junit import JUnitCase, Outcome, junit
 from .markdown import markdown_table

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ..model import EvaluationResult, Score
-from ..model.score import VerdictState
+from ..model import EvaluationResult, Score, VerdictState
 from ..scoring import GateResult, Tally
 from .junit import JUnitCase, Outcome, junit
 from .markdown import markdown_cell, markdown_columns, markdown_table

@@ -11,9 +11,7 @@ from typing import Any
 
 from ..base.errors import ConfigError
 from ..base.text import counted
-from ..model import Usage
-from ..model.columns import COLUMNS, LISTED, RunColumn, RunRow
-from ..model.prices import Prices
+from ..model import COLUMNS, LISTED, Prices, RunColumn, RunRow, Usage
 from .text import clean, clock, duration, one_line, shorten
 
 __all__ = [

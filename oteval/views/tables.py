@@ -9,9 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from ..base.text import counted
-from ..model import Score
-from ..model.columns import RunRow
-from ..model.prices import Prices, make_prices
+from ..model import Prices, RunRow, Score, make_prices
 from ..scoring import ScoreRun, Tally, worst_first
 from .columns import Column, Columns, one_row
 from .marks import legend, score_marks

@@ -8,8 +8,7 @@ from typing import Any
 from rich.text import Text
 
 from ..base.text import counted
-from ..replays.coverage import Coverage
-from ..replays.whatif import WhatIfRow
+from ..replays import Coverage, WhatIfRow
 from .columns import Column, Columns, one_row
 from .text import short_ids
 

@@ -17,10 +17,10 @@ from oteval.model import (
     Experiment,
     Feedback,
     Message,
+    Run as ExperimentRun,
     Trajectory,
     example_id,
 )
-from oteval.model import Run as ExperimentRun
 
 from ..make import keep, run
 from .conftest import Run

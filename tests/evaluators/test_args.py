@@ -6,12 +6,13 @@ import math
 import re
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.base.errors import ConfigError, InputError
-from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
-from oteval.evaluators import create_trajectory_match_evaluator as make
+from oteval.evaluators import (
+    create_async_trajectory_match_evaluator as make_async,
+    create_trajectory_match_evaluator as make,
+)
 from oteval.evaluators.args import make_rule
 from oteval.evaluators.values import MISSING, lookup
 from oteval.model import Message, ToolCall

@@ -2,8 +2,7 @@ from __future__ import annotations
 
 from itertools import permutations
 
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.evaluators.assignment import in_order, longest_order, match_equal, maximum_matching
 

@@ -6,12 +6,13 @@ import asyncio
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval import ConfigError, create_llm_as_judge
-from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
-from oteval.evaluators import create_trajectory_match_evaluator as make
+from oteval.evaluators import (
+    create_async_trajectory_match_evaluator as make_async,
+    create_trajectory_match_evaluator as make,
+)
 from oteval.evaluators.evaluator import Resources
 
 from ..model_server import serving, verdict

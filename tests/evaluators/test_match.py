@@ -8,13 +8,14 @@ import types
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 import oteval
 import oteval.evaluators as ev
-from oteval.evaluators import create_async_trajectory_match_evaluator as make_async
-from oteval.evaluators import create_trajectory_match_evaluator as make
+from oteval.evaluators import (
+    create_async_trajectory_match_evaluator as make_async,
+    create_trajectory_match_evaluator as make,
+)
 from oteval.evaluators.calls import CallTable
 from oteval.evaluators.evaluator import EvaluationContext
 from oteval.model import Message, ToolCall

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.base.jsontext import canonical, dumps_exact, flat_objects, loads_exact
 from oteval.evaluators.messages import to_messages

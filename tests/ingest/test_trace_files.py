@@ -15,8 +15,7 @@ from types import SimpleNamespace
 import orjson
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, assume, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
 from oteval.base.errors import InputError
 from oteval.ingest import (

@@ -13,8 +13,7 @@ from oteval.model.selection import Selection, parse_condition
 from oteval.reconstruct import reconstruct
 from oteval.store import Store
 
-from ..make import keep
-from ..make import run as run_of
+from ..make import keep, run as run_of
 from ..reconstruct.builders import agent, chat, said, tool, user
 
 PLACEHOLDERS = (

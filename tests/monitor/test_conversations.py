@@ -11,8 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from oteval.monitor import check as checks
-from oteval.monitor import run_reader
+from oteval.monitor import check as checks, run_reader
 from oteval.monitor.check import check, check_backlog
 from oteval.monitor.conversations import close, conversation_hashes
 from oteval.monitor.hashes import text_hashes

@@ -23,15 +23,17 @@ from oteval.reconstruct.dialects import DIALECTS
 from oteval.reconstruct.operations import ToolRun
 from oteval.reconstruct.span_reader import attach_logs, read_span
 
-from . import builders
-from . import test_dialect_adk_openinference as adk_openinference
-from . import test_dialect_any_agent as any_agent
-from . import test_dialect_braintrust as braintrust
-from . import test_dialect_claude_code as claude_code
-from . import test_dialect_gemini_cli as gemini_cli
-from . import test_dialect_langwatch as langwatch
-from . import test_dialect_spring_ai as spring_ai
-from . import test_exchange_calls as exchange_calls
+from . import (
+    builders,
+    test_dialect_adk_openinference as adk_openinference,
+    test_dialect_any_agent as any_agent,
+    test_dialect_braintrust as braintrust,
+    test_dialect_claude_code as claude_code,
+    test_dialect_gemini_cli as gemini_cli,
+    test_dialect_langwatch as langwatch,
+    test_dialect_spring_ai as spring_ai,
+    test_exchange_calls as exchange_calls,
+)
 from .builders import DATA, capture
 
 Recorded = tuple[list[Span], list[LogRecord]]

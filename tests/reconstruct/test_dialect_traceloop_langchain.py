@@ -10,9 +10,7 @@ import pytest
 from oteval.model import Span
 from oteval.reconstruct import reconstruct
 
-from .builders import brief, codes, only, span, texts
-from .builders import chat as new_chat
-from .builders import texts as texts_of
+from .builders import brief, chat as new_chat, codes, only, span, texts, texts as texts_of
 
 SCOPE = "opentelemetry.instrumentation.langchain"
 

@@ -7,8 +7,7 @@ from collections import Counter, defaultdict
 from dataclasses import replace
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.base.jsontext import dumps
 from oteval.model import Trajectory

@@ -6,8 +6,7 @@ import json
 import random
 from typing import Any
 
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.base.jsontext import dumps
 from oteval.messages.reader import EVENT_ROLES

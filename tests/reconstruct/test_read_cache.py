@@ -10,8 +10,7 @@ from typing import Any
 from unittest.mock import patch
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.messages.read_cache import ReadCache, reading_once
 from oteval.messages.reader import from_messages

@@ -20,8 +20,7 @@ from oteval.model import Recording
 from oteval.record.bootstrap import environment
 from oteval.replays.child_processes import _is_guarded
 
-from ..commands import Run
-from ..commands import oteval as oteval_command
+from ..commands import Run, oteval as oteval_command
 from .shop import recording_file, write_shop
 
 __all__ = ["oteval_command"]

@@ -8,8 +8,7 @@ from types import ModuleType
 from typing import Any
 
 import pytest
-from agents import Agent as OpenAIAgent
-from agents import function_tool, handoff
+from agents import Agent as OpenAIAgent, function_tool, handoff
 from langchain_core.tools import BaseTool, StructuredTool
 from langgraph.types import Command
 from mcp import Client

@@ -8,8 +8,7 @@ import sys
 from typing import Annotated, Any
 
 import pytest
-from agents import Agent as OpenAIAgent
-from agents import FunctionTool, function_tool
+from agents import Agent as OpenAIAgent, FunctionTool, function_tool
 from agents.tool import invoke_function_tool
 from agents.tool_context import ToolContext
 from langchain_core.messages import AIMessage, ToolMessage

@@ -20,8 +20,7 @@ from oteval.base.errors import ReplayDiverged, ReplayUnguarded
 from oteval.model import Recording
 from oteval.replays.player import Miss
 
-from ..commands import Run
-from ..commands import oteval as oteval_command
+from ..commands import Run, oteval as oteval_command
 from .recorded import recording_of
 from .shop import recording_file, shop_recording, write_shop
 

@@ -10,8 +10,7 @@ import pytest
 
 from oteval.base.errors import ConfigError
 from oteval.model import Score
-from oteval.scoring import prepare
-from oteval.scoring import score as score_all
+from oteval.scoring import prepare, score as score_all
 from oteval.scoring.config import parse_config
 from oteval.scoring.references import reference_of_run
 from oteval.store import Store

@@ -11,16 +11,14 @@ from pathlib import Path
 from typing import Any, ClassVar, NamedTuple
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from oteval.evaluators import EvaluationContext, EvaluationResult, TrajectoryMatch, registry
 from oteval.evaluators.checks import Check
 from oteval.evaluators.gates import Tally
 from oteval.model import Message, OutlineRequest, Reference, Score, ToolCall, Trajectory, Usage
 from oteval.model.selection import EVERYTHING
-from oteval.scoring import ScoreRun, decide, evaluation, refresh, score_pages
-from oteval.scoring import score as score_all
+from oteval.scoring import ScoreRun, decide, evaluation, refresh, score as score_all, score_pages
 from oteval.scoring.config import parse_config
 from oteval.scoring.score_counts import ListOrder
 from oteval.scoring.score_pages import ScorePages

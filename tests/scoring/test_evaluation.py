@@ -12,8 +12,7 @@ from oteval.base.errors import ConfigError
 from oteval.evaluators.functions import code_version, load_function
 from oteval.model import Message, Score
 from oteval.model.selection import Selection
-from oteval.scoring import ScoreRun, check_gates, evaluation, prepare
-from oteval.scoring import score as score_all
+from oteval.scoring import ScoreRun, check_gates, evaluation, prepare, score as score_all
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 

@@ -14,8 +14,7 @@ from oteval.base.errors import ConfigError
 from oteval.evaluators.judge.client import OUTPUT_MODE_MEMORY
 from oteval.model import Message, Score
 from oteval.reconstruct import reconstruct
-from oteval.scoring import ScoreRun, prepare
-from oteval.scoring import score as score_all
+from oteval.scoring import ScoreRun, prepare, score as score_all
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 

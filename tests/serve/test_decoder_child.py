@@ -11,8 +11,7 @@ import orjson
 import pyarrow as pa
 import pytest
 from google.protobuf.json_format import ParseDict, ParseError
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
 from oteval.base.durable_log import Position, Record

@@ -4,8 +4,7 @@ from dataclasses import replace
 from itertools import product
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.base.errors import ConfigError
 from oteval.model import Message, Trajectory, Usage

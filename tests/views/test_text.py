@@ -1,8 +1,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.model import ToolCall
 from oteval.views.text import ago, call_text, clean, clock, duration, one_line, short_ids, shorten

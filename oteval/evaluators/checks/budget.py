@@ -18,8 +18,17 @@ from dataclasses import asdict, dataclass, field
 from typing import Annotated, Any, ClassVar
 
 from ...base.errors import ConfigError
-from ...model import Fact, OutlineRequest, Reference, Trajectory, Usage
-from ...model.prices import Price, Prices, list_version, make_prices
+from ...model import (
+    Fact,
+    OutlineRequest,
+    Price,
+    Prices,
+    Reference,
+    Trajectory,
+    Usage,
+    list_version,
+    make_prices,
+)
 from ..factories import with_options_of
 from ..options import (
     PYTHON_ONLY,

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from ...base.jsontext import loads
-from ...messages.objects import field_of
+from ...messages import field_of
 
 __all__ = ["schemas_of"]
 

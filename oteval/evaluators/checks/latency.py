@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, NamedTuple
 
 from ...base.errors import ConfigError
-from ...model import OutlineRequest, Reference, ToolCall, Trajectory
-from ...model.columns import COLUMNS
+from ...model import COLUMNS, OutlineRequest, Reference, ToolCall, Trajectory
 from ..factories import with_options_of
 from ..options import InConfig, Seconds
 from .base import (

@@ -9,7 +9,7 @@ from typing import Any, ClassVar, Literal
 
 from ...base.errors import ConfigError
 from ...base.patterns import Pattern
-from ...messages.forms import role_of
+from ...messages import role_of
 from ..factories import with_options_of
 from ..options import check_regex
 from .base import Check, EvaluationContext, EvaluationResult, NotEvaluated, listed

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
 from ...base.patterns import Pattern
-from ...messages.call_outcome import RULE_VERSION, CallOutcome, near_miss_of
+from ...messages import RULE_VERSION, CallOutcome, near_miss_of
 from ...model import OutlineRequest, Reference
 from ..factories import with_options_of
 from ..options import NonNegativeInt, Regex

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, TypedDict
 
 from ...base.errors import InputError
-from ...messages.objects import field_of
+from ...messages import field_of
 from ...model import Message, Trajectory
 from ..evaluator import runs_of
 

@@ -13,7 +13,7 @@ from typing import Any, Unpack
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps
-from ...messages.objects import field_of
+from ...messages import field_of
 from ..judge.evaluator import AsyncJudgeEvaluator, JudgeEvaluator, as_async
 from ..judge.factory import make_judge, show_options
 from ..judge.options import JudgeOptions

@@ -11,7 +11,7 @@ request.
 
 from __future__ import annotations
 
-from ...model.prices import Price, Prices
+from ...model import Price, Prices
 from .cache import AnswerCache, JudgeCall, MemoryCache
 from .costs import CostBudget
 from .evaluator import AsyncJudgeEvaluator, JudgeEvaluator

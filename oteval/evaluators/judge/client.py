@@ -14,8 +14,7 @@ from typing import Any
 from ...base.errors import BudgetSpent, JudgeError
 from ...base.jsontext import canonical
 from ...base.sync import ConcurrencyLimit, blocks_event_loop, wait_for
-from ...model import Usage
-from ...model.prices import Prices
+from ...model import Prices, Usage
 from ..resources import RequestLimit
 from .answer_schema import AnswerSchema
 from .backends import Backend

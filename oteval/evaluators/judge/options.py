@@ -8,7 +8,7 @@ from typing import Any, TypedDict, cast
 
 from ...base.errors import ConfigError
 from ...base.runner import is_async_function
-from ...model.prices import Prices, make_prices, require_price
+from ...model import Prices, make_prices, require_price
 from .backends import Backend, FunctionBackend, blocking_only_error
 from .cache import AnswerCache, MemoryCache
 from .client import JudgeClient, JudgeLimits

@@ -15,8 +15,7 @@ from typing import Any
 
 from ...base.errors import ConfigError, VariableMissing
 from ...base.jsontext import dumps
-from ...messages.forms import ROLES, role_of
-from ...messages.objects import field_of
+from ...messages import ROLES, field_of, role_of
 from ...model import Message
 from ..messages import to_messages
 from .attachments import attachment_parts

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from ...base.errors import ConfigError, JudgeError
 from ...base.jsontext import dumps
-from ...model import EvaluationResult, Message, Usage
-from ...model.prices import Price, make_prices
+from ...model import EvaluationResult, Message, Price, Usage, make_prices
 from ..evaluator import (
     EvaluationContext,
     Evaluator,

@@ -11,8 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.errors import BackendError
-from ...ingest import Decoded
-from ...ingest.clickhouse import decode_span, is_span
+from ...ingest import Decoded, decode_span, is_span
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
 from .page_lists import PageGuard, objects_of, text_of

@@ -12,7 +12,7 @@ from urllib.parse import urlsplit
 
 from ...base.errors import ConfigError
 from ...base.text import shown_url
-from ...scoring.annotations import AnnotationTarget
+from ...scoring import AnnotationTarget
 from .clickhouse import ClickHouse
 from .interface import TraceSource
 from .jaeger import Jaeger

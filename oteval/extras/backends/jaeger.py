@@ -12,8 +12,7 @@ from typing import Any
 
 from ...base.errors import BackendError
 from ...base.text import listed
-from ...ingest import Decoded
-from ...ingest.jaeger import decode_trace, is_trace
+from ...ingest import Decoded, decode_trace, is_trace
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import text_of

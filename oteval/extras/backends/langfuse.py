@@ -14,7 +14,7 @@ from typing import Any
 
 from ...base.errors import BackendError
 from ...base.text import counted, listed
-from ...scoring.annotations import Annotation, PushReport
+from ...scoring import Annotation, PushReport
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid, span_id_of
 from .interface import PullPosition, SpanPage

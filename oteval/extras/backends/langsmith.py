@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from ...base.errors import BackendError
 from ...base.text import listed
-from ...scoring.annotations import Annotation, PushReport
+from ...scoring import Annotation, PushReport
 from .cursor_pages import CursorRequest, cursor_pages, spans_of
 from .ids import dashed_uuid
 from .interface import PullPosition, SpanPage

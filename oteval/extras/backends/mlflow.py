@@ -13,7 +13,7 @@ from ...base.errors import BackendError
 from ...base.text import listed
 from ...ingest import decode_json
 from ...model import Span
-from ...scoring.annotations import IDENTIFIER, Annotation, PushReport
+from ...scoring import IDENTIFIER, Annotation, PushReport
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of

@@ -16,7 +16,7 @@ from urllib.parse import quote
 from ...base.errors import BackendError
 from ...base.text import listed
 from ...model import Span
-from ...scoring.annotations import Annotation, PushReport
+from ...scoring import Annotation, PushReport
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi, Query
 from .page_lists import Listed, PageGuard, all_elements, cursor_of, objects_of, text_of

@@ -6,15 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
-from ...model import Score
-from ...model.selection import EVERYTHING, Selection
-from ...scoring.annotations import (
-    Annotation,
-    AnnotationTarget,
-    PushReport,
-    annotation_of,
-    withdrawal_of,
-)
+from ...model import EVERYTHING, Score, Selection
+from ...scoring import Annotation, AnnotationTarget, PushReport, annotation_of, withdrawal_of
 from ...store import Store
 
 __all__ = ["push"]

@@ -14,8 +14,7 @@ from typing import Any
 
 from ...base.errors import BackendError
 from ...base.jsontext import dumps
-from ...ingest import Decoded
-from ...ingest.containers import decode
+from ...ingest import Decoded, decode
 from .interface import PullPosition, SpanPage
 from .json_api import JsonApi
 from .page_lists import objects_of, text_of

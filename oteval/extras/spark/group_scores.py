@@ -11,15 +11,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...base.machine import infrequent_gc
-from ...model import LogRecord, Span, Trajectory
-from ...model.selection import Selection
+from ...model import LogRecord, Selection, Span, Trajectory
 from ...reconstruct import failed_trajectory
-from ...scoring.prepared import PreparedEvaluator
-from ...scoring.reconstruction import reconstruct_all
-from ...scoring.trace_scores import scored_runs
-from ...store import SCORE_ROWS
-from ...store.telemetry_rows import LOG_SCHEMA
-from ...store.trajectory_rows import TRAJECTORY_SCHEMA
+from ...scoring import PreparedEvaluator, reconstruct_all, scored_runs
+from ...store import LOG_SCHEMA, SCORE_ROWS, TRAJECTORY_SCHEMA
 from .group_keys import keys_of_run
 from .group_stream import OversizedGroup, whole_groups
 from .readable_rows import UnreadableRow, read_rows

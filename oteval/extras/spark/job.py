@@ -10,11 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ...base.errors import InputError
-from ...evaluators.judge.costs import CostBudget
-from ...model.selection import EVERYTHING, Selection
-from ...scoring.config import Config
-from ...scoring.prepared import prepare
-from ...scoring.resources import JobLimits
+from ...evaluators import CostBudget
+from ...model import EVERYTHING, Selection
+from ...scoring import Config, JobLimits, prepare
 from .damage import damage_of, find_damage
 from .files import SourceFile, list_files
 from .judge_calls import begin_limits

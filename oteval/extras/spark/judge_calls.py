@@ -22,8 +22,7 @@ from typing import Any
 from ...base.errors import BudgetSpent
 from ...base.files import sync
 from ...base.jsontext import dumps
-from ...evaluators.judge.cache import JudgeCall
-from ...evaluators.judge.costs import CostBudget
+from ...evaluators import CostBudget, JudgeCall
 
 __all__ = ["FolderBudget", "FolderCalls", "RequestCount", "begin_limits"]
 

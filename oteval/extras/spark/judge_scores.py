@@ -15,11 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from ...model.selection import Selection
-from ...scoring.config import Config
-from ...scoring.prepared import PreparedEvaluator, prepare
-from ...scoring.resources import JobLimits
-from ...scoring.run_scorer import RunScorer
+from ...model import Selection
+from ...scoring import Config, JobLimits, PreparedEvaluator, RunScorer, prepare
 from ...store import SCORE_ROWS, ShardedStore, score_rows
 from .files import to_address
 from .judge_calls import FolderBudget, FolderCalls, RequestCount

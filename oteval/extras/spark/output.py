@@ -15,8 +15,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, Final
 
 from ...base.errors import InputError
-from ...store import RESULTS, UNFINISHED
-from ...store.result_folder import FORMAT
+from ...store import FORMAT, RESULTS, UNFINISHED
 from .columns import with_timestamps
 from .failures import cause_of
 from .parquet_files import read_exactly

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from ...model import LogRecord, Span
-from ...scoring.trace_scores import telemetry_of
-from ...store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS
+from ...scoring import telemetry_of
+from ...store import LOG_SCHEMA, SPAN_COLUMNS
 
 __all__ = ["NEEDED_OF_LOGS", "NEEDED_OF_SPANS", "Telemetry", "UnreadableRow", "read_rows"]
 

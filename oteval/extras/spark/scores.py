@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ...base.errors import InputError
-from ...model.selection import EVERYTHING, Selection
-from ...scoring.config import Config, is_in_store
-from ...scoring.prepared import prepare
+from ...model import EVERYTHING, Selection
+from ...scoring import Config, is_in_store, prepare
 from .columns import with_timestamps
 from .group_scores import GroupScorer
 from .groups import (

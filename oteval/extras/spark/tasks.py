@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from ...base.errors import InputError
-from ...store.telemetry_rows import LOG_SCHEMA, SPAN_COLUMNS
+from ...store import LOG_SCHEMA, SPAN_COLUMNS
 from .group_scores import OUTPUT, GroupScorer
 
 if TYPE_CHECKING:

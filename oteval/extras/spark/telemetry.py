@@ -16,10 +16,8 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from ...base.errors import InputError
-from ...ingest.otlp import Decoded
-from ...ingest.parquet import decode_rows
-from ...ingest.trace_files import read_stream
-from ...store.telemetry_rows import LOG_SCHEMA, SPAN_SCHEMA, log_table, span_table
+from ...ingest import Decoded, decode_rows, read_stream
+from ...store import LOG_SCHEMA, SPAN_SCHEMA, log_table, span_table
 
 __all__ = [
     "LOGS",

@@ -13,7 +13,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...base.errors import InputError
-from ...messages.values import mappings_of
+from ...messages import mappings_of
 from ...model import Gap, Usage, read_tokens
 from ..otlp.json_fields import json_kind
 from .recorded_run import RecordedRun, content_digest, read_messages, short_attributes, time_ns

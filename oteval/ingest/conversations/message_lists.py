@@ -13,7 +13,7 @@ from typing import Any
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps, loads
-from ...messages.forms import ROLES, forms_of
+from ...messages import ROLES, forms_of
 from ...model import ANSWER_ONLY, Message
 from .recorded_run import RecordedRun, content_digest, read_messages, short_attributes, time_ns
 

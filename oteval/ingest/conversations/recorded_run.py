@@ -10,10 +10,7 @@ from typing import Any
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps
-from ...messages import NO_SOURCE, stamped
-from ...messages.call_outcome import decided
-from ...messages.kinds import unknown_kind
-from ...messages.reader import from_messages
+from ...messages import NO_SOURCE, decided, from_messages, stamped, unknown_kind
 from ...model import (
     Attributes,
     Gap,
@@ -24,9 +21,9 @@ from ...model import (
     Trajectory,
     Usage,
     gaps_of_calls,
+    identity_in,
     trajectory_id,
 )
-from ...model.identities import identity_in
 from ..otlp.json_fields import json_kind
 
 __all__ = [

@@ -15,8 +15,7 @@ import orjson
 
 from oteval.base.errors import InputError
 from oteval.base.jsontext import loads
-from oteval.model import Attributes, Event, Link, LogRecord, Span
-from oteval.model.semconv import named_event
+from oteval.model import Attributes, Event, Link, LogRecord, Span, named_event
 
 from .decoded import (
     MAX_COUNT,

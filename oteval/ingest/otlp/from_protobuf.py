@@ -21,8 +21,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span as WireSpan
 
 from oteval.base.errors import InputError
-from oteval.model import Attributes, Event, Link, LogRecord, Span
-from oteval.model.semconv import named_event
+from oteval.model import Attributes, Event, Link, LogRecord, Span, named_event
 
 from .decoded import (
     MAX_KIND,

@@ -10,8 +10,7 @@ import os
 from collections.abc import Mapping
 
 from ...base.clients.otlp_client import open_client
-from ...scoring.config.live import Endpoint, resolved
-from ...scoring.config.monitors import Alertmanager, NotifyDestination, Webhook
+from ...scoring import Alertmanager, Endpoint, NotifyDestination, Webhook, resolved
 from .alertmanager import alert_body, alerts_url
 from .apprise import send_by_apprise
 from .delivery import (

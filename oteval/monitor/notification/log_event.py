@@ -15,7 +15,7 @@ from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationSc
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord, ResourceLogs, ScopeLogs, SeverityNumber
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 
-from ...scoring.span_attributes import key_values
+from ...scoring import key_values
 from .text import Payload, message, slice_text, standard_time
 
 __all__ = ["EVENT_NAME", "event_attributes", "log_event_request"]

@@ -18,7 +18,7 @@ import json
 import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
-from ...scoring.config.monitors import NotifyDestination
+from ...scoring import NotifyDestination
 from ...store import Notification, NotificationOutbox
 from .delivery import MAX_WAIT, DeliveryResult
 from .kinds import deliver, destination_parts

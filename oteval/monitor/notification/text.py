@@ -17,8 +17,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from ...base.text import counted, listed, printable, shown_name
-from ...evaluators.measures import CHECK_MEASURES
-from ...model.columns import MEASURES
+from ...evaluators import CHECK_MEASURES
+from ...model import MEASURES
 
 __all__ = [
     "NotificationText",

@@ -10,12 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.jsontext import dumps, dumps_exact, loads
-from ...messages import NO_SOURCE
-from ...messages.kinds import is_reasoning, reasoning_text
-from ...messages.provider_calls import system_messages
-from ...messages.reader import from_messages
-from ...model import Message, read_tokens
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...messages import NO_SOURCE, from_messages, is_reasoning, reasoning_text, system_messages
+from ...model import Message, RecordedModelCall, RecordedRequest, read_tokens
 from .event_stream import event
 from .model_api import (
     ApiAnswer,

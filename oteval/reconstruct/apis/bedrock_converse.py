@@ -12,11 +12,8 @@ from typing import Any, ClassVar
 from urllib.parse import unquote, urlsplit
 
 from ...base.jsontext import dumps, dumps_exact, loads
-from ...messages import NO_SOURCE
-from ...messages.bedrock import from_blocks
-from ...messages.kinds import is_reasoning, reasoning_text
-from ...model import Message, read_tokens
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...messages import NO_SOURCE, from_blocks, is_reasoning, reasoning_text
+from ...model import Message, RecordedModelCall, RecordedRequest, read_tokens
 from .aws_event_stream import encoded, is_aws_event_stream, read_messages
 from .model_api import (
     ApiAnswer,

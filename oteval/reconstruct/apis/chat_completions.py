@@ -12,9 +12,8 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...base.jsontext import dumps, dumps_exact
-from ...messages.kinds import is_reasoning, reasoning_text
-from ...model import Message, ToolCall, read_tokens
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...messages import is_reasoning, reasoning_text
+from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
 from .event_stream import DONE, event
 from .model_api import (
     ApiAnswer,

@@ -13,14 +13,18 @@ from urllib.parse import unquote, urlsplit
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps, loads
-from ...messages import NO_SOURCE
-from ...messages.body import as_list
-from ...messages.gemini import definitions, from_candidate
-from ...messages.kinds import first_of, is_reasoning, reasoning_text
-from ...messages.provider_calls import system_messages
-from ...messages.reader import from_messages
-from ...model import Message, ToolCall, read_tokens
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...messages import (
+    NO_SOURCE,
+    as_list,
+    definitions,
+    first_of,
+    from_candidate,
+    from_messages,
+    is_reasoning,
+    reasoning_text,
+    system_messages,
+)
+from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
 from .event_stream import event
 from .model_api import (
     ApiAnswer,

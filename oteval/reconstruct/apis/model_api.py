@@ -15,8 +15,7 @@ from typing import Any, ClassVar
 
 from ...base.errors import InputError
 from ...base.jsontext import dumps, loads
-from ...model import Message, Usage
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...model import Message, RecordedModelCall, RecordedRequest, Usage
 from .event_stream import is_event_stream, read_events
 
 __all__ = [

@@ -13,8 +13,7 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from ...messages import NO_SOURCE
-from ...messages.reader import from_messages
+from ...messages import NO_SOURCE, from_messages
 from ...model import Message
 
 __all__ = ["repeated_messages"]

@@ -10,11 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from ...base.jsontext import dumps, dumps_exact
-from ...messages import NO_SOURCE
-from ...messages.kinds import is_reasoning, reasoning_text
-from ...messages.reader import from_messages
-from ...model import Message, ToolCall, read_tokens
-from ...model.recording import RecordedModelCall, RecordedRequest
+from ...messages import NO_SOURCE, from_messages, is_reasoning, reasoning_text
+from ...model import Message, RecordedModelCall, RecordedRequest, ToolCall, read_tokens
 from .event_stream import event, is_event_stream, read_events
 from .model_api import (
     ApiAnswer,

@@ -21,11 +21,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.body import as_list
-from ...messages.gemini import call_part, definitions, result_part
-from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
-from ...messages.reader import from_messages
-from ...messages.values import hidden, mapping_of, parse, parse_arguments
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    as_list,
+    call_part,
+    definitions,
+    from_messages,
+    hidden,
+    mapping_of,
+    parse,
+    parse_arguments,
+    result_part,
+    system_messages,
+)
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -15,8 +15,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.forms import SYSTEM_ROLES
-from ...messages.values import mapping_of, text_of
+from ...messages import SYSTEM_ROLES, mapping_of, text_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun

@@ -15,9 +15,15 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...messages.bedrock import from_blocks, result_of
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.values import hidden, parse, parse_arguments
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    from_blocks,
+    hidden,
+    parse,
+    parse_arguments,
+    result_of,
+)
 from ...model import Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -12,9 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...messages.forms import SYSTEM_ROLES
-from ...messages.reader import from_event, from_messages, join_neighbours
-from ...messages.values import parse
+from ...messages import SYSTEM_ROLES, from_event, from_messages, join_neighbours, parse
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

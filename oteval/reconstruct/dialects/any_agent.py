@@ -11,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages
-from ...messages.values import decoded_text, hidden, mappings_of, parse, text_of
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    decoded_text,
+    from_messages,
+    hidden,
+    mappings_of,
+    parse,
+    text_of,
+)
 from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -11,10 +11,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import last_message_in, last_message_of
-from ...messages.reader import tool_definitions
-from ...messages.returned_values import returned_value
-from ...messages.values import hidden, mapping_of, parse
+from ...messages import (
+    hidden,
+    last_message_in,
+    last_message_of,
+    mapping_of,
+    parse,
+    returned_value,
+    tool_definitions,
+)
 from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

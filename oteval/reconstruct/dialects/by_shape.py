@@ -15,9 +15,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.reader import text_message, tool_definitions
-from ...messages.returned_values import returned_value
-from ...messages.values import hidden, parse
+from ...messages import hidden, parse, returned_value, text_message, tool_definitions
 from ...model import Gap, Message, Role, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

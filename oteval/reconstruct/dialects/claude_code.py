@@ -14,8 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.provider_calls import answer_of, last_message_of
-from ...messages.values import hidden, parse, text_of
+from ...messages import answer_of, hidden, last_message_of, parse, text_of
 from ...model import Gap, LogRecord, Message, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

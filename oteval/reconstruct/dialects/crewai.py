@@ -20,8 +20,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.reader import from_messages, text_message
-from ...messages.values import parse, parse_arguments
+from ...messages import from_messages, parse, parse_arguments, text_message
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -18,8 +18,7 @@ from dataclasses import replace
 from typing import Any
 
 from ...base.jsontext import dumps
-from ...messages.reader import text_message
-from ...messages.values import decoded_text, mapping_of, parse, parse_arguments
+from ...messages import decoded_text, mapping_of, parse, parse_arguments, text_message
 from ...model import Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

@@ -11,11 +11,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.call_outcome import recorded_outcome
-from ...messages.gemini import definitions
-from ...messages.provider_calls import ModelAnswer, ModelRequest, system_messages
-from ...messages.reader import from_messages
-from ...messages.values import decoded, mapping_of, parse
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    decoded,
+    definitions,
+    from_messages,
+    mapping_of,
+    parse,
+    recorded_outcome,
+    system_messages,
+)
 from ...model import Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

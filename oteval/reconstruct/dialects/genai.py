@@ -10,17 +10,21 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.body import as_list
-from ...messages.facts import facts_of
-from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
-from ...messages.reader import (
+from ...messages import (
     EVENT_ROLES,
+    ModelAnswer,
+    ModelRequest,
+    answer_of,
+    as_list,
     choices,
+    facts_of,
     from_messages,
+    hidden,
+    parse,
     repeated_message,
+    request_of,
     tool_definitions,
 )
-from ...messages.values import hidden, parse
 from ...model import DAMAGED_CONTENT_GAPS, Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

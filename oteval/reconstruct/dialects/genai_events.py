@@ -14,16 +14,20 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
-from ...messages.forms import role_of
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import (
+from ...messages import (
     EVENT_ROLES,
+    ModelAnswer,
+    ModelRequest,
     from_event,
     from_messages,
     join_neighbours,
+    mappings_of,
+    parse,
+    parse_arguments,
+    role_of,
+    text_of,
     tool_definitions,
 )
-from ...messages.values import mappings_of, parse, parse_arguments, text_of
 from ...model import LogRecord, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -11,9 +11,16 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages, text_message, tool_definitions
-from ...messages.values import decoded, list_of, mapping_of
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    decoded,
+    from_messages,
+    list_of,
+    mapping_of,
+    text_message,
+    tool_definitions,
+)
 from ...model import Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

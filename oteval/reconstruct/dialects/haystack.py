@@ -15,10 +15,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.forms import SYSTEM_ROLES
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages
-from ...messages.values import hidden, list_of, mapping_of, parse
+from ...messages import (
+    SYSTEM_ROLES,
+    ModelAnswer,
+    ModelRequest,
+    from_messages,
+    hidden,
+    list_of,
+    mapping_of,
+    parse,
+)
 from ...model import Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -13,8 +13,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.python_reprs import object_of
-from ...messages.values import mapping_of
+from ...messages import mapping_of, object_of
 from ...model import Message, Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, Wrapper

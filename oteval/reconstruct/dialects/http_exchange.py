@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...model import LogRecord, Span, Usage, normal_finish_reason
-from ...model.http_exchanges import EVENT_NAME, UnreadableExchange, from_log
+from ...model import (
+    EVENT_NAME,
+    LogRecord,
+    Span,
+    UnreadableExchange,
+    Usage,
+    from_log,
+    normal_finish_reason,
+)
 from ..dialect import Dialect, Logs
 from ..exchange_calls import EXCHANGE_DIALECT, model_exchange, read_exchange
 from ..gaps import gap

@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ...messages.provider_calls import last_message_in, last_message_of
-from ...messages.returned_values import returned_value
-from ...messages.values import hidden, parse
+from ...messages import hidden, last_message_in, last_message_of, parse, returned_value
 from ...model import Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

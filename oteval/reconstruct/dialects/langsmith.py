@@ -12,9 +12,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.langchain import messages
-from ...messages.returned_values import returned_value
-from ...messages.values import hidden, mapping_of, parse
+from ...messages import hidden, mapping_of, messages, parse, returned_value
 from ...model import NO_TOKENS, Message, Span, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

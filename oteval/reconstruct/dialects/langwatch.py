@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import last_message_of
-from ...messages.values import hidden, mapping_of, parse
+from ...messages import hidden, last_message_of, mapping_of, parse
 from ...model import Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

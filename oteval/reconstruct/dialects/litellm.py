@@ -15,10 +15,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
-from ...messages.python_reprs import literal_of
-from ...messages.reader import choices, from_messages
-from ...messages.values import hidden, list_of, mappings_of, parse
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    answer_of,
+    choices,
+    from_messages,
+    hidden,
+    list_of,
+    literal_of,
+    mappings_of,
+    parse,
+    request_of,
+)
 from ...model import NO_TOKENS, Gap, Span, Usage, read_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -14,10 +14,14 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages
-from ...messages.returned_values import returned_value
-from ...messages.values import list_of, mapping_of
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    from_messages,
+    list_of,
+    mapping_of,
+    returned_value,
+)
 from ...model import LogRecord, Span
 from ..dialect import Dialect, Logs
 from ..operations import ModelCall, Operation, ToolRun, Wrapper

@@ -13,8 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelRequest, answer_of, request_of
-from ...messages.values import mapping_of, parse, parse_arguments
+from ...messages import ModelRequest, answer_of, mapping_of, parse, parse_arguments, request_of
 from ...model import NO_TOKENS, Message, Span, Usage, read_tokens, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -16,10 +16,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.forms import SYSTEM_ROLES
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages
-from ...messages.values import decoded, parse
+from ...messages import SYSTEM_ROLES, ModelAnswer, ModelRequest, decoded, from_messages, parse
 from ...model import LogRecord, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, ToolRun, Wrapper

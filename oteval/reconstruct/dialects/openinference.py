@@ -10,12 +10,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.forms import SYSTEM_ROLES
-from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_in
-from ...messages.read_cache import folded
-from ...messages.reader import tool_definitions
-from ...messages.returned_values import returned_value
-from ...messages.values import mapping_of, parse
+from ...messages import (
+    SYSTEM_ROLES,
+    ModelAnswer,
+    ModelRequest,
+    folded,
+    last_message_in,
+    mapping_of,
+    parse,
+    returned_value,
+    tool_definitions,
+)
 from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

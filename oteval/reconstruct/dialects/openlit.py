@@ -13,9 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from ...messages.mcp_results import content_of
-from ...messages.python_reprs import literal_of
-from ...messages.returned_values import returned_value
+from ...messages import content_of, literal_of, returned_value
 from ...model import Message, Span, ToolCall, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -14,8 +14,7 @@ from itertools import takewhile
 from typing import Any
 
 from ...base.jsontext import dumps
-from ...messages.reader import from_event, from_messages, join_neighbours
-from ...messages.values import mapping_of, parse
+from ...messages import from_event, from_messages, join_neighbours, mapping_of, parse
 from ...model import Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, ModelCall, Operation, Wrapper

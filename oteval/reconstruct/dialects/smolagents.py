@@ -15,8 +15,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.reader import from_messages, join_neighbours, text_message
-from ...messages.values import mapping_of, mappings_of, parse, parse_arguments
+from ...messages import (
+    from_messages,
+    join_neighbours,
+    mapping_of,
+    mappings_of,
+    parse,
+    parse_arguments,
+    text_message,
+)
 from ...model import Gap, Message, Span, ToolCall
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -7,7 +7,7 @@ https://docs.spring.io/spring-ai/reference/observability/index.html.
 
 from __future__ import annotations
 
-from ...messages.values import decoded_text
+from ...messages import decoded_text
 from ...model import Span
 from ..dialect import Dialect, Logs
 from ..operations import AgentRun, Operation, Wrapper

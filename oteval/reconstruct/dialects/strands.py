@@ -14,10 +14,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from ...messages.bedrock import from_blocks, result_of
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import EVENT_ROLES, from_messages, tool_definitions
-from ...messages.values import hidden, parse, parse_arguments, text_of
+from ...messages import (
+    EVENT_ROLES,
+    ModelAnswer,
+    ModelRequest,
+    from_blocks,
+    from_messages,
+    hidden,
+    parse,
+    parse_arguments,
+    result_of,
+    text_of,
+    tool_definitions,
+)
 from ...model import Event, Gap, Message, Span, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

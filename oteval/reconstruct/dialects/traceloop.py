@@ -11,17 +11,20 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.body import as_list
-from ...messages.provider_calls import ModelAnswer, ModelRequest, last_message_of
-from ...messages.reader import (
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    as_list,
     choices,
     from_messages,
     join_neighbours,
+    last_message_of,
+    mappings_of,
+    parse,
+    returned_value,
     text_message,
     tool_definitions,
 )
-from ...messages.returned_values import returned_value
-from ...messages.values import mappings_of, parse
 from ...model import Span, normal_finish_reason, semconv
 from ..dialect import Dialect, Logs
 from ..gaps import gap

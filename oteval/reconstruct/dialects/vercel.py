@@ -13,10 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from ...messages.body import as_list
-from ...messages.provider_calls import ModelAnswer, ModelRequest
-from ...messages.reader import from_messages, tool_definitions
-from ...messages.values import decoded_text, hidden, list_of, mappings_of, parse, text_of
+from ...messages import (
+    ModelAnswer,
+    ModelRequest,
+    as_list,
+    decoded_text,
+    from_messages,
+    hidden,
+    list_of,
+    mappings_of,
+    parse,
+    text_of,
+    tool_definitions,
+)
 from ...model import DAMAGED_CONTENT_GAPS, Message, Span, Usage, read_tokens, semconv, span_tokens
 from ..dialect import Dialect, Logs
 from ..gaps import gap

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ...messages.read_cache import active
+from ...messages import active
 
 __all__ = ["FEW_KEYS", "FlatLists", "NamedAttributes", "has_prefix", "named", "nested"]
 

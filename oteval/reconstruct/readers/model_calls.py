@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import ModelAnswer, ModelRequest, answer_of, request_of
-from ...messages.reader import tool_definitions
+from ...messages import ModelAnswer, ModelRequest, answer_of, request_of, tool_definitions
 from ...model import Gap, Span, Usage, semconv
 from ..gaps import gap
 from ..operations import ModelCall

@@ -13,9 +13,7 @@ from dataclasses import replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
-from ...messages.read_cache import active, folded
-from ...messages.reader import from_messages
-from ...messages.values import list_of, mappings_of, parse
+from ...messages import active, folded, from_messages, list_of, mappings_of, parse
 from ...model import Gap, Message, Span
 from ..gaps import gap
 from .flat_lists import nested

@@ -9,15 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...messages.provider_calls import (
+from ...messages import (
     ModelAnswer,
     answer_of,
+    from_messages,
+    hidden,
+    parse,
     request_of,
     response_id_of,
     system_prompt_of,
+    text_of,
 )
-from ...messages.reader import from_messages
-from ...messages.values import hidden, parse, text_of
 from ...model import Message, Span
 from .spans import only_argument
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...messages.body import as_list
-from ...messages.values import hidden, parse
+from ...messages import as_list, hidden, parse
 from ...model import (
     ANSWERED,
     DAMAGED_CONTENT_GAPS,

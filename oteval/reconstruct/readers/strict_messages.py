@@ -11,13 +11,22 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...messages.facts import facts_of
-from ...messages.forms import ROLES, SYSTEM_ROLES, fields_of, role_of
-from ...messages.kinds import unknown_kind
-from ...messages.parts import is_explicit
-from ...messages.provider_calls import answer_of, request_of
-from ...messages.reader import MessageCollector, choices
-from ...messages.values import hidden, list_of, parse
+from ...messages import (
+    ROLES,
+    SYSTEM_ROLES,
+    MessageCollector,
+    answer_of,
+    choices,
+    facts_of,
+    fields_of,
+    hidden,
+    is_explicit,
+    list_of,
+    parse,
+    request_of,
+    role_of,
+    unknown_kind,
+)
 from ...model import Message, Span
 
 __all__ = ["TOOL_NAME", "Reading", "agreed", "answers_of", "collected", "received", "sent"]

@@ -35,8 +35,7 @@ from ...base.redaction.secrets import (
     request_secrets,
     response_secrets,
 )
-from ...model.http_exchanges import to_event
-from ...model.recording import Chunk, Exchange
+from ...model import Chunk, Exchange, to_event
 from .interception import CLIENTS_WITHOUT_SPANS, library_of
 from .recording_worker import OpenResponse, RecordingWorker
 from .request_headers import recorded_headers

@@ -20,7 +20,7 @@ from typing import Any
 
 from ...base.jsontext import canonical
 from ...base.serialization import to_jsonable
-from ...record.hooks import ToolAnswer, ToolHook, current_tool_hook
+from ...record import ToolAnswer, ToolHook, current_tool_hook
 
 __all__ = [
     "InterceptedCall",

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from ...record.hooks import ToolAnswer
+from ...record import ToolAnswer
 from .calls import parsed, raise_error, text_of, value_of
 from .table import Bound, ToolInterceptor
 

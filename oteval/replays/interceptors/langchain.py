@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from types import ModuleType
 from typing import Any
 
-from ...record.hooks import ToolAnswer
+from ...record import ToolAnswer
 from .calls import InterceptedCall, call_of, raised, reached_model, text_of
 from .table import marked, require
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from ...record.hooks import ToolAnswer
+from ...record import ToolAnswer
 from .calls import model_name, parsed, raised, reached_model, text_of
 from .frameworks import is_from
 from .table import Bound, ToolInterceptor, is_intercepted, require

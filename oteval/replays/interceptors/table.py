@@ -15,7 +15,7 @@ from types import ModuleType
 from typing import Any
 
 from ...base.errors import ConfigError
-from ...record.hooks import ToolAnswer
+from ...record import ToolAnswer
 from .calls import InterceptedCall, call_of, text_of
 
 __all__ = [

@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from ...record.live_objects import live_objects
+from ...record import live_objects
 from .frameworks import ANTHROPIC_TOOLS, crewai_name, is_from
 from .langchain import returns_command
 from .openai_agents import calls_back

@@ -43,7 +43,7 @@ def without_nonces(body: Body) -> Body:
     Args:
         body: Text or bytes; anything else is returned as it is.
     """
-    from ...evaluators.judge.data_blocks import without_nonces as clean
+    from ...evaluators import without_nonces as clean
 
     if isinstance(body, str):
         return clean(body)  # type: ignore[return-value]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from oteval.replays.replay_result import ReplayResult
     from oteval.replays.testing.cases import Case
     from oteval.replays.testing.replayed_tests import ReplayedTest
-    from oteval.serve.capture import Capture
+    from oteval.serve import Capture
 
 __all__ = ["oteval_capture", "oteval_replay", "oteval_replay_command", "oteval_trajectory"]
 
@@ -121,7 +121,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None]:
     if item.get_closest_marker("oteval") is None:
         yield
         return
-    from oteval.evaluators.observed import listen
+    from oteval.evaluators import listen
     from oteval.replays.testing import cases
 
     case = item.stash[CASE] = cases.Case(item.nodeid)
@@ -190,7 +190,7 @@ def oteval_capture(
     request: pytest.FixtureRequest, oteval_tracer_provider: Any
 ) -> Generator[Capture]:
     """Capture the spans of agents that the test runs; see `oteval.capture`."""
-    from oteval.serve.capture import capture
+    from oteval.serve import capture
 
     with capture(tracer_provider=oteval_tracer_provider) as run:
         request.node.stash[CAPTURE] = run

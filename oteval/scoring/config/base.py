@@ -14,7 +14,7 @@ from pydantic import (
     model_validator,
 )
 
-from ...model.selection import Condition, Selection, parse_asked, parse_condition
+from ...model import Condition, Selection, parse_asked, parse_condition
 
 __all__ = [
     "AnyReference",

@@ -16,9 +16,7 @@ from pydantic import Field, PrivateAttr, create_model, model_validator
 from pydantic_core import CoreSchema, core_schema
 
 from ...base.errors import ConfigError
-from ...evaluators.evaluator import Evaluator
-from ...evaluators.options import Option, options_of
-from ...evaluators.registry import evaluator_class, evaluator_types, load_all
+from ...evaluators import Evaluator, Option, evaluator_class, evaluator_types, load_all, options_of
 from .base import AnyReference, ReferenceSource, SeveralReferences, Strict, Where
 
 if TYPE_CHECKING:

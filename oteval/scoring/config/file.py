@@ -10,7 +10,7 @@ import yaml
 from pydantic import ConfigDict, Field, PrivateAttr, ValidationError
 
 from ...base.errors import ConfigError
-from ...model.identities import IDENTITIES, name_attribute
+from ...model import IDENTITIES, name_attribute
 from .base import Strict
 from .error_text import explain_error, line_of
 from .evaluators import EvaluatorEntry

@@ -23,8 +23,8 @@ from pydantic import (
 )
 
 from ...base.text import seconds, shown_url
-from ...evaluators.measures import CHECK_MEASURES
-from ...model.columns import GROUPS, MEASURES
+from ...evaluators import CHECK_MEASURES
+from ...model import GROUPS, MEASURES
 from .base import Strict, Where
 from .live import Endpoint, EndpointOrUrl, Seconds, check_headers, check_host
 

@@ -17,8 +17,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...evaluators.stats import Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
-from ...evaluators.stats.means import FEWEST
+from ...evaluators import FEWEST, Corrected, Interval, Kappa, clopper_pearson, cohen_kappa, ppi_mean
 from ...model import Label, Score
 
 __all__ = [

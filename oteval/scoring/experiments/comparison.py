@@ -24,18 +24,18 @@ from functools import cached_property
 from typing import Any, Literal
 
 from ...base.errors import ConfigError, NothingEvaluated
-from ...evaluators.stats import (
+from ...evaluators import (
+    FEWEST,
     Interval,
     benjamini_hochberg,
     detectable_difference,
     difference_interval,
     difference_p_value,
+    mean,
     minimal_detectable_share,
     more_pairs_needed,
     selected_confidence,
 )
-from ...evaluators.stats.means import FEWEST
-from ...evaluators.stats.rates import mean
 from .experiment_store import StoreLike, open_store
 from .paired_examples import with_common_examples
 from .results import ExperimentResults, Figure, load_experiment, values_of

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any, NamedTuple
 
 from ...base.runner import describe_error
-from ...evaluators.functions import result_of
+from ...evaluators import result_of
 from ...model import EvaluationResult, Score
 from .outputs import json_form
 

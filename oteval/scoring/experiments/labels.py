@@ -10,8 +10,8 @@ from typing import Any
 from ...base.errors import ConfigError, InputError
 from ...model import Label
 from ...store import Store
-from .. import prepare
 from ..config import Config
+from ..prepared import prepare
 from .datasets import read_json_lines
 
 __all__ = ["read_labels", "repeat_verdicts"]

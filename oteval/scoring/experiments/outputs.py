@@ -13,9 +13,7 @@ from uuid import UUID
 
 from ...base.errors import InputError
 from ...base.serialization import to_jsonable
-from ...evaluators import to_messages
-from ...evaluators.messages import is_message
-from ...evaluators.passed_run import gaps_beside, passed_run
+from ...evaluators import gaps_beside, is_message, passed_run, to_messages
 from ...model import Message, Run, Trajectory, Usage
 
 __all__ = [

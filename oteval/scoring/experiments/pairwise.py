@@ -13,8 +13,7 @@ from typing import Any, Literal
 from ...base.errors import ConfigError, JudgeError, OtevalError
 from ...base.runner import describe_error
 from ...base.runner.async_runner import AsyncRunner, run_all
-from ...evaluators.judge.evaluator import missing_content
-from ...evaluators.judge.pairwise import PairwiseJudge
+from ...evaluators import PairwiseJudge, missing_content
 from ...model import Example, Experiment, Run, Vote
 from ...store import Store
 from .experiment_store import ExperimentWriter

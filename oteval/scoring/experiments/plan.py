@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from ...base.errors import ConfigError, InputError
-from ...evaluators.passed_run import passed_run
+from ...evaluators import passed_run
 from ...model import (
     CASE_ATTRIBUTES,
     Dataset,
     Example,
+    Selection,
     Trajectory,
     example_id,
     first_attribute,
     turn_case_id,
 )
-from ...model.selection import Selection
 from ...store import Store
 from .datasets import CASE_KEY, dataset_of, has_question, inputs_of, make_dataset
 from .outputs import trajectory_of

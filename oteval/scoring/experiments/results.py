@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from ...evaluators.stats import Interval, clopper_pearson, mean_interval, pass_at_k, pass_hat_k
-from ...evaluators.stats.rates import mean
+from ...evaluators import Interval, clopper_pearson, mean, mean_interval, pass_at_k, pass_hat_k
 from ...model import Dataset, Example, Experiment, Feedback, Run
 from ...store import Store
 from .outputs import trajectory_of_run

@@ -21,14 +21,11 @@ from typing import Any, Protocol
 
 from ...base.errors import ConfigError
 from ...base.runner.async_runner import AsyncRunner
-from ...evaluators.evaluator import Evaluator, NotEvaluated
-from ...evaluators.functions import code_version
-from ...evaluators.scorer import version_of
+from ...evaluators import Evaluator, NotEvaluated, code_version, version_of
 from ...model import ANSWER_ONLY, Example, Message, Run, SpanRef, Trajectory
 from ...store import Store
-from .. import prepare
 from ..config import Config
-from ..prepared import PreparedEvaluator
+from ..prepared import PreparedEvaluator, prepare
 from .datasets import CASE_KEY
 from .feedback import KeyedResult, failed, keyed_results, not_evaluated
 

@@ -14,11 +14,16 @@ from functools import wraps
 from typing import Any, ParamSpec
 
 from ...base.errors import ConfigError, JudgeError
-from ...evaluators import to_messages
-from ...evaluators.judge.completions import attribute, finish_reason
-from ...evaluators.judge.output_modes import COMPLETE_FINISH_REASONS, unseen_text
-from ...evaluators.judge.server_errors import error_in_answer
-from ...evaluators.openai_client import model_name, open_client
+from ...evaluators import (
+    COMPLETE_FINISH_REASONS,
+    attribute,
+    error_in_answer,
+    finish_reason,
+    model_name,
+    open_client,
+    to_messages,
+    unseen_text,
+)
 from ...model import normal_finish_reason, read_tokens
 
 __all__ = ["create_async_llm_simulated_user", "create_llm_simulated_user"]

@@ -20,10 +20,14 @@ from typing import Any, ParamSpec, TypeVar, cast
 from ...base.errors import ConfigError, InputError
 from ...base.runner import describe_error
 from ...base.sync import IoCall, drive, drive_async
-from ...evaluators import to_messages
-from ...evaluators.evaluator import Evaluator
-from ...evaluators.messages import is_message
-from ...evaluators.types import ChatCompletionMessage, EvaluatorResult, MultiturnSimulationResult
+from ...evaluators import (
+    ChatCompletionMessage,
+    Evaluator,
+    EvaluatorResult,
+    MultiturnSimulationResult,
+    is_message,
+    to_messages,
+)
 from ...model import ANSWER_ONLY
 from .run_evaluators import name_of
 

@@ -13,16 +13,16 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, NamedTuple
 
-from ...evaluators.stats import (
+from ...evaluators import (
     ExampleVotes,
     Interval,
     benjamini_hochberg,
     difference_interval,
     difference_p_value,
+    mean,
     rank,
     selected_confidence,
 )
-from ...evaluators.stats.rates import mean
 from ...model import Run, Vote
 from .feedback import short_form
 from .outputs import json_form

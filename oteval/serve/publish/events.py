@@ -12,7 +12,7 @@ from typing import Any
 
 from ...base.clients.otlp_client import OtlpClient
 from ...model import Score
-from ...scoring.score_events import EventRun, event_request
+from ...scoring import EventRun, event_request
 from .export_queue import ExportQueue, QueueEntry
 from .request_log import QueuedRequest, RequestLog
 

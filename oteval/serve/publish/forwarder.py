@@ -18,7 +18,7 @@ from typing import Any
 from ...base.clients.otlp_client import OtlpClient
 from ...base.durable_log import Encoding, Kind, Position
 from ...model import Score
-from ...scoring.span_attributes import as_fields, as_json, score_attributes
+from ...scoring import as_fields, as_json, score_attributes
 from .export_queue import ExportQueue, QueueEntry, part_id
 from .request_log import QueuedRequest, RequestLog
 from .trace_requests import SpanKey, TraceRequest, parse_traces, without_own_events

@@ -6,8 +6,7 @@ series for its first 200 agents only; the others share the label "other".
 
 from __future__ import annotations
 
-from collections import Counter as Totals
-from collections import deque
+from collections import Counter as Totals, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 

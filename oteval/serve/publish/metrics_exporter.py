@@ -22,8 +22,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from prometheus_client import CollectorRegistry
 
 from ...base.clients.otlp_client import OtlpClient
-from ...scoring.score_events import OWN_SCOPE
-from ...scoring.span_attributes import key_values
+from ...scoring import OWN_SCOPE, key_values
 from .metrics import ScoringMetrics
 
 __all__ = ["MetricsExporter", "otlp_request"]

@@ -16,7 +16,7 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTrace
 from opentelemetry.proto.trace.v1.trace_pb2 import ResourceSpans, ScopeSpans, Span
 
 from ...base.jsontext import dumps, loads
-from ...scoring.score_events import OWN_SCOPE
+from ...scoring import OWN_SCOPE
 
 __all__ = [
     "JsonTraceRequest",

@@ -9,8 +9,7 @@ from typing import Annotated, Any, Generic, TypeVar
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from ...base.errors import ConfigError
-from ...model.columns import FIELDS
-from ...model.selection import Selection, select
+from ...model import FIELDS, Selection, select
 from .workspace import Workspace
 
 __all__ = [

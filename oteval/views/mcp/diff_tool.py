@@ -12,8 +12,7 @@ from ...base.jsontext import canonical
 from ...base.text import counted
 from ...evaluators import to_messages
 from ...model import Message, ToolCall
-from ...scoring import AlignedPair, align, first_divergence
-from ...scoring.references import reference_of_run
+from ...scoring import AlignedPair, align, first_divergence, reference_of_run
 from ...store import Store
 from ..text import tool_names
 from .arguments import McpTool, RunName, ToolArguments

@@ -9,9 +9,8 @@ from pydantic import Field
 
 from ...base.errors import ConfigError
 from ...base.text import counted
-from ...evaluators.stats import Interval, pass_rate
-from ...scoring.experiments import Comparison, Difference, ResultRow, compare
-from ...scoring.experiments.comparison import VERDICTS
+from ...evaluators import Interval, pass_rate
+from ...scoring import VERDICTS, Comparison, Difference, ResultRow, compare
 from ...store import KeyCounts, ListedExperiment
 from ..text import clock
 from .arguments import McpTool, ToolArguments

@@ -18,7 +18,7 @@ from mcp.server.transport_security import TransportSecuritySettings
 from ...base.addresses import listening_socket, shown_host, split_address
 from ...base.errors import ConfigError
 from ...base.web_guard import LocalRequests, RequiredToken, require_local
-from ...replays.server import signals_end_the_server
+from ...replays import signals_end_the_server
 
 __all__ = ["McpHttpServer"]
 

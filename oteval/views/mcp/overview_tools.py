@@ -11,8 +11,7 @@ from pydantic import Field
 from ...base.errors import ConfigError
 from ...base.text import counted
 from ...monitor import require_packages
-from ...scoring import variants
-from ...scoring.config import Config
+from ...scoring import Config, variants
 from ...store import Store
 from ..text import clock
 from .arguments import McpTool, RunFilters, ToolArguments
@@ -121,7 +120,7 @@ def _list_alerts(workspace: Workspace, arguments: _ListAlerts) -> str:
 
 def _alert_rows(store: Store, config: Config) -> Iterator[dict[str, Any]]:
     # This imports numpy, which the extra `monitor` installs.
-    from ...monitor.status import statuses
+    from ...monitor import statuses
 
     now = time.time_ns()
     for entry in config.monitors:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ...base.text import counted
-from ...evaluators.judge.data_blocks import data_lines, encode_data, new_nonce
+from ...evaluators import data_lines, encode_data, new_nonce
 
 __all__ = ["MAX_BLOCK", "DataBlock", "bounded_json", "fitting"]
 

@@ -11,11 +11,9 @@ from pydantic import Field
 from ...base.errors import ConfigError
 from ...base.jsontext import dumps, restore
 from ...base.text import counted
-from ...evaluators.judge.data_blocks import encode_data
-from ...model import Message, Score, Trajectory
-from ...model.columns import FIELDS
-from ...scoring import Explanation
-from ...scoring import explain as explain_trace
+from ...evaluators import encode_data
+from ...model import FIELDS, Message, Score, Trajectory
+from ...scoring import Explanation, explain as explain_trace
 from ...store import Outcome, RunKey, VerdictFilter
 from ..pages.missing_scores import missing_scores
 from ..pages.run_search import find_runs

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...model import Message, Score, ToolCall, Trajectory
-from ...model.columns import COLUMNS, RunRow
+from ...model import COLUMNS, Message, RunRow, Score, ToolCall, Trajectory
 from ..text import clock
 
 __all__ = [

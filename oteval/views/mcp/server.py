@@ -13,7 +13,7 @@ from mcp.server.stdio import stdio_server
 
 from ... import __version__
 from ...base.errors import OtevalError
-from ...evaluators.judge.data_blocks import encode_data
+from ...evaluators import encode_data
 from .arguments import McpTool
 from .diff_tool import DIFF_TOOL
 from .experiment_tools import EXPERIMENT_TOOLS

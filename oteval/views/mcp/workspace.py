@@ -8,8 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ...scoring import refresh
-from ...scoring.config import Config, load_config
+from ...scoring import Config, load_config, refresh
 from ...store import ShardedStore, Store, is_result_folder
 
 __all__ = ["AgentUnderTest", "Workspace"]

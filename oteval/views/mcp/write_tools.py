@@ -21,9 +21,7 @@ from ...base.errors import ConfigError, InputError, NotFound
 from ...base.files import caller_umask
 from ...base.text import counted
 from ...model import Score
-from ...scoring import ScoreRun, Tally, check_gates
-from ...scoring import score as score_all
-from ...scoring.config import Config, require_evaluators
+from ...scoring import Config, ScoreRun, Tally, check_gates, require_evaluators, score as score_all
 from ...store import Store
 from .arguments import McpTool, RunFilters, RunName, Texts, ToolArguments, as_list
 from .results import DataBlock

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 
-from ...ingest.receiver.auth import Access, Token, digest_of
+from ...ingest import Access, Token, digest_of
 
 __all__ = ["NOBODY", "VISITOR", "PageAccess", "Visitor", "cookie_name"]
 

@@ -19,10 +19,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError, OtevalError
-from ...model import Label
-from ...model.selection import Selection
-from ...scoring import score as score_runs
-from ...scoring.experiments import dataset_with_run
+from ...model import Label, Selection
+from ...scoring import dataset_with_run, score as score_runs
 from ...store import AuditEntry, Store
 from ..text import clean
 from .access import VISITOR

@@ -17,14 +17,20 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError, NotFound
-from ...evaluators import to_messages
-from ...evaluators.reference_form import ComparedStep, in_reference_form
-from ...model import Message, SpanRef, Trajectory, normal_text
-from ...model.columns import LONGEST_ASKED, RunRow, RunValues, column_values
-from ...model.selection import Condition, Selection
-from ...scoring import align, first_divergence
-from ...scoring.config import Config
-from ...scoring.references import compared_reference, references_of
+from ...evaluators import ComparedStep, in_reference_form, to_messages
+from ...model import (
+    LONGEST_ASKED,
+    Condition,
+    Message,
+    RunRow,
+    RunValues,
+    Selection,
+    SpanRef,
+    Trajectory,
+    column_values,
+    normal_text,
+)
+from ...scoring import Config, align, compared_reference, first_divergence, references_of
 from ...store import RunKey, Store, VerdictFilter
 from ..report.details import message_details
 from ..run_titles import question_line

@@ -11,9 +11,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...base.errors import NotFound
-from ...model.columns import RunRow
-from ...model.prices import Prices
-from ...model.selection import Condition, Selection
+from ...model import Condition, Prices, RunRow, Selection
 from ...store import ConversationRuns, RunKey, Store
 from ..report.model import State
 from ..text import duration, one_line, shorten

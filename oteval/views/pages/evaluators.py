@@ -10,9 +10,8 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError, NotFound
-from ...evaluators.stats import pass_rate
-from ...model.prices import Prices
-from ...model.selection import Selection
+from ...evaluators import pass_rate
+from ...model import Prices, Selection
 from ...store import EvaluatorVerdicts, Store, VerdictCounts, is_exact
 from ..report.charts import BarChart, bar_chart
 from ..report.histograms import plain, time_labels

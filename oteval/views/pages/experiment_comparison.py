@@ -6,13 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...base.errors import ConfigError, NothingEvaluated
-from ...scoring.experiments import (
-    Comparison,
-    Difference,
-    ExperimentResults,
-    compare,
-    load_experiment,
-)
+from ...scoring import Comparison, Difference, ExperimentResults, compare, load_experiment
 from ...store import Store
 from ..experiments import changed_lines, difference_cells, interval_title, needed_lines, number
 from ..text import one_line, shorten

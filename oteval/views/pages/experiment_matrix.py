@@ -6,16 +6,17 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...model import has_unknown_cost
-from ...scoring.experiments import (
+from ...scoring import (
     ExperimentResults,
     Feedback,
     Figure,
     Pair,
     ResultRow,
     load_experiment,
+    paired_rows,
+    pairs_of,
+    with_common_examples,
 )
-from ...scoring.experiments.paired_examples import paired_rows, with_common_examples
-from ...scoring.experiments.votes import pairs_of
 from ...store import Store
 from ..experiments import interval_text, k_text, number
 from ..text import one_line, shorten

@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError
-from ...evaluators.stats import pass_rate
+from ...evaluators import pass_rate
 from ...store import KeyCounts, ListedExperiment
 from ..run_cells import total_cost_text
 from ..text import one_line, shorten

@@ -10,15 +10,9 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError
-from ...evaluators.stats import Interval
+from ...evaluators import Interval
 from ...model import Label, Score
-from ...scoring.experiments.calibration import (
-    Calibration,
-    Disagreement,
-    GrowthPoint,
-    agreement_growth,
-    calibrate,
-)
+from ...scoring import Calibration, Disagreement, GrowthPoint, agreement_growth, calibrate
 from ...store import QUEUES, LabelledEvaluator, Queue, RunKey, Store
 from ..text import one_line, shorten
 from .access import VISITOR

@@ -15,7 +15,7 @@ from ...base.errors import ConfigError
 from ...base.files import KeptFile
 from ...base.machine import infrequent_gc, user_name
 from ...base.web_guard import LocalRequests
-from ...ingest.receiver.http_server import HttpServer, refusal_of
+from ...ingest import HttpServer, refusal_of
 from ...store import Store
 from .access import PageAccess
 from .app import create_app

@@ -6,11 +6,9 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from ...base.text import listed
-from ...evaluators.scorer import is_drawn
-from ...model import Trajectory
-from ...model.columns import column_values, items_of
-from ...model.selection import Selection
-from ...scoring.config import Config, EvaluatorSettings
+from ...evaluators import is_drawn
+from ...model import Selection, Trajectory, column_values, items_of
+from ...scoring import Config, EvaluatorSettings
 from ..text import clean, clock, one_line, shorten
 
 __all__ = ["MissingScore", "missing_scores", "unmet_filter"]

@@ -9,8 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from ...evaluators.stats import pass_rate
-from ...model.prices import Prices
+from ...evaluators import pass_rate
+from ...model import Prices
 from ...store import AgentRuns, AgentVerdicts, Store
 from ..run_cells import mean_cost_text, total_cost_text
 from ..text import clock, duration, one_line, shorten

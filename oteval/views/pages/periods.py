@@ -8,7 +8,7 @@ from typing import Final
 from starlette.requests import Request
 
 from ...base.errors import ConfigError
-from ...model.selection import EVERYTHING, Selection
+from ...model import EVERYTHING, Selection
 from ...store import Store
 
 __all__ = [

@@ -18,16 +18,18 @@ from ...base.errors import ConfigError, NothingEvaluated
 from ...base.redaction import RedactionRule
 from ...base.redaction.secrets import SecretRedactor
 from ...model import Recording
-from ...replays.recording_files import recording_bytes
-from ...replays.recordings import read_recording
-from ...replays.redacted_recordings import redacted_recording
-from ...replays.target import InputForm, turn_inputs, unreplayable
-from ...replays.written_tests import (
+from ...replays import (
     AgentCall,
+    InputForm,
     ReplayTest,
     pytest_file,
+    read_recording,
+    recording_bytes,
+    redacted_recording,
     reference_text,
     session_name,
+    turn_inputs,
+    unreplayable,
 )
 from ...store import Store
 

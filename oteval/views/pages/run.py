@@ -17,10 +17,8 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError, NotFound
-from ...model import Score, Trajectory
-from ...model.prices import Prices
-from ...model.selection import Condition, Selection
-from ...scoring.config import Config
+from ...model import Condition, Prices, Score, Selection, Trajectory
+from ...scoring import Config
 from ...store import Store
 from ..report.details import details
 from ..report.model import ReportRun, RunVerdict, State

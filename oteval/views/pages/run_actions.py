@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from ...model import Label
-from ...scoring.config import Config
+from ...scoring import Config
 from ...store import Store
 from ..text import clean, one_line, shorten
 

@@ -10,10 +10,7 @@ from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
 from ...base.errors import ConfigError, NotFound
-from ...model import EvaluationResult, Score, Trajectory
-from ...model.columns import RunRow
-from ...model.prices import Prices
-from ...model.selection import EVERYTHING
+from ...model import EVERYTHING, EvaluationResult, Prices, RunRow, Score, Trajectory
 from ...store import RunKey, Store
 from ..report.model import State
 from ..run_cells import CHOICES, cell_text, head_of

@@ -11,10 +11,8 @@ import re
 from dataclasses import dataclass, field, replace
 
 from ...base.errors import ConfigError
-from ...model.columns import FIELDS
-from ...model.selection import Condition, Selection, parse_condition, time_of
-from ...store import VerdictFilter
-from ...store.scores import Outcome
+from ...model import FIELDS, Condition, Selection, parse_condition, time_of
+from ...store import Outcome, VerdictFilter
 
 __all__ = ["EVERY_RUN", "RunSearch", "narrowed", "parse_search", "suggestions"]
 

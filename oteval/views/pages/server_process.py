@@ -18,9 +18,8 @@ from typing import Any
 
 from ...base.files import private_umask
 from ...base.machine import infrequent_gc
-from ...ingest.receiver.auth import Access, Token
-from ...ingest.receiver.http_server import HttpServer
-from ...serve.logs import configure_logging
+from ...ingest import Access, HttpServer, Token
+from ...serve import configure_logging
 from ...store import Store
 from .access import PageAccess
 from .app import create_app

@@ -10,8 +10,8 @@ from typing import TypeVar
 
 from ...base.errors import ConfigError
 from ...base.files import file_stamp
-from ...model.prices import Prices, make_prices
-from ...scoring.config import Config, load_config
+from ...model import Prices, make_prices
+from ...scoring import Config, load_config
 from ...store import Store
 from .just_ended import Previews
 from .kept_results import KeptResults

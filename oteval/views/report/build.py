@@ -15,9 +15,8 @@ from dataclasses import dataclass, replace
 from ... import __version__
 from ...base.errors import ConfigError, NothingEvaluated
 from ...base.jsontext import dumps
-from ...model.columns import COLUMNS
-from ...scoring import Tally, align, first_divergence
-from ...scoring.config import Gate
+from ...model import COLUMNS
+from ...scoring import Gate, Tally, align, first_divergence
 from ...store import SelectedRuns
 from ..text import clean, clock, one_line, shorten
 from .cells import cell_of, changed

@@ -11,9 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Literal, NamedTuple
 
-from ...evaluators.gates import GateResult
-from ...model import EvaluationResult, Feedback, Score, Trajectory
-from ...model.record import record
+from ...evaluators import GateResult
+from ...model import EvaluationResult, Feedback, Score, Trajectory, record
 from .tool_graph import ToolGraph
 
 __all__ = [

@@ -12,19 +12,25 @@ import pyarrow as pa
 from ...base.errors import ConfigError
 from ...model import (
     CASE_ATTRIBUTES,
+    GROUPS,
     Experiment,
     Run,
+    RunValues,
     Score,
+    Selection,
     Trajectory,
     Vote,
     first_attribute,
+    group_text,
     question_of,
 )
-from ...model.columns import GROUPS, RunValues, group_text
-from ...model.selection import Selection
-from ...scoring.experiments.paired_examples import paired_rows, with_common_examples
-from ...scoring.experiments.results import ExperimentResults, load_experiment
-from ...scoring.experiments.votes import pairs_of
+from ...scoring import (
+    ExperimentResults,
+    load_experiment,
+    paired_rows,
+    pairs_of,
+    with_common_examples,
+)
 from ...store import RunExpression, RunFunction, RunGroups, Store
 from ..run_titles import case_key, question_line
 from ..text import clean, one_line

@@ -7,15 +7,17 @@ from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
-from ...evaluators.gates import GateResult, Tally, worst_first
-from ...evaluators.stats import benjamini_hochberg, clopper_pearson, difference_p_value
-from ...model import Usage, has_unknown_cost
-from ...model.columns import call_errors
-from ...model.prices import make_prices
-from ...scoring import check_gates
-from ...scoring.config import Gate
-from ...store import CaseComparison, SelectedRuns
-from ...store.usage_sums import usage_of, usages_of
+from ...evaluators import (
+    GateResult,
+    Tally,
+    benjamini_hochberg,
+    clopper_pearson,
+    difference_p_value,
+    worst_first,
+)
+from ...model import Usage, call_errors, has_unknown_cost, make_prices
+from ...scoring import Gate, check_gates
+from ...store import CaseComparison, SelectedRuns, usage_of, usages_of
 from ..text import clean, clock, duration
 from .cells import direction, worth_of
 from .histograms import (

@@ -12,8 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from ...model import Trajectory
-from ...model.columns import call_errors
+from ...model import Trajectory, call_errors
 from ..text import shorten
 
 __all__ = ["END", "START", "ToolEdge", "ToolGraph", "ToolGraphCounts", "ToolNode"]

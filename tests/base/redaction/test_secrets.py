@@ -10,8 +10,7 @@ from typing import Any
 from urllib.parse import quote
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.base.redaction import RedactionRule
 from oteval.base.redaction.secrets import PLACEHOLDER, SecretRedactor, request_secrets

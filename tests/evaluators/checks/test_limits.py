@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval import ConfigError, create_budget_evaluator, create_latency_evaluator
 from oteval.model import Message, ToolCall, Trajectory, Usage, reported_cost

@@ -7,8 +7,7 @@ import socket
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval import ConfigError, create_tool_schema_evaluator
 from oteval.evaluators.checks.definitions import schemas_of

@@ -7,8 +7,7 @@ import time
 from contextlib import suppress
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.evaluators.judge.answer_schema import InvalidAnswer
 from oteval.evaluators.judge.answer_text import parse_answer

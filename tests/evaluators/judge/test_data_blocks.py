@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval import ConfigError, create_llm_as_judge, create_trajectory_llm_as_judge
-from oteval.evaluators.judge import data_blocks
-from oteval.evaluators.judge import prompt as prompt_module
+from oteval.evaluators.judge import data_blocks, prompt as prompt_module
 from oteval.evaluators.judge.data_blocks import data_block
 from oteval.replays import testing
 

@@ -6,8 +6,7 @@ import random
 import numpy as np
 import pytest
 import scipy.stats
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.evaluators.stats import (
     bootstrap,

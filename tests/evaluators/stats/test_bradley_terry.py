@@ -6,8 +6,7 @@ import random
 import numpy as np
 import pytest
 import scipy.optimize
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.evaluators.stats import ExampleVotes, bradley_terry, rank
 

@@ -6,8 +6,7 @@ from itertools import combinations
 import pytest
 import scipy.special
 import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval.evaluators.stats import (
     benjamini_hochberg,

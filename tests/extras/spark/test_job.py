@@ -19,8 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from oteval.base.errors import InputError
-from oteval.extras.spark import map_columns, read_traces, score_files
-from oteval.extras.spark import output as spark_output
+from oteval.extras.spark import map_columns, output as spark_output, read_traces, score_files
 from oteval.scoring import export_parquet, refresh, score
 from oteval.scoring.config import Config, parse_config
 from oteval.store import ShardedStore, Store

@@ -15,8 +15,7 @@ import pytest
 from oteval.base.errors import InputError
 from oteval.extras.spark import score
 from oteval.model import Span
-from oteval.scoring import refresh
-from oteval.scoring import score as score_stored
+from oteval.scoring import refresh, score as score_stored
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 from oteval.store.telemetry_rows import SPAN_SCHEMA, span_table

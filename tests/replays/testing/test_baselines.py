@@ -7,8 +7,7 @@ import math
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval import InputError, NotFound, Store, compare_experiments
 from oteval.replays.testing.baselines import (

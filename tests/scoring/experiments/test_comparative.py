@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 import scipy.stats
-from hypothesis import given
-from hypothesis import strategies as st
+from hypothesis import given, strategies as st
 
 from oteval import (
     ComparativeResults,
@@ -23,8 +22,7 @@ from oteval import (
 from oteval.model import Example, Run, Vote
 from oteval.scoring.experiments.votes import answer_of, pairs_of
 
-from ...make import keep
-from ...make import run as make_run
+from ...make import keep, run as make_run
 from .conftest import Make
 
 

@@ -3,8 +3,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings, strategies as st
 
 from oteval.ingest.otlp import decode_protobuf_logs, decode_protobuf_traces
 from oteval.model import Event, Link, LogRecord, Span

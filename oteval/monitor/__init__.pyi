@@ -1,0 +1,49 @@
+"""The names of `oteval.monitor` for other rooms; `__init__.py` loads them on first use."""
+
+from .backtest import (
+    Backtest as Backtest,
+    PastEpisode as PastEpisode,
+    backtest as backtest,
+)
+from .changes import (
+    Estimate as Estimate,
+    MeasuredChange as MeasuredChange,
+    adjusted as adjusted,
+    measured_changes as measured_changes,
+)
+from .check import (
+    check as check,
+    check_backlog as check_backlog,
+    exit_status as exit_status,
+    little_memory as little_memory,
+)
+from .group_simulation import (
+    GroupSimulation as GroupSimulation,
+    simulate_group as simulate_group,
+)
+from .notification import (
+    DeliveryResult as DeliveryResult,
+    Outbox as Outbox,
+)
+from .notification.text import (
+    message as message,
+)
+from .observations import (
+    Observations as Observations,
+)
+from .past import (
+    PastPeriod as PastPeriod,
+    histories as histories,
+)
+from .removals import (
+    end_removed as end_removed,
+)
+from .requirements import (
+    check_destinations as check_destinations,
+    require_packages as require_packages,
+    unset_variables as unset_variables,
+)
+from .status import (
+    MonitorStatus as MonitorStatus,
+    statuses as statuses,
+)

@@ -1,0 +1,25 @@
+"""The names of `oteval.serve` for other rooms; `__init__.py` loads them on first use."""
+
+from .capture import (
+    Capture as Capture,
+    capture as capture,
+)
+from .destinations import (
+    refused_folders as refused_folders,
+)
+from .inprocess import (
+    InProcess as InProcess,
+)
+from .listener_process import (
+    Tls as Tls,
+    serve as serve,
+)
+from .logs import (
+    configure_logging as configure_logging,
+)
+from .publish import (
+    resend as resend,
+)
+from .server_config import (
+    ServerConfig as ServerConfig,
+)

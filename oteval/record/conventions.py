@@ -50,8 +50,8 @@ __all__ = [
 
 Attributes = dict[str, Any]
 
-# Innermost frames of a traceback. 1,000 nested calls that end in a RecursionError took 12.8 s of CPU
-# with all frames, and take 4.9 s.
+# Innermost frames of a traceback. With all frames, 1,000 nested calls that end in a RecursionError
+# took 12.8 s of CPU instead of 4.9.
 _MAX_FRAMES = 50
 
 CONVERSATION_ID: Final = "gen_ai.conversation.id"

@@ -2,7 +2,7 @@
 
 OpenTelemetry's encoders make a message for each value and copy it into the one around it. A body of
 a recorded HTTP exchange lies ten messages deep, so it is copied ten times. Here each text is
-copied once; the requests are equal. An exchange of 5 KB takes 81 us in place of 292.
+copied once; the requests are equal. An exchange of 5 KB takes 81 us instead of 292.
 """
 
 from __future__ import annotations

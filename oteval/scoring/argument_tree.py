@@ -2,8 +2,8 @@
 
 An evaluator that fails a run by its outline mostly reads some arguments for the comment. It reads
 the same ones of all runs that agree in those before, so that runs are told apart by few arguments,
-and each different case is evaluated once. A million runs of which a tenth fails take 51 s in place of
-89.
+and each different case is evaluated once. A million runs of which a tenth fails take 51 s instead
+of 89.
 """
 
 from __future__ import annotations

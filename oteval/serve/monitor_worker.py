@@ -4,8 +4,8 @@ Everything that lasts is in the store: a worker that is killed continues where t
 check ended. No failure here disturbs receiving or scoring. A failure is logged when it begins and
 when it ends, counted in the metrics, and named in /readyz.
 
-It is a thread, because a check takes 1% of the CPU time in which its runs are stored and scored, and
-a process would need the libraries in memory once more.
+It is a thread, because a check takes 1% of the CPU time in which its runs are stored and scored,
+and a process would need the libraries in memory once more.
 """
 
 from __future__ import annotations

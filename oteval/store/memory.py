@@ -50,7 +50,7 @@ _FEW_ROWS = 128
 # than others.
 _WIDE_ROW, WIDE_MEMORY_FACTOR = 64 << 10, 4
 # Bytes of a row from which on one thread reads and writes them: each thread unpacks 2,048 rows, and
-# loading 261 MB of long histories peaks at 379 MB in place of 508.
+# loading 261 MB of long histories peaks at 379 MB instead of 508.
 ONE_THREAD_ROW = 16 << 10
 _LIMIT = re.compile(r"([\d.]+) (bytes|KiB|MiB|GiB|TiB)")
 _UNITS = {"bytes": 1, "KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40}

@@ -1,7 +1,7 @@
 """Judges that compare two outputs, for `evaluate_comparative`.
 
-Each pair is judged in both orders: with equal systems and a judge that prefers the first output by
-.10, 47% of comparisons in one order are significant at .05, and 4% in both.
+Each pair is judged in both orders by default: with equal systems and a judge that prefers the first
+output by .10, 47% of comparisons in one order are significant at .05, and 4% in both.
 """
 
 from __future__ import annotations

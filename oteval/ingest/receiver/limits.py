@@ -36,7 +36,8 @@ MAX_BYTES = 64 << 20
 MAX_RECORDS = 250_000
 """The most spans or log records of a request."""
 MAX_PARTS = 2_000_000
-"""The most parts of a request: spans, log records, attributes, values, events and links."""
+"""The most parts of a request: spans, log records, attributes, values, events and links. A part
+takes 50 to 170 bytes when it is parsed, and a decoded span 1.3 KB: both limits are below 500 MB."""
 _CHUNK = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 

@@ -1,4 +1,4 @@
-"""Write the generated parts of docs/architecture.md and docs/modules.md; a test keeps them current.
+"""Write the generated parts of the pages Architecture and Modules; a test keeps them current.
 
 Run it as ``python -m scripts.make_architecture``. Layers come from the import contracts in
 pyproject.toml, imports from the code, and descriptions from the first sentence of each docstring.
@@ -15,8 +15,8 @@ from pathlib import Path
 import grimp
 
 ROOT = Path(__file__).resolve().parents[1]
-ARCHITECTURE = ROOT / "docs" / "architecture.md"
-MODULES = ROOT / "docs" / "modules.md"
+ARCHITECTURE = ROOT / "docs" / "explanation" / "architecture.md"
+MODULES = ROOT / "docs" / "reference" / "modules.md"
 BEGIN, END = "<!-- generated: packages -->\n", "<!-- end -->"
 
 
@@ -66,7 +66,7 @@ def packages_table() -> str:
 
 
 def architecture() -> str:
-    """Return docs/architecture.md with its generated part renewed."""
+    """Return docs/explanation/architecture.md with its generated part renewed."""
     text = ARCHITECTURE.read_text("utf-8")
     before, rest = text.split(BEGIN)
     after = rest.split(END, 1)[1]
@@ -74,7 +74,7 @@ def architecture() -> str:
 
 
 def modules_page() -> str:
-    """Return docs/modules.md: every module with the first sentence of its docstring."""
+    """Return docs/reference/modules.md: every module with the first sentence of its docstring."""
     parts = ["# Modules", "", "Every module, from the first sentence of its docstring."]
     folders = sorted({path.parent for path in (ROOT / "oteval").rglob("*.py")})
     for folder in folders:

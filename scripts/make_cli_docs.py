@@ -1,4 +1,4 @@
-"""Write docs/cli.md from the help texts of the commands; a test keeps it current.
+"""Write docs/reference/cli.md from the help texts of the commands; a test keeps it current.
 
 Run it as ``python -m scripts.make_cli_docs``.
 """
@@ -11,7 +11,7 @@ import click
 
 from oteval.cli import cli
 
-PAGE = Path(__file__).parents[1] / "docs" / "cli.md"
+PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
 
 def commands(command: click.Command, path: str) -> list[tuple[str, click.Command]]:

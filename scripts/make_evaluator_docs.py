@@ -1,7 +1,7 @@
 """Writes the tables of options in docs/ from the evaluators' classes; a test holds them current.
 
 A page has the table of a type between ``<!-- options: TYPE -->`` and ``<!-- end -->``. A type
-without a table gets a section in docs/checks.md. Run it as
+without a table gets a section in docs/reference/checks.md. Run it as
 ``python -m scripts.make_evaluator_docs``.
 """
 
@@ -18,7 +18,7 @@ from oteval.evaluators.options import NonNegativeFloat, Option, Regex, Seconds, 
 from oteval.evaluators.registry import evaluator_class, evaluator_types
 
 FOLDER = Path(__file__).parents[1] / "docs"
-CHECKS = FOLDER / "checks.md"
+CHECKS = FOLDER / "reference" / "checks.md"
 _AFTER_CHECKS = "## When the trace holds too little"
 _TABLE = re.compile(r"(<!-- options: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _NAMES: dict[Any, str] = {
@@ -37,7 +37,7 @@ _NAMES: dict[Any, str] = {
 def pages() -> dict[Path, str]:
     """Return the pages that have tables, with current tables."""
     found = {}
-    for path in sorted(FOLDER.glob("*.md")):
+    for path in sorted(FOLDER.rglob("*.md")):
         text = path.read_text("utf-8")
         if _TABLE.search(text):
             found[path] = _TABLE.sub(lambda match: f"{match[1]}{table(match[2])}{match[3]}", text)
@@ -45,7 +45,7 @@ def pages() -> dict[Path, str]:
 
 
 def with_new_sections(text: str) -> str:
-    """Return docs/checks.md with a section for each type that no page documents yet."""
+    """Return docs/reference/checks.md with a section for each type that no page documents yet."""
     sections = [
         f"### `{kind}`\n\n{_summary(kind)}\n\n"
         f"<!-- options: {kind} -->\n{table(kind)}<!-- end -->\n\n"

@@ -1,4 +1,4 @@
-"""docs/architecture.md and docs/modules.md describe the code as it is."""
+"""docs/explanation/architecture.md and docs/reference/modules.md describe the code as it is."""
 
 from __future__ import annotations
 

@@ -14,13 +14,13 @@ from oteval.scoring.config import load_tokens, parse_config
 from scripts import make_evaluator_docs, make_replay_table
 from scripts.make_cli_docs import page
 
-ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+from .documentation import DECISIONS, DOCS, GUIDES, PAGES, anchors, links, name_of, navigation
+from .make import ROOT
 
 
 def test_the_page_of_commands_is_current() -> None:
-    """docs/cli.md has the current help texts; scripts/make_cli_docs.py writes it."""
-    assert (ROOT / "docs" / "cli.md").read_text() == page()
+    """docs/reference/cli.md has the current help texts; scripts/make_cli_docs.py writes it."""
+    assert (DOCS / "reference" / "cli.md").read_text() == page()
 
 
 def test_the_tables_of_options_are_current() -> None:
@@ -39,32 +39,61 @@ def test_the_table_of_frameworks_is_current() -> None:
 
 
 def test_the_page_of_gaps_lists_every_code() -> None:
-    """docs/gaps.md has a row for each gap that can occur, and for no other."""
-    rows = re.findall(r"^\| `(\w+)` \|", (ROOT / "docs" / "gaps.md").read_text(), re.MULTILINE)
+    """docs/reference/gaps.md has a row for each gap that can occur, and for no other."""
+    rows = re.findall(r"^\| `(\w+)` \|", (DOCS / "reference" / "gaps.md").read_text(), re.MULTILINE)
 
     assert sorted(rows) == sorted(CODES)
 
 
 def test_the_page_of_filters_has_every_column() -> None:
-    """docs/looking.md has the columns that ``--where`` knows, with their meanings."""
-    text = (ROOT / "docs" / "looking.md").read_text().partition("| field | meaning |")[2]
+    """docs/how-to/looking.md has the columns that ``--where`` knows, with their meanings."""
+    text = (DOCS / "how-to" / "looking.md").read_text().partition("| field | meaning |")[2]
 
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE) == [
         (name, COLUMNS[name].meaning) for name in FIELDS
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", PAGES, ids=name_of)
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
-    """Every relative link of a page is a file."""
-    links = re.findall(r"\]\(([^)#:]+)(?:#[^)]*)?\)", path.read_text())
-
-    missing = [link for link in links if not (path.parent / link).exists()]
+    """Every relative link of a page is a file, and its anchor a heading of that page."""
+    missing = [
+        f"{target}#{anchor}"
+        for target, anchor in links(path)
+        if not target.exists() or (anchor and anchor not in anchors(target))
+    ]
 
     assert not missing
 
 
-@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_every_page_is_in_the_navigation_once() -> None:
+    """The site and the page of contents show every page; decisions have a page of contents."""
+    pages = [name_of(page) for page in PAGES if page.parent != DECISIONS]
+    contents = {name_of(target) for target, _ in links(DOCS / "README.md")}
+    decisions = {target for target, _ in links(DECISIONS / "README.md")}
+
+    assert sorted(navigation()) == sorted([*pages, "docs/decisions/README.md"])
+    assert set(navigation()) <= contents | {"README.md", "docs/README.md"}
+    assert decisions == {*DECISIONS.glob("*.md")} - {DECISIONS / "README.md"}
+
+
+@pytest.mark.parametrize(
+    "folder", ["oteval", "scripts", "tests", "benchmarks", "collector", "examples"]
+)
+def test_pages_that_code_names_exist(folder: str) -> None:
+    """Messages, docstrings and comments that say "see docs/..." name a page that is there."""
+    missing = {
+        f"{name_of(path)}: {name}"
+        for path in (ROOT / folder).rglob("*.py")
+        if (ROOT / "tests" / "data") not in path.parents
+        for name in re.findall(r"\bdocs/[\w/.-]+\.md\b", path.read_text("utf-8"))
+        if not (ROOT / name).exists()
+    }
+
+    assert not missing
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
     """Every oteval.yaml and every file of tokens shown is one that oteval reads."""
     for indent, block in re.findall(r"^( *)```yaml\n(.*?)^\1```", path.read_text(), re.M | re.S):

@@ -12,9 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from .documentation import GUIDES, name_of
 from .make import ROOT
-
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
 
 def module_of(page: Path) -> str:
@@ -41,8 +40,9 @@ def module_of(page: Path) -> str:
 @pytest.mark.slow
 def test_mypy_accepts_every_documented_call(tmp_path: Path) -> None:
     """The examples of all pages, checked against the signatures of the package."""
-    for page in PAGES:
-        (tmp_path / f"page_{page.stem.lower()}.py").write_text(module_of(page), "utf-8")
+    for page in GUIDES:
+        name = re.sub(r"\W", "_", name_of(page).removesuffix(".md").lower())
+        (tmp_path / f"page_{name}.py").write_text(module_of(page), "utf-8")
     command = [sys.executable, "-m", "mypy", "--config-file", "", "--ignore-missing-imports"]
     done = subprocess.run(
         [*command, "--check-untyped-defs", "--allow-redefinition", str(tmp_path)],

@@ -17,7 +17,7 @@ _Commands = Sequence[click.Command]
 
 
 def commands() -> Sequence[LazyCommand]:
-    """Return all commands, not imported yet, in the order of docs/cli.md."""
+    """Return all commands, not imported yet, in the order of docs/reference/cli.md."""
     return tuple(LazyCommand(name, load, summary) for name, load, summary in _TABLE)
 
 
@@ -266,4 +266,4 @@ _TABLE: Sequence[tuple[str, Callable[[], _Commands], str]] = (
     ("doctor", _doctor, "Check that agents in this environment would be recorded."),
     ("run", _run, "Run a program, and record its agents without a change of its code."),
 )
-"""The name, the loader and the summary of each command, in the order of docs/cli.md."""
+"""The name, the loader and the summary of each command, in the order of docs/reference/cli.md."""

@@ -1,4 +1,4 @@
-"""oteval reads the files of the exporter in docs/files.md."""
+"""oteval reads the files of the exporter in docs/how-to/trace-files.md."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ..make import ROOT
 
 def test_files_of_the_documented_exporter_are_read(tmp_path: Path):
     """Spans of several exports to one file are unchanged."""
-    page = (ROOT / "docs" / "files.md").read_text()
+    page = (ROOT / "docs" / "how-to" / "trace-files.md").read_text()
     (code,) = (
         block for block in re.findall(r"```python\n(.*?)```", page, re.S) if "class" in block
     )

@@ -1,4 +1,4 @@
-"""The table of docs/conventions.md: complete, and true of the code."""
+"""The table of docs/reference/conventions.md: complete, and true of the code."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ from ..make import ROOT
 
 _ROW = re.compile(r"^\| `([\w.]+)` \| ([\w, ]+) \| *(.*?) *\|$", re.MULTILINE)
 _NAMESPACES = ("gen_ai.", "mcp.", "openai.", "aws.bedrock.")
+PAGE = ROOT / "docs" / "reference" / "conventions.md"
 ROWS = {
     name: (frozenset(uses.split(", ")), text)
-    for name, uses, text in _ROW.findall((ROOT / "docs/conventions.md").read_text("utf-8"))
+    for name, uses, text in _ROW.findall(PAGE.read_text("utf-8"))
 }
 SOURCE = {
     path: path.read_text("utf-8")

@@ -289,8 +289,8 @@ def test_every_extra_exists() -> None:
 
 
 def test_the_page_lists_every_library() -> None:
-    """The table of docs/libraries.md has each library with its instrumentations."""
-    page = (ROOT / "docs" / "libraries.md").read_text()
+    """The table of docs/reference/libraries.md has each library with its instrumentations."""
+    page = (ROOT / "docs" / "reference" / "libraries.md").read_text()
     rows = {line.split(" | ")[0].strip("| "): line for line in page.splitlines() if "|" in line}
 
     for library in LIBRARIES:

@@ -1,8 +1,8 @@
 """Every kind of tool of many frameworks, recorded once and replayed in every way.
 
 `make test-replay-agents` installs an environment for each framework, and names their folder in
-``OTEVAL_FRAMEWORKS``. The outcomes are the table in docs/replay.md; ``RENEW_OUTCOMES=1`` writes
-them anew.
+``OTEVAL_FRAMEWORKS``. The outcomes are the table in docs/how-to/replay.md; ``RENEW_OUTCOMES=1``
+writes them anew.
 """
 
 from __future__ import annotations

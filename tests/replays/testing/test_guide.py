@@ -1,4 +1,4 @@
-"""The worked example of docs/testing.md: recorded from a server, played back without it."""
+"""The worked example of docs/how-to/testing.md: recorded from a server, played back without it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytest.importorskip("pytest_recording")
 pytest.importorskip("openai")
 
 SECRET = "sk-very-secret-5309"
-GUIDE = (ROOT / "docs" / "testing.md").read_text()
+GUIDE = (ROOT / "docs" / "how-to" / "testing.md").read_text()
 
 
 class _Model(BaseHTTPRequestHandler):

@@ -1,0 +1,81 @@
+"""The pages of the documentation: which there are, their links, headings and blocks of code."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from .make import ROOT
+
+DOCS = ROOT / "docs"
+DECISIONS = DOCS / "decisions"
+# The pages beside docs/ that the site has too.
+_OTHERS = (
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "benchmarks/RESULTS.md",
+    "collector/README.md",
+    "examples/README.md",
+)
+PAGES = [*(ROOT / name for name in _OTHERS), *sorted(DOCS.rglob("*.md"))]
+GUIDES = [
+    page
+    for page in PAGES
+    if page == ROOT / "README.md" or (DOCS in page.parents and page.parent != DECISIONS)
+]
+"""The pages whose examples are tested: all but decisions, and those that have other tests."""
+
+_FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+_CODE = re.compile(r"`[^`\n]*`")
+_LINK = re.compile(r"\]\(([^)\s]+)\)")
+
+
+def name_of(page: Path) -> str:
+    """Return a page's path in the repository."""
+    return page.relative_to(ROOT).as_posix()
+
+
+def navigation() -> list[str]:
+    """Return the pages of the site in its order, as paths in the repository."""
+    return list(
+        _leaves(tomllib.loads((DOCS / "zensical.toml").read_text("utf-8"))["project"]["nav"])
+    )
+
+
+def _leaves(entry: Any) -> Iterator[str]:
+    match entry:
+        case str():
+            yield entry
+        case dict():
+            yield from _leaves(list(entry.values()))
+        case list():
+            for item in entry:
+                yield from _leaves(item)
+
+
+def links(page: Path) -> Iterator[tuple[Path, str]]:
+    """Yield the file and the anchor to which each relative link of a page leads."""
+    text = _CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))
+    for link in _LINK.findall(text):
+        if not re.match(r"[a-z]+:", link):
+            target, _, anchor = unquote(link).partition("#")
+            yield (page.parent / target).resolve() if target else page, anchor
+
+
+def anchors(page: Path) -> set[str]:
+    """Return the anchors of a page's headings, as GitHub and the site make them."""
+    names: Counter[str] = Counter()
+    result = set()
+    for heading in re.findall(r"^#{1,6} (.*)$", _FENCE.sub("", page.read_text("utf-8")), re.M):
+        text = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).strip().lower()
+        name = re.sub(r"[^\w\- ]", "", text).replace(" ", "-")
+        result.add(f"{name}-{names[name]}" if names[name] else name)
+        names[name] += 1
+    return result

@@ -17,6 +17,8 @@ MLFLOW := .venv-mlflow
 MLFLOW_STAMP := $(MLFLOW)/.installed
 SPARK := .venv-spark
 SPARK_STAMP := $(SPARK)/.installed
+SITE := .venv-site
+SITE_STAMP := $(SITE)/.installed
 HELM := .venv-helm
 HELM_STAMP := $(HELM)/.installed
 CHDB := .venv-chdb
@@ -37,7 +39,7 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: environments sbom audit docs pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
+.PHONY: environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
@@ -58,6 +60,12 @@ docs: $(STAMP)
 	$(BIN)/python -m scripts.make_evaluator_docs
 	$(BIN)/python -m scripts.make_architecture
 	$(BIN)/python -m scripts.make_replay_table
+
+# The documentation as a site in build/site, which needs no network to be read. A dead link, or a page
+# that is in no menu, ends it; `make test` finds both without the generator.
+site: $(SITE_STAMP)
+	$(SITE)/bin/python -m scripts.make_site
+	cd build && ../$(SITE)/bin/zensical build --clean --strict -f zensical.toml
 
 # Draw the pages of the demo for docs/pictures, in Debian's chromium (apt-get install chromium).
 pictures: $(BROWSER_STAMP)
@@ -257,6 +265,12 @@ $(HELM_STAMP): $(STAMP)
 	$(BIN)/uv pip install -q --python $(HELM)/bin/python --no-deps --no-build-isolation -e .
 	touch $@
 
+# docs/zensical.toml says why it is Zensical.
+$(SITE_STAMP):
+	$(PYTHON) -m venv $(SITE)
+	$(PIP) $(SITE)/bin/pip install -q 'zensical>=0.0.73,<0.2'
+	touch $@
+
 $(MLFLOW_STAMP):
 	$(PYTHON) -m venv $(MLFLOW)
 	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<3.18'
@@ -288,4 +302,4 @@ $(LLM_STAMP):
 	touch $@
 
 clean:
-	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(FRAMEWORKS) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(AUDIT) $(FIDELITY) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) $(OLD) $(PEERS) $(LLM) $(BROWSER) $(OPENLLMETRY) $(FRAMEWORKS) $(ROTEL) $(BACKENDS) $(MLFLOW) $(CHDB) $(SPARK) $(HELM) $(SITE) $(AUDIT) $(FIDELITY) build dist oteval-demo .mypy_cache .ruff_cache .pytest_cache

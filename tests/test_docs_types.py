@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from .documentation import GUIDES, name_of
-from .make import ROOT
+from scripts.documentation import GUIDES, ROOT, name_of
 
 
 def module_of(page: Path) -> str:

@@ -10,8 +10,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from .make import ROOT
-
+ROOT = Path(__file__).resolve().parents[1]
 DOCS = ROOT / "docs"
 DECISIONS = DOCS / "decisions"
 # The pages beside docs/ that the site has too.
@@ -58,6 +57,17 @@ def _leaves(entry: Any) -> Iterator[str]:
         case list():
             for item in entry:
                 yield from _leaves(item)
+
+
+def outside_navigation() -> set[str]:
+    """Return the pages that the navigation lacks, has twice, or has though they are not there.
+
+    Decisions have a page of contents, which is in the navigation in their place.
+    """
+    names = Counter(navigation())
+    expected = {name_of(page) for page in PAGES if page.parent != DECISIONS}
+    expected.add(name_of(DECISIONS / "README.md"))
+    return (expected ^ names.keys()) | {name for name in names if names[name] > 1}
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:

@@ -54,10 +54,10 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.house_rules
 
-# Renew the generated pages and tables: commands, options of evaluators, modules, layers.
+# Renew the generated pages and tables: commands, keys of oteval.yaml, modules, layers.
 docs: $(STAMP)
 	$(BIN)/python -m scripts.make_cli_docs
-	$(BIN)/python -m scripts.make_evaluator_docs
+	$(BIN)/python -m scripts.make_config_docs
 	$(BIN)/python -m scripts.make_architecture
 	$(BIN)/python -m scripts.make_replay_table
 

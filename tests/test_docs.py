@@ -11,7 +11,7 @@ from oteval.evaluators.registry import evaluator_types
 from oteval.model.columns import COLUMNS, FIELDS
 from oteval.reconstruct import CODES
 from oteval.scoring.config import load_tokens, parse_config
-from scripts import make_evaluator_docs, make_replay_table, make_site
+from scripts import make_config_docs, make_replay_table, make_site
 from scripts.documentation import (
     DECISIONS,
     DOCS,
@@ -32,11 +32,13 @@ def test_the_page_of_commands_is_current() -> None:
     assert (DOCS / "reference" / "cli.md").read_text() == page()
 
 
-def test_the_tables_of_options_are_current() -> None:
-    """Each evaluator has a table of its options, as its class declares them."""
-    for path, text in make_evaluator_docs.pages().items():
-        assert path.read_text("utf-8") == text, f"{path}: run python -m scripts.make_evaluator_docs"
-    assert make_evaluator_docs.documented_types() == set(evaluator_types())
+def test_the_page_of_the_configuration_is_current() -> None:
+    """It has every key of oteval.yaml, with its default and meaning."""
+    text = make_config_docs.PAGE.read_text("utf-8")
+
+    assert text == make_config_docs.page(), "run python -m scripts.make_config_docs"
+    assert not make_config_docs.undocumented()
+    assert set(evaluator_types()) <= set(re.findall(r"^### (\w+)$", text, re.MULTILINE))
 
 
 def test_the_table_of_frameworks_is_current() -> None:

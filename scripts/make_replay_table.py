@@ -1,4 +1,4 @@
-"""Writes the table of the tools of frameworks in docs/how-to/replay.md; a test holds it current.
+"""Writes the table of the tools of frameworks in docs/reference/replay.md; a test holds it current.
 
 The outcomes are those that `make test-replay-agents` has found. The table stands between
 ``<!-- tools of frameworks -->`` and ``<!-- end -->``. Run it as
@@ -13,14 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[1]
-PAGE = ROOT / "docs" / "how-to" / "replay.md"
+PAGE = ROOT / "docs" / "reference" / "replay.md"
 _AGENTS = ROOT / "tests" / "replays" / "framework_agents"
 _TABLE = re.compile(r"(<!-- tools of frameworks -->\n).*?(<!-- end -->)", re.DOTALL)
 MODES = ("verify", "whatif", "with", "fixture")
 
 
 def page() -> str:
-    """Return docs/how-to/replay.md with a current table."""
+    """Return docs/reference/replay.md with a current table."""
     return _TABLE.sub(lambda match: f"{match[1]}{table()}{match[2]}", PAGE.read_text("utf-8"))
 
 

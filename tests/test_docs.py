@@ -57,8 +57,8 @@ def test_the_page_of_gaps_lists_every_code() -> None:
 
 
 def test_the_page_of_filters_has_every_column() -> None:
-    """docs/how-to/looking.md has the columns that ``--where`` knows, with their meanings."""
-    text = (DOCS / "how-to" / "looking.md").read_text().partition("| field | meaning |")[2]
+    """docs/reference/filters.md has the columns that ``--where`` knows, with their meanings."""
+    text = (DOCS / "reference" / "filters.md").read_text().partition("| field | meaning |")[2]
 
     assert re.findall(r"^\| `(\w+)` \| (.*) \|$", text, re.MULTILINE) == [
         (name, COLUMNS[name].meaning) for name in FIELDS

@@ -2,7 +2,7 @@
 
 It is the rule that most alerting systems have. Its false alarms depend on the traffic: few scores
 in an hour make their mean vary widely. `oteval monitor simulate` prints its rate for a history, and
-docs/how-to/monitors.md for simulated ones. Prefer the e-detector.
+docs/explanation/monitors.md for simulated ones. Prefer the e-detector.
 
 Source: Google 2016, "Site Reliability Engineering", chapter 10, alerts on time series.
 """

@@ -1,7 +1,7 @@
 """Every kind of tool of many frameworks, recorded once and replayed in every way.
 
 `make test-replay-agents` installs an environment for each framework, and names their folder in
-``OTEVAL_FRAMEWORKS``. The outcomes are the table in docs/how-to/replay.md; ``RENEW_OUTCOMES=1``
+``OTEVAL_FRAMEWORKS``. The outcomes are the table in docs/reference/replay.md; ``RENEW_OUTCOMES=1``
 writes them anew.
 """
 

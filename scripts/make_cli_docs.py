@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from oteval.cli import cli
+from oteval.cli.commands import SECTIONS
 
 PAGE = Path(__file__).parents[1] / "docs" / "reference" / "cli.md"
 
@@ -29,6 +30,10 @@ def commands(command: click.Command, path: str) -> list[tuple[str, click.Command
 def page() -> str:
     """Return the page."""
     parts = ["# Commands", "", "The `--help` text of every command.", ""]
+    for title, section in SECTIONS.items():
+        links = " · ".join(f"[{command.name}](#oteval-{command.name})" for command in section)
+        parts.append(f"- {title}: {links}")
+    parts.append("")
     for path, command in commands(cli, "oteval"):
         context = click.Context(command, info_name=path, terminal_width=100, **cli.context_settings)
         parts += [f"## {path}", "", "```", command.get_help(context).rstrip(), "```", ""]

@@ -16,30 +16,30 @@ import click
 from .. import __version__
 from ..base.errors import NothingEvaluated, OtevalError
 from ..base.files import private_umask
-from .commands import commands
+from .commands import SECTIONS, SectionedGroup
 from .common import warn
-from .lazy_group import LazyGroup
 
 __all__ = ["cli", "main"]
 
 
 @click.group(
-    cls=LazyGroup,
+    cls=SectionedGroup,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+    epilog="Options: --version, -h or --help (also of a command), --debug (tracebacks).",
 )
 @click.version_option(__version__, prog_name="oteval", message="%(prog)s %(version)s")
 @click.option("--debug", is_flag=True, help="Show the traceback of an error.")
 def cli(debug: bool) -> None:
-    """Score what agents really did, from the OpenTelemetry traces they already emit.
+    """Score what agents really did, from the OpenTelemetry traces they emit.
 
-    Start with `oteval demo`, which needs neither a server nor a key. For your own traces:
-    `oteval ingest FILE`, `oteval trajectories`, `oteval show ID`, `oteval score -c oteval.yaml`.
+    Start with `oteval demo`, which needs neither a server nor a key.
     """
     del debug
 
 
-for _command in commands():
-    cli.add_command(_command)
+for _commands in SECTIONS.values():
+    for _command in _commands:
+        cli.add_command(_command)
 
 
 # The exit statuses that a shell reports for SIGINT and SIGPIPE.

@@ -1,269 +1,145 @@
-"""The commands of ``oteval``: their names, summaries and modules.
+"""The commands of ``oteval``: their sections, names and summaries.
 
-A test compares the summaries with the help of the commands.
+Importing all commands takes a second, for DuckDB, Arrow, pydantic, evaluators and the dialects of
+traces. `oteval run` and `oteval doctor` need none of these to start, so commands are imported when
+they are used. A test compares the summaries with the help of the commands.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
+from importlib import import_module
 
 import click
 
-from .lazy_group import LazyCommand
-
-__all__ = ["commands"]
-
-_Commands = Sequence[click.Command]
-
-
-def commands() -> Sequence[LazyCommand]:
-    """Return all commands, not imported yet, in the order of docs/reference/cli.md."""
-    return tuple(LazyCommand(name, load, summary) for name, load, summary in _TABLE)
-
-
-def _demo() -> _Commands:
-    from .demo import demo
-
-    return (demo,)
-
-
-def _ingest() -> _Commands:
-    from .ingest import ingest
-
-    return (ingest,)
-
-
-def _pull() -> _Commands:
-    from .pull import pull
-
-    return (pull,)
-
-
-def _push() -> _Commands:
-    from .push import push
-
-    return (push,)
-
-
-def _pages() -> _Commands:
-    from .pages import view
-
-    return (view,)
-
-
-def _view() -> _Commands:
-    from .view import diff, explain, show, trajectories, variants
-
-    return (diff, explain, show, trajectories, variants)
-
-
-def _score() -> _Commands:
-    from .score import score, scores
-
-    return (score, scores)
-
-
-def _rescore() -> _Commands:
-    from .rescore import rescore
-
-    return (rescore,)
-
-
-def _reference() -> _Commands:
-    from .reference import reference
-
-    return (reference,)
-
-
-def _report() -> _Commands:
-    from .report import report
-
-    return (report,)
-
-
-def _config() -> _Commands:
-    from .config import config
-
-    return (config,)
-
-
-def _export() -> _Commands:
-    from .export import export
-
-    return (export,)
-
-
-def _serve() -> _Commands:
-    from .serve import serve
-
-    return (serve,)
-
-
-def _experiments() -> _Commands:
-    from .experiments import eval_, experiments
-
-    return (eval_, experiments)
-
-
-def _compare() -> _Commands:
-    from .compare import compare, pairwise
-
-    return (compare, pairwise)
-
-
-def _dataset() -> _Commands:
-    from .dataset import dataset
-
-    return (dataset,)
-
-
-def _judge() -> _Commands:
-    from .judge import judge
-
-    return (judge,)
-
-
-def _replay() -> _Commands:
-    from .replay import replay
-    from .replay_cassette import cassette
-    from .replay_serve import serve_replay
-    from .replay_test import make_test
-    from .replay_whatif import what_if
-
-    for command in (serve_replay, make_test, cassette, what_if):
-        replay.add_command(command)
-    return (replay,)
-
-
-def _status() -> _Commands:
-    from .status import status
-
-    return (status,)
-
-
-def _maintain() -> _Commands:
-    from .maintain import archive, backup, compact
-
-    return (archive, backup, compact)
-
-
-def _delete() -> _Commands:
-    from .delete import audit, delete
-
-    return (audit, delete)
-
-
-def _resend() -> _Commands:
-    from .resend import resend
-
-    return (resend,)
-
-
-def _doctor() -> _Commands:
-    from .doctor import doctor
-
-    return (doctor,)
-
-
-def _monitor() -> _Commands:
-    from .monitor import monitor
-    from .monitor_compare import compare
-    from .monitor_past import backtest, simulate
-
-    monitor.add_command(backtest)
-    monitor.add_command(simulate)
-    monitor.add_command(compare)
-    return (monitor,)
-
-
-def _mcp() -> _Commands:
-    from .mcp import mcp
-
-    return (mcp,)
-
-
-def _run() -> _Commands:
-    from .run import run
-
-    return (run,)
-
-
-_TABLE: Sequence[tuple[str, Callable[[], _Commands], str]] = (
-    ("demo", _demo, "Load, reconstruct and score bundled traces, without a server or a key."),
-    (
-        "ingest",
-        _ingest,
-        'Load files with traces and conversations, and folders of them; "-" is standard input.',
+__all__ = ["SECTIONS", "CommandGroup", "LazyCommand"]
+
+
+class LazyCommand(click.Command):
+    """Takes the place of a command that is not imported yet, and has its summary for the help.
+
+    Args:
+        name: The name of the command.
+        summary: The first sentence of its help.
+        modules: Its module, if that has another name, and further modules with its subcommands.
+    """
+
+    def __init__(self, name: str, summary: str, *modules: str) -> None:
+        super().__init__(name, help=summary)
+        self._modules = modules or (name,)
+
+    def load(self) -> click.Command:
+        """Import the command."""
+        module, *_ = [import_module(f".{name}", __package__) for name in self._modules]
+        return next(
+            value
+            for value in vars(module).values()
+            if isinstance(value, click.Command) and value.name == self.name
+        )
+
+
+class CommandGroup(click.Group):
+    """A group that lists its commands in the order of their declaration, with whole summaries.
+
+    A `LazyCommand` is imported when it is used, and not for the list.
+    """
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """Return a command, imported."""
+        command = super().get_command(ctx, cmd_name)
+        if isinstance(command, LazyCommand):
+            command = self.commands[cmd_name] = command.load()
+        return command
+
+    def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
+        """Return the names of the commands."""
+        return list(self.commands)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the names and summaries of the commands."""
+        with formatter.section("Commands"):
+            formatter.write_dl(
+                [(name, summary_of(command)) for name, command in self.commands.items()]
+            )
+
+
+class SectionedGroup(CommandGroup):
+    """The group of all commands, whose help fits one screen: a line a command, by section."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Write the commands; the options are in the epilog, in one line."""
+        self.format_commands(ctx, formatter)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
+        """Write the sections with the names and summaries of their commands."""
+        formatter.write_paragraph()
+        for title, commands in SECTIONS.items():
+            for index, command in enumerate(commands):
+                heading = "" if index else title
+                formatter.write(f"{heading:12}{command.name:14}{summary_of(command)}\n")
+
+
+def summary_of(command: click.Command) -> str:
+    """Return the first sentence of a command's help."""
+    return command.get_short_help_str(limit=1000)
+
+
+SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
+    "Look": (
+        LazyCommand("demo", "Load and score bundled traces: no server, no key."),
+        LazyCommand("ingest", "Load files with traces and conversations."),
+        LazyCommand("pull", "Load the new traces of another backend."),
+        LazyCommand("trajectories", "List the trajectories, one for each agent run.", "view"),
+        LazyCommand("show", "Show trajectories: messages, calls, gaps and scores.", "view"),
+        LazyCommand("explain", "Explain how each span of a trace was read.", "view"),
+        LazyCommand("diff", "Compare trajectories and mark where they diverge.", "view"),
+        LazyCommand("variants", "Group runs by their sequence of tool calls.", "view"),
+        LazyCommand("view", "Look at runs, scores and spans in the browser.", "pages"),
     ),
-    ("pull", _pull, "Load the traces of a backend that arrived there since the last pull."),
-    ("trajectories", _view, "List the trajectories, one for each agent run."),
-    ("show", _view, "Show trajectories: messages, calls, results, errors, gaps and scores."),
-    ("explain", _view, "Explain how each span of a trace was read, and how to close gaps."),
-    (
-        "score",
-        _score,
-        "Score trajectories with the evaluators of oteval.yaml, and check its gates.",
+    "Score": (
+        LazyCommand("config", "Check oteval.yaml, or print its JSON schema."),
+        LazyCommand("score", "Score trajectories by oteval.yaml; check its gates."),
+        LazyCommand("scores", "List the current scores.", "score"),
+        LazyCommand("report", "Write a report on runs and scores: HTML or Markdown."),
+        LazyCommand("reference", "Add, list and check reference trajectories."),
+        LazyCommand("rescore", "Run new evaluators on stored runs; list the changes."),
+        LazyCommand("judge", "Measure agreement between judges and people."),
     ),
-    (
-        "rescore",
-        _rescore,
-        "Run new evaluators over stored sessions, and compare with their earlier scores.",
+    "Experiment": (
+        LazyCommand("dataset", "Add, list and show datasets."),
+        LazyCommand("eval", "Run an experiment on examples or stored runs.", "experiments"),
+        LazyCommand("compare", "Compare the scores of two experiments by statistics."),
+        LazyCommand("pairwise", "Ask which experiment has the better outputs.", "compare"),
+        LazyCommand("experiments", "List the stored experiments and comparisons."),
     ),
-    (
-        "scores",
-        _score,
-        "List the current scores: the newest by each evaluator on each trajectory as it is.",
+    "Record": (
+        LazyCommand("run", "Run a program, and record its agents."),
+        LazyCommand("doctor", "Check that agents in this environment are recorded."),
+        LazyCommand(
+            "replay",
+            "Replay recorded sessions: test agents without a model.",
+            *("replay", "replay_test", "replay_whatif", "replay_serve", "replay_cassette"),
+        ),
     ),
-    ("diff", _view, "Compare trajectories with the first one and mark where they diverge."),
-    ("reference", _reference, "Add, list and check reference trajectories."),
-    (
-        "report",
-        _report,
-        "Write a report with figures, a matrix of runs and verdicts, and the details of each run.",
+    "Serve": (
+        LazyCommand("serve", "Receive traces over OTLP; store and score them."),
+        LazyCommand(
+            "monitor",
+            "Watch scores and runs; alert when behaviour changes.",
+            *("monitor", "monitor_compare", "monitor_past"),
+        ),
+        LazyCommand("mcp", "Serve runs and scores over MCP to coding agents."),
+        LazyCommand("push", "Write scores to the backend that has the traces."),
+        LazyCommand("resend", "Send requests again that an endpoint refused."),
     ),
-    ("variants", _view, "Group runs by their sequence of tool calls, most frequent first."),
-    ("view", _pages, "Look at runs, their scores and their spans in the browser."),
-    ("config", _config, "Check oteval.yaml, or print its JSON schema."),
-    ("export", _export, "Export the database; the filters apply to all but --parquet."),
-    ("push", _push, "Write scores as the backend's annotations on the judged spans."),
-    (
-        "serve",
-        _serve,
-        "Receive traces over OTLP, store and score them, publish the scores, and check monitors.",
+    "Maintain": (
+        LazyCommand("status", "Show how much the database contains, and its size."),
+        LazyCommand("export", "Export spans, trajectories and scores to other tools."),
+        LazyCommand("archive", "Move old spans and log records to Parquet.", "maintain"),
+        LazyCommand("compact", "Reclaim disk space from deleted rows.", "maintain"),
+        LazyCommand("backup", "Copy the database to a file while it is in use.", "maintain"),
+        LazyCommand("delete", "Delete traces with everything derived from them."),
+        LazyCommand("audit", "List deletions, and changes made on the pages.", "delete"),
     ),
-    (
-        "eval",
-        _experiments,
-        "Run an experiment: evaluate a target on examples, or stored trajectories.",
-    ),
-    ("compare", _compare, "Compare the scores of two experiments by statistics, without a judge."),
-    ("pairwise", _compare, "Ask which experiment has the better output for each example."),
-    ("experiments", _experiments, "List the stored experiments and comparisons."),
-    ("dataset", _dataset, "Add, list and show datasets."),
-    ("judge", _judge, "Measure agreement between judges and people."),
-    ("replay", _replay, "Replay recorded sessions: the agent runs, and the recording answers it."),
-    ("status", _status, "Show how much the database contains, and how much space it takes."),
-    ("archive", _maintain, "Move old spans and log records into Parquet files."),
-    ("compact", _maintain, "Reclaim disk space from deleted rows."),
-    (
-        "backup",
-        _maintain,
-        "Copy the current state of the database to FILE, even while a server runs.",
-    ),
-    ("delete", _delete, "Delete traces with everything derived from them."),
-    (
-        "audit",
-        _delete,
-        "List deletions, and changes made on the pages, with their time and author.",
-    ),
-    (
-        "resend",
-        _resend,
-        "Send requests again that the endpoints of `oteval serve` refused permanently.",
-    ),
-    ("monitor", _monitor, "Watch scores and runs, and alert when behaviour changes."),
-    ("mcp", _mcp, "Serve runs, scores and alerts over MCP to agents that write code."),
-    ("doctor", _doctor, "Check that agents in this environment would be recorded."),
-    ("run", _run, "Run a program, and record its agents without a change of its code."),
-)
-"""The name, the loader and the summary of each command, in the order of docs/reference/cli.md."""
+}
+"""The commands, in the order in which people meet them."""

@@ -80,7 +80,7 @@ def compare(
     md: str | None,
     as_json: bool,
 ) -> int:
-    """Compare the scores of two experiments by statistics, without a judge.
+    """Compare the scores of two experiments by statistics.
 
     B is compared with A, example by example. A and B are names, or prefixes that mean the newest
     match. The exit status is 1 if a score regressed, or has no verdict in B though its evaluator
@@ -162,11 +162,12 @@ def pairwise(
     md: str | None,
     as_json: bool,
 ) -> int:
-    """Ask which experiment has the better output for each example.
+    """Ask which experiment has the better outputs.
 
-    A function (--call) may have the parameters inputs, outputs (a list), reference_outputs, runs
-    and example, and returns a score for each output. The exit status is 1 if A, the first
-    experiment, is better than another.
+    Judges (--judge) and functions (--call) compare the outputs of each example. A function
+    (--call) may have the parameters inputs, outputs (a list), reference_outputs, runs and example,
+    and returns a score for each output. The exit status is 1 if A, the first experiment, is better
+    than another.
     """
     import_from_cwd()
     evaluators: list[Any] = [load_function(call) for call in calls]

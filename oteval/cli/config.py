@@ -12,12 +12,13 @@ from ..evaluators import load_all
 from ..monitor import check_destinations
 from ..scoring import DEFAULT_PATH, Config, load_config, prepare
 from ..store import MEMORY, Store
+from .commands import CommandGroup
 from .common import db_option, say, warn
 
 __all__ = ["config"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def config() -> None:
     """Check oteval.yaml, or print its JSON schema."""
 
@@ -26,7 +27,7 @@ def config() -> None:
 @click.argument("path", default=DEFAULT_PATH)
 @db_option
 def check(path: str, db: str) -> int:
-    """Check a configuration with its references and functions; errors name the line."""
+    """Check a configuration with its references and functions."""
     found = load_config(path)
     check_destinations(found)
     with Store(db if Path(db).exists() else MEMORY) as store:

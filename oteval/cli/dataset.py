@@ -11,6 +11,7 @@ from ..base.text import counted
 from ..scoring import dataset_from_references, dataset_from_trajectories, read_dataset
 from ..views import datasets_table
 from . import common
+from .commands import CommandGroup
 from .common import (
     databases_option,
     db_option,
@@ -27,7 +28,7 @@ from .common import (
 __all__ = ["dataset"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def dataset() -> None:
     """Add, list and show datasets."""
 
@@ -49,7 +50,7 @@ def add(
     db: str,
     **given: Any,
 ) -> int:
-    """Add a dataset made from a JSON-lines FILE, from references, or from trajectories.
+    """Add a dataset from a file, references or trajectories.
 
     A line of FILE has `inputs` and optionally `reference_outputs`, `id` and `metadata`; or
     `messages`, a whole conversation. Without FILE, the examples come from the stored trajectories

@@ -141,9 +141,10 @@ def _warn_remaining(plan: DeletionPlan, unlinked: int) -> None:
 @databases_option
 @json_option
 def audit(db: tuple[str, ...], as_json: bool) -> int:
-    """List deletions, and changes made on the pages, with their time and author.
+    """List deletions, and changes made on the pages.
 
-    Deletions have the selection and the number of rows; changes the run.
+    All have their time and author; deletions also the selection and the number of rows, changes
+    the run.
     """
     with open_store(db) as store:
         entries = store.audit.entries()

@@ -35,7 +35,7 @@ __all__ = ["demo"]
     help="The folder for the traces, the configuration and the database.",
 )
 def demo(folder: Path) -> int:
-    """Load, reconstruct and score bundled traces, without a server or a key.
+    """Load and score bundled traces: no server, no key.
 
     Five runs of a refund agent, each traced by a different framework, are loaded, reconstructed,
     matched against a reference and scored in a few seconds. All files stay in a folder to explore.

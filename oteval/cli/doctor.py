@@ -26,7 +26,7 @@ __all__ = ["doctor"]
 @click.option("--no-send", is_flag=True, help="Do not send a test span.")
 @json_option
 def doctor(to: str | None, no_send: bool, as_json: bool) -> int:
-    """Check that agents in this environment would be recorded.
+    """Check that agents in this environment are recorded.
 
     This lists the installed libraries, with the instrumentation that would record each or the
     command that would install one; whether messages are recorded; the HTTP clients whose requests

@@ -172,7 +172,7 @@ def eval_(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """Run an experiment: evaluate a target on examples, or stored trajectories.
+    """Run an experiment on examples or stored runs.
 
     The target is a function from an example's inputs to outputs. Evaluators come from oteval.yaml
     or are functions (--call), which may have the parameters inputs, outputs, reference_outputs,

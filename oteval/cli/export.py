@@ -88,10 +88,11 @@ def export(
     db: tuple[str, ...],
     **given: Any,
 ) -> int:
-    """Export the database; the filters apply to all but --parquet.
+    """Export spans, trajectories and scores to other tools.
 
-    --sft leaves out runs with content that was not captured, cut or redacted. With --otlp, filters
-    select runs and send their whole traces. The exit status is 2 if not everything arrived.
+    The filters apply to all but --parquet. --sft leaves out runs with content that was not
+    captured, cut or redacted. With --otlp, filters select runs and send their whole traces. The
+    exit status is 2 if not everything arrived.
     """
     if not (jsonl or parquet or sft or atif or otlp):
         raise click.UsageError(

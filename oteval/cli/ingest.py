@@ -39,7 +39,9 @@ def _attribute_options(command: _Command) -> _Command:
 @db_option
 @json_option
 def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | None) -> int:
-    """Load files with traces and conversations, and folders of them; "-" is standard input.
+    """Load files with traces and conversations.
+
+    PATHs are files and folders of files; "-" is standard input.
 
     \b
     OTLP        JSON or protobuf, such as files of the Collector's file exporter

@@ -20,6 +20,7 @@ from ..scoring import (
 )
 from ..store import Store
 from ..views import calibration_view
+from .commands import CommandGroup
 from .common import (
     databases_option,
     db_option,
@@ -34,7 +35,7 @@ from .common import (
 __all__ = ["judge"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def judge() -> None:
     """Measure agreement between judges and people."""
 

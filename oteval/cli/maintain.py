@@ -29,7 +29,7 @@ __all__ = ["archive", "backup", "compact"]
 def archive(
     config_path: str | None, older_than: str | None, folder: str | None, db: str, as_json: bool
 ) -> int:
-    """Move old spans and log records into Parquet files.
+    """Move old spans and log records to Parquet.
 
     Whole traces move to DIR/date=YYYY-MM-DD/bucket=NN. They are deleted from the database after
     the files have been written and read back. Trajectories and scores stay, and all commands still
@@ -79,7 +79,7 @@ def compact(db: str, as_json: bool) -> int:
 @db_option
 @json_option
 def backup(file: str, db: str, as_json: bool) -> int:
-    """Copy the current state of the database to FILE, even while a server runs.
+    """Copy the database to a file while it is in use.
 
     The backup does not contain the archive. Archived files never change, so copy their folder too.
     """

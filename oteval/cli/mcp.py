@@ -63,7 +63,7 @@ def mcp(
     command: str,
     folder: str,
 ) -> int:
-    """Serve runs, scores and alerts over MCP to agents that write code.
+    """Serve runs and scores over MCP to coding agents.
 
     A client starts this command, and its agent lists, shows, explains and compares runs. With
     --write it can also score runs and add references. The database is open during calls only, or a

@@ -20,6 +20,7 @@ from ..monitor import require_packages, unset_variables
 from ..scoring import DEFAULT_PATH, Config, load_config
 from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
 from . import common
+from .commands import CommandGroup
 from .common import (
     databases_option,
     db_option,
@@ -53,9 +54,9 @@ config_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def monitor() -> None:
-    """Watch scores and runs, and alert when behaviour changes."""
+    """Watch scores and runs; alert when behaviour changes."""
 
 
 @monitor.command("run")
@@ -123,9 +124,10 @@ def _named(error: Exception, last_problem: str) -> str:
 @databases_option
 @json_option
 def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
-    """Show the state of each group as of the last check, and notifications that failed.
+    """Show the state of each group as of the last check.
 
-    Several databases are shown one by one, because each server checks its own runs.
+    It also names notifications that failed. Several databases are shown one by one, because each
+    server checks its own runs.
     """
     config = configured(config_path)
     require_packages(config)
@@ -207,9 +209,10 @@ def mark(name: str, service: str, version: str, at: str | None, db: str) -> int:
 @click.option("--by", help="Who acknowledges; by default the user of this machine.")
 @db_option
 def acknowledge(episode: str, by: str | None, db: str) -> int:
-    """Note that somebody looks at an episode; `oteval monitor status` lists them.
+    """Note that somebody looks at an episode.
 
-    If its alert was not sent yet, for instance because it is snoozed, it is not sent.
+    `oteval monitor status` lists the episodes. If its alert was not sent yet, for instance because
+    it is snoozed, it is not sent.
     """
     with store_in_turn(db, create=False) as store:
         name = store.monitors.acknowledge(episode, by or _user(), common.now_ns())
@@ -230,10 +233,10 @@ def acknowledge(episode: str, by: str | None, db: str) -> int:
 @config_option
 @db_option
 def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, db: str) -> int:
-    """Send no alert of a monitor for some time; `--for 0s` ends a snooze.
+    """Send no alert of a monitor for some time.
 
-    Checks go on. An episode that still lasts afterwards is notified then; the end of one that was
-    notified before is notified at once.
+    `--for 0s` ends a snooze. Checks go on. An episode that still lasts afterwards is notified
+    then; the end of one that was notified before is notified at once.
     """
     config = configured(config_path)
     entries = {entry.title: entry for entry in config.monitors}

@@ -21,12 +21,12 @@ from .common import (
     time_of,
     warn,
 )
-from .monitor import config_option, configured
+from .monitor import config_option, configured, monitor
 
 __all__ = ["compare"]
 
 
-@click.command()
+@monitor.command()
 @click.option(
     "--before", required=True, help="The end of the time before: a time, or the name of a mark."
 )
@@ -53,12 +53,13 @@ def compare(
     db: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Compare each measure of each group before and after a time, such as a deployment.
+    """Compare the measures before and after a time.
 
-    It prints the figures and their difference with 95% intervals, the slices that got worse most,
-    and runs that show it. An hour is compared with the same hour of the week. Several databases are
-    compared one by one, because each has its own order of runs. Exit status 0; 1 if a figure got
-    significantly worse; 3 if none has enough observations.
+    The time is that of a deployment or the like. For each measure of each group, it prints the
+    figures and their difference with 95% intervals, the slices that got worse most, and runs that
+    show it. An hour is compared with the same hour of the week. Several databases are compared one
+    by one, because each has its own order of runs. Exit status 0; 1 if a figure got significantly
+    worse; 3 if none has enough observations.
     """
     config = configured(config_path)
     require_packages(config)

@@ -21,7 +21,7 @@ from .common import (
     time_of,
     warn,
 )
-from .monitor import config_option, configured
+from .monitor import config_option, configured, monitor
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -36,7 +36,7 @@ _since = click.option(
 _until = click.option("--until", help="Runs before this time.")
 
 
-@click.command()
+@monitor.command()
 @_since
 @_until
 @config_option
@@ -45,10 +45,11 @@ _until = click.option("--until", help="Runs before this time.")
 def backtest(
     since: str | None, until: str | None, config_path: str, db: tuple[str, ...], as_json: bool
 ) -> int:
-    """Run the monitors over the stored past, and list the alerts they would have raised.
+    """List the alerts that the monitors would have raised.
 
-    Baselines are learned from the first runs of the past. Nothing is written, and nobody is
-    notified. Several databases are tested one by one, because each server checks its own runs.
+    The monitors run over the stored past. Baselines are learned from the first runs of the past.
+    Nothing is written, and nobody is notified. Several databases are tested one by one, because
+    each server checks its own runs.
     """
     config = configured(config_path)
     require_packages(config)
@@ -87,7 +88,7 @@ def _summarize(backtests: Sequence[Backtest]) -> None:
         warn(f"{counted(len(learning), 'group')} without a baseline{reason}")
 
 
-@click.command()
+@monitor.command()
 @click.option(
     "--drop",
     "drops",
@@ -128,12 +129,12 @@ def simulate(
     db: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Simulate false alarms and delays of each monitor on its own history.
+    """Simulate false alarms and delays of the monitors.
 
-    The history of each group is resampled in blocks, which keeps the dependence of neighbours, and
-    checked without a change and with a drop: by the monitor's rule, and by a threshold on the last
-    60 minutes. Several databases are simulated one by one. Exit status 3 if no history is long
-    enough.
+    The stored history of each group is resampled in blocks, which keeps the dependence of
+    neighbours, and checked without a change and with a drop: by the monitor's rule, and by a
+    threshold on the last 60 minutes. Several databases are simulated one by one. Exit status 3 if
+    no history is long enough.
     """
     config = configured(config_path)
     require_packages(config)

@@ -49,7 +49,7 @@ def view(
     port: int,
     no_open: bool,
 ) -> int:
-    """Look at runs, their scores and their spans in the browser.
+    """Look at runs, scores and spans in the browser.
 
     The pages show the database, on this machine only, until Ctrl-C. Other commands can use the
     database meanwhile. The pages of several databases can only be read, and show a database that a

@@ -40,12 +40,13 @@ def pull(
     db: str,
     as_json: bool,
 ) -> int:
-    """Load the traces of a backend that arrived there since the last pull.
+    """Load the new traces of another backend.
 
-    The backend's key comes from its usual environment variable, and reading rights are enough. The
-    database remembers how far it has read, so that an interrupted pull continues, and a second one
-    stores nothing twice. An earlier --since begins again there. The exit status is 2 if the backend
-    does not answer; the pages before that are kept.
+    Those are new that arrived there since the last pull. The backend's key comes from its usual
+    environment variable, and reading rights are enough. The database remembers how far it has
+    read, so that an interrupted pull continues, and a second one stores nothing twice. An earlier
+    --since begins again there. The exit status is 2 if the backend does not answer; the pages
+    before that are kept.
     """
     since_ns = time_of(since, "--since") or 0
     source = open_source(backend, url, headers_of(headers), os.environ)

@@ -35,9 +35,10 @@ def push(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Write scores as the backend's annotations on the judged spans.
+    """Write scores to the backend that has the traces.
 
-    This writes the newest score of each evaluator on each selected run, with its label, reason and
+    This writes the newest score of each evaluator on each selected run as an annotation on the
+    judged span, with its label, reason and
     the evaluator's version. A second push changes nothing. Scores without a verdict are counted and
     not written, as are those of traces that the backend does not have.
     """

@@ -16,12 +16,13 @@ from ..model import Reference
 from ..scoring import read_messages
 from ..views import references_table
 from . import common
+from .commands import CommandGroup
 from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
 
 __all__ = ["reference"]
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def reference() -> None:
     """Add, list and check reference trajectories."""
 
@@ -31,7 +32,7 @@ def reference() -> None:
 @click.option("--name", help="The name; by default the trajectory's id or the file's name.")
 @db_option
 def add(source: str, name: str | None, db: str) -> int:
-    """Add a trajectory's own messages, or those in a JSON file, as a reference.
+    """Add a trajectory, or the messages in a JSON file.
 
     oteval.yaml refers to it as `reference: {name: NAME}`.
     """
@@ -73,9 +74,9 @@ def list_(db: tuple[str, ...], as_json: bool) -> int:
 @click.argument("files", nargs=-1, metavar="[FILE]...")
 @databases_option
 def check(files: tuple[str, ...], db: tuple[str, ...]) -> int:
-    """Check that the references in the database, or in JSON files, can be read.
+    """Check that references can be read.
 
-    The exit status is 1 if one cannot.
+    It reads those in the database, or in JSON files. The exit status is 1 if one cannot.
     """
     bad = 0
     if files:

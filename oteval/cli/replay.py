@@ -32,6 +32,7 @@ from ..replays import (
 from ..scoring import DEFAULT_PATH
 from ..store import Store, StoredSession
 from ..views import replay_junit, replay_markdown, replay_summary, replays_view
+from .commands import CommandGroup
 from .common import (
     databases_option,
     filters,
@@ -76,13 +77,13 @@ input_option = click.option(
 )
 
 
-@click.group()
+@click.group(cls=CommandGroup)
 def replay() -> None:
-    """Replay recorded sessions: the agent runs, and the recording answers it.
+    """Replay recorded sessions: test agents without a model.
 
-    Record sessions with `oteval run`, `oteval.instrument()` or `oteval serve`. Sessions without
-    recorded HTTP requests are rebuilt from their messages; the fidelity is then `semconv`, not
-    `wire`.
+    The agent runs, and the recording answers it. Record sessions with `oteval run`,
+    `oteval.instrument()` or `oteval serve`. Sessions without recorded HTTP requests are rebuilt
+    from their messages; the fidelity is then `semconv`, not `wire`.
     """
 
 

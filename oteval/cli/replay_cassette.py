@@ -12,13 +12,13 @@ from ..base.text import counted
 from ..model import EVERYTHING
 from ..replays import CASSETTE_FILES, cassette_exchanges, redacted_recording, save, write_cassette
 from .common import databases_option, say, warn
-from .replay import recordings_of
+from .replay import recordings_of, replay
 from .replay_test import config_option, redaction_rules
 
 __all__ = ["cassette"]
 
 
-@click.command()
+@replay.command()
 @click.argument("source", metavar="SESSION|FILE")
 @click.option(
     "-o",
@@ -44,7 +44,7 @@ def cassette(
     config_path: str | None,
     db: tuple[str, ...],
 ) -> int:
-    """Convert a session to a cassette of vcrpy and pytest-recording, or a cassette to a recording.
+    """Convert a session to a cassette of vcrpy, or a cassette back.
 
     The source is the id of a session, the file of a recording, or a cassette (.yaml, .yml, .json).
     Secrets are removed. Commands and tests that take the file of a recording take a cassette as

@@ -14,14 +14,14 @@ from ..record import CANNOT_START, NOT_FOUND, run_foreground
 from ..replays import MISSES, Miss, Player, ReplayResult, VerifiedSession, exit_status
 from ..views import replay_summary, replays_view
 from .common import databases_option, json_option, out, print_json, say, warn
-from .replay import CommandAfterDashes, recordings_of
+from .replay import CommandAfterDashes, recordings_of, replay
 
 __all__ = ["serve_replay"]
 
 _EXTRAS = {"mcp": "mcp-server", "starlette": "serve", "uvicorn": "serve"}
 
 
-@click.command("serve", cls=CommandAfterDashes)
+@replay.command("serve", cls=CommandAfterDashes)
 @click.argument("sessions", nargs=-1, required=True, metavar="SESSION...")
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen on.")
 @click.option(
@@ -60,7 +60,7 @@ def serve_replay(
     db: tuple[str, ...],
     as_json: bool,
 ) -> int:
-    """Answer agents in any language from recordings, at an address of this machine.
+    """Answer agents in any language from recordings.
 
     The endpoint speaks the APIs of OpenAI (chat completions, responses) and Anthropic, and answers
     recorded tools at /mcp. With a command after `--`, the command runs with OPENAI_BASE_URL,

@@ -46,7 +46,7 @@ from ..scoring import DEFAULT_PATH
 from ..views import replays_view
 from .common import databases_option, open_store, out, say, warn
 from .experiments import FUNCTION_METAVAR
-from .replay import recordings_of
+from .replay import recordings_of, replay
 from .replay_tools import default_config, tool_options, tools_of, tools_option
 
 __all__ = ["config_option", "make_test", "redaction_rules"]
@@ -62,7 +62,7 @@ config_option = click.option(
 )
 
 
-@click.command("make-test")
+@replay.command("make-test")
 @click.argument("session")
 @click.option(
     "--target",

@@ -28,7 +28,14 @@ from .common import (
     warn,
 )
 from .experiments import experiment_progress, warn_regressed
-from .replay import CommandAfterDashes, input_option, recordings_in, runner_of, target_option
+from .replay import (
+    CommandAfterDashes,
+    input_option,
+    recordings_in,
+    replay,
+    runner_of,
+    target_option,
+)
 from .replay_tools import tool_options, tools_of
 
 __all__ = ["what_if"]
@@ -36,7 +43,7 @@ __all__ = ["what_if"]
 _MOST_WORKERS = 8
 
 
-@click.command("whatif", cls=CommandAfterDashes)
+@replay.command("whatif", cls=CommandAfterDashes)
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
 @target_option
 @input_option
@@ -138,7 +145,7 @@ def what_if(
     as_json: bool,
     **given: Any,
 ) -> int:
-    """Repeat sessions with another model or prompt, and compare the scores with the recorded ones.
+    """Repeat sessions with another model or prompt; compare scores.
 
     The agent's current code runs: a function (--target), or a command after `--`. Its requests to
     models are edited and sent for real; its tools are answered from the recording. Both runs of

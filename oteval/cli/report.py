@@ -104,11 +104,12 @@ def report(
     max_size: int,
     **command_options: Any,
 ) -> int:
-    """Write a report with figures, a matrix of runs and verdicts, and the details of each run.
+    """Write a report on runs and scores: HTML or Markdown.
 
-    The HTML file needs no network and can be mailed or kept as an artifact. With --by, --split,
-    --baseline or --experiments, the report shows the changes, regressions first, with the runs
-    side by side. The exit status is 3 if there is nothing to report.
+    It has figures, a matrix of runs and verdicts, and the details of each run. The HTML file needs
+    no network and can be mailed or kept as an artifact. With --by, --split, --baseline or
+    --experiments, the report shows the changes, regressions first, with the runs side by side. The
+    exit status is 3 if there is nothing to report.
     """
     if not html and not md:
         raise click.UsageError("give --html FILE or --md FILE")

@@ -73,7 +73,7 @@ def rescore(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """Run new evaluators over stored sessions, and compare with their earlier scores.
+    """Run new evaluators on stored runs; list the changes.
 
     SESSION is the id of a trajectory or trace, or a prefix of one; without any, all that the
     filters select. A verdict that the store has of the same version of an evaluator is used again,

@@ -27,7 +27,7 @@ _MAX_SHOWN = 5
 )
 @db_option
 def resend(config_path: str | None, forward: str | None, db: str) -> int:
-    """Send requests again that the endpoints of `oteval serve` refused permanently.
+    """Send requests again that an endpoint refused.
 
     If an endpoint permanently refuses a request (status 400 and the like), `oteval serve` moves it
     to a folder beside the queue and continues with the next one. After the endpoint is fixed, this

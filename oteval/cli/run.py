@@ -84,11 +84,12 @@ def run(
     load_every: float,
     quiet: bool,
 ) -> int:
-    """Run a program, and record its agents without a change of its code.
+    """Run a program, and record its agents.
 
-    Every Python process of the program is instrumented: scripts, modules, tests, servers with their
-    workers, and processes that they start. The traces are loaded into the database, or sent to
-    the oteval serve that has it open, while the program runs and when it ends.
+    Its code needs no change. Every Python process of the program is instrumented: scripts,
+    modules, tests, servers with their workers, and processes that they start. The traces are
+    loaded into the database, or sent to the oteval serve that has it open, while the program runs
+    and when it ends.
 
     The exit status is the program's, or 128+n if signal n ended it; 126 if the program cannot be
     started, and 127 if there is none of this name. Only before the program starts is 2 oteval's

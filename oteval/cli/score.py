@@ -114,7 +114,7 @@ def score(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """Score trajectories with the evaluators of oteval.yaml, and check its gates.
+    """Score trajectories by oteval.yaml; check its gates.
 
     Without PATHs, this scores the database. With PATHs, it scores these trace files alone; or,
     if --db is given, loads them into that database and scores it. With --engine spark, it scores
@@ -344,9 +344,10 @@ def scores(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """List the current scores: the newest by each evaluator on each trajectory as it is.
+    """List the current scores.
 
-    Without --json, this lists the latest 1,000.
+    Those are the newest by each evaluator on each trajectory as it is. Without --json, this lists
+    the latest 1,000.
     """
     from ..store import is_exact
 

@@ -122,14 +122,14 @@ def serve(
     monitor_interval: str,
     log_format: str,
 ) -> int:
-    """Receive traces over OTLP, store and score them, publish the scores, and check monitors.
+    """Receive traces over OTLP; store and score them.
 
-    Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. The monitors
-    of the configuration are checked, and their notifications delivered. Other commands work while
-    the server runs. Senders and readers authenticate with OTEVAL_INGEST_TOKEN and
-    OTEVAL_READ_TOKEN, people who label runs with OTEVAL_WRITE_TOKEN, or each with a token of
-    --tokens; without tokens the server listens on this machine only. SIGHUP reloads the
-    configuration and the tokens; SIGTERM stops the server.
+    Point any OTLP exporter or Collector at the server. Acknowledged data is on disk. Scores are
+    published on spans, as log events and as metrics. The monitors of the configuration are
+    checked, and their notifications delivered. Other commands work while the server runs. Senders
+    and readers authenticate with OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN, people who label runs
+    with OTEVAL_WRITE_TOKEN, or each with a token of --tokens; without tokens the server listens on
+    this machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
     _require_packages()
     from ..serve import ServerConfig, serve as run

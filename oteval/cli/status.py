@@ -20,7 +20,7 @@ __all__ = ["status"]
 @databases_option
 @json_option
 def status(db: tuple[str, ...], as_json: bool) -> int:
-    """Show how much the database contains, and how much space it takes.
+    """Show how much the database contains, and its size.
 
     Several databases are shown one after the other. Traces that are "not reconstructed yet" become
     runs with the next command that needs them.

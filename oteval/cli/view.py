@@ -110,7 +110,7 @@ def _run_keys(keys: pa.Table) -> list[RunKey]:
 @click.option("--full", is_flag=True, help="Do not shorten messages.")
 @json_option
 def show(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, full: bool, as_json: bool) -> int:
-    """Show trajectories: messages, calls, results, errors, gaps and scores.
+    """Show trajectories: messages, calls, gaps and scores.
 
     ID is a trajectory's id or a prefix of one, the trace id or span id of its root span, or the id
     of a conversation, for all of its turns.
@@ -133,7 +133,7 @@ def show(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, full: bool, as_
 @databases_option
 @json_option
 def explain(names: tuple[str, ...], db: tuple[str, ...], as_json: bool) -> int:
-    """Explain how each span of a trace was read, and how to close gaps.
+    """Explain how each span of a trace was read.
 
     For each span this shows the dialect that read it, its content, and the messages made from it,
     or the reason for none; then the gaps, with the variable or option that closes each. TRACE is a
@@ -155,10 +155,11 @@ def explain(names: tuple[str, ...], db: tuple[str, ...], as_json: bool) -> int:
 @click.option("--all", "whole", is_flag=True, help="Compare earlier turns as well.")
 @json_option
 def diff(ids: tuple[str, ...], db: tuple[str, ...], whole: bool, as_json: bool) -> int:
-    """Compare trajectories with the first one and mark where they diverge.
+    """Compare trajectories and mark where they diverge.
 
-    Messages are aligned by role and content. System messages are shown separately and do not
-    count. The exit status is 1 if a trajectory differs from the first.
+    All are compared with the first one. Messages are aligned by role and content. System messages
+    are shown separately and do not count. The exit status is 1 if a trajectory differs from the
+    first.
     """
     if len(ids) < 2:
         raise click.UsageError("give at least two trajectory ids")
@@ -203,10 +204,11 @@ def variants(
     as_json: bool,
     **filter_options: Any,
 ) -> int:
-    """Group runs by their sequence of tool calls, most frequent first.
+    """Group runs by their sequence of tool calls.
 
-    The order of the calls in one message does not count. With --json, each line also has the share
-    of the sequence over time. Without --json, this lists 1,000 sequences, or --top.
+    The most frequent sequence is first. The order of the calls in one message does not count. With
+    --json, each line also has the share of the sequence over time. Without --json, this lists
+    1,000 sequences, or --top.
     """
     most = top or (None if as_json else TABLE_ROWS)
     with open_store(db) as store, store.reduced_memory(_VARIANTS_MEMORY):

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -11,7 +12,7 @@ import pytest
 
 from oteval import __version__
 from oteval.cli import cli
-from oteval.cli.commands import commands as known_commands
+from oteval.cli.commands import SECTIONS
 from oteval.store import Store
 
 from ..make import ROOT, capture
@@ -25,6 +26,13 @@ def commands(group: click.Group, *names: str) -> Iterator[tuple[str, ...]]:
         command = group.get_command(click.Context(group), name)
         if isinstance(command, click.Group):
             yield from commands(command, *names, name)
+
+
+def loaded(name: str) -> click.Command:
+    """Return a command, imported."""
+    command = cli.get_command(click.Context(cli), name)
+    assert command is not None
+    return command
 
 
 def program(folder: Path, line: str) -> subprocess.CompletedProcess[str]:
@@ -63,7 +71,11 @@ def test_every_command_has_help(oteval: Run, names: tuple[str, ...]):
 
 def test_the_list_of_commands_has_the_summaries_of_their_helps():
     """The list is available without importing the commands, and equals the imported list."""
-    unused = {command.name: command.get_short_help_str(200) for command in known_commands()}
+    unused = {
+        command.name: command.get_short_help_str(200)
+        for section in SECTIONS.values()
+        for command in section
+    }
 
     used = {
         name: command.get_short_help_str(200)
@@ -72,6 +84,38 @@ def test_the_list_of_commands_has_the_summaries_of_their_helps():
     }
 
     assert used == unused
+
+
+def test_the_help_is_one_screen_of_whole_lines(oteval: Run, monkeypatch: pytest.MonkeyPatch):
+    """At 80 columns, every command has one line, in its section, and every option is named."""
+    monkeypatch.setenv("COLUMNS", "80")
+
+    lines = oteval("--help").out.splitlines()
+
+    assert 24 <= len(lines) <= 45
+    assert max(map(len, lines)) <= 80
+    names = [line[12:24].rstrip() for line in lines if re.match(r".{12}[a-z]+ +[A-Z]", line)]
+    assert names == list(cli.commands)
+    assert not any("..." in line for line in lines[1:])
+    for option in cli.params:
+        assert any(option.opts[0] in line for line in lines)
+
+
+@pytest.mark.parametrize(
+    "name", [name for name in cli.commands if isinstance(loaded(name), click.Group)]
+)
+def test_a_group_lists_its_commands_with_whole_lines(
+    oteval: Run, monkeypatch: pytest.MonkeyPatch, name: str
+):
+    """At 80 columns, every subcommand has one line, in the order of their declaration."""
+    monkeypatch.setenv("COLUMNS", "80")
+    group = loaded(name)
+    assert isinstance(group, click.Group)
+
+    rows = oteval(name, "--help").out.partition("Commands:\n")[2].splitlines()
+
+    assert [row.split()[0] for row in rows] == list(group.commands)
+    assert not any("..." in row for row in rows)
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, fields
 
-from ..model import EvaluationResult, Score
+from ..model import EvaluationResult
 from .stats import PassRate, pass_rate
 
-__all__ = ["GateResult", "Tally", "check_gate", "tally", "worst_first"]
+__all__ = ["GateResult", "Tally", "check_gate", "worst_first"]
 
 
 _COUNTED_AS = {
@@ -96,14 +96,6 @@ class GateResult:
     evaluator: str
     passed: bool
     comment: str
-
-
-def tally(scores: Iterable[Score]) -> dict[str, Tally]:
-    """Return the counts of some scores by evaluator."""
-    tallies: dict[str, Tally] = {}
-    for score in scores:
-        tallies.setdefault(score.evaluator, Tally(score.evaluator)).add(score)
-    return tallies
 
 
 def worst_first(tallies: Iterable[Tally]) -> list[Tally]:

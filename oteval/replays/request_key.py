@@ -50,7 +50,6 @@ __all__ = [
     "RequestDifference",
     "RequestKey",
     "difference",
-    "differences",
     "key_of",
 ]
 
@@ -180,14 +179,6 @@ def _tools(
 def difference(recorded: RequestKey, actual: RequestKey) -> RequestDifference | None:
     """Return the first difference of an actual request from a recorded one, or None."""
     return next(_differences(recorded, actual), None)
-
-
-def differences(recorded: RequestKey, actual: RequestKey) -> list[RequestDifference]:
-    """Return all differences of an actual request from a recorded one.
-
-    Messages that follow a missing or an additional message are not compared.
-    """
-    return list(_differences(recorded, actual))
 
 
 def _differences(recorded: RequestKey, actual: RequestKey) -> Iterator[RequestDifference]:

@@ -12,7 +12,7 @@ from oteval.model import Message, ToolCall
 from oteval.model.recording import RecordedRequest
 from oteval.reconstruct.apis.chat_completions import ChatCompletions
 from oteval.replays.normalization import suggest_normalization
-from oteval.replays.request_key import RequestKey, difference, differences, key_of
+from oteval.replays.request_key import RequestKey, difference, key_of
 
 API = ChatCompletions()
 
@@ -186,17 +186,17 @@ def test_other_parts_of_a_request(
 ) -> None:
     """Tools, model, settings and format are compared after the messages."""
     changed = {"temperature": 0.5, "tools": TOOLS, **fields}
-    (found,) = differences(WHOLE, key(SYSTEM, USER, CALLS, *RESULTS, **changed))
+    found = difference(WHOLE, key(SYSTEM, USER, CALLS, *RESULTS, **changed))
     assert (found.kind, found.path) == (kind, path)
     assert found.summary.startswith(summary)
 
 
 def test_missing_and_additional_messages() -> None:
-    """A message too few or too many is one difference, not one for each that follows."""
+    """A message too few or too many is the difference, not the message that takes its place."""
     two = key(SYSTEM, USER)
-    (missing,) = differences(two, key(USER))
-    (additional,) = differences(two, key(SYSTEM, {"role": "user", "content": "Hi"}, USER))
-    (last,) = differences(two, key(SYSTEM, USER, {"role": "user", "content": "Hurry!"}))
+    missing = difference(two, key(USER))
+    additional = difference(two, key(SYSTEM, {"role": "user", "content": "Hi"}, USER))
+    last = difference(two, key(SYSTEM, USER, {"role": "user", "content": "Hurry!"}))
     assert (missing.summary, missing.actual) == ("message 0 (system) is missing", None)
     assert last.summary == "message 2 (user) is additional"
     assert last.actual.content == "Hurry!"

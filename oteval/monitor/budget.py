@@ -24,7 +24,7 @@ from dataclasses import dataclass
 from ..base import text
 from ..base.errors import ConfigError
 
-__all__ = ["DAY_NS", "DEFAULT_BUDGET", "AlarmBudget", "spending"]
+__all__ = ["DAY_NS", "AlarmBudget", "spending"]
 
 DAY_NS = 86_400_000_000_000
 _FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s+per\s+(\d+(?:\.\d+)?\s*[a-z]+)\s*")
@@ -57,9 +57,6 @@ class AlarmBudget:
         if found is None or period <= 0 or float(found[1]) <= 0:
             raise ConfigError(f"false_alarms: {value!r} is not a budget; write it like '1 per 30d'")
         return cls(float(found[1]), round(period * 1e9))
-
-
-DEFAULT_BUDGET = AlarmBudget()
 
 
 def spending(budget: AlarmBudget, live_groups: int = 1) -> float:

@@ -19,10 +19,9 @@ from .byte_texts import PADDING, ByteTexts, text_bytes
 __all__ = ["json_objects"]
 
 _Integers = npt.NDArray[np.int64]
-_Mask = npt.NDArray[np.bool_]
 
-# An attribute is the first one of its object, or follows another value, or follows a text.
-_FIRST, _AFTER_VALUE, _AFTER_TEXT = 0, 1, 2
+# An attribute is the first one of its object, or follows another value (1), or a text (2).
+_FIRST = 0
 _OPENINGS = (b"{", b",", b'",')
 _ENDS = (b"{}", b"}", b'"}')
 

@@ -5,7 +5,8 @@ users who may open the database may open the socket. `RemoteConnection` has thos
 DuckDB's connection that the store calls, so every part of a `Store` works with either.
 
 Requests and answers are frames: the length of a header, the header as JSON, and byte strings whose
-sizes the header has. A request names its operation (`OPERATIONS`); tables are Arrow streams.
+sizes the header has. A request names its operation, "execute", "stream" or "ask"; tables are
+Arrow streams.
 
 A request may also have the tables to register before its operation (``tables``, with the first byte
 strings) and the names to forget (``dropped``): each frame to a busy server waits for its turn.
@@ -20,7 +21,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 import duckdb
 import orjson
@@ -29,7 +30,6 @@ import pyarrow as pa
 from ..base.errors import StoreError
 
 __all__ = [
-    "OPERATIONS",
     "RemoteConnection",
     "ServerNotice",
     "connect_remote",
@@ -40,7 +40,6 @@ __all__ = [
     "unpacked_table",
 ]
 
-OPERATIONS: Final = ("execute", "stream", "ask")
 _TIMEOUT = 5.0
 _LENGTH = struct.Struct("<I")
 _MAX_HEADER = 64 << 20

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ...base.errors import BackendError
@@ -37,8 +37,6 @@ _SMALLER = frozenset({408, 413, 500, 504})
 # Tempo answers so if it dropped a trace, or if a trace is too large.
 _MISSING, _TOO_LARGE = 404, 422
 _TRACE_ID = re.compile(r"[0-9a-fA-F]{1,32}").fullmatch
-
-Object = Mapping[str, Any]
 
 
 class Tempo:

@@ -37,7 +37,6 @@ from .wire_fields import (
 
 __all__ = ["RequestSpans", "read_columns", "request_spans"]
 
-_Mask = npt.NDArray[np.bool_]
 
 # The tags in a group: its resource or scope, its members, and the URL of a schema.
 _GROUP_TAGS = frozenset({0x0A, 0x12, 0x1A})

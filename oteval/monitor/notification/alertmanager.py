@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 from ...base.jsontext import dumps
 from ...base.text import printable
@@ -19,7 +18,6 @@ from .text import Payload, message, slice_text, standard_time, time_text
 
 __all__ = ["alert_body", "alert_labels", "alerts_url"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _NOT_IN_NAMES = re.compile(r"[^a-zA-Z0-9_]")
 _SHOWN_RUNS = 5
 

@@ -7,7 +7,6 @@ GenAI conventions.
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
@@ -22,7 +21,6 @@ __all__ = ["EVENT_NAME", "event_attributes", "log_event_request"]
 
 EVENT_NAME = "oteval.monitor.alert"
 _SCOPE = "oteval"
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _CONVENTIONS = {"agent": "gen_ai.agent.name", "model": "gen_ai.response.model"}
 
 

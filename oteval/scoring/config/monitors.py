@@ -33,7 +33,6 @@ __all__ = [
     "RUN_MEASURES",
     "Alertmanager",
     "BaselineSettings",
-    "DetectorSettings",
     "EDetectorSettings",
     "FalseAlarms",
     "MonitorSettings",
@@ -155,7 +154,6 @@ def _detector_kind(value: Any) -> str:
     return _DETECTORS[str(kind)].__name__
 
 
-DetectorSettings = EDetectorSettings | ThresholdSettings | TwoWindowsSettings
 _Detector = Annotated[
     Annotated[EDetectorSettings, Tag("EDetectorSettings")]
     | Annotated[ThresholdSettings, Tag("ThresholdSettings")]

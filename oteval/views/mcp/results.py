@@ -11,8 +11,6 @@ __all__ = ["MAX_BLOCK", "DataBlock", "bounded_json", "fitting"]
 
 # The characters of a block. Clients cut results, or refuse them, from some 25,000 tokens on.
 MAX_BLOCK = 24_000
-# A row may not be shorter than this to fit into the rest of a block.
-_LEAST_ROW = 200
 _MAX_ITEMS, _LEAST_ITEMS, _LEAST_TEXT = 1000, 3, 16
 _MAX_DEPTH = 30
 _NOTE = (

@@ -14,7 +14,7 @@ from ...base.errors import ConfigError
 from ...model import FIELDS, Condition, Selection, parse_condition, time_of
 from ...store import Outcome, VerdictFilter
 
-__all__ = ["EVERY_RUN", "RunSearch", "narrowed", "parse_search", "suggestions"]
+__all__ = ["RunSearch", "narrowed", "parse_search", "suggestions"]
 
 _WORD = re.compile(r'(?:"(?:[^"]|"")*"|[^\s"])+')
 _QUOTED = re.compile(r'"((?:[^"]|"")*)"')
@@ -61,9 +61,6 @@ class RunSearch:
         """Return the search for those of its runs that fail."""
         verdict = self.verdict or VerdictFilter()
         return replace(self, verdict=replace(verdict, outcome="fail"))
-
-
-EVERY_RUN = RunSearch()
 
 
 def narrowed(text: str, word: str) -> str:

@@ -18,7 +18,7 @@ from oteval.model import identities
 from oteval.store import Store
 
 from .commands import oteval
-from .prepared_schema import prepared_schema
+from .prepared_schema import CONNECT_IN_MEMORY, prepared_schema
 from .reconstruct.summary import pytest_terminal_summary
 
 __all__ = [
@@ -75,6 +75,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(duckdb, "connect", _refused)
+        patch.setattr(CONNECT_IN_MEMORY, _refused)
         return (yield)
 
 
@@ -104,7 +105,7 @@ def pytest_sessionfinish() -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def _prepared_schema(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Copy the schema of new databases instead of migrating them."""
+    """Copy the schema of new databases, and share a DuckDB between those in memory."""
     with prepared_schema(lambda: tmp_path_factory.mktemp("schema")):
         yield
 

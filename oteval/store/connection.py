@@ -29,6 +29,7 @@ __all__ = [
     "attach_shard",
     "begin_sharded",
     "connect",
+    "connect_in_memory",
     "finish_sharded",
     "is_writable",
 ]
@@ -90,11 +91,10 @@ def connect(
     is_new = name == MEMORY or not Path(name).exists()
     if is_new and not create:
         raise StoreError(f"{name}: no such database; load traces first: oteval ingest FILE")
-    # A database in memory needs memory for all of its rows, a file only for buffers.
-    limit = "4GB" if name == MEMORY else MEMORY_LIMIT
-    config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _SEPARATE), "memory_limit": limit}
-    if name != MEMORY:
-        config["temp_directory"] = str(spill_folder(Path(name)))
+    config = {**_CONFIG, **(_EACH_COMMIT if checkpoints else _SEPARATE)}
+    if name == MEMORY:
+        return connect_in_memory(config)
+    config |= {"memory_limit": MEMORY_LIMIT, "temp_directory": str(spill_folder(Path(name)))}
     connection = duckdb.connect(MEMORY, config=config)
     try:
         return _opened(connection, name, is_new=is_new)
@@ -106,6 +106,17 @@ def connect(
         raise
 
 
+def connect_in_memory(config: _Settings) -> duckdb.DuckDBPyConnection:
+    """Return a connection to a new database in memory, with the newest schema."""
+    # It needs memory for all of its rows, a file only for buffers.
+    connection = duckdb.connect(MEMORY, config={**config, "memory_limit": "4GB"})
+    connection.execute("ATTACH ':memory:' AS store (TYPE duckdb)")
+    connection.execute("USE store")
+    migrate(connection, MEMORY, is_new=True)
+    _lock(connection)
+    return connection
+
+
 def _opened(
     connection: duckdb.DuckDBPyConnection, name: str, *, is_new: bool
 ) -> duckdb.DuckDBPyConnection:
@@ -115,12 +126,6 @@ def _opened(
         StoreError: It cannot be opened; the subclass says why.
         duckdb.Error: It cannot be opened for a reason that DuckDB has found.
     """
-    if name == MEMORY:
-        connection.execute("ATTACH ':memory:' AS store (TYPE duckdb)")
-        connection.execute("USE store")
-        migrate(connection, name, is_new=True)
-        _lock(connection)
-        return connection
     path = Path(name)
     is_new = is_new and create_database(
         connection, path, f"TYPE duckdb, {_ROW_GROUPS}, {_NEW_FILE}"

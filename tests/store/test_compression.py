@@ -12,16 +12,18 @@ import pytest
 
 from oteval.model import Span
 from oteval.store import Store
+from oteval.store.connection import connect_in_memory
 from oteval.store.migrations import migrate
 
 from ..make import chat
-from ..prepared_schema import MIGRATE
+from ..prepared_schema import CONNECT_IN_MEMORY, MIGRATE
 
 
 @pytest.fixture(autouse=True)
 def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Migrate new databases, as in use, instead of copying a prepared schema."""
     monkeypatch.setattr(MIGRATE, migrate)
+    monkeypatch.setattr(CONNECT_IN_MEMORY, connect_in_memory)
 
 
 LONG = {

@@ -9,16 +9,18 @@ import pytest
 
 from oteval.base.errors import NotAStore, StoreError, StoreLocked, StoreTooNew
 from oteval.store import Store
+from oteval.store.connection import connect_in_memory
 from oteval.store.migrations import migrate, newest
 
 from ..make import ROOT, span
-from ..prepared_schema import MIGRATE, prepared_schema
+from ..prepared_schema import CONNECT_IN_MEMORY, MIGRATE, prepared_schema
 
 
 @pytest.fixture(autouse=True)
 def migrated(monkeypatch: pytest.MonkeyPatch) -> None:
     """Migrate the databases of this module, as in use, instead of copying a prepared schema."""
     monkeypatch.setattr(MIGRATE, migrate)
+    monkeypatch.setattr(CONNECT_IN_MEMORY, connect_in_memory)
 
 
 def foreign(path: Path, *statements: str) -> Path:
@@ -90,6 +92,37 @@ def test_a_new_file_has_the_schema_of_one_that_was_migrated_step_by_step(tmp_pat
     new = schema(tmp_path / "new.duckdb")
     assert schema(tmp_path / "copied.duckdb") == new
     assert without_compression(new) == without_compression(schema(tmp_path / "old.duckdb"))
+
+
+def test_a_database_in_memory_is_new_each_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """Where tests share a DuckDB, each store is empty and can do no more than one in use.
+
+    Two that are open at once have nothing in common.
+    """
+    with Store() as in_use:
+        expected = opened(in_use)
+    with prepared_schema(lambda: tmp_path):
+        for _ in range(2):
+            with Store() as one, Store() as other:
+                assert opened(one) == opened(other) == expected
+                one.spans.write([span(1, 1)])
+                assert other.spans.count() == (0, 0)
+
+
+def opened(store: Store) -> list[object]:
+    """Return what a store in memory contains, and the settings of its connection."""
+    queries = (
+        "SELECT table_name, sql FROM duckdb_tables() WHERE database_name = 'store' ORDER BY ALL",
+        "SELECT view_name, sql FROM duckdb_views() WHERE database_name = 'store' ORDER BY ALL",
+        "SELECT index_name, sql FROM duckdb_indexes() WHERE database_name = 'store' ORDER BY ALL",
+        "SELECT name, value FROM duckdb_settings() ORDER BY ALL",
+        "SELECT number FROM migrations",
+    )
+    connection = store._connection
+    found: list[object] = [connection.execute(query).fetchall() for query in queries]
+    return [*found, store.spans.count(), store.trajectories.count()]
 
 
 def test_a_reopened_store_has_its_rows(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from oteval.cli import main
 
-__all__ = ["Done", "Run", "oteval"]
+__all__ = ["Done", "Prepare", "Run", "oteval", "prepare", "prepared_folders"]
 
 
 class Done(NamedTuple):
@@ -29,6 +30,7 @@ class Done(NamedTuple):
 
 
 Run = Callable[..., Done]
+Prepare = Callable[[Callable[[Run], object]], Run]
 
 
 @pytest.fixture
@@ -50,3 +52,33 @@ def oteval(
         return Done(ended.value.code, out, err)
 
     return run
+
+
+@pytest.fixture(scope="session")
+def prepared_folders() -> dict[Callable[[Run], object], Path]:
+    """Return the folders that `prepare` copies, by the functions that filled them."""
+    return {}
+
+
+@pytest.fixture
+def prepare(
+    oteval: Run,
+    tmp_path: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    prepared_folders: dict[Callable[[Run], object], Path],
+) -> Prepare:
+    """Return a function that fills the empty folder of `oteval` as another function does.
+
+    That function gets the command, and is called once: later tests get copies of its files.
+    """
+
+    def fill(write: Callable[[Run], object]) -> Run:
+        if write in prepared_folders:
+            shutil.copytree(prepared_folders[write], tmp_path, dirs_exist_ok=True)
+            return oteval
+        write(oteval)
+        copy = tmp_path_factory.mktemp("prepared")
+        prepared_folders[write] = shutil.copytree(tmp_path, copy, dirs_exist_ok=True)
+        return oteval
+
+    return fill

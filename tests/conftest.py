@@ -17,12 +17,14 @@ from hypothesis import HealthCheck, settings
 from oteval.model import identities
 from oteval.store import Store
 
-from .commands import oteval
+from .commands import oteval, prepare, prepared_folders
 from .prepared_schema import CONNECT_IN_MEMORY, prepared_schema
 from .reconstruct.summary import pytest_terminal_summary
 
 __all__ = [
     "oteval",
+    "prepare",
+    "prepared_folders",
     "pytest_collection_finish",
     "pytest_collection_modifyitems",
     "pytest_runtest_protocol",

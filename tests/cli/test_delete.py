@@ -2,18 +2,7 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from .conftest import Run
-
-
-@pytest.fixture
-def filled(oteval: Run, chat: Path) -> Run:
-    """Return the command in a folder whose database holds a capture."""
-    assert oteval("ingest", chat).status == 0
-    return oteval
 
 
 def traces(command: Run) -> list[str]:

@@ -15,7 +15,7 @@ from oteval.store import Store
 
 from ..make import ALL_WHEN_SLOW, capture
 from ..otlp_endpoint import Downstream, listening
-from .conftest import Run
+from .conftest import CHAT, Prepare, Run
 
 CONFIG = """
 evaluators:
@@ -40,12 +40,17 @@ def stored(endpoint: Downstream, path: Path) -> Store:
     return store
 
 
-@pytest.fixture
-def scored(filled: Run) -> Run:
-    """Return the command in a folder with three scored runs."""
+def score(oteval: Run) -> None:
+    """Score the three runs of a capture."""
     Path("oteval.yaml").write_text(CONFIG)
-    assert filled("score").status == 0
-    return filled
+    assert oteval("ingest", CHAT).status == 0
+    assert oteval("score").status == 0
+
+
+@pytest.fixture
+def scored(prepare: Prepare) -> Run:
+    """Return the command in a folder with three scored runs."""
+    return prepare(score)
 
 
 def named(span: Any) -> dict[str, Any]:

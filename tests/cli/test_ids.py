@@ -11,16 +11,20 @@ from oteval.model import Message
 from oteval.store import Store
 
 from ..make import asks, call, keep, run, score
-from .conftest import Run
+from .conftest import Prepare, Run
 
 
-@pytest.fixture
-def made(oteval: Run) -> Run:
-    """Return the command with a database of two runs, scored."""
+def write_runs(_: Run) -> None:
+    """Write two runs with scores into a database."""
     with Store("oteval.duckdb") as store:
         keep(store, *(run(n, Message("user", f"q{n}"), asks(call("f", {}))) for n in (1, 2)))
         store.scores.write([score(1), score(2, passed=False, score=0.0, comment="no")])
-    return oteval
+
+
+@pytest.fixture
+def made(prepare: Prepare) -> Run:
+    """Return the command with a database of two runs, scored."""
+    return prepare(write_runs)
 
 
 def first_ids(text: str) -> list[str]:

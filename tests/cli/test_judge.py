@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from ..make import TRACES
-from .conftest import Run
+from .conftest import CHAT, Prepare, Run
 
 CONFIG = """
 evaluators:
@@ -23,13 +22,18 @@ def judge(trajectory):
 """
 
 
-@pytest.fixture
-def judged(oteval: Run) -> list[str]:
-    """Return the ids of runs that a judge has scored: two that pass, and one that fails."""
+def score(oteval: Run) -> None:
+    """Score the runs of a capture by a judge."""
     Path("oteval.yaml").write_text(CONFIG)
     Path("verdicts.py").write_text(MODULE)
-    oteval("ingest", TRACES / "genai_openai_chat.json")
+    oteval("ingest", CHAT)
     assert oteval("score").status == 0
+
+
+@pytest.fixture
+def judged(oteval: Run, prepare: Prepare) -> list[str]:
+    """Return the ids of runs that a judge has scored: two that pass, and one that fails."""
+    prepare(score)
     return [row["trajectory_id"] for row in oteval("trajectories", "--json").rows]
 
 

@@ -9,15 +9,19 @@ import pytest
 from oteval.store import Store
 
 from ..views.report import sample
-from .conftest import Run
+from .conftest import Prepare, Run
+
+
+def write_runs(_: Run) -> None:
+    """Write runs of two versions of an agent into a database."""
+    with Store("oteval.duckdb") as store:
+        sample.fill(store, 6)
 
 
 @pytest.fixture
-def shown(oteval: Run) -> Run:
+def shown(prepare: Prepare) -> Run:
     """Return the command in a folder whose database holds two versions of an agent."""
-    with Store("oteval.duckdb") as store:
-        sample.fill(store, 6)
-    return oteval
+    return prepare(write_runs)
 
 
 def test_a_report_is_written(shown: Run) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 from oteval.store import RESULTS, UNFINISHED, Store
 
-from ..commands import Run
+from ..commands import Prepare, Run
 from ..make import CAPTURES, capture, chat
 from ..results_folder import write_results
 
@@ -20,9 +20,8 @@ monitors: [{measure: latency}]
 """
 
 
-@pytest.fixture
-def results(oteval: Run) -> Run:
-    """Return the command in a folder with `all.duckdb` and its results in `out`."""
+def write(oteval: Run) -> None:
+    """Write `all.duckdb` and its results in `out`."""
     Path("oteval.yaml").write_text(RULES)
     with Store("all.duckdb") as store:
         for name in CAPTURES:
@@ -30,7 +29,12 @@ def results(oteval: Run) -> Run:
     assert oteval("score", "--db", "all.duckdb").status == 0
     with Store("all.duckdb") as store:
         write_results(store, Path("out"))
-    return oteval
+
+
+@pytest.fixture
+def results(prepare: Prepare) -> Run:
+    """Return the command in a folder with `all.duckdb` and its results in `out`."""
+    return prepare(write)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from oteval.store import Store
 
-from ..commands import Run
+from ..commands import Prepare, Run
 from ..make import TRACES, chat
 
 RULES = (
@@ -17,9 +17,8 @@ RULES = (
 )
 
 
-@pytest.fixture
-def shards(oteval: Run) -> Run:
-    """Return the command in a folder with `all.duckdb` and its runs in two shards."""
+def write_shards(oteval: Run) -> None:
+    """Write `all.duckdb`, and its runs into two shards."""
     Path("oteval.yaml").write_text(RULES)
     Path("shards").mkdir()
     runs = [chat(n, n, [("user", f"question {n}")], f"answer {n}") for n in range(1, 7)]
@@ -31,7 +30,12 @@ def shards(oteval: Run) -> Run:
         with Store(database) as store:
             store.spans.write(spans)
         assert oteval("score", "--db", database).status == 0
-    return oteval
+
+
+@pytest.fixture
+def shards(prepare: Prepare) -> Run:
+    """Return the command in a folder with `all.duckdb` and its runs in two shards."""
+    return prepare(write_shards)
 
 
 def in_any_order(text: str) -> list[str]:

@@ -9,7 +9,7 @@ from oteval.model import Message, Usage
 from oteval.store import Store
 
 from ..make import TRACES, asks, call, gap, keep, run, score
-from .conftest import Run
+from .conftest import Prepare, Run
 
 KEYS = {
     *("trajectory_id", "trace_ids", "root_span", "conversation_id", "agent"),
@@ -19,9 +19,8 @@ KEYS = {
 HOSTILE = "[/bold][red]x[/red]\x1b[2J"
 
 
-@pytest.fixture
-def with_runs(oteval: Run) -> Run:
-    """Return the command with a database of made-up runs."""
+def write_runs(_: Run) -> None:
+    """Write made-up runs into a database."""
     first = run(1, Message("user", "one"), asks(call("f", {"a": 1}, "c1")), conversation_id="c")
     second = run(
         2,
@@ -38,7 +37,12 @@ def with_runs(oteval: Run) -> Run:
     hostile = run(3, Message("user", HOSTILE), asks(call(HOSTILE, {"k": HOSTILE})), agent=HOSTILE)
     with Store("oteval.duckdb") as store:
         keep(store, first, second, hostile)
-    return oteval
+
+
+@pytest.fixture
+def with_runs(prepare: Prepare) -> Run:
+    """Return the command with a database of made-up runs."""
+    return prepare(write_runs)
 
 
 def test_json_lines_have_the_documented_keys(oteval: Run):

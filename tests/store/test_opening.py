@@ -94,9 +94,7 @@ def test_a_new_file_has_the_schema_of_one_that_was_migrated_step_by_step(tmp_pat
     assert without_compression(new) == without_compression(schema(tmp_path / "old.duckdb"))
 
 
-def test_a_database_in_memory_is_new_each_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-):
+def test_a_database_in_memory_is_new_each_time(tmp_path: Path):
     """Where tests share a DuckDB, each store is empty and can do no more than one in use.
 
     Two that are open at once have nothing in common.

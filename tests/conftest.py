@@ -49,6 +49,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
+# Each HTTP client reads the certificates of all authorities, for 20 ms, though tests ask no server
+# outside this machine. They get one authority, whose key nobody has.
+os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "authority.pem")
+
+
 # The folders whose tests open no database: `make test-duckdb-1.5` leaves them out. All other tests
 # have the marker `database`, also those of a new folder. A test without the marker that opens a
 # database fails, so that none is left out by mistake.

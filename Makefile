@@ -54,12 +54,13 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.house_rules
 
-# Renew the generated pages and tables: commands, keys of oteval.yaml, modules, layers.
+# Renew the generated pages and tables: commands, keys of oteval.yaml, modules, layers, figures.
 docs: $(STAMP)
 	$(BIN)/python -m scripts.make_cli_docs
 	$(BIN)/python -m scripts.make_config_docs
 	$(BIN)/python -m scripts.make_architecture
 	$(BIN)/python -m scripts.make_replay_table
+	$(BIN)/python -m scripts.make_readme_figures
 
 # The documentation as a site in build/site, which needs no network to be read. A dead link, or a page
 # that is in no menu, ends it; `make test` finds both without the generator.

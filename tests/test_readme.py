@@ -1,4 +1,4 @@
-"""The README: its commands run on the database of `oteval demo`, and print what it shows."""
+"""The README and SECURITY.md: commands run on the database of `oteval demo`, promises hold."""
 
 from __future__ import annotations
 
@@ -145,6 +145,14 @@ def test_what_the_readme_installs_exists():
 def test_the_readme_counts_the_dialects():
     """The number of dialects is that of the registry."""
     assert f"\n{len(DIALECTS)} [dialects](docs/dialects.md)" in TEXT
+
+
+def test_the_ways_to_report_a_vulnerability_exist():
+    """SECURITY.md says that the package names no mail address, as long as it names none."""
+    authors = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["authors"]
+    says_none = "names no mail address" in (ROOT / "SECURITY.md").read_text("utf-8")
+
+    assert says_none == (not any("email" in author for author in authors))
 
 
 def test_the_figures_of_the_readme_are_those_of_the_results():

@@ -35,7 +35,14 @@ from scripts.house_figures import imported_module
 
 ROOT = Path(__file__).resolve().parent.parent
 EXCEPTIONS = Path(__file__).with_suffix(".toml")
-PAGES = ("README.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md", "collector/**/*.md")
+PAGES = (
+    "README.md",
+    "CONTRIBUTING.md",
+    "SECURITY.md",
+    "docs/**/*.md",
+    "collector/**/*.md",
+    "examples/*.md",
+)
 SHORTEST_MODULE = 40  # lines
 SHORTEST_REPEAT = 60  # characters: shorter docstrings may be equal by chance
 CODE = re.compile(r"``.*?``|`[^`]*`", re.DOTALL)

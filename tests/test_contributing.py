@@ -1,4 +1,4 @@
-"""The worked examples of CONTRIBUTING.md, followed to the letter in a copy of the repository."""
+"""The worked examples of examples/extending.md, followed to the letter in a copy of everything."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .make import ROOT
 
 FILES = re.findall(
     r"^`(\S+\.py)`:\n\n```python\n(.*?)^```",
-    (ROOT / "CONTRIBUTING.md").read_text("utf-8"),
+    (ROOT / "examples" / "extending.md").read_text("utf-8"),
     re.MULTILINE | re.DOTALL,
 )
 

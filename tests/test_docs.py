@@ -26,6 +26,9 @@ from scripts.documentation import (
 )
 from scripts.make_cli_docs import page
 
+LINKED = [*PAGES, *sorted((ROOT / "examples").glob("*.md"))]
+LINKED += [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
+
 
 def test_the_page_of_commands_is_current() -> None:
     """docs/reference/cli.md has the current help texts; scripts/make_cli_docs.py writes it."""
@@ -65,7 +68,7 @@ def test_the_page_of_filters_has_every_column() -> None:
     ]
 
 
-@pytest.mark.parametrize("path", PAGES, ids=name_of)
+@pytest.mark.parametrize("path", LINKED, ids=name_of)
 def test_links_between_pages_lead_somewhere(path: Path) -> None:
     """Every relative link of a page is a file, and its anchor a heading of that page."""
     missing = [

@@ -1,0 +1,34 @@
+"""The tutorials, followed to the letter: their commands print what the pages say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from ..commands import Run
+from ..make import ROOT
+from .walkthrough import Walkthrough, environment
+
+TUTORIALS = ROOT / "docs" / "tutorials"
+
+
+@pytest.fixture
+def walkthrough(
+    tmp_path: Path, oteval: Run, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Walkthrough]:
+    """Return a walkthrough in an empty folder, whose servers end with the test."""
+    following = Walkthrough(tmp_path, oteval, environment())
+    for name in set(os.environ) - set(following.environment):
+        monkeypatch.delenv(name)
+    for name, value in following.environment.items():
+        monkeypatch.setenv(name, value)
+    yield following
+    following.stop()
+
+
+def test_the_first_failing_run(walkthrough: Walkthrough) -> None:
+    """The demo and an agent of one's own fail for the reasons that the page shows."""
+    walkthrough.follow((TUTORIALS / "first-failing-run.md").read_text("utf-8"))

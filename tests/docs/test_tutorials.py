@@ -32,3 +32,9 @@ def walkthrough(
 def test_the_first_failing_run(walkthrough: Walkthrough) -> None:
     """The demo and an agent of one's own fail for the reasons that the page shows."""
     walkthrough.follow((TUTORIALS / "first-failing-run.md").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_production_in_an_hour(walkthrough: Walkthrough) -> None:
+    """Two servers receive, score, forward and alert as the page shows."""
+    walkthrough.follow((TUTORIALS / "production.md").read_text("utf-8"))

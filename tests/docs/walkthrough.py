@@ -102,10 +102,14 @@ def _plain(line: str) -> str:
 
 
 def _matches(documented: str, printed: str) -> bool:
-    """Whether a printed line is the documented one; a text that was cut may be cut elsewhere."""
+    """Whether a printed line is the documented one, up to an ellipsis.
+
+    An ellipsis that touches a word is the command's own, which may cut the text elsewhere.
+    """
     beginning, is_cut, _ = documented.partition("…")
     if is_cut:
-        return _plain(printed).startswith(_plain(beginning)[:-4])
+        length = None if beginning.endswith(" ") else -4
+        return _plain(printed).startswith(_plain(beginning)[:length])
     return _plain(documented) == _plain(printed)
 
 
@@ -116,19 +120,31 @@ class _Server:
     Attributes:
         process: Its process.
         lines: What it has printed.
+        has_address: Whether an address is among these lines, or the process has ended.
     """
 
     process: subprocess.Popen[str]
     lines: list[str] = field(default_factory=list)
     has_address: threading.Event = field(default_factory=threading.Event)
 
-    def read(self) -> None:
-        """Collect the output until the process ends."""
+    def __post_init__(self) -> None:
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    def stop(self) -> None:
+        """End the process, and read its output to the end."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGTERM)
+            self.process.wait(PATIENCE)
+        self._reader.join(PATIENCE)
+
+    def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            self.lines.append(line)
-            if "127.0.0.1:" in line:
-                self.has_address.set()
+        with self.process.stdout as lines:
+            for line in lines:
+                self.lines.append(line)
+                if "127.0.0.1:" in line:
+                    self.has_address.set()
         self.has_address.set()
 
 
@@ -150,6 +166,7 @@ class Walkthrough:
     _ids: dict[str, str] = field(default_factory=dict)
     _ports: dict[str, str] = field(default_factory=dict)
     _servers: list[_Server] = field(default_factory=list)
+    _is_live: bool = False
 
     def follow(self, page: str) -> None:
         """Write the files and run the commands of a page, in order."""
@@ -164,9 +181,7 @@ class Walkthrough:
     def stop(self) -> None:
         """End the servers of the page."""
         for server in self._servers:
-            if server.process.poll() is None:
-                server.process.send_signal(signal.SIGTERM)
-                server.process.wait(PATIENCE)
+            server.stop()
 
     def _write(self, file: File) -> None:
         path = self.folder / file.name
@@ -188,8 +203,8 @@ class Walkthrough:
         return text
 
     def _check(self, command: Command, *, may_fail: bool) -> None:
-        """Run a command; what it prints may take some time to be as documented."""
-        end = time.monotonic() + (PATIENCE if self._servers else 0.0)
+        """Run a command; beside `oteval serve`, repeat it until its output is documented."""
+        end = time.monotonic() + (PATIENCE if self._is_live else 0.0)
         while missing := self._attempt(command, may_fail=may_fail):
             if time.monotonic() > end:
                 raise AssertionError(f"$ {command.line}\n{missing}")
@@ -225,6 +240,7 @@ class Walkthrough:
         if words[-1] == "&":
             return self._start(words[:-1])
         if words[0] == "oteval" and words[1] != "run" and not set(words) & {"|", ">"}:
+            self._forget_modules()
             self.status, out, err = self.oteval(*words[1:])
             return out + err
         done = subprocess.run(
@@ -239,13 +255,18 @@ class Walkthrough:
         self.status = done.returncode
         return done.stdout
 
+    def _forget_modules(self) -> None:
+        """Let the next command import the folder's modules as they are now."""
+        for name, module in list(sys.modules.items()):
+            if str(getattr(module, "__file__", "")).startswith(str(self.folder)):
+                del sys.modules[name]
+
     def _start(self, words: list[str]) -> str:
         """Start a server on a free port, and learn which port of the page it stands for."""
         is_serve = words[:2] == ["oteval", "serve"]
+        self._is_live |= is_serve
         if is_serve and "--http" not in words:
-            words = [*words, "--http", "127.0.0.1:4318"]
-        if is_serve and "--grpc" not in words:
-            words = [*words, "--grpc", ""]
+            words = [*words, "--grpc", "127.0.0.1:0", "--http", "127.0.0.1:4318"]
         documented = re.findall(r"(?<=127\.0\.0\.1:)\d{4,5}\b|(?<= )\d{4}\b", " ".join(words))[-1]
         words = [re.sub(rf"\b{documented}$", "0", word) for word in words]
         program = [sys.executable, "-m", "oteval"] if is_serve else [sys.executable]
@@ -260,7 +281,6 @@ class Walkthrough:
             )
         )
         self._servers.append(server)
-        threading.Thread(target=server.read, daemon=True).start()
         assert server.has_address.wait(PATIENCE), "the server does not start"
         printed = "".join(server.lines)
         address = re.search(r"127\.0\.0\.1:(\d+)", printed)

@@ -38,3 +38,9 @@ def test_the_first_failing_run(walkthrough: Walkthrough) -> None:
 def test_production_in_an_hour(walkthrough: Walkthrough) -> None:
     """Two servers receive, score, forward and alert as the page shows."""
     walkthrough.follow((TUTORIALS / "production.md").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_a_changed_prompt(walkthrough: Walkthrough) -> None:
+    """Recorded sessions, an experiment and a replay find the changed prompt."""
+    walkthrough.follow((TUTORIALS / "changed-prompt.md").read_text("utf-8"))

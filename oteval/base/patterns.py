@@ -5,6 +5,10 @@ holds the interpreter's lock. Patterns from a configuration, a command line or a
 run on RE2, which never backtracks. The syntax is Python's, but look-around and back-references are
 errors. ``\d``, ``\w`` and ``\s`` match Unicode as in Python; ``\b`` only knows words of ASCII
 letters, digits and ``_``.
+
+The package google-re2 compiles a pattern once, but does not exist for every platform. Without it,
+the RE2 inside pyarrow takes its place: the same matches in linear time, but each call compiles the
+pattern anew.
 """
 
 from __future__ import annotations
@@ -14,13 +18,14 @@ import os
 import re
 import threading
 import warnings
+from collections.abc import Iterable, Iterator
 from io import BytesIO
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 __all__ = ["SPACES", "Pattern", "PatternError", "compile_pattern"]
 
 _MAX_LENGTH = 10_000
-# A child that is forked while another thread imports re2 could never use the module.
+# A child that is forked while another thread imports an engine could never use the module.
 _IMPORTING = threading.Lock()
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(
@@ -29,6 +34,7 @@ if hasattr(os, "register_at_fork"):
         after_in_child=_IMPORTING.release,
     )
 _SURROGATE = re.compile("[\ud800-\udfff]")
+_GROUP = re.compile(r"\((?!\?)|\(\?P<\w+>")
 _FLAGS = re.compile(r"\(\?([aiLmsux]*)(-[imsx]+)?([:)])")
 # RE2's own classes are ASCII. The spaces are those of `str.isspace`.
 SPACES = (
@@ -66,7 +72,7 @@ class Pattern:
         flags: Its flags, as in `re`.
     """
 
-    __slots__ = ("_bytes", "_regexp", "flags", "pattern")
+    __slots__ = ("_compiled", "flags", "pattern")
 
     def __init__(self, pattern: str, flags: int = 0) -> None:
         """Compile a pattern.
@@ -80,43 +86,43 @@ class Pattern:
         """
         self.pattern = pattern
         letters = "".join(letter for letter, flag in _LETTERS.items() if flags & flag)
-        self.flags, self._regexp, self._bytes = _compiled(
-            f"(?{letters}){pattern}" if letters else pattern
-        )
+        self.flags, self._compiled = _compile(f"(?{letters}){pattern}" if letters else pattern)
 
     def search(self, text: str) -> MatchRange | None:
         """Return the first match in a text."""
-        found = self._regexp.search(_encodable(text))
-        return MatchRange(*found.span()) if found else None
+        data = _encoded(text)
+        first = self._compiled.first(data)
+        return None if first is None else next(_in_characters(data, (first,)))
 
     def fullmatch(self, text: str) -> bool:
         """Return whether the whole text matches."""
-        return self._regexp.fullmatch(_encodable(text)) is not None
+        return self._compiled.is_whole(_encoded(text))
 
     def spans(self, text: str) -> list[MatchRange]:
         """Return the matches in a text, without empty ones."""
-        found = (match.span() for match in self._regexp.finditer(_encodable(text)))
-        return [MatchRange(start, end) for start, end in found if end > start]
+        data = _encoded(text)
+        return list(_in_characters(data, self._matches(data)))
 
     def replace(self, text: str, replacement: str) -> str:
         """Replace the matches in a text, except empty ones."""
-        # On bytes, so that RE2's offsets need not be converted to characters.
-        data = _encodable(text).encode()
+        data = _encoded(text)
         out: BytesIO | None = None
         new = b""
         end = 0
-        for match in self._bytes.finditer(data):
-            start, after = match.span()
-            if start < after:
-                if out is None:
-                    out, new = BytesIO(), _encodable(replacement).encode()
-                out.write(data[end:start])
-                out.write(new)
-                end = after
+        for start, after in self._matches(data):
+            if out is None:
+                out, new = BytesIO(), _encoded(replacement)
+            out.write(data[end:start])
+            out.write(new)
+            end = after
         if out is None:
             return text
         out.write(data[end:])
         return out.getvalue().decode("utf-8", "replace")
+
+    def _matches(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the ranges of bytes of the matches that are not empty."""
+        return (match for match in self._compiled.all(data) if match[0] < match[1])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pattern):
@@ -154,17 +160,118 @@ def _encodable(text: str) -> str:
     return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
 
 
-def _imported_re2() -> Any:
-    """Return the module re2, imported here, so that importing oteval stays cheap."""
-    with _IMPORTING:
-        import re2
-    return re2
+def _encoded(text: str) -> bytes:
+    return _encodable(text).encode()
+
+
+def _in_characters(data: bytes, ranges: Iterable[tuple[int, int]]) -> Iterator[MatchRange]:
+    """Yield ranges of bytes, which follow each other, as ranges of characters."""
+    at = after = 0
+    for start, end in ranges:
+        first = after + _length(data[at:start])
+        after = first + _length(data[start:end])
+        at = end
+        yield MatchRange(first, after)
+
+
+def _length(data: bytes) -> int:
+    return len(data) if data.isascii() else len(data.decode())
+
+
+class _Compiled(Protocol):
+    """A pattern that an engine has compiled. It matches texts in UTF-8; ranges count bytes."""
+
+    def first(self, data: bytes) -> tuple[int, int] | None:
+        """Return the first match."""
+
+    def is_whole(self, data: bytes) -> bool:
+        """Return whether the whole text matches."""
+
+    def all(self, data: bytes) -> Iterator[tuple[int, int]]:
+        """Yield the matches; there may be empty ones among them."""
+
+
+class _Re2Pattern:
+    """A pattern that google-re2 has compiled."""
+
+    def __init__(self, translated: str, re2: Any) -> None:
+        options = re2.Options()
+        options.log_errors = False
+        try:
+            self._regexp = re2.compile(translated.encode(), options)
+        except re2.error as error:
+            reason = error.args[0] if error.args else b"unknown"
+            raise PatternError(_refusal(reason.decode(errors="replace"))) from None
+
+    def first(self, data: bytes) -> tuple[int, int] | None:
+        match = self._regexp.search(data)
+        return None if match is None else match.span()
+
+    def is_whole(self, data: bytes) -> bool:
+        return self._regexp.fullmatch(data) is not None
+
+    def all(self, data: bytes) -> Iterator[tuple[int, int]]:
+        return (match.span() for match in self._regexp.finditer(data))
+
+
+class _ArrowPattern:
+    """A pattern for the RE2 inside pyarrow, which compiles it for each call."""
+
+    def __init__(self, translated: str, for_ascii: str) -> None:
+        """Check a pattern.
+
+        Args:
+            translated: The pattern in RE2's syntax.
+            for_ascii: The same for ASCII texts, which takes a hundredth of the time to compile.
+
+        Raises:
+            PatternError: RE2 refuses it.
+        """
+        with _IMPORTING:
+            import pyarrow.compute
+        self._arrow, self._compute = pyarrow, pyarrow.compute
+        self._pattern, self._for_ascii = translated, for_ascii
+        try:
+            for data in (b"", "é".encode()):
+                self.first(data)
+                self.is_whole(data)
+                list(self.all(data))
+        except pyarrow.ArrowInvalid as error:
+            raise PatternError(_refusal(str(error).split(": ", 1)[-1])) from None
+
+    def first(self, data: bytes) -> tuple[int, int] | None:
+        # The lazy part before it is how RE2 itself finds the first match.
+        groups = self._call("extract_regex", data, r"\A(?P<before>(?s:.*?))(?P<match>{})")
+        if not groups.is_valid:
+            return None
+        start, length = (len(groups[name].as_buffer()) for name in ("before", "match"))
+        return start, start + length
+
+    def is_whole(self, data: bytes) -> bool:
+        return bool(self._call("match_substring_regex", data, r"\A(?:{})\z").as_py())
+
+    def all(self, data: bytes) -> Iterator[tuple[int, int]]:
+        # No text in UTF-8 has this byte.
+        marked = self._call("replace_substring_regex", data, "{}", replacement=b"\xff\\0\xff")
+        at = 0
+        for index, part in enumerate(marked.as_buffer().to_pybytes().split(b"\xff")):
+            if index % 2:
+                yield at, at + len(part)
+            at += len(part)
+
+    def _call(self, function: str, data: bytes, form: str, **options: bytes) -> Any:
+        pattern = form.replace("{}", self._for_ascii if data.isascii() else self._pattern)
+        text = self._arrow.scalar(data, self._arrow.large_string())
+        return getattr(self._compute, function)(text, pattern=pattern, **options)
+
+
+def _refusal(reason: str) -> str:
+    return f"{reason} (patterns run on RE2)"
 
 
 @functools.lru_cache(256)
-def _compiled(pattern: str) -> tuple[int, Any, Any]:
-    """Return a pattern's flags, and the pattern compiled by RE2 for text and for bytes."""
-    re2 = _imported_re2()
+def _compile(pattern: str) -> tuple[int, _Compiled]:
+    """Return a pattern's flags, and the pattern compiled for texts in UTF-8."""
     if len(pattern) > _MAX_LENGTH:
         raise PatternError(f"it has more than {_MAX_LENGTH} characters")
     try:
@@ -173,31 +280,35 @@ def _compiled(pattern: str) -> tuple[int, Any, Any]:
             flags = re.compile(pattern).flags
     except (re.error, OverflowError, RecursionError) as error:
         raise PatternError(str(error)) from None
-    options = re2.Options()
-    options.log_errors = False
-    try:
-        translated = _Translation(_encodable(pattern)).text()
-        return (
-            flags,
-            re2.compile(translated, options),
-            re2.compile(translated.encode(), options),
-        )
-    except re2.error as error:
-        reason = error.args[0] if error.args else "unknown"
-        reason = reason.decode(errors="replace") if isinstance(reason, bytes) else str(reason)
-        raise PatternError(f"{reason} (patterns run on RE2)") from None
+    translated = _Translation(_encodable(pattern)).text()
+    re2 = _imported_re2()
+    if re2 is not None:
+        return flags, _Re2Pattern(translated, re2)
+    for_ascii = _Translation(_encodable(pattern), for_ascii=True).text()
+    return flags, _ArrowPattern(translated, for_ascii)
+
+
+def _imported_re2() -> Any:
+    """Return the module re2, imported here, so that importing oteval stays cheap; None without."""
+    with _IMPORTING:
+        try:
+            import re2
+        except ImportError:
+            return None
+    return re2
 
 
 class _Translation:
     """Translates a pattern from Python's syntax to RE2's."""
 
-    def __init__(self, pattern: str) -> None:
+    def __init__(self, pattern: str, *, for_ascii: bool = False) -> None:
         self._pattern = pattern
         self._at = 0
         self._in_class = False
         opening = _FLAGS.match(pattern)
         flags = (opening[1] if opening and opening[3] == ")" else "") or ""
-        self._is_ascii = "a" in flags
+        # Without the flag, Python has more spaces than RE2 among the ASCII characters too.
+        self._ascii_classes = "dwsDWS" if "a" in flags else "dwDW" if for_ascii else ""
         self._is_verbose = "x" in flags
         # A multi-line `$` is the same in both syntaxes; RE2 handles scoped flags.
         self._is_multiline = any("m" in found[1] for found in _FLAGS.finditer(pattern))
@@ -240,8 +351,10 @@ class _Translation:
             return ""
         found = _FLAGS.match(rest)
         if found is None or rest.startswith("(?:"):
-            self._at += 1
-            return "("
+            # No group is ever asked for: RE2 is fastest without.
+            group = _GROUP.match(rest)
+            self._at += group.end() if group else 1
+            return "(?:" if group else "("
         if "x" in found[1] and found[3] == ":":
             raise PatternError(
                 "the flag x must be at the beginning of the pattern, and applies to all of it"
@@ -284,7 +397,7 @@ class _Translation:
             raise PatternError("\\N{...} is not supported; write the character")
         if letter.isdigit():
             return self._number(letter)
-        if letter.lower() in _CLASSES and not self._is_ascii:
+        if letter.lower() in _CLASSES and letter not in self._ascii_classes:
             return self._class(letter)
         if letter == "s" and not self._in_class:
             return r"[\s\x{b}]"  # RE2's class lacks the vertical tab

@@ -9,10 +9,14 @@ import subprocess
 import sys
 import time
 import warnings
+from collections.abc import Iterator
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from oteval import create_trajectory_match_evaluator
+from oteval.base import patterns
 from oteval.base.errors import ConfigError
 from oteval.base.patterns import Pattern, PatternError, compile_pattern
 from oteval.model import SpanRef, Trajectory
@@ -55,7 +59,21 @@ SAME = (
     ),
     *("(?m)^a", r"[\D]", "a{", "{a}", r"[\w\-]+", r"\-\.\/", "x*y"),
 )
+ATOMS = (
+    *(*SAME, *"abé.^$|", r"\b", r"\B", r"\d", r"\W", "[^é]"),
+    *("(?i:k)", "(?P<before>a)", "(?P<match>b|)"),
+)
 TEXT = "abxyÉéA١² \n\t.@-_]5[41\x00\x08{},\u2028\u00a0BC#\x0b\x1c٣字"
+
+
+@pytest.fixture(params=["google-re2", "pyarrow"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Run a test once with each engine."""
+    if request.param == "pyarrow":
+        monkeypatch.setitem(sys.modules, "re2", None)
+    patterns._compile.cache_clear()
+    yield
+    patterns._compile.cache_clear()
 
 
 @pytest.mark.parametrize("text", SAME)
@@ -76,6 +94,50 @@ def test_patterns_match_as_python_does(text: str) -> None:
             assert pattern.replace(subject, "é") == own.sub("é", subject)
 
 
+def outcomes(pattern: str, text: str) -> object:
+    """Return all that an engine says about a pattern and a text."""
+    patterns._compile.cache_clear()
+    try:
+        compiled = Pattern(pattern)
+    except PatternError:
+        return "refused"
+    replaced = compiled.replace(text, r"\0é")
+    return compiled.search(text), compiled.fullmatch(text), compiled.spans(text), replaced
+
+
+PARTS = st.sampled_from(ATOMS)
+FORMS = st.recursive(
+    st.builds("".join, st.lists(PARTS, min_size=1, max_size=3)),
+    lambda inner: st.one_of(
+        st.builds(
+            "({}){}".format, inner, st.sampled_from(["", "*", "+", "?", "*?", "{0,2}", "{2}"])
+        ),
+        st.builds("{}|{}".format, inner, inner),
+        st.builds("(?:{}){}".format, inner, inner),
+    ),
+    max_leaves=4,
+)
+
+
+@settings(
+    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+@given(
+    pattern=FORMS, texts=st.lists(st.text(TEXT + "\ud800K", max_size=12), min_size=1, max_size=4)
+)
+def test_both_engines_agree(pattern: str, texts: list[str]) -> None:
+    """Without google-re2, random patterns are refused or match as with it."""
+    expected = [outcomes(pattern, text) for text in texts]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(sys.modules, "re2", None)
+        actual = [outcomes(pattern, text) for text in texts]
+    patterns._compile.cache_clear()
+
+    assert actual == expected
+
+
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("text", EVIL)
 def test_patterns_that_backtrack_for_hours_take_no_time(text: str) -> None:
     """A condition on 100,000 characters that `re` would not finish is decided."""
@@ -83,12 +145,18 @@ def test_patterns_that_backtrack_for_hours_take_no_time(text: str) -> None:
     begun = time.process_time()
 
     pattern.search("a" * 100_000 + "!")
+    pattern.fullmatch("a" * 100_000 + "é")
 
     assert time.process_time() - begun < 5
 
 
+@pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize(
-    "text", [r"(?=a)", r"(?<!a)b", r"(a)\1", "(a", r"\N{BULLET}", "x" * 10_001]
+    "text",
+    [
+        *(r"(?=a)", r"(?<!a)b", r"(a)\1", "(?P<n>a)(?P=n)", "(?>a)", "(a)(?(1)b|c)", "a*+", "(a"),
+        *(r"\N{BULLET}", "x" * 10_001, "((a{100}){100}){100}"),
+    ],
 )
 def test_patterns_that_need_backtracking_are_errors(text: str) -> None:
     """Conditions, rules and evaluators name the unsupported pattern in one line."""
@@ -122,7 +190,7 @@ def test_patterns_are_values() -> None:
 
 FORK_WHILE_IMPORTING = """
 import os, sys, threading, time
-from oteval.patterns import compile_pattern
+from oteval.base.patterns import compile_pattern
 
 begun = threading.Event()
 

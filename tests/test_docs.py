@@ -27,7 +27,6 @@ from scripts.documentation import (
 from scripts.make_cli_docs import page
 
 LINKED = [*PAGES, *sorted((ROOT / "examples").glob("*.md"))]
-LINKED += [ROOT / "CONTRIBUTING.md", ROOT / "SECURITY.md"]
 
 
 def test_the_page_of_commands_is_current() -> None:

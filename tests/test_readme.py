@@ -144,7 +144,7 @@ def test_what_the_readme_installs_exists():
 
 def test_the_readme_counts_the_dialects():
     """The number of dialects is that of the registry."""
-    assert f"\n{len(DIALECTS)} [dialects](docs/dialects.md)" in TEXT
+    assert f"\n{len(DIALECTS)} [dialects](docs/reference/dialects.md)" in TEXT
 
 
 def test_the_ways_to_report_a_vulnerability_exist():

@@ -28,12 +28,6 @@ from .entries import (
 from .exchange_calls import (
     recorded_call as recorded_call,
 )
-from .explain import (
-    Explanation as Explanation,
-    SpanAccount as SpanAccount,
-    accounts_of_some as accounts_of_some,
-    in_order as in_order,
-)
 from .gaps import (
     CODES as CODES,
 )
@@ -53,6 +47,12 @@ from .reconstruction import (
 )
 from .runs import (
     TracedRun as TracedRun,
+)
+from .span_accounts import (
+    Explanation as Explanation,
+    SpanAccount as SpanAccount,
+    accounts_of_some as accounts_of_some,
+    in_order as in_order,
 )
 from .tree import (
     Node as Node,

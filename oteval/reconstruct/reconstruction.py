@@ -10,10 +10,10 @@ from ..model import LogRecord, Span, SpanRef, Trajectory, trajectory_id
 from .conversation import TracedTrajectory, trajectories_of
 from .detached_tools import with_lone_tools
 from .duplicates import without_duplicates
-from .explain import Explanation, account_for
 from .gaps import gap
 from .run_detection import runs_of
 from .runs import TracedRun
+from .span_accounts import Explanation, account_for
 from .span_reader import attach_logs
 from .tree import order
 

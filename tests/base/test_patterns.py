@@ -12,8 +12,7 @@ import warnings
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import HealthCheck, given, settings, strategies as st
 
 from oteval import create_trajectory_match_evaluator
 from oteval.base import patterns

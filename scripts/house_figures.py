@@ -25,7 +25,7 @@ GENERIC = frozenset(
         r"\w+",
         """
         found one known given place asked wanted said held made shown told had both two kept got
-        seen taken named ones other others rest whole it them this that some every each thing things
+        seen taken named ones others rest whole it them this that some every each thing things
         """,
     )
 )

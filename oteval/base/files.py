@@ -246,12 +246,12 @@ def private_folder(path: Path) -> None:
         OSError: The path is a symbolic link, belongs to another user, or others may write to it.
     """
     make_folder(path)
-    found = path.lstat()
-    if not stat.S_ISDIR(found.st_mode):
+    status = path.lstat()
+    if not stat.S_ISDIR(status.st_mode):
         raise OSError(errno.ELOOP, "it is a symbolic link; give a real folder", str(path))
-    if found.st_uid not in (os.geteuid(), 0) and os.geteuid():
+    if status.st_uid not in (os.geteuid(), 0) and os.geteuid():
         raise OSError(errno.EPERM, "it belongs to another user", str(path))
-    if not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+    if not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
         return
     if not path.is_mount() or any(path.iterdir()):
         hint = f"others may write to it; run chmod 700 {path}"
@@ -263,19 +263,19 @@ def private_folder(path: Path) -> None:
 def file_stamp(path: Path) -> tuple[int, int, int] | None:
     """Return a value that changes with the file (time, size, inode); None if it is missing."""
     try:
-        found = path.stat()
+        status = path.stat()
     except OSError:
         return None
-    return found.st_mtime_ns, found.st_size, found.st_ino
+    return status.st_mtime_ns, status.st_size, status.st_ino
 
 
 def file_identity(path: Path) -> tuple[int, int] | None:
     """Return the device and the inode of a path, without following a link; None if missing."""
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino
 
 
 class KeptFile:
@@ -349,10 +349,10 @@ def take_shared(path: Path, target: Path) -> bool:
     return is_complete(target)
 
 
-def is_complete(taken: Path) -> bool:
+def is_complete(path: Path) -> bool:
     """Return whether nobody writes to a file any more that `take_shared` moved."""
     until = time.monotonic() + _PATIENCE
-    with taken.open("r+b") as file:
+    with path.open("r+b") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -379,10 +379,10 @@ def _last_byte(descriptor: int) -> bytes:
 
 def _write_all(descriptor: int, data: bytes) -> None:
     size = os.fstat(descriptor).st_size
-    rest = memoryview(data)
+    unwritten = memoryview(data)
     try:
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+        while unwritten:
+            unwritten = unwritten[os.write(descriptor, unwritten) :]
     except OSError:
         with suppress(OSError):  # a device, which keeps nothing
             os.ftruncate(descriptor, size)

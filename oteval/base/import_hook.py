@@ -122,9 +122,11 @@ def _later_spec(
     Another hook for the same module would ask this one again.
     """
     finders = list(sys.meta_path)
-    for other in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
-        find = getattr(other, "find_spec", None)
-        spec: ModuleSpec | None = find(name, path, target) if other is not finder and find else None
+    for later_finder in finders[finders.index(finder) + 1 if finder in finders else 0 :]:
+        find = getattr(later_finder, "find_spec", None)
+        spec: ModuleSpec | None = (
+            find(name, path, target) if later_finder is not finder and find else None
+        )
         if spec is not None:
             return spec
     return None

@@ -311,7 +311,7 @@ class _Translation:
         self._ascii_classes = "dwsDWS" if "a" in flags else "dwDW" if for_ascii else ""
         self._is_verbose = "x" in flags
         # A multi-line `$` is the same in both syntaxes; RE2 handles scoped flags.
-        self._is_multiline = any("m" in found[1] for found in _FLAGS.finditer(pattern))
+        self._is_multiline = any("m" in flags_group[1] for flags_group in _FLAGS.finditer(pattern))
 
     def text(self) -> str:
         out = []
@@ -345,26 +345,26 @@ class _Translation:
         return ""
 
     def _open(self) -> str:
-        rest = self._pattern[self._at :]
-        if rest.startswith("(?#"):
-            self._at += rest.index(")") + 1
+        unread = self._pattern[self._at :]
+        if unread.startswith("(?#"):
+            self._at += unread.index(")") + 1
             return ""
-        found = _FLAGS.match(rest)
-        if found is None or rest.startswith("(?:"):
+        flags = _FLAGS.match(unread)
+        if flags is None or unread.startswith("(?:"):
             # No group is ever asked for: RE2 is fastest without.
-            group = _GROUP.match(rest)
+            group = _GROUP.match(unread)
             self._at += group.end() if group else 1
             return "(?:" if group else "("
-        if "x" in found[1] and found[3] == ":":
+        if "x" in flags[1] and flags[3] == ":":
             raise PatternError(
                 "the flag x must be at the beginning of the pattern, and applies to all of it"
             )
-        self._at += found.end()
-        kept = "".join(letter for letter in found[1] if letter in "ims")
-        cleared = "".join(letter for letter in found[2] or "" if letter in "ims")
-        if found[3] == ")":
-            return f"(?{kept})" if kept else ""
-        return f"(?{kept}{'-' if cleared else ''}{cleared}:"
+        self._at += flags.end()
+        set_flags = "".join(letter for letter in flags[1] if letter in "ims")
+        cleared = "".join(letter for letter in flags[2] or "" if letter in "ims")
+        if flags[3] == ")":
+            return f"(?{set_flags})" if set_flags else ""
+        return f"(?{set_flags}{'-' if cleared else ''}{cleared}:"
 
     def _open_class(self) -> str:
         self._in_class = True
@@ -406,11 +406,11 @@ class _Translation:
         return re.escape(letter) if letter.isascii() else letter
 
     def _number(self, first: str) -> str:
-        found = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}").match(self._pattern, self._at - 1)
-        if found is None:
+        match = re.compile(r"0[0-7]{0,2}|[0-3][0-7]{2}").match(self._pattern, self._at - 1)
+        if match is None:
             raise PatternError(f"back-references such as \\{first} are not supported")
-        self._at = found.end()
-        return f"\\x{{{int(found[0], 8):x}}}"
+        self._at = match.end()
+        return f"\\x{{{int(match[0], 8):x}}}"
 
     def _class(self, letter: str) -> str:
         members = _CLASSES[letter.lower()]

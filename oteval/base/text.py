@@ -96,15 +96,15 @@ def printable_json(text: str) -> str:
     return _CONTROL.sub(_json_escape, text)
 
 
-def _escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
     if code < 0x100:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
-def _json_escape(found: re.Match[str]) -> str:
-    code = ord(found.group())
+def _json_escape(match: re.Match[str]) -> str:
+    code = ord(match.group())
     if code < 0x10000:
         return f"\\u{code:04x}"
     high, low = divmod(code - 0x10000, 0x400)
@@ -131,8 +131,8 @@ def shown_url(url: str) -> str:
 
     Everything up to the last @ is hidden, because an unquoted password may contain any character.
     """
-    scheme, slashes, rest = url.partition("//")
+    scheme, slashes, address = url.partition("//")
     if not slashes:
-        scheme, rest = "", url
-    _, at, place = rest.rpartition("@")
-    return scheme + slashes + ("***@" if at else "") + re.split(r"[?#]", place, maxsplit=1)[0]
+        scheme, address = "", url
+    _, at, host = address.rpartition("@")
+    return scheme + slashes + ("***@" if at else "") + re.split(r"[?#]", host, maxsplit=1)[0]

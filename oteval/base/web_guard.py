@@ -121,7 +121,7 @@ class LocalRequests:
             hosts, origins = _texts(scope, b"host"), _texts(scope, b"origin")
             if not all(map(is_local, hosts)):
                 application = self._refusal(403, "use http://127.0.0.1 or http://localhost")
-            elif not all(is_own_origin(one, "".join(hosts)) for one in origins) or (
+            elif not all(is_own_origin(origin, "".join(hosts)) for origin in origins) or (
                 _FOREIGN_SITES & {*_texts(scope, b"sec-fetch-site")} and not self._is_link(scope)
             ):
                 application = self._refusal(403, "pages of other sites may not send requests here")

@@ -219,10 +219,10 @@ def _nested(
     if value is None:
         value = {field: row.get(f"{name}.{field}") for field in fields}
     if isinstance(value, Mapping):
-        lists = {key: found for key, found in value.items() if isinstance(found, list)}
+        lists = {key: items for key, items in value.items() if isinstance(items, list)}
         count = max(map(len, lists.values()), default=0)
         value = [
-            {key: found[index] for key, found in lists.items() if index < len(found)}
+            {key: items[index] for key, items in lists.items() if index < len(items)}
             for index in range(count)
         ]
     if not isinstance(value, list):
@@ -310,9 +310,9 @@ def _time(value: Any, field: str, problems: list[str]) -> int:
     value = _plain(value)
     if value is None or value == "":
         return 0
-    found = _from_text(value) if isinstance(value, str) else _from_number(value)
-    if found is not None and 0 <= found <= MAX_TIME:
-        return found
+    time_ns = _from_text(value) if isinstance(value, str) else _from_number(value)
+    if time_ns is not None and 0 <= time_ns <= MAX_TIME:
+        return time_ns
     problems.append(f"{field} {short_repr(value)} is not a time; taken as 0")
     return 0
 
@@ -320,10 +320,10 @@ def _time(value: Any, field: str, problems: list[str]) -> int:
 def _from_text(text: str) -> int | None:
     number = _NUMBER(text)
     if number:
-        whole, fraction = number.groups()
+        whole_seconds, fraction = number.groups()
         if fraction is None:
-            return _from_number(int(whole))
-        return int(whole) * _SECOND + _fraction(fraction)
+            return _from_number(int(whole_seconds))
+        return int(whole_seconds) * _SECOND + _fraction(fraction)
     match = _TIME(text)
     if match is None:
         return None

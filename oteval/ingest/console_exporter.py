@@ -116,13 +116,13 @@ def decode_log(document: Object, out: Decoded) -> None:
 
 def _ids(holder: Object, problems: list[str]) -> tuple[str, str]:
     """Return the trace and span id of an object, "" for one that is missing or invalid."""
-    found = []
+    ids = []
     for key, read in (("trace_id", as_trace_id), ("span_id", as_span_id)):
         value = read(_hex(holder.get(key)))
         if value is None:
             problems.append(f"{key} {short_repr(holder.get(key))} is not an id in hex; left out")
-        found.append(value or "")
-    return found[0], found[1]
+        ids.append(value or "")
+    return ids[0], ids[1]
 
 
 def _hex(value: Any) -> Any:
@@ -134,10 +134,10 @@ def _enum(value: Any, field: str, names: Mapping[str, int], problems: list[str])
     """Return the number of an enumeration value, which is printed by its name."""
     if value is None:
         return 0
-    found = names.get(str(value).rpartition(".")[2])
-    if found is None:
+    number = names.get(str(value).rpartition(".")[2])
+    if number is None:
         problems.append(f"{field} {short_repr(value)} is not one of {', '.join(names)}; taken as 0")
-    return found or 0
+    return number or 0
 
 
 def _time(value: Any, field: str, problems: list[str]) -> int:

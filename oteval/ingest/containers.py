@@ -84,15 +84,15 @@ def _several(documents: list[Any], depth: int) -> Decoded:
     refused = 0
     for number, document in enumerate(documents, start=1):
         try:
-            found = _one(document, depth)
+            decoded = _one(document, depth)
         except InputError as error:
             out.problems.append(f"element {number}: {error}")
             refused += 1
             continue
-        out.spans += found.spans
-        out.logs += found.logs
-        out.runs += found.runs
-        out.problems += found.problems
+        out.spans += decoded.spans
+        out.logs += decoded.logs
+        out.runs += decoded.runs
+        out.problems += decoded.problems
     if refused and refused == len(documents):
         raise InputError(out.problems[0])
     return out

@@ -58,12 +58,12 @@ def split_file(path: str | Path, part_size: int) -> list[FilePart]:
 def _next_cut(file: BinaryIO, offset: int) -> int | None:
     """Return the offset of the first request at or after an offset; None if there is none."""
     file.seek(offset)
-    kept = b""
+    tail = b""
     while block := file.read(_BLOCK):
-        found = (kept + block).find(_CUT)
-        if found >= 0:
-            return file.tell() - len(block) - len(kept) + found + 1
-        kept = (kept + block)[-len(_CUT) :]
+        index = (tail + block).find(_CUT)
+        if index >= 0:
+            return file.tell() - len(block) - len(tail) + index + 1
+        tail = (tail + block)[-len(_CUT) :]
     return None
 
 
@@ -92,9 +92,9 @@ def read_part(path: str | Path, part: FilePart, *, chunk: int) -> Iterator[tuple
 
 def _problem(source: str, reason: str) -> Problem:
     """Return an error message about a file as a problem, with the line number taken out of it."""
-    line, colon, rest = reason.partition(": ")
+    line, colon, text = reason.partition(": ")
     if colon and line.isdecimal():
-        return Problem(source, int(line), rest)
+        return Problem(source, int(line), text)
     return Problem(source, None, reason.strip())
 
 
@@ -120,7 +120,7 @@ class _PartReader:
 
 def _line_ends(data: bytes) -> int:
     """Return the number of newlines, found one by one: `count` takes longer where lines are."""
-    found, at = 0, data.find(b"\n")
+    count, at = 0, data.find(b"\n")
     while at >= 0:
-        found, at = found + 1, data.find(b"\n", at + 1)
-    return found
+        count, at = count + 1, data.find(b"\n", at + 1)
+    return count

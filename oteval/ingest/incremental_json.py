@@ -200,8 +200,8 @@ class JsonCursor:
     def _expect(self, allowed: str) -> str:
         char = self.peek()
         if not char or char not in allowed:
-            wanted = " or ".join(repr(one) for one in allowed)
-            raise self._error(f"expected {wanted}", self._at)
+            expected = " or ".join(repr(token) for token in allowed)
+            raise self._error(f"expected {expected}", self._at)
         self._at += 1
         return char
 

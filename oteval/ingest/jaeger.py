@@ -183,12 +183,12 @@ def _events(raw: Any, problems: list[str]) -> tuple[Event, ...]:
 
 def _pop_text(tags: dict[str, Any], *keys: str) -> str:
     """Remove the tags with these keys, and return the first that is text; "" by default."""
-    found = ""
+    first_text = ""
     for key in keys:
         if isinstance(tags.get(key), str):
             text = tags.pop(key)
-            found = found or text
-    return found
+            first_text = first_text or text
+    return first_text
 
 
 def _pop_count(tags: dict[str, Any], key: str) -> int:

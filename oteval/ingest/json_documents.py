@@ -120,11 +120,11 @@ def _value_by_value(stream: ByteStream) -> Iterator[Document | UnreadablePart]:
         yield from _encoding_errors(reader)
     except MalformedJsonError as error:
         yield from _encoding_errors(reader)
-        rest, stream.line = reader.cursor.rest(reader.first_line)
-        if rest is None:
+        unread, stream.line = reader.cursor.rest(reader.first_line)
+        if unread is None:
             _skip_line(stream)
         else:
-            stream.put_back(rest)
+            stream.put_back(unread)
         yield _unreadable(error, reader, _skip_to_document(stream))
 
 
@@ -141,8 +141,8 @@ def _unreadable(error: MalformedJsonError, reader: _DocumentReader, last: int) -
         reason, line = f"not valid JSON (cut at the end of line {last})", last
     skipped = f"lines {reader.first_line} to {last}" if last > reader.first_line else "line"
     if reader.records:
-        kept = f"{reader.records} spans and log records before it are kept"
-        skipped = f"{kept}, the rest of the {skipped}"
+        kept_text = f"{reader.records} spans and log records before it are kept"
+        skipped = f"{kept_text}, the rest of the {skipped}"
     return UnreadablePart(line, f"{reason}; {skipped} skipped")
 
 
@@ -222,18 +222,20 @@ class _DocumentReader:
             yield self._part(self.cursor.value(_DOCUMENT_KEYS))
             return
         waiting = _WaitingSpans()
-        others: Object = {}
+        other_members: Object = {}
         try:
-            yield from self._members(others, waiting, depth)
+            yield from self._members(other_members, waiting, depth)
         except MalformedJsonError:
             # The spans before the damage are kept, though their processes may be missing.
-            yield from self._with_spans(others, waiting)
+            yield from self._with_spans(other_members, waiting)
             raise
         finally:
             waiting.close()
 
-    def _members(self, others: Object, waiting: _WaitingSpans, depth: int) -> Iterator[Document]:
-        """Yield the document at the cursor in parts; members without spans go into `others`."""
+    def _members(
+        self, other_members: Object, waiting: _WaitingSpans, depth: int
+    ) -> Iterator[Document]:
+        """Yield the document at the cursor in parts; members without spans go into `other_members`."""
         cursor = self.cursor
         has_parts = False
         size = 0
@@ -249,27 +251,27 @@ class _DocumentReader:
                 yield from self._document(depth + 1)
             elif key in _CONVERSATIONS and char == "[":
                 for _ in cursor.elements():
-                    yield self._part({**others, key: [cursor.value(_DOCUMENT_KEYS)]})
+                    yield self._part({**other_members, key: [cursor.value(_DOCUMENT_KEYS)]})
             elif key == "spans" and char == "[":
                 for batch in self._batches():
                     waiting.add(batch)
             else:
                 value = cursor.value(_MEMBER_KEYS)
                 size += cursor.value_size
-                others[key] = value if size <= incremental_json.MAX_VALUE else True
+                other_members[key] = value if size <= incremental_json.MAX_VALUE else True
                 continue
             has_parts = True
-        yield from self._with_spans(others, waiting)
-        if not _METRICS.isdisjoint(others):
+        yield from self._with_spans(other_members, waiting)
+        if not _METRICS.isdisjoint(other_members):
             yield self._part({"resourceMetrics": True})
         elif not has_parts:
-            yield self._part(others)
-        elif others.get("errors") or others.get("status"):
-            yield self._part({**others, "data": []})
+            yield self._part(other_members)
+        elif other_members.get("errors") or other_members.get("status"):
+            yield self._part({**other_members, "data": []})
 
-    def _with_spans(self, others: Object, waiting: _WaitingSpans) -> Iterator[Document]:
+    def _with_spans(self, other_members: Object, waiting: _WaitingSpans) -> Iterator[Document]:
         for batch in waiting.batches():
-            yield self._part({**others, "spans": batch})
+            yield self._part({**other_members, "spans": batch})
 
     def _is_row(self) -> bool:
         match = self.cursor.looking_at(_ROW)

@@ -115,8 +115,10 @@ def _reader(names: frozenset[str], tables: Sequence[Table]) -> tuple[_Decode, fr
     for table in tables:
         if table.columns <= names:
             return _foreign(table), table.columns
-    some = ", ".join(map(short_repr, sorted(names)[:8])) + (", ..." if len(names) > 8 else "")
-    raise InputError(f"a Parquet file with the columns {some} has no spans or log records")
+    shown_names = ", ".join(map(short_repr, sorted(names)[:8])) + (
+        ", ..." if len(names) > 8 else ""
+    )
+    raise InputError(f"a Parquet file with the columns {shown_names} has no spans or log records")
 
 
 def _foreign(table: Table) -> _Decode:

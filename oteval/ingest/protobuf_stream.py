@@ -119,15 +119,15 @@ def _decode(data: bytes) -> Decoded:
     return otlp.decode_protobuf(data)
 
 
-def _truncated(data: bytes, place: str) -> Iterator[Decoded | str]:
+def _truncated(data: bytes, source: str) -> Iterator[Decoded | str]:
     """Yield the complete spans of a truncated message, and a line that reports it."""
     try:
         decoded = otlp.decode_protobuf(_complete_part(data, _OUTER))
     except InputError:
         decoded = Decoded()
     yield decoded
-    kept = len(decoded.spans) + len(decoded.logs)
-    yield f"{place}; {kept} spans and log records before the cut are kept"
+    count = len(decoded.spans) + len(decoded.logs)
+    yield f"{source}; {count} spans and log records before the cut are kept"
 
 
 def _complete_part(data: bytes, path: tuple[int, ...]) -> bytes:

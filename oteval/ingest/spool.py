@@ -172,8 +172,8 @@ class Spool:
         except OSError as error:
             raise SpoolFull(f"{folder}: cannot be used: {error.strerror}") from error
         self.cut = self._log.cut
-        if known := segment_sizes(self._folder):
-            self.backlog.acknowledge(Position(*next(reversed(known.items()))))
+        if sizes := segment_sizes(self._folder):
+            self.backlog.acknowledge(Position(*next(reversed(sizes.items()))))
         self._looked = -1.0
         self._bytes = 0
         self._free = 0
@@ -285,8 +285,8 @@ class Spool:
     def _next_group(self) -> list[_Waiting]:
         """Remove and return the records to be written together."""
         size = count = 0
-        for count, one in enumerate(self._waiting, start=1):  # noqa: B007  counted to the break
-            size += one.size
+        for count, request in enumerate(self._waiting, start=1):  # noqa: B007  counted to the break
+            size += request.size
             if size >= _GROUP_BYTES:
                 break
         group, self._waiting = self._waiting[:count], self._waiting[count:]
@@ -304,22 +304,22 @@ class Spool:
             error = found
             if not self._failed:
                 _log.error("requests are refused: %s", found.strerror or found)
-        size = sum(one.size for one in group)
+        size = sum(request.size for request in group)
         with self._lock:
             self._waiting_bytes -= size
             self._bytes += 0 if error else size
             self._looked = -1.0 if error else self._looked
         self._failed = "" if error is None else error.strerror or str(error)
-        for one in group:
+        for request in group:
             if error is None:
-                one.done.set_result(None)
+                request.done.set_result(None)
             else:
-                one.done.set_exception(SpoolFull(f"the spool: {self._failed}"))
+                request.done.set_exception(SpoolFull(f"the spool: {self._failed}"))
 
     def _append(self, group: Sequence[_Waiting]) -> None:
         self._log.release_before(self._stored.segment)
         try:
-            self._log.append([part for one in group for part in one[:2] if part])
+            self._log.append([part for request in group for part in request[:2] if part])
             self._log.sync()
         except OSError:
             self._log.discard_unsynced()

@@ -73,8 +73,8 @@ class Problem:
     reason: str
 
     def __str__(self) -> str:
-        place = self.source if self.line is None else f"{self.source}:{self.line}"
-        return f"{place}: {self.reason}"
+        position = self.source if self.line is None else f"{self.source}:{self.line}"
+        return f"{position}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -145,7 +145,7 @@ def read_stream(
         tables: Further tables to recognise in Parquet files.
     """
     source = Source(file)
-    found = False
+    has_data = False
     first: Problem | None = None
     batch = Batch()
     batch_start = 0
@@ -155,7 +155,9 @@ def read_stream(
                 first = first or item
                 batch.problems.append(item)
             else:
-                found = found or bool(item.spans or item.logs or item.runs or not item.problems)
+                has_data = has_data or bool(
+                    item.spans or item.logs or item.runs or not item.problems
+                )
                 batch.spans += item.spans
                 batch.logs += item.logs
                 batch.runs += item.runs
@@ -165,7 +167,7 @@ def read_stream(
                 batch, batch_start = Batch(), source.decompressed
     except OSError as error:
         raise InputError(f"{name}: cannot be read ({error.strerror or error})") from None
-    if first and not found:
+    if first and not has_data:
         raise InputError(f"{first}; {_SUPPORTED}")
     if batch:
         batch.bytes_read = source.bytes_read
@@ -225,9 +227,9 @@ def _parquet_items(
         size = file.seek(0, 2)
         file.seek(0)
         try:
-            for found, fraction in parquet.read_rows(file, tables):
+            for decoded, fraction in parquet.read_rows(file, tables):
                 source.set_progress(fraction, size)
-                yield from _with_problems(found, name, None)
+                yield from _with_problems(decoded, name, None)
         except InputError as error:
             raise InputError(f"{name}: {error}; {_SUPPORTED}") from None
 
@@ -267,11 +269,11 @@ def _zip_items(source: Source, stream: ByteStream, name: str) -> Iterator[Decode
     with _random_access(source, stream) as file:
         try:
             for member in zip_documents.documents(file):
-                place = f"{name}/{member.name}"
+                member_name = f"{name}/{member.name}"
                 if member.problem:
-                    yield Problem(place, None, member.problem)
+                    yield Problem(member_name, None, member.problem)
                 else:
-                    yield from _decoded(member.value, conversations, place, None)
+                    yield from _decoded(member.value, conversations, member_name, None)
         except InputError as error:
             raise InputError(f"{name}: {error}; {_SUPPORTED}") from None
     yield from _ended(conversations, name)

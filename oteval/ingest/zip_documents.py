@@ -61,7 +61,7 @@ def documents(file: BinaryIO) -> Iterator[MemberDocument]:
 
 def _members(archive: ZipFile) -> list[ZipInfo]:
     """Return the members to read: of a log, its header and samples; of any other, all JSON."""
-    members = {each.filename: each for each in archive.infolist()}
+    members = {entry.filename: entry for entry in archive.infolist()}
     names = [name for name in members if name.endswith(".json")]
     samples = [name for name in names if name.startswith(_SAMPLES)]
     header = [name for name in _HEADERS if name in members][:1]

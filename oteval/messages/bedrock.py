@@ -45,5 +45,5 @@ def result_of(value: Any) -> Any:
     if len(blocks) == 1 and "json" in blocks[0]:
         return blocks[0]["json"]
     texts = [text_of(block.get("text", block.get("json"))) for block in blocks]
-    known = [text for text in texts if text is not None]
-    return "\n".join(known) if len(known) == len(texts) else value
+    parts = [text for text in texts if text is not None]
+    return "\n".join(parts) if len(parts) == len(texts) else value

@@ -215,19 +215,23 @@ class MessageBody:
 
     def copy(self) -> MessageBody:
         """Return a copy, to add more content to."""
-        other = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
-        other.texts, other.calls, other.parts = self.texts[:], self.calls[:], self.parts[:]
-        other.results, other.listed_calls = self.results, self.listed_calls
-        other._before, other._placed = self._before, self._placed
-        return other
+        duplicate = MessageBody(self.role, self.name, self.source, is_recorded=self.is_recorded)
+        duplicate.texts, duplicate.calls, duplicate.parts = (
+            self.texts[:],
+            self.calls[:],
+            self.parts[:],
+        )
+        duplicate.results, duplicate.listed_calls = self.results, self.listed_calls
+        duplicate._before, duplicate._placed = self._before, self._placed
+        return duplicate
 
     def messages(self) -> list[Message]:
         """Return the messages that it holds, in their order."""
         listed, placed = self.listed_calls, self._placed
         if placed:
             listed = tuple([call for call in listed if not any(call is other for other in placed)])
-        rest = self._rest((*self.calls, *listed) if listed else self.calls)
-        return [*self._before, *rest] if self._before else rest
+        own_messages = self._rest((*self.calls, *listed) if listed else self.calls)
+        return [*self._before, *own_messages] if self._before else own_messages
 
     def _rest(self, calls: Sequence[ToolCall]) -> list[Message]:
         """Return the messages of the content added since the last result.

@@ -343,9 +343,9 @@ def _is_written(head: str) -> bool:
             return False
     if _BEGINNING.match(head) is not None:
         return True
-    named = _CLASS.match(head)
-    if named is not None and named["name"].endswith(("Error", "Exception")):
-        return named["name"] not in ("Error", "Exception")
+    class_match = _CLASS.match(head)
+    if class_match is not None and class_match["name"].endswith(("Error", "Exception")):
+        return class_match["name"] not in ("Error", "Exception")
     line = head.strip()
     return len(line) <= _SHOWN and "\n" not in line and _ONE_LINE.fullmatch(line) is not None
 

@@ -25,19 +25,19 @@ _KNOWN_ROLES = "assistant (ai), developer, system, tool (function), user (human)
 _CALL_LISTS = ("tool_calls", "invalid_tool_calls", "function_call")
 
 
-def read_direct(items: Sequence[Any], place: str) -> tuple[Message, ...]:
+def read_direct(items: Sequence[Any], argument: str) -> tuple[Message, ...]:
     """Return the messages of a caller's list.
 
     Args:
         items: Messages in any form, mixed freely, as plain data or as objects of any library.
-        place: The name of the list in error messages.
+        argument: The name of the list in error messages.
 
     Raises:
         InputError: An item is not a message, or holds a part that is not known.
     """
     messages, is_known = _read(items)
     if not is_known:
-        raise InputError(_problem(items, place))
+        raise InputError(_problem(items, argument))
     return tuple(map(decided, messages))
 
 
@@ -60,57 +60,57 @@ def _has_unknown(message: Message, items: Sequence[Any]) -> bool:
     return not is_own and any(map(unknown_kind, message.parts))
 
 
-def _problem(items: Sequence[Any], place: str) -> str:
+def _problem(items: Sequence[Any], argument: str) -> str:
     """Return the first reason why a list cannot be read."""
     for index, item in enumerate(items):
         if not _read([item])[1]:
-            return next(_problems(item, f"{place}[{index}]"))
-    return f"{place} cannot be read as messages"
+            return next(_problems(item, f"{argument}[{index}]"))
+    return f"{argument} cannot be read as messages"
 
 
-def _problems(item: Any, place: str) -> Iterator[str]:
+def _problems(item: Any, argument: str) -> Iterator[str]:
     """Yield the reasons why an item is not a message, the most particular one first."""
     if item is None:
-        yield f"{place} is None; a message was expected"
+        yield f"{argument} is None; a message was expected"
     data = plain_data(item)
     forms = forms_of(data, "") if isinstance(data, (dict, list)) else []
     for form in forms:
         if form["role"] in ROLES:
-            yield from _problems_of_calls(fields_of(data) or form, place)
-            yield from _problems_of_blocks(form, place)
+            yield from _problems_of_calls(fields_of(data) or form, argument)
+            yield from _problems_of_blocks(form, argument)
     fields = data if isinstance(data, Mapping) else {}
     role = item.role if isinstance(item, Message) else fields.get("role", fields.get("type"))
     if role is None:
         kind = "a dict" if isinstance(item, Mapping) else f"a {type(item).__name__}"
-        yield f"{place}: {kind} without a role is not a message; known roles: {_KNOWN_ROLES}"
+        yield f"{argument}: {kind} without a role is not a message; known roles: {_KNOWN_ROLES}"
     elif not forms or forms[0]["role"] not in ROLES:
-        yield f"{place}: unknown role {role!r}; known roles: {_KNOWN_ROLES}"
-    yield f"{place} cannot be read as a message"
+        yield f"{argument}: unknown role {role!r}; known roles: {_KNOWN_ROLES}"
+    yield f"{argument} cannot be read as a message"
 
 
-def _problems_of_calls(form: Mapping[str, Any], place: str) -> Iterator[str]:
+def _problems_of_calls(form: Mapping[str, Any], argument: str) -> Iterator[str]:
     for key in _CALL_LISTS:
         calls = form.get(key) or ()
         if key == "function_call":
             calls = [calls] if calls else []
         if not isinstance(calls, (list, tuple)):
             kind = type(calls).__name__
-            yield f"{place}.{key} is a {kind}; a list of calls was expected"
+            yield f"{argument}.{key} is a {kind}; a list of calls was expected"
             return
         for index, call in enumerate(calls):
             if read_call(call) is None:
-                yield f"{place}.{key}[{index}]: {_NAMELESS}"
+                yield f"{argument}.{key}[{index}]: {_NAMELESS}"
 
 
 _NAMELESS = "a tool call needs a name, as in {'name': ..., 'args': ...}"
 
 
-def _problems_of_blocks(form: Mapping[str, Any], place: str) -> Iterator[str]:
+def _problems_of_blocks(form: Mapping[str, Any], argument: str) -> Iterator[str]:
     blocks = form.get("parts") or form.get("content")
     for index, block in enumerate(blocks if isinstance(blocks, list) else [blocks]):
         for part in read_parts(block):
             kind = unknown_kind(part) if isinstance(part, dict) else ""
             if kind and is_explicit(part):
-                yield f"{place} block {index}: {_NAMELESS}"
+                yield f"{argument} block {index}: {_NAMELESS}"
             elif kind:
-                yield f"{place} block {index}: no form of messages has a part of kind {kind!r}"
+                yield f"{argument} block {index}: no form of messages has a part of kind {kind!r}"

@@ -64,8 +64,8 @@ def separated(call: ToolCall, names: Collection[str]) -> list[ToolCall]:
 
 def _equal_pieces(text: str, count: int) -> list[str]:
     """Return a text in pieces of the same length; none where it cannot be divided so."""
-    size, rest = divmod(len(text), count)
-    return [] if rest or not size else [text[i : i + size] for i in range(0, len(text), size)]
+    size, remainder = divmod(len(text), count)
+    return [] if remainder or not size else [text[i : i + size] for i in range(0, len(text), size)]
 
 
 def _pieces(name: str, count: int, names: Collection[str]) -> Sequence[str]:
@@ -76,7 +76,7 @@ def _pieces(name: str, count: int, names: Collection[str]) -> Sequence[str]:
     if equal and len(set(equal)) == 1:
         return equal
     for first in names:
-        rest = name.removeprefix(first)
-        if rest != name and (others := _pieces(rest, count - 1, names)):
-            return [first, *others]
+        remainder = name.removeprefix(first)
+        if remainder != name and (further := _pieces(remainder, count - 1, names)):
+            return [first, *further]
     return []

@@ -63,10 +63,10 @@ def _bare(name: str) -> str:
 
 def kind_of(part: Mapping[str, Any]) -> str:
     """Return a part's kind, "" where it names none."""
-    named = part.get("type")
-    if type(named) is str and named:
-        return _bare(named)
-    return _bare(str((first_of(part, TYPES) if named is None else named) or ""))
+    type_name = part.get("type")
+    if type(type_name) is str and type_name:
+        return _bare(type_name)
+    return _bare(str((first_of(part, TYPES) if type_name is None else type_name) or ""))
 
 
 def unknown_kind(part: Mapping[str, Any]) -> str:

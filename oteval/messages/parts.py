@@ -358,14 +358,14 @@ def read_result(part: Mapping[str, Any], text: str | None = None) -> Result:
     origin = part.get("origin")
     if isinstance(origin, dict):
         # Haystack's, where False is written of each tool that did not raise.
-        named = {"id": origin.get("id"), "name": origin.get("tool_name")}
-        part = {**part, **named, "error": part.get("error") or None}
+        identity = {"id": origin.get("id"), "name": origin.get("tool_name")}
+        part = {**part, **identity, "error": part.get("error") or None}
     value, failed = _outcome(part) if text is None else (text, False)
-    content, rest = (value, ()) if type(value) is str else _content(value)
+    content, blocks = (value, ()) if type(value) is str else _content(value)
     recorded = True if failed else None
     if not failed and not _FAILURES.isdisjoint(part):
         recorded = recorded_outcome(part.get)
-    return Result(_id(part), content, _name(part), recorded, rest)
+    return Result(_id(part), content, _name(part), recorded, blocks)
 
 
 def _outcome(part: Mapping[str, Any]) -> tuple[Any, bool]:
@@ -397,7 +397,7 @@ def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
     if not isinstance(value, list) or not value or not all(map(_is_block, value)):
         return text_of(value), ()
     texts: list[str] = []
-    rest: list[Mapping[str, Any]] = []
+    blocks: list[Mapping[str, Any]] = []
     for block in value:
         if kind_of(block) == "json" and "json" in block:
             texts.append(text_of(block["json"]) or "")
@@ -405,8 +405,8 @@ def _content(value: Any) -> tuple[str | None, tuple[Mapping[str, Any], ...]]:
             text = _text(block)
             texts.append(text if isinstance(text, str) else "")
         else:
-            rest.append(block)
-    return ("\n".join(texts) if texts else None), tuple(rest)
+            blocks.append(block)
+    return ("\n".join(texts) if texts else None), tuple(blocks)
 
 
 def _is_block(item: Any) -> bool:

@@ -111,12 +111,12 @@ class ReadCache:
             parse: Parses a text, given the items of a known list that it begins with, and the text
                 after these. It returns the result, and the items if the text is valid JSON.
         """
-        for known in self._texts:
-            if known.text is text or known.text == text:
-                self._move_up(known)
-                found: _T = known.parsed
-                return found
-        base = next((one for one in self._texts if one.is_prefix_of(text)), None)
+        for cached in self._texts:
+            if cached.text is text or cached.text == text:
+                self._move_up(cached)
+                value: _T = cached.parsed
+                return value
+        base = next((entry for entry in self._texts if entry.is_prefix_of(text)), None)
         if base is None:
             parsed, items = parse(text, [], text)
         else:
@@ -125,10 +125,10 @@ class ReadCache:
         self._keep(_ReadText(text, parsed, items, _end_of_items(text)))
         return parsed
 
-    def _move_up(self, known: _ReadText[Any]) -> None:
-        if self._texts[0] is not known:
-            self._texts.remove(known)
-            self._texts.insert(0, known)
+    def _move_up(self, entry: _ReadText[Any]) -> None:
+        if self._texts[0] is not entry:
+            self._texts.remove(entry)
+            self._texts.insert(0, entry)
 
     def _keep(self, read: _ReadText[Any]) -> None:
         self._texts.insert(0, read)
@@ -140,9 +140,9 @@ class ReadCache:
 
     def companion(self, kind: type[_T]) -> _T:
         """Return the one object of a class that lives as long as this cache."""
-        found: _T = self._companions.setdefault(kind, None) or kind()
-        self._companions[kind] = found
-        return found
+        value: _T = self._companions.setdefault(kind, None) or kind()
+        self._companions[kind] = value
+        return value
 
     def fold(
         self,
@@ -163,36 +163,36 @@ class ReadCache:
         """
         recent: list[_Reached[_S]] = self._reached.setdefault(kind, [])
         data = b""
-        known = next((one for one in recent if _begins_with(items, one.items)), None)
-        if known is None and by_value and not any(one.items is items for one in self._texts):
+        cached = next((entry for entry in recent if _begins_with(items, entry.items)), None)
+        if cached is None and by_value and not any(entry.items is items for entry in self._texts):
             data = _exact(items, recent)
-            known = next((one for one in recent if _continues(data, one.data)), None)
-        if known is None:
+            cached = next((entry for entry in recent if _continues(data, entry.data)), None)
+        if cached is None:
             state = extend(None, items)
-        elif len(known.items) == len(items):
-            recent.remove(known)
-            recent.insert(0, known)
-            return known.state
+        elif len(cached.items) == len(items):
+            recent.remove(cached)
+            recent.insert(0, cached)
+            return cached.state
         else:
-            state = extend(known.state, items[len(known.items) :])
+            state = extend(cached.state, items[len(cached.items) :])
         recent.insert(0, _Reached(items, data, state))
         del recent[_RECENT:]
         return state
 
 
-def _begins_with(items: Sequence[Any], known: Sequence[Any]) -> bool:
+def _begins_with(items: Sequence[Any], prefix: Sequence[Any]) -> bool:
     """Return whether a list begins with the very objects of a known one."""
-    if items is known:
+    if items is prefix:
         return True
-    count = len(known)
-    if not count or count > len(items) or items[count - 1] is not known[-1]:
+    count = len(prefix)
+    if not count or count > len(items) or items[count - 1] is not prefix[-1]:
         return False
-    if isinstance(known[-1], _ATOMS):
-        return all(map(is_, known, items))
+    if isinstance(prefix[-1], _ATOMS):
+        return all(map(is_, prefix, items))
     # Lists share an object that is not an atom only by sharing all before it as well. Comparing
     # equal lists, which looks at identity first, takes a third of the time.
     head = items[:count]
-    return bool(head == known if type(head) is type(known) else list(head) == list(known))
+    return bool(head == prefix if type(head) is type(prefix) else list(head) == list(prefix))
 
 
 # Two of these may be the same object by chance.
@@ -213,8 +213,8 @@ def _exact(items: Sequence[Any], recent: Sequence[_Reached[Any]]) -> bytes:
     """
     try:
         data = orjson.dumps(items, None, orjson.OPT_PASSTHROUGH_SUBCLASS)
-        known = next((one.data for one in recent if _continues(data, one.data)), b"[")
-        if data.find(b"null", len(known) - 1) < 0:
+        prefix = next((entry.data for entry in recent if _continues(data, entry.data)), b"[")
+        if data.find(b"null", len(prefix) - 1) < 0:
             return data
         # That may have been NaN; the slower format has both.
         return b"m" + marshal.dumps(list(items), _NO_REFERENCES)[_HEAD:]
@@ -222,15 +222,15 @@ def _exact(items: Sequence[Any], recent: Sequence[_Reached[Any]]) -> bytes:
         return b""
 
 
-def _continues(data: bytes, known: bytes) -> bool:
+def _continues(data: bytes, prefix: bytes) -> bool:
     """Return whether `_exact` gave the first bytes for the items of the second, or more."""
-    if not known or not data:
+    if not prefix or not data:
         return False
-    if known.startswith(b"m"):
-        return data.startswith(known)
+    if prefix.startswith(b"m"):
+        return data.startswith(prefix)
     # In JSON, all but the last bracket, and then a comma or the bracket.
-    end = len(known) - 1
-    return data[end : end + 1] in (b",", b"]") and data.startswith(memoryview(known)[:end])
+    end = len(prefix) - 1
+    return data[end : end + 1] in (b",", b"]") and data.startswith(memoryview(prefix)[:end])
 
 
 _NO_REFERENCES = 0

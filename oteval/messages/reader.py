@@ -137,15 +137,15 @@ class MessageCollector:
 
     def copy(self, source: MessageSource) -> MessageCollector:
         """Return a copy that goes on with items of another source."""
-        other = MessageCollector(source, self._role, is_recorded=self._is_recorded)
-        other._messages = self._messages.copy()
-        other._last = self._last.copy()
-        other._is_last_loose = self._is_last_loose
-        other._loose = self._loose.copy() if self._loose else None
-        other._loose_messages = self._loose_messages
-        other._knows_any = self._knows_any
-        other.misfits = self.misfits
-        return other
+        duplicate = MessageCollector(source, self._role, is_recorded=self._is_recorded)
+        duplicate._messages = self._messages.copy()
+        duplicate._last = self._last.copy()
+        duplicate._is_last_loose = self._is_last_loose
+        duplicate._loose = self._loose.copy() if self._loose else None
+        duplicate._loose_messages = self._loose_messages
+        duplicate._knows_any = self._knows_any
+        duplicate.misfits = self.misfits
+        return duplicate
 
     def _append(self, message: Message, *, is_loose: bool = False) -> None:
         """Add a message; see `join_neighbours`."""
@@ -243,9 +243,9 @@ class MessageCollector:
         if self._loose is None:
             return [*self._messages, _joined(self._last)] if self._last else []
         self._loose_messages = self._loose_messages or self._loose.messages()
-        whole = self.copy(self._source)
-        whole._flush()
-        return whole.finish()
+        flushed = self.copy(self._source)
+        flushed._flush()
+        return flushed.finish()
 
 
 def choices(value: Any, count: int = 0) -> tuple[Any, list[Any]]:

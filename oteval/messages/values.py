@@ -73,16 +73,16 @@ def parse(value: Any) -> Parsed:
     return cache.parsed(value, _parse_list)
 
 
-def _parse_list(text: str, items: list[Any], rest: str) -> tuple[Parsed, list[Any]]:
+def _parse_list(text: str, items: list[Any], unread: str) -> tuple[Parsed, list[Any]]:
     """Return the value of a text that begins with a bracket, and the items if that is valid JSON.
 
     Args:
         text: The text.
         items: The first items, as far as they are known.
-        rest: The text after them.
+        unread: The text after them.
     """
-    rest = rest.lstrip(" \t\r\n")
-    more = _items(f"[{rest[1:]}") if items and rest.startswith(",") else []
+    unread = unread.lstrip(" \t\r\n")
+    more = _items(f"[{unread[1:]}") if items and unread.startswith(",") else []
     all_items = [*items, *more] if more else _items(text)
     return (Parsed(all_items) if all_items else _parsed(text)), all_items
 

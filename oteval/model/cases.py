@@ -66,10 +66,10 @@ def case_text(trajectory: Trajectory, keys: Sequence[str]) -> str:
         The name; the question, with the number of a later turn; the question and its parts, after
         ``\0``, if it is long or has parts such as images; or the run's id.
     """
-    named = first_attribute(trajectory, keys).strip()
+    case_name = first_attribute(trajectory, keys).strip()
     user_message = trajectory.question
-    if named or user_message is None:
-        return named or trajectory.id
+    if case_name or user_message is None:
+        return case_name or trajectory.id
     question = normal_text(user_message.content or "")
     text = question if trajectory.turn <= 1 else f"turn {trajectory.turn}: {question}"
     if not user_message.parts and len(question) <= LONGEST_CASE:
@@ -106,8 +106,8 @@ def _asked(inputs: Any) -> Any:
     asking = {name: value for name, value in inputs.items() if name not in _SETTINGS}
     for name in ("messages", "input"):
         if messages := _user_messages(asking.get(name)):
-            rest = {key: asking[key] for key in asking if key not in (name, "instructions")}
-            return {**rest, "messages": messages} if rest else messages
+            other_inputs = {key: asking[key] for key in asking if key not in (name, "instructions")}
+            return {**other_inputs, "messages": messages} if other_inputs else messages
     if len(asking) == 1:
         [(name, value)] = asking.items()
         if name in _QUESTIONS and isinstance(value, str):

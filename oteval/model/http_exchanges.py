@@ -148,8 +148,8 @@ class _Reader:
         if self._subject:
             return self._subject
         method, url = self._fields.get("method"), self._fields.get("url")
-        named = isinstance(method, str) and isinstance(url, str)
-        return f"{method} {url}" if named else "a recorded HTTP exchange"
+        is_request = isinstance(method, str) and isinstance(url, str)
+        return f"{method} {url}" if is_request else "a recorded HTTP exchange"
 
     def get(self, name: str, kind: type[Any]) -> Any:
         value = self._fields.get(name)

@@ -216,9 +216,9 @@ def _references(name: str) -> Iterator[tuple[str | None, str]]:
     """Yield a model's name as the providers know it, each with the provider or None."""
     yield None, name
     for separator in ("/", ":"):
-        provider, matched_separator, rest = name.partition(separator)
+        provider, matched_separator, model_name = name.partition(separator)
         if matched_separator:
-            yield provider, rest
+            yield provider, model_name
     last = name.rpartition("/")[2]
     if last != name:
         yield None, last

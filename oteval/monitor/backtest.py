@@ -44,23 +44,23 @@ class PastEpisode:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the object that ``oteval monitor backtest --json`` prints."""
-        one = self.episode
+        episode = self.episode
         return {
             "monitor": self.monitor,
             "group": self.group,
-            "episode": one.episode_id,
-            "side": one.side,
+            "episode": episode.episode_id,
+            "side": episode.side,
             "figure": self.figure,
-            "alarm_ns": one.alarm_ns,
-            "ended_ns": one.ended_ns,
-            "end_reason": one.end_reason,
-            "change_ns": one.change_ns,
-            "change_from_ns": one.change_from_ns,
-            "change_to_ns": one.change_to_ns,
+            "alarm_ns": episode.alarm_ns,
+            "ended_ns": episode.ended_ns,
+            "end_reason": episode.end_reason,
+            "change_ns": episode.change_ns,
+            "change_from_ns": episode.change_from_ns,
+            "change_to_ns": episode.change_to_ns,
             "before": self.before,
             "after": self.after,
-            "observations": one.observations,
-            "runs": list(one.runs),
+            "observations": episode.observations,
+            "runs": list(episode.runs),
         }
 
 
@@ -134,18 +134,18 @@ def _episodes(store: Store, settings: MonitorSettings) -> list[PastEpisode]:
     for key, text in store.monitors.baselines(settings.title).items():
         learned.setdefault(key, json.loads(text))
     plain = without_baseline(settings) or {}
-    found = []
-    for one in store.monitors.episodes(settings.title):
-        stored = learned.get((one.group, one.version), {}).get(one.side)
-        known = LearnedSide.from_dict(stored) if stored else next(iter(plain.values()), None)
-        found.append(
+    past_episodes = []
+    for episode in store.monitors.episodes(settings.title):
+        stored = learned.get((episode.group, episode.version), {}).get(episode.side)
+        learned_side = LearnedSide.from_dict(stored) if stored else next(iter(plain.values()), None)
+        past_episodes.append(
             PastEpisode(
                 monitor=settings.title,
-                group=group_values(settings, one.group),
-                figure=known.scale.figure if known else settings.measure,
-                before=known.scale.shown(one.before) if known else one.before,
-                after=known.scale.shown(one.after) if known else one.after,
-                episode=one,
+                group=group_values(settings, episode.group),
+                figure=learned_side.scale.figure if learned_side else settings.measure,
+                before=learned_side.scale.shown(episode.before) if learned_side else episode.before,
+                after=learned_side.scale.shown(episode.after) if learned_side else episode.after,
+                episode=episode,
             )
         )
-    return found
+    return past_episodes

@@ -165,8 +165,8 @@ class Baseline:
     @property
     def usual(self) -> UsualMean:
         """The mean, with its precision."""
-        whole = float(self.dispersion_of(np.array([float(self.size)]))[0])
-        return UsualMean(self.mean, self.effective_size * whole, self.dispersion_of)
+        dispersion = float(self.dispersion_of(np.array([float(self.size)]))[0])
+        return UsualMean(self.mean, self.effective_size * dispersion, self.dispersion_of)
 
     def dispersion_of(self, counts: Floats) -> Floats:
         """Return the dispersion of stretches of consecutive observations.
@@ -307,13 +307,13 @@ def _certain_margin(variance: float, usual: float) -> float:
     return min(_MARGIN * variance / usual, _CERTAIN_MARGIN * usual)
 
 
-def _doubts(baseline: Baseline, quiet: Hours, seen: Hours, noise: float) -> tuple[str, ...]:
+def _doubts(baseline: Baseline, quiet: Hours, observed: Hours, noise: float) -> tuple[str, ...]:
     """Return why there may be more false alarms than the budget.
 
     Args:
         baseline: A baseline.
         quiet: Hours outside of episodes, less the pattern.
-        seen: All hours that it was learned or reviewed from.
+        observed: All hours that it was learned or reviewed from.
         noise: The variance of one value, as if they were independent.
     """
     doubts = []
@@ -326,7 +326,7 @@ def _doubts(baseline: Baseline, quiet: Hours, seen: Hours, noise: float) -> tupl
             f"it is {allowed:.2g}"
         )
     hours = (baseline.end_ns - baseline.start_ns) / HOUR_NS
-    if max(hours, float(np.ptp(seen.numbers))) + 1 < _TWO_WEEKS:
+    if max(hours, float(np.ptp(observed.numbers))) + 1 < _TWO_WEEKS:
         doubts.append(
             "less than two weeks were seen: days that differ from them, such as weekends, may alert"
         )

@@ -131,12 +131,12 @@ def _highest_by_stretches(
     falls[:, 1:] = (1.0 + sizes * gaps.min())[:, None]
     np.cumprod(falls, axis=1, out=falls)
     gains = allowance * (np.cumsum(falls, axis=1) - 1.0)
-    lengths, others, allowances = _stretches(gaps, is_other, allowance)
+    lengths, gap_sums, allowances = _stretches(gaps, is_other, allowance)
     current_wealth = np.zeros((len(sizes), runs))
     highest = np.zeros(runs)
     for start in range(0, len(lengths), _STEP):
         part = slice(start, start + _STEP)
-        factors = 1.0 + sizes[:, None, None] * others[part]
+        factors = 1.0 + sizes[:, None, None] * gap_sums[part]
         slopes = falls.take(lengths[part], axis=1) * factors
         rows = (gains.take(lengths[part], axis=1) + allowances[part]) * factors
         for stretch_index in range(rows.shape[1]):
@@ -163,7 +163,7 @@ def _stretches(
     stretch_index = np.arange(len(run)) - np.repeat(np.cumsum(numbers) - numbers, numbers)
     lengths = np.zeros((int(numbers.max(initial=0)), runs), np.int64)
     lengths[stretch_index, run] = np.where(stretch_index, np.diff(row, prepend=-1) - 1, row)
-    others, allowances = np.zeros((2, *lengths.shape))
-    others[stretch_index, run] = gaps[row, run]
+    gap_sums, allowances = np.zeros((2, *lengths.shape))
+    gap_sums[stretch_index, run] = gaps[row, run]
     allowances[stretch_index, run] = allowance
-    return lengths, others, allowances
+    return lengths, gap_sums, allowances

@@ -49,14 +49,14 @@ class AlarmBudget:
         Raises:
             ConfigError: The text has another form, or a number in it is 0.
         """
-        found = _FORM.fullmatch(value)
+        match = _FORM.fullmatch(value)
         try:
-            period = text.seconds(found[2]) if found else 0.0
+            period = text.seconds(match[2]) if match else 0.0
         except ValueError:
             period = 0.0
-        if found is None or period <= 0 or float(found[1]) <= 0:
+        if match is None or period <= 0 or float(match[1]) <= 0:
             raise ConfigError(f"false_alarms: {value!r} is not a budget; write it like '1 per 30d'")
-        return cls(float(found[1]), round(period * 1e9))
+        return cls(float(match[1]), round(period * 1e9))
 
 
 def spending(budget: AlarmBudget, live_groups: int = 1) -> float:

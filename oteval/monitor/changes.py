@@ -215,7 +215,8 @@ def _shown_change(scale: Scale, change: LevelChange) -> tuple[float, float, floa
     """Return a difference and its interval in the terms of the figure, which is linear."""
     origin = _shown(scale, 0.0)
     delta, *ends = (
-        _shown(scale, each) - origin for each in (change.delta, change.low, change.high)
+        _shown(scale, delta_or_end) - origin
+        for delta_or_end in (change.delta, change.low, change.high)
     )
     return delta, min(ends), max(ends)
 

@@ -122,13 +122,13 @@ def check_backlog(
         repeated(partial(_note_versions, store, now_ns), wait)
         return True
     for settings in config.monitors:
-        rest = store.observations.newest(source_of(settings))
+        remaining = store.observations.newest(source_of(settings))
         stored = monitors.get(settings.title)
         if stored is not None and stored.definition == _definition(settings):
-            rest -= stored.at.position
-        if rest > _REST:
+            remaining -= stored.at.position
+        if remaining > _REST:
             # `check` reads the last row, because the end of a check needs memory too.
-            most = min(_TRANSACTION, rest - 1)
+            most = min(_TRANSACTION, remaining - 1)
             repeated(partial(_advance, store, config, settings, now_ns, most), wait)
             return True
     return False

@@ -122,11 +122,11 @@ def close(
     is_over = is_over | np.isin(_ints(new["seq"]), _ints(before["seq"]))
     singles = runs.first_of_each(runs.arrived(is_single & ~is_over))
     grouped = runs.arrived(~is_single & ~is_over)
-    found = runs.accepted(np.concatenate([np.arange(len(before)), grouped]))
-    over = found.deadlines <= (max(now_ns, runs.reached_ns) if is_last else runs.reached_ns)
-    over |= found.crowded(runs, ~over)
-    closed = found.select(over).without_replaced(runs)
-    still_open = np.sort(found.select(~over).members)
+    joined = runs.accepted(np.concatenate([np.arange(len(before)), grouped]))
+    over = joined.deadlines <= (max(now_ns, runs.reached_ns) if is_last else runs.reached_ns)
+    over |= joined.crowded(runs, ~over)
+    closed = joined.select(over).without_replaced(runs)
+    still_open = np.sort(joined.select(~over).members)
     return ClosedConversations(
         *_observations(runs, singles, closed),
         open=_open_runs(runs, still_open),
@@ -168,8 +168,8 @@ class _Runs:
         table = table.unify_dictionaries().combine_chunks()
         hashes = np.concatenate([open_["conversation"].to_numpy().astype(np.uint64), conversations])
         ends = _ints(table["end_ns"])
-        known = len(open_)
-        reached = np.concatenate([[reached_ns], np.minimum(ends[known:], now_ns)])
+        open_count = len(open_)
+        reached = np.concatenate([[reached_ns], np.minimum(ends[open_count:], now_ns)])
         reached = np.maximum.accumulate(reached)
         return cls(
             table=table,
@@ -177,8 +177,8 @@ class _Runs:
             values=np.asarray(table["value"].to_numpy(), np.float64),
             starts=np.minimum(_ints(table["start_ns"]), _LATEST),
             ends=ends,
-            known=known,
-            before=np.concatenate([np.full(known, -_LATEST), reached[:-1]]),
+            known=open_count,
+            before=np.concatenate([np.full(open_count, -_LATEST), reached[:-1]]),
             after=reached[1:],
             reached_ns=int(reached[-1]),
         )
@@ -191,10 +191,10 @@ class _Runs:
 
     def first_of_each(self, places: Ints) -> Ints:
         """Return the places of the first run of each conversation."""
-        found = self.conversations[places]
-        if _begins(np.sort(found)).all():
+        numbers = self.conversations[places]
+        if _begins(np.sort(numbers)).all():
             return places
-        return places[np.sort(np.unique(found, return_index=True)[1])]
+        return places[np.sort(np.unique(numbers, return_index=True)[1])]
 
     def accepted(self, places: Ints) -> _Conversations:
         """Return the conversations of runs, with the runs that came before each was over."""
@@ -205,7 +205,7 @@ class _Runs:
         ends = np.minimum(self.ends[order], _LATEST)
         begun, ended = starts[firsts], ends[firsts]
         deadlines = np.minimum(ended + IDLE_NS, begun + OLDEST_NS)
-        taken = np.ones(len(firsts), np.int64)
+        run_counts = np.ones(len(firsts), np.int64)
         going = np.flatnonzero(sizes > 1)
         count = 1
         # One step for the second run of every conversation, one for the third, and so on.
@@ -216,10 +216,10 @@ class _Runs:
             ended[going] = np.maximum(ended[going], ends[at])
             deadlines[going] = np.minimum(ended[going] + IDLE_NS, begun[going] + OLDEST_NS)
             count += 1
-            taken[going] = count
+            run_counts[going] = count
             going = going[sizes[going] > count]
         rank = np.arange(len(order)) - np.repeat(firsts, sizes)
-        return _Conversations(order[rank < np.repeat(taken, sizes)], taken, deadlines)
+        return _Conversations(order[rank < np.repeat(run_counts, sizes)], run_counts, deadlines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -248,8 +248,8 @@ class _Conversations:
 
     def select(self, chosen: Flags) -> _Conversations:
         """Return some conversations."""
-        kept = np.repeat(chosen, self.sizes)
-        return _Conversations(self.members[kept], self.sizes[chosen], self.deadlines[chosen])
+        is_member = np.repeat(chosen, self.sizes)
+        return _Conversations(self.members[is_member], self.sizes[chosen], self.deadlines[chosen])
 
     def crowded(self, runs: _Runs, is_open: Flags) -> Flags:
         """Return which open conversations are closed early, because too many runs are open."""
@@ -259,8 +259,8 @@ class _Conversations:
             return np.zeros(len(self.sizes), bool)
         newest = np.partition(ends[np.repeat(is_open, self.sizes)], count - 1 - _MAX_OPEN)
         oldest = np.minimum.reduceat(ends, self.firsts)
-        found: Flags = is_open & (oldest <= newest[count - 1 - _MAX_OPEN])
-        return found
+        is_crowded: Flags = is_open & (oldest <= newest[count - 1 - _MAX_OPEN])
+        return is_crowded
 
     def without_replaced(self, runs: _Runs) -> _Conversations:
         """Leave out runs of which a later score, or a later revision, is there."""
@@ -270,10 +270,10 @@ class _Conversations:
         hashes, owners = text_hashes(names), self.owners
         order = np.lexsort((hashes, owners))
         pairs = joined_hashes(hashes, owners.astype(np.uint64))[order]
-        kept = np.zeros(len(order), bool)
-        kept[order[np.append(pairs[1:] != pairs[:-1], True)]] = True
-        sizes = np.bincount(owners[kept], minlength=len(self.sizes))
-        return _Conversations(self.members[kept], sizes, self.deadlines)
+        is_current = np.zeros(len(order), bool)
+        is_current[order[np.append(pairs[1:] != pairs[:-1], True)]] = True
+        sizes = np.bincount(owners[is_current], minlength=len(self.sizes))
+        return _Conversations(self.members[is_current], sizes, self.deadlines)
 
 
 def _observations(runs: _Runs, singles: Ints, closed: _Conversations) -> tuple[pa.Table, pa.Table]:
@@ -335,14 +335,14 @@ def _open_runs(runs: _Runs, places: Ints) -> pa.Table:
 
 def _begins(keys: Hashes) -> Flags:
     """Return which keys differ from the one before."""
-    found = np.ones(len(keys), bool)
-    found[1:] = keys[1:] != keys[:-1]
-    return found
+    is_first = np.ones(len(keys), bool)
+    is_first[1:] = keys[1:] != keys[:-1]
+    return is_first
 
 
 def _nulls(column: pa.ChunkedArray) -> Flags:
-    found: Flags = column.is_null().to_numpy()
-    return found
+    is_null: Flags = column.is_null().to_numpy()
+    return is_null
 
 
 def _ints(column: pa.ChunkedArray) -> Ints:

@@ -72,8 +72,8 @@ class WeeklyCycle:
     def surplus(self) -> float:
         """By how much the mean is above that of bad hours when the differences are removed."""
         parts = (differences for differences in (self.hours, self.weekdays) if differences)
-        rest = 1 / _FOLLOWED_UP - 1
-        return sum(rest * float(np.maximum(part, 0.0).mean()) for part in parts)
+        repeats = 1 / _FOLLOWED_UP - 1
+        return sum(repeats * float(np.maximum(part, 0.0).mean()) for part in parts)
 
     def at(self, hours: Ints) -> Floats:
         """Return the differences at hours since 1970."""
@@ -95,12 +95,12 @@ class WeeklyCycle:
         return Hours(hours.numbers, hours.counts, hours.means - self.at(hours.numbers))
 
     def levelled(
-        self, other: WeeklyCycle, start_ns: int, end_ns: int, traffic: Hours
+        self, relearned: WeeklyCycle, start_ns: int, end_ns: int, traffic: Hours
     ) -> WeeklyCycle:
         """Return the cycle raised or lowered to the mean of another one in a period.
 
         Args:
-            other: The other cycle.
+            relearned: The other cycle.
             start_ns: The start of the period (ns).
             end_ns: Its end (ns).
             traffic: Hours with the usual traffic of the hours of the day.
@@ -108,8 +108,8 @@ class WeeklyCycle:
         hours = np.arange(start_ns // HOUR_NS, end_ns // HOUR_NS + 1)
         weights = np.bincount(traffic.of_day, traffic.counts, minlength=24)[hours % 24]
         if not weights.any():
-            return other
-        step = float(np.average(other.at(hours) - self.at(hours), weights=weights))
+            return relearned
+        step = float(np.average(relearned.at(hours) - self.at(hours), weights=weights))
         return WeeklyCycle(
             tuple(difference + step for difference in self.hours or (0.0,) * 24), self.weekdays
         )
@@ -139,10 +139,10 @@ def fit_hours(hours: Hours, noise: float) -> WeeklyCycle:
     if hours.often_seen() < _HOURS_SEEN:
         return NO_CYCLE
     waves = [wave for wave in _waves(hours, noise) if wave[-1] >= _LEAST_F]
-    whole = _curve([wave[:3] for wave in waves])
+    daily_curve = _curve([wave[:3] for wave in waves])
     shrunk = _curve([(n, cos * _kept(f), sin * _kept(f)) for n, cos, sin, f in waves])
-    rest = Hours(hours.numbers, hours.counts, hours.means - whole[hours.of_day])
-    table, strength = _table(rest, hours.of_day, 24, noise)
+    residual = Hours(hours.numbers, hours.counts, hours.means - daily_curve[hours.of_day])
+    table, strength = _table(residual, hours.of_day, 24, noise)
     if strength >= _LEAST_F_OF_HOURS:
         shrunk = shrunk + table * _kept(strength)
     cycle = WeeklyCycle(_followed(shrunk))
@@ -202,10 +202,10 @@ def _table(hours: Hours, labels: Ints, size: int, noise: float) -> tuple[Floats,
         size: The number of labels.
         noise: The variance of one value, as if they were independent.
     """
-    seen = np.bincount(labels, minlength=size)
+    counts_by_label = np.bincount(labels, minlength=size)
     weights = np.bincount(labels, hours.counts, minlength=size)
-    often = seen >= 2
-    free = int(seen[often].sum()) - int(often.sum())
+    often = counts_by_label >= 2
+    free = int(counts_by_label[often].sum()) - int(often.sum())
     if often.sum() < 2 or free < 1:
         return np.zeros(size), 0.0
     sums = np.bincount(labels, hours.counts * hours.means, minlength=size)

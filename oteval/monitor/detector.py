@@ -87,16 +87,17 @@ def checked(values: npt.ArrayLike, times_ns: npt.ArrayLike) -> tuple[Floats, Int
     Raises:
         InputError: A value is not in [0, 1], or there is not one time for each value.
     """
-    found = np.atleast_1d(np.asarray(values, dtype=np.float64))
+    checked_values = np.atleast_1d(np.asarray(values, dtype=np.float64))
     times = np.atleast_1d(np.asarray(times_ns, dtype=np.int64))
-    if found.ndim != 1 or found.shape != times.shape:
+    if checked_values.ndim != 1 or checked_values.shape != times.shape:
         raise InputError(
-            f"observations of shape {found.shape} with times of shape {times.shape}; "
+            f"observations of shape {checked_values.shape} with times of shape {times.shape}; "
             "pass one time for each value"
         )
-    wrong = np.flatnonzero(~((found >= 0.0) & (found <= 1.0)))
+    wrong = np.flatnonzero(~((checked_values >= 0.0) & (checked_values <= 1.0)))
     if wrong.size:
         raise InputError(
-            f"observation {wrong[0]} is {found[wrong[0]]}; a measure must be between 0 and 1"
+            f"observation {wrong[0]} is {checked_values[wrong[0]]}; "
+            "a measure must be between 0 and 1"
         )
-    return found, times
+    return checked_values, times

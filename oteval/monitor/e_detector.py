@@ -93,15 +93,15 @@ class EDetector:
             np.concatenate([self._partial[2], earned]),
         )
         size = self.baseline.block
-        whole = len(joined[0]) // size * size
+        complete = len(joined[0]) // size * size
         first = self._index - len(self._partial[0])
         self._index += len(new)
-        self._partial = (joined[0][whole:], joined[1][whole:], joined[2][whole:])
+        self._partial = (joined[0][complete:], joined[1][complete:], joined[2][complete:])
         blocks = _Blocks(
-            sums=joined[0][:whole].reshape(-1, size).sum(axis=1),
-            allowances=joined[2][:whole].reshape(-1, size).sum(axis=1),
-            firsts=joined[1][:whole:size],
-            lasts=joined[1][size - 1 : whole : size],
+            sums=joined[0][:complete].reshape(-1, size).sum(axis=1),
+            allowances=joined[2][:complete].reshape(-1, size).sum(axis=1),
+            firsts=joined[1][:complete:size],
+            lasts=joined[1][size - 1 : complete : size],
             size=size,
             start=first,
         )
@@ -159,12 +159,12 @@ class EDetector:
             reached = np.flatnonzero(wealth_by_block.mean(axis=1) >= 1.0)
             count = int(reached[0]) + 1 if reached.size else len(wealth_by_block)
             self._wealth = wealth_by_block[count - 1]
-            seen = slice(position, position + count)
+            consumed = slice(position, position + count)
             self._history.add(
                 np.full(count, blocks.size),
-                blocks.sums[seen],
-                blocks.firsts[seen],
-                blocks.lasts[seen],
+                blocks.sums[consumed],
+                blocks.firsts[consumed],
+                blocks.lasts[consumed],
             )
             position += count
             if reached.size:

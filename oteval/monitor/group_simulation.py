@@ -96,12 +96,12 @@ def simulate_group(
     if isinstance(attempt, Learning):
         count, measure = len(observations), settings.measure
         return [GroupSimulation(settings.title, values, "", measure, count, (), attempt.reason)]
-    learned, taken = attempt
+    learned, baseline_size = attempt
     allowance = allowance_of(settings, groups)
     results = []
     for side, learned_side in learned.items():
         rules = simulate(
-            _values(learned_side.scale, observations, taken),
+            _values(learned_side.scale, observations, baseline_size),
             observations.times,
             _rules(settings, learned_side, allowance, min(drops)),
             drops=drops,
@@ -136,10 +136,10 @@ def _learned(
     return learn_sides(settings, observations, int(observations.times.max()))
 
 
-def _values(scale: Scale, observations: Observations, taken: int) -> Floats:
+def _values(scale: Scale, observations: Observations, baseline_size: int) -> Floats:
     """Return the values of a history; those of the baseline as if they had come later."""
-    own = scale.baseline_values(observations.first(taken))
-    return np.concatenate([own, scale.values(observations.after(taken))])
+    own = scale.baseline_values(observations.first(baseline_size))
+    return np.concatenate([own, scale.values(observations.after(baseline_size))])
 
 
 def _rules(

@@ -269,7 +269,7 @@ def _learn_first(
     is_chosen: bool = False,
 ) -> tuple[dict[Side, LearnedSide], int] | Learning:
     learned: dict[Side, LearnedSide] = {}
-    taken = 0
+    baseline_size = 0
     if len(settings.sides) > 1:
         # One side may have learned at a size at which the other had not.
         tried = 0
@@ -285,8 +285,8 @@ def _learn_first(
             return baseline
         learned[side] = LearnedSide(scale, baseline)
         # Later runs are those that the scale does not know either.
-        taken = max(taken, baseline.size if scale.is_fixed else len(observations))
-    return learned, taken
+        baseline_size = max(baseline_size, baseline.size if scale.is_fixed else len(observations))
+    return learned, baseline_size
 
 
 def learning_rules(settings: MonitorSettings) -> LearningRules:

@@ -37,14 +37,14 @@ def text_hashes(texts: pa.Array) -> Hashes:
     content[:-_WORD] = np.frombuffer(data or b"", np.uint8)[: len(content) - _WORD]
     words = np.lib.stride_tricks.sliding_window_view(content, _WORD)
     starts, sizes = bounds[:-1], np.diff(bounds)
-    found = _mixed(sizes.astype(np.uint64) * _SEED)
+    hashes = _mixed(sizes.astype(np.uint64) * _SEED)
     longer = np.arange(len(texts))
-    for place in range(0, int(sizes.max(initial=0)), _WORD):
-        longer = longer[sizes[longer] > place]
-        word = words[starts[longer] + place].view("<u8")[:, 0]
-        word = word & _MASKS[np.minimum(sizes[longer] - place, _WORD)]
-        found[longer] = _mixed((found[longer] ^ word) + _SEED)
-    return found
+    for offset in range(0, int(sizes.max(initial=0)), _WORD):
+        longer = longer[sizes[longer] > offset]
+        word = words[starts[longer] + offset].view("<u8")[:, 0]
+        word = word & _MASKS[np.minimum(sizes[longer] - offset, _WORD)]
+        hashes[longer] = _mixed((hashes[longer] ^ word) + _SEED)
+    return hashes
 
 
 def joined_hashes(first: Hashes, second: Hashes) -> Hashes:
@@ -55,5 +55,5 @@ def joined_hashes(first: Hashes, second: Hashes) -> Hashes:
 def _mixed(values: Hashes) -> Hashes:
     values = (values ^ (values >> np.uint64(27))) * _FIRST
     values = (values ^ (values >> np.uint64(33))) * _SECOND
-    found: Hashes = values ^ (values >> np.uint64(27))
-    return found
+    mixed: Hashes = values ^ (values >> np.uint64(27))
+    return mixed

@@ -43,12 +43,12 @@ class Cells:
     def __getitem__(self, part: slice) -> Cells:
         return Cells(self.counts[part], self.sums[part], self.firsts[part], self.lasts[part])
 
-    def __add__(self, other: Cells) -> Cells:
+    def __add__(self, later: Cells) -> Cells:
         return Cells(
-            np.concatenate([self.counts, other.counts]),
-            np.concatenate([self.sums, other.sums]),
-            np.concatenate([self.firsts, other.firsts]),
-            np.concatenate([self.lasts, other.lasts]),
+            np.concatenate([self.counts, later.counts]),
+            np.concatenate([self.sums, later.sums]),
+            np.concatenate([self.firsts, later.firsts]),
+            np.concatenate([self.lasts, later.lasts]),
         )
 
     def merged(self) -> Cells:

@@ -68,7 +68,11 @@ def _has_silent(
 ) -> bool:
     """Return whether a group has fallen silent since the last check that was not idle."""
     after = settings.no_data.after
-    known = {one.group for one in episodes if one.ended_ns is None and one.side == "silent"}
+    silent_groups = {
+        episode.group
+        for episode in episodes
+        if episode.ended_ns is None and episode.side == "silent"
+    }
     for row in rows:
         silent_ns = now_ns - row.last_ns
         limit = no_data_after(
@@ -78,7 +82,7 @@ def _has_silent(
         )
         # Versions that were replaced are removed once they are silent.
         is_kept = not settings.no_data.notify and "version" not in settings.group_by
-        is_noted = row.group in known or is_kept
+        is_noted = row.group in silent_groups or is_kept
         if silent_ns > GONE_NS or (silent_ns > limit and not is_noted):
             return True
     return False

@@ -238,9 +238,15 @@ def _matched_levels(old: _LevelCells, new: _LevelCells) -> _Levels | None:
         return None
     if matched.span >= _ENOUGH_HOURS:
         return _levels([matched])
-    others = np.setdiff1d(np.arange(len(old)), first)
-    rest = _LevelCells(old.places[others], old.means[others], old.noise[others], old.length)
-    return _levels([matched], _without_wave(rest)) if rest.span >= _ENOUGH_HOURS else None
+    unmatched = np.setdiff1d(np.arange(len(old)), first)
+    unmatched_cells = _LevelCells(
+        old.places[unmatched], old.means[unmatched], old.noise[unmatched], old.length
+    )
+    return (
+        _levels([matched], _without_wave(unmatched_cells))
+        if unmatched_cells.span >= _ENOUGH_HOURS
+        else None
+    )
 
 
 def _levels(parts: Sequence[_LevelCells], singles: _LevelCells | None = None) -> _Levels:
@@ -284,21 +290,25 @@ def _filtered(
     A Kalman filter runs over the means and over ones at once: the innovations of both give the
     regression of the means on the level.
     """
-    state, ones, variance = np.zeros(len(memories)), np.zeros(len(memories)), wanders.copy()
+    state, unit_response, variance = (
+        np.zeros(len(memories)),
+        np.zeros(len(memories)),
+        wanders.copy(),
+    )
     precision, product_sum, squares, logs = (np.zeros(len(memories)) for _ in range(4))
     gaps = np.diff(cells.places, prepend=cells.places[0])
     for gap, mean, noise in zip(gaps, cells.means, cells.noise, strict=True):
         decay = np.exp(-gap / memories)
-        state, ones = state * decay, ones * decay
+        state, unit_response = state * decay, unit_response * decay
         variance = wanders + (variance - wanders) * decay**2
         total = variance + shifts + noise
-        innovation, regressor = mean - state, 1.0 - ones
+        innovation, regressor = mean - state, 1.0 - unit_response
         precision += regressor**2 / total
         product_sum += regressor * innovation / total
         squares += innovation**2 / total
         logs += np.log(total)
         gain = variance / total
-        state, ones = state + gain * innovation, ones + gain * regressor
+        state, unit_response = state + gain * innovation, unit_response + gain * regressor
         variance = variance * (1 - gain)
     levels: Floats = product_sum / precision
     likelihood = -0.5 * (logs + np.log(precision) + squares - product_sum * levels)

@@ -51,17 +51,17 @@ class Observations:
 
     def select(self, chosen: npt.NDArray[Any]) -> Observations:
         """Return some observations, by a boolean array or by indices in order."""
-        kept = np.zeros(len(self), bool)
-        kept[chosen] = True
-        flat = np.repeat(kept, self.sizes) if len(self.variants) else np.zeros(0, bool)
+        is_chosen = np.zeros(len(self), bool)
+        is_chosen[chosen] = True
+        flat = np.repeat(is_chosen, self.sizes) if len(self.variants) else np.zeros(0, bool)
         return Observations(
-            self.values[kept],
-            self.times[kept],
+            self.values[is_chosen],
+            self.times[is_chosen],
             self.variants[flat],
-            self.sizes[kept],
-            self.versions[kept],
+            self.sizes[is_chosen],
+            self.versions[is_chosen],
             self.version_names,
-            self.runs.filter(pa.array(kept)),
+            self.runs.filter(pa.array(is_chosen)),
         )
 
     @property
@@ -113,13 +113,13 @@ def joined(parts: Sequence[Observations]) -> Observations:
         return parts[0]
     version = parts[-1].last_version
     return Observations(
-        values=np.concatenate([one.values for one in parts]),
-        times=np.concatenate([one.times for one in parts]),
-        variants=np.concatenate([one.variants for one in parts]),
-        sizes=np.concatenate([one.sizes for one in parts]),
+        values=np.concatenate([part.values for part in parts]),
+        times=np.concatenate([part.times for part in parts]),
+        variants=np.concatenate([part.variants for part in parts]),
+        sizes=np.concatenate([part.sizes for part in parts]),
         versions=np.zeros(sum(map(len, parts)), np.int64),
         version_names=(version,),
-        runs=pa.concat_arrays([one.runs for one in parts]),
+        runs=pa.concat_arrays([part.runs for part in parts]),
     )
 
 
@@ -139,11 +139,14 @@ def by_group(table: pa.Table) -> Iterator[tuple[str, Observations]]:
     bounds = np.searchsorted(codes[order], np.arange(len(groups.dictionary) + 1))
     # Frees the rows in the order of storage, if the caller does not keep them.
     table = table.take(pa.array(order))
-    whole = _observations(table)
+    observations = _observations(table)
     del table
-    for place, group in enumerate(groups.dictionary.to_pylist()):
-        if bounds[place] < bounds[place + 1]:
-            yield group, whole.between(int(bounds[place]), int(bounds[place + 1]))
+    for group_index, group in enumerate(groups.dictionary.to_pylist()):
+        if bounds[group_index] < bounds[group_index + 1]:
+            yield (
+                group,
+                observations.between(int(bounds[group_index]), int(bounds[group_index + 1])),
+            )
 
 
 def _observations(table: pa.Table) -> Observations:
@@ -165,10 +168,10 @@ def _observations(table: pa.Table) -> Observations:
 def _dictionary(column: pa.ChunkedArray) -> pa.DictionaryArray:
     """Return a column of texts as one dictionary."""
     if pa.types.is_dictionary(column.type):
-        found = column.unify_dictionaries().combine_chunks()
+        encoded = column.unify_dictionaries().combine_chunks()
     else:
-        found = column.fill_null("").combine_chunks().dictionary_encode()
-    return found
+        encoded = column.fill_null("").combine_chunks().dictionary_encode()
+    return encoded
 
 
 def _array(column: pa.ChunkedArray, kind: Any) -> npt.NDArray[Any]:

@@ -30,7 +30,7 @@ _REMOVED_NS, _FORGOTTEN_NS = 2 * _DAY_NS, 30 * _DAY_NS
 def end_removed(
     store: Store,
     config: Config,
-    known: Mapping[str, StoredMonitor],
+    stored: Mapping[str, StoredMonitor],
     now_ns: int,
     wait: Callable[[float], object] = time.sleep,
 ) -> bool:
@@ -39,15 +39,15 @@ def end_removed(
     Args:
         store: The store.
         config: The configuration in force.
-        known: The monitors that are stored.
+        stored: The monitors that are stored.
         now_ns: The time (ns).
         wait: Waits for some seconds while another process checks.
     """
-    missing = _missing(known, config)
-    is_new = any(one.missing_ns is None for one in missing)
-    removed = [one for one in missing if _is_removed(one, config, now_ns)]
-    names = {one.monitor for one in removed}
-    is_old = any(_is_forgotten(one, now_ns) for one in removed)
+    missing = _missing(stored, config)
+    is_new = any(monitor.missing_ns is None for monitor in missing)
+    removed = [monitor for monitor in missing if _is_removed(monitor, config, now_ns)]
+    names = {monitor.monitor for monitor in removed}
+    is_old = any(_is_forgotten(monitor, now_ns) for monitor in removed)
     if is_new or is_old or (names and _open_episodes(store, names)):
         repeated(partial(_note, store, config, now_ns), wait)
     return bool(missing)
@@ -56,8 +56,8 @@ def end_removed(
 def _missing(stored: Mapping[str, StoredMonitor], config: Config) -> list[StoredMonitor]:
     """Return the stored monitors that are not in the configuration."""
     # The one without a name is that of versions.
-    known = {"", *(one.title for one in config.monitors)}
-    return [one for name, one in stored.items() if name not in known]
+    titles = {"", *(monitor.title for monitor in config.monitors)}
+    return [monitor for name, monitor in stored.items() if name not in titles]
 
 
 def _is_removed(monitor: StoredMonitor, config: Config, now_ns: int) -> bool:
@@ -71,8 +71,8 @@ def _is_forgotten(monitor: StoredMonitor, now_ns: int) -> bool:
 
 
 def _open_episodes(store: Store, monitors: Collection[str]) -> list[StoredEpisode]:
-    found = store.monitors.episodes(open_only=True)
-    return [one for one in found if one.monitor in monitors]
+    open_episodes = store.monitors.episodes(open_only=True)
+    return [episode for episode in open_episodes if episode.monitor in monitors]
 
 
 def _note(store: Store, config: Config, now_ns: int) -> None:
@@ -91,13 +91,13 @@ def _end(store: Store, monitor: str, existing: Collection[str], now_ns: int) -> 
     """End the episodes of a monitor, and forget the state of their groups."""
     rows = {row.group: row for row in store.monitors.groups(monitor)}
     ended = []
-    for one in _open_episodes(store, {monitor}):
-        if one.ended_ns is None:
-            row = rows.get(one.group)
-            ended_ns = max(one.alarm_ns, row.last_ns if row else 0)
-            one = end(one, "the monitor was removed", ended_ns, now_ns)
-        ended.append(one)
-    groups = {one.group for one in ended}
+    for episode in _open_episodes(store, {monitor}):
+        if episode.ended_ns is None:
+            row = rows.get(episode.group)
+            ended_ns = max(episode.alarm_ns, row.last_ns if row else 0)
+            episode = end(episode, "the monitor was removed", ended_ns, now_ns)
+        ended.append(episode)
+    groups = {episode.group for episode in ended}
     # Detectors that alert would stay silent if the monitor came back.
     store.monitors.remove_groups([row for group, row in rows.items() if group in groups])
     queue_removals(store, ended, existing, now_ns)

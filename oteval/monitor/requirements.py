@@ -47,12 +47,12 @@ def check_destinations(config: Config) -> None:
     Raises:
         ConfigError: A URL is wrong; the message has its scheme only.
     """
-    found = _apprise_urls(config)
-    if found and importlib.util.find_spec("apprise") is not None:
+    urls_by_name = _apprise_urls(config)
+    if urls_by_name and importlib.util.find_spec("apprise") is not None:
         # Apprise loads a hundred services.
         from .notification.apprise import check_urls
 
-        check_urls(found, os.environ)
+        check_urls(urls_by_name, os.environ)
 
 
 def unset_variables(config: Config, environment: Mapping[str, str]) -> list[str]:
@@ -62,19 +62,25 @@ def unset_variables(config: Config, environment: Mapping[str, str]) -> list[str]
         config: The configuration.
         environment: The environment's variables.
     """
-    found = []
-    used = {name for one in config.monitors for name in one.notify}
+    warnings = []
+    used = {name for monitor in config.monitors for name in monitor.notify}
     for name in [name for name in config.notify if name in used]:
-        missing = [one for one in config.notify[name].variables if one not in environment]
+        missing = [
+            variable for variable in config.notify[name].variables if variable not in environment
+        ]
         if missing:
             names = " and no ".join(missing)
-            found.append(f"notify.{name}: the environment has no {names}; set it and start again")
-    return found
+            warnings.append(
+                f"notify.{name}: the environment has no {names}; set it and start again"
+            )
+    return warnings
 
 
 def _apprise_urls(config: Config) -> dict[str, list[str]]:
     """Return the Apprise URLs that monitors use, by destination."""
-    used = {name for one in config.monitors for name in one.notify}
+    used = {name for monitor in config.monitors for name in monitor.notify}
     return {
-        name: one.apprise for name, one in config.notify.items() if name in used and one.apprise
+        name: destination.apprise
+        for name, destination in config.notify.items()
+        if name in used and destination.apprise
     }

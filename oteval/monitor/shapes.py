@@ -130,9 +130,9 @@ def held_out(baseline: Observations, *, is_new: bool) -> Floats:
     values = []
     for part in range(len(bounds) - 1):
         own = np.bincount(codes[ends[part] : ends[part + 1]], minlength=len(names))
-        others = KnownVariants._of_counts(names, counts - own)
+        other_variants = KnownVariants._of_counts(names, counts - own)
         later = baseline.between(int(bounds[part]), int(bounds[part + 1]))
-        values.append(others.values(later, is_new=is_new))
+        values.append(other_variants.values(later, is_new=is_new))
     return np.concatenate(values) if values else np.empty(0)
 
 

@@ -261,19 +261,19 @@ def _stream(
     baseline = learn(drawn[: len(values)], clock[: len(values)], learning)
     if not isinstance(baseline, Baseline):
         return None
-    rest = slice(baseline.size, baseline.size + checks)
-    return _Stream(baseline, drawn[rest], clock[rest])
+    checked = slice(baseline.size, baseline.size + checks)
+    return _Stream(baseline, drawn[checked], clock[checked])
 
 
 def _resampled_by_hour(
     values: Floats, times: Ints, clock: Ints, stretch: int, rng: np.random.Generator
 ) -> Floats:
     """Return a sequence of random stretches, each from the time of day where it is put."""
-    whole = times[: len(times) - stretch + 1] % DAY_NS
-    order = np.argsort(whole, kind="stable")
+    day_times = times[: len(times) - stretch + 1] % DAY_NS
+    order = np.argsort(day_times, kind="stable")
     times_of_day = clock[::stretch] % DAY_NS
-    first = np.searchsorted(whole, times_of_day - _NEAR_NS, sorter=order)
-    last = np.searchsorted(whole, times_of_day + _NEAR_NS, sorter=order)
+    first = np.searchsorted(day_times, times_of_day - _NEAR_NS, sorter=order)
+    last = np.searchsorted(day_times, times_of_day + _NEAR_NS, sorter=order)
     first = np.minimum(first, len(order) - 1)
     chosen = first + (rng.random(len(times_of_day)) * np.maximum(last - first, 1)).astype(np.int64)
     starts = order[chosen]

@@ -80,20 +80,34 @@ def worst_slices(
         dimensions: The values of each dimension for the observations before and after.
         time: The autocorrelation time of the observations.
     """
-    found = [
-        one
+    candidates = [
+        candidate
         for name, (old, new) in dimensions.items()
         for value in sorted(set(new))
         if not (new == value).all()  # it would say no more than the figure
-        if (one := _slice(name, value, before[old == value], after[new == value], before, time))
+        if (
+            candidate := _slice(
+                name, value, before[old == value], after[new == value], before, time
+            )
+        )
     ]
-    adjusted = benjamini_hochberg([one.p for one in found])
-    kept = [
-        Slice(one.dimension, one.value, one.before, one.after, one.observations, p)
-        for one, p in zip(found, adjusted, strict=True)
-        if p <= ALPHA and one.after < one.before
+    adjusted = benjamini_hochberg([candidate.p for candidate in candidates])
+    significant = [
+        Slice(
+            candidate.dimension,
+            candidate.value,
+            candidate.before,
+            candidate.after,
+            candidate.observations,
+            p,
+        )
+        for candidate, p in zip(candidates, adjusted, strict=True)
+        if p <= ALPHA and candidate.after < candidate.before
     ]
-    return sorted(kept, key=lambda one: (one.after - one.before) * one.observations)[:_MOST]
+    return sorted(
+        significant,
+        key=lambda candidate: (candidate.after - candidate.before) * candidate.observations,
+    )[:_MOST]
 
 
 def _slice(
@@ -101,18 +115,25 @@ def _slice(
 ) -> Slice | None:
     if len(new) < _FEWEST:
         return None
-    known = old if len(old) >= _FEWEST else before
+    reference = old if len(old) >= _FEWEST else before
     return Slice(
-        dimension, value, float(known.mean()), float(new.mean()), len(new), _p(known, new, time)
+        dimension,
+        value,
+        float(reference.mean()),
+        float(new.mean()),
+        len(new),
+        _p(reference, new, time),
     )
 
 
-def _p(known: Floats, new: Floats, time: float) -> float:
-    if not np.isin(known, (0.0, 1.0)).all() or not np.isin(new, (0.0, 1.0)).all():
-        return p_value(known, new, before_size=len(known) / time, after_size=len(new) / time)
-    sizes = [max(1, int(len(one) / time)) for one in (new, known)]
+def _p(reference: Floats, new: Floats, time: float) -> float:
+    if not np.isin(reference, (0.0, 1.0)).all() or not np.isin(new, (0.0, 1.0)).all():
+        return p_value(
+            reference, new, before_size=len(reference) / time, after_size=len(new) / time
+        )
+    sizes = [max(1, int(len(sample) / time)) for sample in (new, reference)]
     failures = [
-        round(size * (1.0 - float(one.mean())))
-        for size, one in zip(sizes, (new, known), strict=True)
+        round(size * (1.0 - float(sample.mean())))
+        for size, sample in zip(sizes, (new, reference), strict=True)
     ]
     return float(fisher(failures[0], sizes[0], failures[1], sizes[1])[0])

@@ -37,5 +37,5 @@ class Threshold(WindowedRule):
         starts = np.searchsorted(times, times[first:] - self.window_ns, side="right")
         counts = ends - starts
         means = (sums[ends] - sums[starts]) / counts
-        found: npt.NDArray[np.bool_] = (means < self.below) & (counts >= self.least)
-        return found
+        is_alarm: npt.NDArray[np.bool_] = (means < self.below) & (counts >= self.least)
+        return is_alarm

@@ -48,7 +48,7 @@ class TwoWindows(WindowedRule):
         starts = np.searchsorted(
             times, times[first:] - self.window_ns - self.before_ns, side="right"
         )
-        found: npt.NDArray[np.bool_] = (
+        is_alarm: npt.NDArray[np.bool_] = (
             fisher(
                 failures[ends] - failures[middles],
                 ends - middles,
@@ -57,7 +57,7 @@ class TwoWindows(WindowedRule):
             )
             < self.level
         )
-        return found
+        return is_alarm
 
 
 def fisher(

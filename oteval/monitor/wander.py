@@ -79,13 +79,13 @@ def measured_wander(hours: Hours, noise: float, *, errors: float = CERTAIN) -> W
         stretches = hours.joined(size)
         if not len(stretches.counts):
             break
-        whole = stretches.counts >= 0.5 * float(np.median(stretches.counts))
-        if whole.sum() < _FEWEST:
+        is_full = stretches.counts >= 0.5 * float(np.median(stretches.counts))
+        if is_full.sum() < _FEWEST:
             break
-        counts = stretches.counts[whole]
+        counts = stretches.counts[is_full]
         chance = noise * float((1 / counts).mean())
         variance = least_variance(
-            float(stretches.means[whole].var(ddof=1)), len(counts), chance, errors=errors
+            float(stretches.means[is_full].var(ddof=1)), len(counts), chance, errors=errors
         )
         deviation = float(np.sqrt(variance))
         is_larger = deviation > wander.deviation

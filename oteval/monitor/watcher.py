@@ -159,11 +159,11 @@ class Watcher:
         room = max(0, self._settings.max_groups - len(self._rows))
         if len(new) <= room:
             return table
-        others = dumps([OTHER_GROUPS] * len(self._settings.group_by))
+        other_label = dumps([OTHER_GROUPS] * len(self._settings.group_by))
         texts = table["group"].cast(pa.string())
         is_other = compute.is_in(texts, pa.array(new[room:]))
         index = table.schema.get_field_index("group")
-        return table.set_column(index, "group", compute.if_else(is_other, others, texts))
+        return table.set_column(index, "group", compute.if_else(is_other, other_label, texts))
 
     def _counted(self, row: GroupRow, new: Observations, latest_ns: int) -> GroupRow:
         return replace(
@@ -394,23 +394,25 @@ class Watcher:
             return
         earlier = {earlier_row.group: earlier_row for earlier_row in self._families.earlier(row)}
         before = self._observations_of(list(earlier.values()), new)
-        every = joined([*before.values(), observations])
-        learned = learn_sides(self._settings, every, reached_ns, tried=row.tried)
+        all_observations = joined([*before.values(), observations])
+        learned = learn_sides(self._settings, all_observations, reached_ns, tried=row.tried)
         if isinstance(learned, Learning):
             reason = f"{learned.reason}{with_those_of(earlier)}"
-            self._rows[group] = replace(row, tried=len(every), progress=reason)
+            self._rows[group] = replace(row, tried=len(all_observations), progress=reason)
             return
-        sides, taken = learned
+        sides, baseline_size = learned
         text = dumps({side: learned_side.to_dict() for side, learned_side in sides.items()})
         self._new_baselines.append((self._monitor, group, row.version, text, self._now_ns))
         self._baselines[group, row.version] = text
         self._family_baselines[self._family(group), row.version] = text
-        own = max(0, taken - (len(every) - len(observations)))
-        rest = {group: observations.after(own)}
+        own = max(0, baseline_size - (len(all_observations) - len(observations)))
+        unlearned = {group: observations.after(own)}
         for name, observed in before.items():
             # Its observations are in the baseline, except for those that overlap with later ones.
-            rest[name] = observed.select(observed.times > every.first(taken).times.max())
-        for name, later in rest.items():
+            unlearned[name] = observed.select(
+                observed.times > all_observations.first(baseline_size).times.max()
+            )
+        for name, later in unlearned.items():
             self._sides[name] = watch(self._settings, sides, allowance=self._allowance)
             self._rows[name] = replace(self._rows[name], progress="")
             self._changed.add(name)

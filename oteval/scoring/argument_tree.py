@@ -41,17 +41,17 @@ class ArgumentTree:
         """Return the number of the result of a run with these arguments of its calls."""
         question = self._root
         while True:
-            found = question.next.get(dumps_exact(arguments[question.call]))
-            if found is None:
+            answer = question.next.get(dumps_exact(arguments[question.call]))
+            if answer is None:
                 return self._evaluated(arguments)
-            if isinstance(found, int):
-                return found
-            question = found
+            if isinstance(answer, int):
+                return answer
+            question = answer
 
     def _evaluated(self, arguments: Sequence[Any]) -> int:
-        given = CallArguments(arguments)
-        number = self._evaluate(given)
-        calls = list(given.asked)
+        call_arguments = CallArguments(arguments)
+        number = self._evaluate(call_arguments)
+        calls = list(call_arguments.asked)
         question: _Question | int = self._root
         for at, call in enumerate(calls, 1):
             # An evaluator that reads other arguments this time is asked for each run.

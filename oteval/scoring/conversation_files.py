@@ -103,7 +103,9 @@ def as_example(trajectory: Trajectory) -> dict[str, Any]:
     The messages are those of the whole conversation up to the end of the run. Reasoning is left
     out, as in the requests of a chat.
     """
-    example: dict[str, Any] = {"messages": [_chat_message(each) for each in trajectory.messages]}
+    example: dict[str, Any] = {
+        "messages": [_chat_message(message) for message in trajectory.messages]
+    }
     if trajectory.tools:
         example["tools"] = [_chat_tool(tool) for tool in trajectory.tools]
     return example
@@ -127,7 +129,9 @@ def _chat_tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     if isinstance(tool.get("function"), Mapping):
         return {"type": "function", "function": dict(tool["function"])}
     schemas = (tool.get(key) for key in ("parameters", "input_schema", "inputSchema"))
-    schema = next((each for each in schemas if isinstance(each, Mapping)), {})
+    schema = next(
+        (schema_of_tool for schema_of_tool in schemas if isinstance(schema_of_tool, Mapping)), {}
+    )
     function = {"name": tool.get("name"), "description": tool.get("description") or ""}
     return {"type": "function", "function": {**function, "parameters": dict(schema)}}
 

@@ -100,9 +100,9 @@ def answer(requests: Iterable[bytes], out: IO[bytes]) -> None:
         gc.collect()
 
 
-def _send(out: IO[bytes], found: DecodedPart) -> None:
-    problems = [[problem.line, problem.reason] for problem in found.problems]
-    write_tables(out, {"lines": found.lines, "problems": problems}, [found.spans, found.logs])
+def _send(out: IO[bytes], decoded: DecodedPart) -> None:
+    problems = [[problem.line, problem.reason] for problem in decoded.problems]
+    write_tables(out, {"lines": decoded.lines, "problems": problems}, [decoded.spans, decoded.logs])
 
 
 def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePart, DecodedPart]]:
@@ -134,12 +134,12 @@ def decode_parts(path: str, parts: Sequence[FilePart]) -> Iterator[tuple[FilePar
     executor = ThreadPoolExecutor(len(children))
     try:
         lines = 0
-        for part, found in _in_order(executor, decode, parts, ahead=2 * len(children)):
-            for index, problem in enumerate(found.problems):
+        for part, decoded in _in_order(executor, decode, parts, ahead=2 * len(children)):
+            for index, problem in enumerate(decoded.problems):
                 if problem.line is not None:
-                    found.problems[index] = Problem(path, problem.line + lines, problem.reason)
-            lines += found.lines
-            yield part, found
+                    decoded.problems[index] = Problem(path, problem.line + lines, problem.reason)
+            lines += decoded.lines
+            yield part, decoded
     finally:
         executor.shutdown(cancel_futures=True)
         for child in children:

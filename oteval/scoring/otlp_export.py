@@ -167,7 +167,7 @@ def send_logs(
     sender = _BatchSender(client, "logs", patience, on_progress)
     total = store.spans.count()[1] if selection == EVERYTHING else None
     for page in _logs(store, selection):
-        sender.send_all(page, lambda some: log_request(some).SerializeToString(), total)
+        sender.send_all(page, lambda records: log_request(records).SerializeToString(), total)
     return sender.report
 
 
@@ -193,8 +193,8 @@ def send_events(
     sender = _BatchSender(client, "logs", patience, on_progress)
     runs = store.trajectories.read(selection)
 
-    def body(some: Sequence[tuple[Score, Trajectory]]) -> bytes:
-        return event_request(some, version=version).SerializeToString()
+    def body(scored_runs: Sequence[tuple[Score, Trajectory]]) -> bytes:
+        return event_request(scored_runs, version=version).SerializeToString()
 
     while page := list(islice(runs, _PAGE)):
         scores = store.scores.of([run.id for run in page])
@@ -227,10 +227,12 @@ def _logs(store: Store, selection: Selection) -> Iterator[list[LogRecord]]:
 def _traces(store: Store, selection: Selection) -> Iterator[list[str]]:
     """Yield the trace ids of a selection's runs page by page, each id once."""
     runs = store.trajectories.read(selection)
-    seen: set[str] = set()
+    written: set[str] = set()
     while page := list(islice(runs, _PAGE)):
-        traces = {name for run in page for name in (run.root_span.trace_id, *run.trace_ids)} - seen
-        seen |= traces
+        traces = {
+            name for run in page for name in (run.root_span.trace_id, *run.trace_ids)
+        } - written
+        written |= traces
         if traces:
             yield sorted(traces)
 

@@ -171,12 +171,12 @@ def _of_mapping(value: Mapping[str, Any]) -> AnyValue:
     The mappings by which the store represents bytes and special floats become these values.
     """
     if len(value) == 1:
-        ((kind, held),) = value.items()
+        ((kind, text),) = value.items()
         try:
             if kind == "bytesValue":
-                return AnyValue(bytes_value=base64.b64decode(held, validate=True))
+                return AnyValue(bytes_value=base64.b64decode(text, validate=True))
             if kind == "doubleValue":
-                return AnyValue(double_value=float(held))
+                return AnyValue(double_value=float(text))
         except (ValueError, TypeError):
             pass  # an ordinary mapping with that key
     return AnyValue(kvlist_value=KeyValueList(values=_attributes(value)))

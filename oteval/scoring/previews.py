@@ -32,11 +32,11 @@ def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajector
         The first run of each trace that no other run called, by trace; None for a trace without an
         agent. A trace that is too large, or cannot be reconstructed, is left out.
     """
-    small = [one for one in traces if one.spans <= _MOST_SPANS]
+    small = [trace for trace in traces if trace.spans <= _MOST_SPANS]
     spans, logs = _read(store, small)
-    found: dict[str, Trajectory | None] = {}
-    for one in small:
-        name = one.trace_id
+    runs_by_trace: dict[str, Trajectory | None] = {}
+    for trace in small:
+        name = trace.trace_id
         if not spans.get(name):
             continue
         try:
@@ -45,8 +45,8 @@ def preview(store: Store, traces: Sequence[JustEnded]) -> Mapping[str, Trajector
             # The reconstructor will meet the same failure, and report it.
             _log.debug("no preview of trace %s", name, exc_info=True)
             continue
-        found[name] = next((run for run in runs if not run.parent_id), None)
-    return found
+        runs_by_trace[name] = next((run for run in runs if not run.parent_id), None)
+    return runs_by_trace
 
 
 def _read(
@@ -55,24 +55,24 @@ def _read(
     """Return the recent rows of traces, by trace; none of a trace with too many bytes."""
     if not traces:
         return {}, {}
-    names = [one.trace_id for one in traces]
-    recent = [Range(min(one.first for one in traces), EVERYWHERE.last)]
+    names = [trace.trace_id for trace in traces]
+    recent = [Range(min(trace.first for trace in traces), EVERYWHERE.last)]
     try:
-        found = store.spans.of_traces(
+        telemetry = store.spans.of_traces(
             names, row_ranges=recent, archived=[], limit=ReadLimit(_MAX_BYTES)
         )
     except OtevalError:
         if len(traces) == 1:
             return {}, {}
-        parts = [_read(store, [one]) for one in traces]
+        parts = [_read(store, [trace]) for trace in traces]
         return (
             {name: rows for spans, _ in parts for name, rows in spans.items()},
             {name: rows for _, logs in parts for name, rows in logs.items()},
         )
     spans: dict[str, list[Span]] = {}
     logs: dict[str, list[LogRecord]] = {}
-    for span in found[0]:
+    for span in telemetry[0]:
         spans.setdefault(span.trace_id, []).append(span)
-    for record in found[1]:
+    for record in telemetry[1]:
         logs.setdefault(record.trace_id, []).append(record)
     return spans, logs

@@ -267,12 +267,12 @@ def _refresh_page(
         for trajectory in trajectories
         for name in (trajectory.root_span.trace_id, *trajectory.trace_ids)
     }
-    others = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
+    unlinked = dict.fromkeys(s.trace_id for s in loaded.spans if s.trace_id not in with_agent)
     return RefreshResult(
         loaded.trace_ids,
         loaded.times,
         changed,
-        without_agent=list(others),
+        without_agent=list(unlinked),
         read_bytes=loaded.read_bytes,
         read_rows=len(loaded.spans) + len(loaded.logs),
         rows=rows,

@@ -334,7 +334,7 @@ def _references_from(
         return _Dataset(base / source.dataset, source.key, form)
     assert store is not None
     if form == "steps":
-        return _Fixed(_stored_graph(source, store, whole=is_whole))
+        return _Fixed(_stored_graph(source, store, is_whole=is_whole))
     if source.name is not None:
         return _Fixed(store.references.get(source.name))
     run = store.trajectories.get(str(source.trajectory))
@@ -394,11 +394,11 @@ def compared_reference(
     scores = store.scores.of([run.id])[run.id]
     score = next((score for score in scores if score.evaluator == evaluator), None)
     name = score.metadata.get("reference") if score is not None else None
-    named = (alternative for alternative in reference.alternatives if alternative.name == name)
-    return next(named, reference.alternatives[0])
+    same_name = (alternative for alternative in reference.alternatives if alternative.name == name)
+    return next(same_name, reference.alternatives[0])
 
 
-def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Reference:
+def _stored_graph(source: StoredReference, store: Store, *, is_whole: bool) -> Reference:
     """Return the steps of a stored run, or of its whole conversation."""
     if source.trajectory is not None:
         run = store.trajectories.get(source.trajectory)
@@ -407,7 +407,7 @@ def _stored_graph(source: StoredReference, store: Store, *, whole: bool) -> Refe
     from ..evaluators import graph_of
 
     turns = graph_of(run)["steps"]
-    turns = turns if whole else turns[-1:]
+    turns = turns if is_whole else turns[-1:]
     if not all(turns):
         raise ConfigError(f"the trace of trajectory {run.id} shows no nodes")
     return Reference(run.id, (), f"trajectory {run.id}", tuple(map(tuple, turns)))

@@ -55,9 +55,15 @@ class ScoreBatch:
         for rows in self._waiting:
             written.append(rows.filter(pc.less_equal(rows["position"], self.reached)))
         if written:
-            found = pa.concat_tables(rows.select(written[0].column_names) for rows in written)
-            if len(found):
-                self._store.scores.append(found.sort_by("position").drop_columns(["position"]))
-        kept = [rows.filter(pc.greater(rows["position"], self.reached)) for rows in self._waiting]
-        self._waiting = [rows for rows in kept if len(rows)]
+            rows_to_write = pa.concat_tables(
+                rows.select(written[0].column_names) for rows in written
+            )
+            if len(rows_to_write):
+                self._store.scores.append(
+                    rows_to_write.sort_by("position").drop_columns(["position"])
+                )
+        waiting = [
+            rows.filter(pc.greater(rows["position"], self.reached)) for rows in self._waiting
+        ]
+        self._waiting = [rows for rows in waiting if len(rows)]
         self._scores, self._time = [], time.monotonic()

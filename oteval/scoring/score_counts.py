@@ -80,23 +80,23 @@ class ScoreRun:
         self.tallies.setdefault(evaluator, Tally(evaluator)).add(result, runs)
         lists = result.metadata.get("reordered")
         if result.passed is False and isinstance(lists, dict) and lists:
-            found = self.list_order.setdefault(evaluator, ListOrder())
-            found.runs += runs
-            found.lists.update(path for paths in lists.values() for path in paths)
+            list_order = self.list_order.setdefault(evaluator, ListOrder())
+            list_order.runs += runs
+            list_order.lists.update(path for paths in lists.values() for path in paths)
 
     def add_stored(self, store: Store) -> None:
         """Count the current scores of a store; trajectories are not counted."""
-        for one in store.scores.tallied():
+        for tally in store.scores.tallied():
             result = EvaluationResult(
-                status=cast("Status", one.status),
-                score=one.score,
-                passed=one.passed,
-                metadata=one.metadata,
+                status=cast("Status", tally.status),
+                score=tally.score,
+                passed=tally.passed,
+                metadata=tally.metadata,
             )
-            self.add_results(one.evaluator, result, one.runs)
-            self.asked += one.asked
-            self.cache_hits += one.cached
-            self.cost += one.cost
+            self.add_results(tally.evaluator, result, tally.runs)
+            self.asked += tally.asked
+            self.cache_hits += tally.cached
+            self.cost += tally.cost
 
 
 def check_gates(gates: Iterable[Gate], tallies: Mapping[str, Tally]) -> list[GateResult]:

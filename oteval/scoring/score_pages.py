@@ -135,8 +135,8 @@ class ScorePages:
         undecided = sorted(set().union(*(decision.undecided for decision in decided)))
         undecided_keys, size = keys.take(pa.array(undecided, pa.int64())), self._reading.size
         first = list(self._other.trajectories.at(undecided_keys.slice(0, size), self._reading))
-        rest = self._store.trajectories.at(undecided_keys.slice(size), self._reading)
-        return ScorePage(names, stored, decided, undecided, chain(first, rest))
+        later = self._store.trajectories.at(undecided_keys.slice(size), self._reading)
+        return ScorePage(names, stored, decided, undecided, chain(first, later))
 
     def _stored_verdicts(self, names: Sequence[str]) -> StoredVerdicts:
         """Return the stored verdicts on runs that are used again."""

@@ -18,20 +18,20 @@ PREFIX = SCORE_ATTRIBUTES
 
 def score_attributes(scores: Iterable[Score]) -> dict[str, str | float | bool]:
     """Return the attributes that scores add to their span; only scores with status "ok" add any."""
-    found: dict[str, str | float | bool] = {}
+    attributes: dict[str, str | float | bool] = {}
     for score in scores:
         if score.status != "ok":
             continue
         name = PREFIX + score.evaluator
         if score.score is not None and math.isfinite(score.score):
-            found[name] = float(score.score)
+            attributes[name] = float(score.score)
         if score.label:
-            found[f"{name}.label"] = score.label
+            attributes[f"{name}.label"] = score.label
         if score.passed is not None:
-            found[f"{name}.passed"] = score.passed
+            attributes[f"{name}.passed"] = score.passed
         if score.comment:
-            found[f"{name}.explanation"] = score.comment
-    return found
+            attributes[f"{name}.explanation"] = score.comment
+    return attributes
 
 
 def key_values(attributes: Mapping[str, Any]) -> list[KeyValue]:
@@ -61,9 +61,9 @@ def as_fields(attributes: Mapping[str, Any]) -> bytes:
 
 def as_json(attributes: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Return attributes in OTLP/JSON."""
-    found: list[dict[str, Any]] = []
+    encoded: list[dict[str, Any]] = []
     for key, value in attributes.items():
         kind = "boolValue" if isinstance(value, bool) else "doubleValue"
         kind = "stringValue" if isinstance(value, str) else kind
-        found.append({"key": key, "value": {kind: value}})
-    return found
+        encoded.append({"key": key, "value": {kind: value}})
+    return encoded

@@ -68,16 +68,16 @@ class TransferReport:
     problem_count: int = 0
     error: str = ""
 
-    def add(self, other: TransferReport) -> None:
+    def add(self, later: TransferReport) -> None:
         """Add the result of a later transfer; its error replaces this one's."""
-        self.spans += other.spans
-        self.logs += other.logs
-        self.changed = list(dict.fromkeys([*self.changed, *other.changed]))[:MAX_IDS]
-        self.server = other.server or self.server
-        self.pages = other.pages
-        self.problems = [*self.problems, *other.problems][:_MAX_PROBLEMS]
-        self.problem_count += other.problem_count
-        self.error = other.error
+        self.spans += later.spans
+        self.logs += later.logs
+        self.changed = list(dict.fromkeys([*self.changed, *later.changed]))[:MAX_IDS]
+        self.server = later.server or self.server
+        self.pages = later.pages
+        self.problems = [*self.problems, *later.problems][:_MAX_PROBLEMS]
+        self.problem_count += later.problem_count
+        self.error = later.error
 
     def note(self, problem: str, count: int = 1) -> None:
         """Count parts that could not be read, and keep the first reasons."""
@@ -203,13 +203,13 @@ class TraceFolder:
     def _files(self) -> Iterator[Path]:
         """Yield the files of this command, and those of commands that have ended."""
         with suppress(FileNotFoundError):
-            found = sorted(self.path.iterdir())
+            paths = sorted(self.path.iterdir())
             running = {
                 path.stem
-                for path in found
+                for path in paths
                 if path.suffix == _RUNNING and path.stem != self.prefix[:-1] and _is_held(path)
             }
-            for path in found:
+            for path in paths:
                 if path.suffix in (_SUFFIX, _TAKEN) and path.name.split(".")[0] not in running:
                     yield path
 
@@ -221,9 +221,9 @@ class TraceFolder:
         """Take files away from the processes that write them, and yield the complete ones."""
         for path in self._files():
             with suppress(FileNotFoundError):
-                taken = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{_TAKEN}")
-                if take_shared(path, taken) if path.suffix == _SUFFIX else is_complete(path):
-                    yield taken if path.suffix == _SUFFIX else path
+                taken_path = path.with_name(f"{path.stem}.{secrets.token_hex(4)}{_TAKEN}")
+                if take_shared(path, taken_path) if path.suffix == _SUFFIX else is_complete(path):
+                    yield taken_path if path.suffix == _SUFFIX else path
 
     def _send(self, server: ServerNotice, report: TransferReport) -> None:
         """Send the lines of all files to the server that has the database open."""

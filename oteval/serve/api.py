@@ -61,11 +61,14 @@ class Api:
             if kind == "trajectories" and name:
                 trajectory = store.trajectories.get(name)
                 scores = store.scores.of([trajectory.id])[trajectory.id]
-                known = {**trajectory.as_dict(), "scores": [score.as_dict() for score in scores]}
-                return printable_json(dumps(known)).encode()
+                run_fields = {
+                    **trajectory.as_dict(),
+                    "scores": [score.as_dict() for score in scores],
+                }
+                return printable_json(dumps(run_fields)).encode()
             if path == "trajectories":
-                found = store.trajectories.read(_selection(query))
-                return _list(dumps(trajectory.as_dict()) for trajectory in found)
+                trajectories = store.trajectories.read(_selection(query))
+                return _list(dumps(trajectory.as_dict()) for trajectory in trajectories)
             if path == "scores":
                 return _list(dumps(s.as_dict()) for s in store.scores.read(_selection(query)))
         finally:

@@ -140,8 +140,8 @@ class Capture:
         while run is not None:
             turns.append(run.id)
             run = run.history
-        others = [run for run in spoken if run.id not in turns]
-        if others:
+        unlinked = [run for run in spoken if run.id not in turns]
+        if unlinked:
             agents = ", ".join(run.agent or "an agent without a name" for run in spoken)
             raise NotFound(f"{len(spoken)} agent runs were captured ({agents}); use trajectories")
         return last

@@ -124,20 +124,20 @@ class ChunkBuilder:
     def _add_decoded(self, record: Record) -> None:
         chunk = self._chunk
         try:
-            found = decode(record)
+            decoded = decode(record)
         except (OtevalError, ValueError, RecursionError) as error:
             path = keep_rejected(record, self._rejected)
-            found = Decoded(problems=[f"kept in {path}: {error}"])
+            decoded = Decoded(problems=[f"kept in {path}: {error}"])
             chunk.rejected += 1
-        logs = [log for log in found.logs if not self._is_own(log)]
-        if found.spans:
-            self._spans.append(span_table(found.spans, 0))
+        logs = [log for log in decoded.logs if not self._is_own(log)]
+        if decoded.spans:
+            self._spans.append(span_table(decoded.spans, 0))
             self._bytes += self._spans[-1].nbytes
         if logs:
             self._logs.append(log_table(logs, 0))
             self._bytes += self._logs[-1].nbytes
-        self._rows += len(found.spans) + len(logs)
-        chunk.problems += found.problems[: _MAX_PROBLEMS - len(chunk.problems)]
+        self._rows += len(decoded.spans) + len(logs)
+        chunk.problems += decoded.problems[: _MAX_PROBLEMS - len(chunk.problems)]
 
     def build(self, end: Position, lost: int) -> DecodedChunk:
         """Return the chunk.
@@ -169,7 +169,7 @@ def _plain_rows(requests: Sequence[RequestSpans]) -> tuple[pa.Table, set[int]]:
                 return span_column_table(columns), set(range(len(requests))).difference(left)
             except UnicodeDecodeError:
                 break
-        left = [index for place, index in enumerate(left) if place not in odd]
+        left = [index for position, index in enumerate(left) if position not in odd]
     return span_table((), 0), set(range(len(requests)))
 
 
@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> None:
     sys.stdout.buffer.write(READY)
     sys.stdout.buffer.flush()
     for line in sys.stdin:
-        start, end = (Position(*place) for place in json.loads(line))
+        start, end = (Position(*values) for values in json.loads(line))
         for chunk in _decode_stretch(folder, start, end, _is_own):
             chunk.write(sys.stdout.buffer)
 

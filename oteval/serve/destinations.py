@@ -88,16 +88,16 @@ def refused_folders(
         (_TRACES, "forward", _forward(config, forward_url)),
         (_EVENTS, "events", config.events),
     ]
-    found: list[tuple[Path, OtlpClient]] = [
-        (folder / place / REFUSED_FOLDER, _client(name, endpoint, environment))
-        for place, name, endpoint in endpoints
+    folders: list[tuple[Path, OtlpClient]] = [
+        (folder / folder_name / REFUSED_FOLDER, _client(name, endpoint, environment))
+        for folder_name, name, endpoint in endpoints
         if endpoint is not None
     ]
     for push in config.push:
         target = _target(push, environment)
-        place = folder / _push_folder(push, target.url) / REFUSED_FOLDER
-        found.append((place, AnnotationClient(target)))
-    return found
+        refused_folder = folder / _push_folder(push, target.url) / REFUSED_FOLDER
+        folders.append((refused_folder, AnnotationClient(target)))
+    return folders
 
 
 def _push(
@@ -135,8 +135,8 @@ def _forward(config: Config, url: str | None) -> Forward | None:
     if url is None:
         return config.forward
     try:
-        known = config.forward.model_dump() if config.forward is not None else {}
-        return Forward.model_validate({**known, "url": url})
+        settings = config.forward.model_dump() if config.forward is not None else {}
+        return Forward.model_validate({**settings, "url": url})
     except ValueError:
         raise ConfigError(
             f"--forward {shown_url(url)!r}: write http://HOST:PORT, https://HOST or grpc://HOST:PORT"

@@ -61,12 +61,12 @@ class LiveEvaluator:
         """Its name and version."""
         return self.scorer.name, self.scorer.version
 
-    def is_like(self, other: LiveEvaluator) -> bool:
+    def is_like(self, candidate: LiveEvaluator) -> bool:
         """Return whether another evaluator of this version is the same, so that calls may go on."""
         return (self.settings, self.limits, self.timeout) == (
-            other.settings,
-            other.limits,
-            other.timeout,
+            candidate.settings,
+            candidate.limits,
+            candidate.timeout,
         )
 
 

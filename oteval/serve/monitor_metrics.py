@@ -72,19 +72,19 @@ class MonitorMetrics:
         if is_ok:
             self._last.set(now_ns / 1e9)
 
-    def set_groups(self, found: Mapping[str, Mapping[str, int]]) -> None:
+    def set_groups(self, states_by_monitor: Mapping[str, Mapping[str, int]]) -> None:
         """Set the number of groups in each state, by monitor; others are gone."""
         self._groups.clear()
-        for monitor, states in found.items():
+        for monitor, states in states_by_monitor.items():
             for state in STATES:
                 self._groups.labels(monitor, state).set(states.get(state, 0))
 
     def count_attempts(self, done: Iterable[tuple[Notification, DeliveryResult]]) -> None:
         """Count attempts to deliver notifications."""
         tally: Tally[tuple[str, str]] = Tally()
-        for one, result in done:
+        for notification, result in done:
             status = "refused" if result.is_refused else "failed"
-            tally[one.destination, "delivered" if result.is_delivered else status] += 1
+            tally[notification.destination, "delivered" if result.is_delivered else status] += 1
         for labels, count in tally.items():
             self._attempts.labels(*labels).inc(count)
 

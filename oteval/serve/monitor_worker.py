@@ -118,9 +118,9 @@ class MonitorWorker:
         if self._metrics is None:
             self._metrics = MonitorMetrics(self._registry)
         begun = time.monotonic()
-        found: Sequence[MonitorStatus] = ()
+        statuses: Sequence[MonitorStatus] = ()
         try:
-            found = self._check(config)
+            statuses = self._check(config)
             self._note_error("")
         except _Stopped:
             return
@@ -139,18 +139,18 @@ class MonitorWorker:
             self._note_error(_reason(error))
             return
         self._note_deliveries(done)
-        self._report(found if is_ok else None, waiting, refused)
+        self._report(statuses if is_ok else None, waiting, refused)
 
     def _end_removed(self, config: Config) -> None:
         """End the episodes of removed monitors, when no other monitors are there."""
         error = ""
         try:
             # The row without a name is that of versions.
-            known = self._store.monitors.monitors()
-            if set(known) - {""}:
+            stored_monitors = self._store.monitors.monitors()
+            if set(stored_monitors) - {""}:
                 from ..monitor import end_removed
 
-                end_removed(self._store, config, known, self._clock(), self._pause)
+                end_removed(self._store, config, stored_monitors, self._clock(), self._pause)
                 done = self._deliver(config)
                 if self._metrics is not None:
                     self._note_deliveries(done)
@@ -199,28 +199,28 @@ class MonitorWorker:
         """Count attempts, and log those of a destination that begins or ceases to fail."""
         assert self._metrics is not None
         self._metrics.count_attempts(done)
-        for one, result in done:
-            name = one.destination
+        for notification, result in done:
+            name = notification.destination
             if result.is_refused:
-                _log.error("%s refused %s: %s", name, one.notification_id, result.error)
+                _log.error("%s refused %s: %s", name, notification.notification_id, result.error)
             elif not result.is_delivered:
                 if name not in self._failing:
-                    _log.error("%s: %s waits: %s", name, one.notification_id, result.error)
+                    _log.error("%s: %s waits: %s", name, notification.notification_id, result.error)
                 self._failing[name] = result.error
             else:
-                _log.info("%s: %s is delivered", name, one.notification_id)
+                _log.info("%s: %s is delivered", name, notification.notification_id)
                 self._failing.pop(name, None)
 
     def _report(
         self,
-        found: Sequence[MonitorStatus] | None,
+        statuses: Sequence[MonitorStatus] | None,
         waiting: Sequence[Notification],
         refused: Sequence[Notification],
     ) -> None:
         assert self._metrics is not None
         self._refused = len(refused)
         self._metrics.set_undelivered(waiting=len(waiting), refused=self._refused)
-        for name in set(self._failing) - {one.destination for one in waiting}:
+        for name in set(self._failing) - {notification.destination for notification in waiting}:
             del self._failing[name]
         self._state = {
             **self._state,
@@ -228,11 +228,11 @@ class MonitorWorker:
             "refused": self._refused,
             "problems": self._problems(),
         }
-        if found is None:
+        if statuses is None:
             return
         groups: dict[str, Counter[str]] = {}
-        for one in found:
-            groups.setdefault(one.monitor, Counter())[one.state] += 1
+        for status in statuses:
+            groups.setdefault(status.monitor, Counter())[status.state] += 1
         self._metrics.set_groups(groups)
         self._state = {
             **self._state,
@@ -241,14 +241,14 @@ class MonitorWorker:
         }
 
     def _problems(self) -> list[str]:
-        found = [f"monitors are not checked: {self._error}"] if self._error else []
-        found += [
+        problems = [f"monitors are not checked: {self._error}"] if self._error else []
+        problems += [
             f"notifications for {name} wait: {error}" for name, error in self._failing.items()
         ]
         if self._refused:
             count = counted(self._refused, "notification")
-            found.append(f"{count} refused; `oteval monitor status` names them")
-        return found
+            problems.append(f"{count} refused; `oteval monitor status` names them")
+        return problems
 
 
 def _reason(error: BaseException) -> str:

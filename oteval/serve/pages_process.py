@@ -126,7 +126,9 @@ class PagesProcess:
 
     def _tokens(self) -> list[dict[str, Any]]:
         self._sent = self._access.tokens
-        return [{"name": one.name, "digest": one.digest, "may": one.may} for one in self._sent]
+        return [
+            {"name": token.name, "digest": token.digest, "may": token.may} for token in self._sent
+        ]
 
     def _send(self, message: dict[str, Any]) -> None:
         assert self._process is not None

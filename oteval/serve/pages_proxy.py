@@ -63,7 +63,7 @@ class PagesProxy:
             return _away()
         pieces = _pieces(reader, writer, headers, is_empty=request.method == "HEAD")
         response = StreamingResponse(pieces, status)
-        response.raw_headers = [one for one in headers if one[0] not in _NOT_RETURNED]
+        response.raw_headers = [header for header in headers if header[0] not in _NOT_RETURNED]
         return response
 
 
@@ -116,16 +116,16 @@ async def _pieces(
     is_empty: bool,
 ) -> AsyncIterator[bytes]:
     """Yield the body of a response as it arrives, and close the connection at its end."""
-    known = dict(headers)
+    header_values = dict(headers)
     try:
         if is_empty:
             return
-        if known.get(b"transfer-encoding", b"").lower() == b"chunked":
+        if header_values.get(b"transfer-encoding", b"").lower() == b"chunked":
             while size := int((await reader.readline()).split(b";")[0] or b"0", 16):
                 yield await reader.readexactly(size)
                 await reader.readexactly(2)
             return
-        left = int(known.get(b"content-length", b"-1"))
+        left = int(header_values.get(b"content-length", b"-1"))
         while left and (piece := await reader.read(min(_PIECE, left) if left > 0 else _PIECE)):
             left -= len(piece) if left > 0 else 0
             yield piece

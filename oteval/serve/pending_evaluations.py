@@ -65,10 +65,10 @@ class EvaluatorQueue:
 
     def take(self, limit: int) -> list[Evaluation]:
         """Remove and return up to `limit` evaluations."""
-        taken: list[Evaluation] = []
-        while len(taken) < limit and (queue := self._new or self._old):
-            taken.append(queue.popleft())
-        return taken
+        evaluations: list[Evaluation] = []
+        while len(evaluations) < limit and (queue := self._new or self._old):
+            evaluations.append(queue.popleft())
+        return evaluations
 
 
 class PendingEvaluations:
@@ -131,10 +131,10 @@ class PendingEvaluations:
         self._in_store.pop(key, None)
         self._later = [entry for entry in self._later if entry[2].evaluator != key]
         heapq.heapify(self._later)
-        dropped = [one for one in self._pending.values() if one.evaluator == key]
+        dropped = [pending for pending in self._pending.values() if pending.evaluator == key]
         for evaluation in dropped:
             del self._pending[evaluation.key]
-        return [one.trace_id for one in dropped if self._count_first_score(one)]
+        return [pending.trace_id for pending in dropped if self._count_first_score(pending)]
 
     def first_completions(self, newest: int) -> dict[tuple[str, str], int]:
         """Return the first completion with a pending evaluation, by evaluator.

@@ -114,8 +114,8 @@ class RowLocator:
         candidates = self.conversing(traces)
         if not candidates:
             return sorted(set(traces))
-        found = self._store.related.with_conversations(candidates, noted=True)
-        return sorted({*traces, *found})
+        related_traces = self._store.related.with_conversations(candidates, noted=True)
+        return sorted({*traces, *related_traces})
 
     def _is_new(self, name: str) -> bool:
         state = self._tracker.state(name)
@@ -205,8 +205,8 @@ class TraceReconstructor:
         width = 1 + refreshed.read_bytes // max(1, rows)
         self._max_rows = max(1, min(_BATCH_ROWS, _GROWTH * self._max_rows, _BATCH_BYTES // width))
         # A conversation is reconstructed as a whole: its other traces need not be done again.
-        others = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
-        yield from self._hand_over([*batch, *others], refreshed)
+        ended_among = self._tracker.take_ended_among(set(refreshed.trace_ids) - set(names), now)
+        yield from self._hand_over([*batch, *ended_among], refreshed)
 
     def _reconstruct_alone(self, trace: CompletedTrace, now: int) -> Iterator[ReconstructedTraces]:
         """Reconstruct one trace that may be the cause of a failure.
@@ -287,8 +287,8 @@ class TraceReconstructor:
             The other traces, and those of long conversations.
         """
         names = [trace.trace_id for trace in ended]
-        others = len(locator.with_conversations(names)) - len(names)
-        if others + len(locator.conversing(names)) < _LONG_CONVERSATION:
+        other_count = len(locator.with_conversations(names)) - len(names)
+        if other_count + len(locator.conversing(names)) < _LONG_CONVERSATION:
             return list(ended), []
         long = self._store.related.in_long_conversations(names, _LONG_CONVERSATION)
         _, large = self._queue_long([trace for trace in ended if trace.trace_id in long], locator)
@@ -337,7 +337,7 @@ class TraceReconstructor:
         if self._background_store is None:
             self._background_store = self._store.sibling()
         states = {name: self._tracker.state(name) for name in names}
-        last: Mapping[str, int] = {name: one.last for name, one in states.items() if one}
+        last: Mapping[str, int] = {name: state.last for name, state in states.items() if state}
         self._background.submit(names, last)
 
     def _refresh_in_background(self, names: Sequence[str]) -> RefreshResult:

@@ -89,12 +89,12 @@ class Scheduler:
             backfill: How far back new evaluators go (s).
         """
         self._salt, self._backfill_ns = salt, round(backfill * _NS)
-        wanted = {one.key: one for one in evaluators}
-        for key, known in self.evaluators.items():
-            if key not in wanted or not known.is_like(wanted[key]):
+        by_key = {evaluator.key: evaluator for evaluator in evaluators}
+        for key, current in self.evaluators.items():
+            if key not in by_key or not current.is_like(by_key[key]):
                 del self._states[key]
                 self._releasable += self._pending.remove_evaluator(key)
-        for key, evaluator in wanted.items():
+        for key, evaluator in by_key.items():
             if key not in self._pending.queues:
                 self._begin(evaluator)
 
@@ -109,9 +109,9 @@ class Scheduler:
         if refreshed is not None:
             names = {trace.trace_id for trace in completed}
             # Runs of other traces may have changed as well, for instance in a conversation.
-            if others := sorted(set(refreshed.trace_ids) - names):
+            if other_traces := sorted(set(refreshed.trace_ids) - names):
                 todo = self._store.live.evaluation_states(
-                    traces=others, times=refreshed.times, unscored=refreshed.changed
+                    traces=other_traces, times=refreshed.times, unscored=refreshed.changed
                 )
                 # No row of them is new: their rows were recorded with earlier completions.
                 last_row = reconstructed.last_row
@@ -127,7 +127,7 @@ class Scheduler:
             scored = self._scorer.score(refreshed.rows, traces)
         with self._store.transaction():
             todo = self._record(completed, reconstructed)
-            if not set(scored.revisions) <= {(one.trajectory_id, one.rev) for one in todo}:
+            if not set(scored.revisions) <= {(due.trajectory_id, due.rev) for due in todo}:
                 scored = ScoredBatch()  # some changed meanwhile
             self._store.scores.append(scored.rows())
         self._newest += len(completed)
@@ -149,7 +149,7 @@ class Scheduler:
             todo = self._store.live.evaluation_states(
                 after=first - 1, since_ns=since_ns, limit=_REFILL
             )
-            if len({one.trace_id for one in todo}) >= _REFILL:
+            if len({due.trace_id for due in todo}) >= _REFILL:
                 self._pending.leave_in_store(key, todo[-1].completion + 1)
             self._schedule(todo, now, queue, is_old=True)
 
@@ -165,7 +165,9 @@ class Scheduler:
     def finish(self, finished: Sequence[FinishedEvaluation], now: int) -> None:
         """Take evaluations that were recorded, and schedule the next attempt where one is due."""
         self._releasable += [
-            one.evaluation.trace_id for one in finished if self._pending.finish(one, now)
+            outcome.evaluation.trace_id
+            for outcome in finished
+            if self._pending.finish(outcome, now)
         ]
 
     def drop(self, evaluation: Evaluation) -> None:
@@ -178,8 +180,8 @@ class Scheduler:
 
         They include traces that no evaluator wants.
         """
-        taken, self._releasable = self._releasable, []
-        return taken
+        releasable, self._releasable = self._releasable, []
+        return releasable
 
     def record_progress(self) -> None:
         """Record up to which completion each evaluator has nothing left to do."""
@@ -225,22 +227,22 @@ class Scheduler:
 
     def _traces_to_evaluate(self, todo: Sequence[EvaluationState]) -> set[str]:
         """Return the traces of those trajectories that an evaluator wants and has not scored."""
-        scored = {(one.trajectory_id, one.rev, (one.evaluator, one.version)) for one in todo}
-        wanted = {}
-        for one in todo:
+        scored = {(due.trajectory_id, due.rev, (due.evaluator, due.version)) for due in todo}
+        due_by_run = {}
+        for due in todo:
             for key, queue in self._pending.queues.items():
-                evaluation = (one.trajectory_id, one.rev, key)
+                evaluation = (due.trajectory_id, due.rev, key)
                 if evaluation in scored or evaluation in self._pending:
                     continue
-                if self._draws(queue, one.trace_id):
-                    wanted[one.trajectory_id, key] = one
-        starts = {name: one.start_ns for (name, _), one in wanted.items()}
-        known = self._store.trajectories.starting_at(starts)
+                if self._draws(queue, due.trace_id):
+                    due_by_run[due.trajectory_id, key] = due
+        starts = {name: due.start_ns for (name, _), due in due_by_run.items()}
+        outlines = self._store.trajectories.starting_at(starts)
         queues = self._pending.queues
         return {
-            one.trace_id
-            for (name, key), one in wanted.items()
-            if name in known and queues[key].evaluator.scorer.where.matches(known[name])
+            due.trace_id
+            for (name, key), due in due_by_run.items()
+            if name in outlines and queues[key].evaluator.scorer.where.matches(outlines[name])
         }
 
     def _schedule(
@@ -261,17 +263,17 @@ class Scheduler:
             scored: Scores that were given at once.
             is_old: Whether evaluations of new traces go before these.
         """
-        scores = {(one.trajectory_id, one.rev, (one.evaluator, one.version)): one for one in todo}
-        revisions = {(one.trajectory_id, one.rev): one for one in todo}
+        scores = {(due.trajectory_id, due.rev, (due.evaluator, due.version)): due for due in todo}
+        revisions = {(due.trajectory_id, due.rev): due for due in todo}
         for queue in [only] if only is not None else self._pending.queues.values():
             key = queue.evaluator.key
-            for revision, one in revisions.items():
+            for revision, due in revisions.items():
                 if scored is not None and scored.is_finished(key, revision):
                     continue
                 evaluation = (*revision, key)
-                if evaluation in self._pending or not self._draws(queue, one.trace_id):
+                if evaluation in self._pending or not self._draws(queue, due.trace_id):
                     continue
-                self._pending.add(queue, one, scores.get(evaluation), now, is_old=is_old)
+                self._pending.add(queue, due, scores.get(evaluation), now, is_old=is_old)
 
     def _draws(self, queue: EvaluatorQueue, trace_id: str) -> bool:
         scorer = queue.evaluator.scorer

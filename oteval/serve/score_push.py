@@ -186,9 +186,9 @@ class ScorePush:
             with self._queue.lock:
                 # Only the last request has the new position, so that a crash skips no score.
                 for start in range(0, len(annotations), _REQUEST):
-                    some = annotations[start : start + _REQUEST]
+                    batch = annotations[start : start + _REQUEST]
                     is_last = start + _REQUEST >= len(annotations)
-                    self._append(some, number if is_last else self._read_to)
+                    self._append(batch, number if is_last else self._read_to)
             self._read_to = number
 
     def pump(self) -> bool:

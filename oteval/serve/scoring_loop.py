@@ -225,8 +225,8 @@ class ScoringLoop:
 
     def _spent(self, name: str, day: str) -> tuple[float, float]:
         """Return an evaluator's costs on a day, judges' offline calls included, and of one call."""
-        total, each = self._store.live.cost_on(name, day)
-        return max(total, self._rules.spent(name, start_of_day_ns(day))), each
+        total, seconds_each = self._store.live.cost_on(name, day)
+        return max(total, self._rules.spent(name, start_of_day_ns(day))), seconds_each
 
     # -- evaluations
 

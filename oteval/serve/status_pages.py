@@ -90,21 +90,21 @@ class ServerStatus:
 
     def _warnings(self, storage: Mapping[str, Any]) -> list[str]:
         """Return the problems that do not keep the server from being ready."""
-        found = [f"lost: {loss}" for loss in storage.get("losses", ())]
+        warnings = [f"lost: {loss}" for loss in storage.get("losses", ())]
         stored = storage.get("stored", {})
         if damaged := stored.get("lost_bytes"):
-            found.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
+            warnings.append(f"lost: {damaged} bytes of the spool, which the disk damaged")
         if rejected := stored.get("rejected"):
-            found.append(
+            warnings.append(
                 f"{rejected} requests cannot be decoded; they are kept in the spool's rejected/"
             )
         if self._redaction.error:
-            found.append(f"the old rules stay in force: {self._redaction.error}")
+            warnings.append(f"the old rules stay in force: {self._redaction.error}")
         if self._tokens.error:
-            found.append(f"the old tokens stay in force: {self._tokens.error}")
+            warnings.append(f"the old tokens stay in force: {self._tokens.error}")
         for part in ("scoring", "monitors"):
-            found += storage.get(part, {}).get("problems", ())
-        return found
+            warnings += storage.get(part, {}).get("problems", ())
+        return warnings
 
     def _left(self) -> int:
         """Return how many bytes of the spool are not stored, also when the process is away."""

@@ -199,8 +199,8 @@ class Supervisor:
     def _handle_state(self, state: dict[str, Any]) -> None:
         self.state = state
         self._reported = time.monotonic()
-        if place := state.get("position"):
-            position = Position(int(place[0]), int(place[1]))
+        if values := state.get("position"):
+            position = Position(int(values[0]), int(values[1]))
             if position != self.position:
                 self._moved = time.monotonic()
             self.position = position

@@ -70,7 +70,7 @@ class TokenRules:
         return {"tokens": self._count, "error": self.error}
 
     def _apply(self) -> None:
-        found = [
+        tokens = [
             Token(
                 entry.name,
                 entry.digest,
@@ -80,18 +80,18 @@ class TokenRules:
             )
             for entry in load_tokens(self._path)
         ]
-        self._check_permissions(found)
-        self._access.replace([*self._permanent, *found])
-        self._count = len(found)
+        self._check_permissions(tokens)
+        self._access.replace([*self._permanent, *tokens])
+        self._count = len(tokens)
         self.error = ""
 
-    def _check_permissions(self, found: Sequence[Token]) -> None:
+    def _check_permissions(self, granted: Sequence[Token]) -> None:
         """Check that a permission which needs a token now still needs one.
 
         Raises:
             ConfigError: The file has no token for it, so that everybody would have it.
         """
-        tokens = (*self._permanent, *found)
+        tokens = (*self._permanent, *granted)
         permissions: tuple[Permission, ...] = ("ingest", "read")
         for permission in permissions:
             if self._access.needs(permission) and not any(t.permits(permission) for t in tokens):

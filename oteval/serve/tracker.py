@@ -139,9 +139,9 @@ class TraceTracker:
             limit: At most this many traces.
             max_rows: No trace is added once they have this many rows.
         """
-        taken: list[CompletedTrace] = []
+        completed: list[CompletedTrace] = []
         rows = 0
-        while self._heap and self._heap[0][0] <= now and len(taken) < limit:
+        while self._heap and self._heap[0][0] <= now and len(completed) < limit:
             if max_rows is not None and rows >= max_rows:
                 break
             _, _, name = heapq.heappop(self._heap)
@@ -152,21 +152,21 @@ class TraceTracker:
             if end_ns > now:
                 self._schedule_check(name, state, end_ns)
             else:
-                taken.append(self._take(name, state, reason))
+                completed.append(self._take(name, state, reason))
                 rows += state.rows
-        return taken
+        return completed
 
     def take_ended_among(self, names: Iterable[str], now: int) -> list[CompletedTrace]:
         """Return those of some traces that have ended, as `take_ended` does."""
-        taken: list[CompletedTrace] = []
+        completed: list[CompletedTrace] = []
         for name in names:
             state = self._open.get(name)
             if state is None:
                 continue
             end_ns, reason = self._end_of(state)
             if end_ns <= now:
-                taken.append(self._take(name, state, reason))
-        return sorted(taken, key=lambda trace: trace.first or 0)
+                completed.append(self._take(name, state, reason))
+        return sorted(completed, key=lambda trace: trace.first or 0)
 
     def confirm(self, names: Iterable[str]) -> None:
         """Forget traces that were taken, now that the store has recorded their end."""
@@ -182,10 +182,10 @@ class TraceTracker:
         """
         for trace in traces:
             name = trace.trace_id
-            taken = self._ended.pop(name, None)
-            if taken is None:
+            state_before = self._ended.pop(name, None)
+            if state_before is None:
                 continue
-            state = self._open.setdefault(name, taken)
+            state = self._open.setdefault(name, state_before)
             self._schedule_check(name, state, self._end_of(state)[0] if until is None else until)
 
     def floor(self, newest: int, ended: Collection[str] = ()) -> int:
@@ -264,15 +264,19 @@ class ArrivalReader:
         if not arrivals:
             return
         # Log records that belong to no trace have an empty id.
-        traces = [one for one in arrivals if one.trace_id]
+        traces = [arrival for arrival in arrivals if arrival.trace_id]
         # Conversations are recorded before the tracker knows the traces, so before one can end.
         self._store.live.note_conversations(traces)
-        opened = [one for one in traces if one.trace_id not in self._tracker]
-        new = {one.trace_id for one in opened if one.trace_id not in self._completed}
-        uncertain = [one.trace_id for one in opened if not one.has_root and one.trace_id not in new]
-        known = self._store.live.completed_among(uncertain) if uncertain else frozenset()
-        self._tracker.add(traces, now, known, stored_ns, new)
-        self.last_row = max(one.last for one in arrivals)
+        opened = [arrival for arrival in traces if arrival.trace_id not in self._tracker]
+        new = {arrival.trace_id for arrival in opened if arrival.trace_id not in self._completed}
+        uncertain = [
+            arrival.trace_id
+            for arrival in opened
+            if not arrival.has_root and arrival.trace_id not in new
+        ]
+        completed_traces = self._store.live.completed_among(uncertain) if uncertain else frozenset()
+        self._tracker.add(traces, now, completed_traces, stored_ns, new)
+        self.last_row = max(arrival.last for arrival in arrivals)
 
     def mark_completed(self, trace_ids: Iterable[str]) -> None:
         """Remember that traces have ended: rows that arrive later are not the first of theirs."""

@@ -27,46 +27,46 @@ _ENDS = (b"{}", b"}", b'"}')
 
 
 def json_objects(
-    texts: ByteTexts, attributes: AttributeColumns, kept: _Integers, count: int
+    texts: ByteTexts, attributes: AttributeColumns, chosen: _Integers, count: int
 ) -> pa.Array:
     """Return some attributes of each span as the text of a JSON object, as `dumps` writes it.
 
     Args:
         texts: The bytes that the attributes' texts lie in.
         attributes: The attributes of all spans.
-        kept: The indexes of those to write; ascending.
+        chosen: The indexes of those to write; ascending.
         count: The number of spans.
 
     Raises:
         UnicodeDecodeError: A text is not UTF-8.
     """
     parts = _Parts()
-    is_text, span = attributes.is_text[kept], attributes.span[kept]
-    values = _values(parts, texts, attributes, kept)
+    is_text, span = attributes.is_text[chosen], attributes.span[chosen]
+    values = _values(parts, texts, attributes, chosen)
     bounds = np.searchsorted(span, np.arange(count + 1))
-    before = np.full(len(kept), _FIRST)
+    before = np.full(len(chosen), _FIRST)
     before[1:] = np.where(span[1:] != span[:-1], _FIRST, 1 + is_text[:-1])
     names = parts.add(_openings(attributes.keys))
-    name = _only(names, (attributes.key[kept] * 3 + before) * 2 + is_text)
+    name = _only(names, (attributes.key[chosen] * 3 + before) * 2 + is_text)
     last = np.full(count, _FIRST)
     filled = bounds[1:] > bounds[:-1]
     last[filled] = 1 + is_text[bounds[1:][filled] - 1]
     end = _only(parts.add(_ENDS), last)
-    place = 2 * np.arange(len(kept)) + span
+    position = 2 * np.arange(len(chosen)) + span
     ends = 2 * bounds[1:] + np.arange(count)
-    start, stop = np.empty((2, 2 * len(kept) + count), np.int64)
-    for where, part in ((place, name), (place + 1, values), (ends, end)):
+    start, stop = np.empty((2, 2 * len(chosen) + count), np.int64)
+    for where, part in ((position, name), (position + 1, values), (ends, end)):
         start[where], stop[where] = part.start, part.end
     return ByteTexts(parts.data()).joined(Slices(start, stop), ends + 1)
 
 
 def _openings(keys: Sequence[str]) -> list[bytes]:
     """Return the texts before a value: for each key, each predecessor, and no text or a text."""
-    made = []
+    openings = []
     for key in keys:
         name = dumps(key).encode() + b":"
-        made += [opening + name + quote for opening in _OPENINGS for quote in (b"", b'"')]
-    return made
+        openings += [opening + name + quote for opening in _OPENINGS for quote in (b"", b'"')]
+    return openings
 
 
 def _only(places: Slices, chosen: npt.NDArray[np.integer]) -> Slices:
@@ -100,17 +100,17 @@ class _Parts:
 
 
 def _values(
-    parts: _Parts, texts: ByteTexts, attributes: AttributeColumns, kept: _Integers
+    parts: _Parts, texts: ByteTexts, attributes: AttributeColumns, chosen: _Integers
 ) -> Slices:
     """Add the values of attributes, a text without its quotes; return their places."""
-    start, end = np.zeros((2, len(kept)), np.int64)
+    start, end = np.zeros((2, len(chosen)), np.int64)
 
     def put(where: _Integers, places: Slices) -> None:
         start[where], end[where] = places.start, places.end
 
-    text = np.flatnonzero(attributes.is_text[kept])
-    found = texts.array(_only(attributes.text, kept[text]))
-    plain, data, bounds = parts.add_array(found)
+    text = np.flatnonzero(attributes.is_text[chosen])
+    text_array = texts.array(_only(attributes.text, chosen[text]))
+    plain, data, bounds = parts.add_array(text_array)
     put(text, plain)
     escaped = _to_escape(data, bounds)
     written = [
@@ -118,13 +118,13 @@ def _values(
         for begin, stop in zip(bounds[escaped].tolist(), bounds[escaped + 1].tolist(), strict=True)
     ]
     put(text[escaped], parts.add(written))
-    integer = np.flatnonzero(attributes.is_integer[kept])
-    digits = pa.array(attributes.number[kept[integer]], pa.int64()).cast(pa.string())
+    integer = np.flatnonzero(attributes.is_integer[chosen])
+    digits = pa.array(attributes.number[chosen[integer]], pa.int64()).cast(pa.string())
     put(integer, parts.add_array(digits)[0])
-    others = np.fromiter(attributes.others, np.int64, len(attributes.others))
-    others = others[np.isin(others, kept, assume_unique=True)]
-    written = [dumps(attributes.others[index]).encode() for index in others.tolist()]
-    put(np.searchsorted(kept, others), parts.add(written))
+    structured = np.fromiter(attributes.others, np.int64, len(attributes.others))
+    structured = structured[np.isin(structured, chosen, assume_unique=True)]
+    written = [dumps(attributes.others[index]).encode() for index in structured.tolist()]
+    put(np.searchsorted(chosen, structured), parts.add(written))
     return Slices(start, end)
 
 

@@ -62,12 +62,12 @@ def copy_to(connection: duckdb.DuckDBPyConnection, database: str, target: Path) 
     if not target.absolute().parent.is_dir():
         raise StoreError(f"{target}: its folder does not exist; create it first")
     with copied(connection, database) as (copy, rows):
-        found = CopyReport(rows, Path(database).stat().st_size, copy.stat().st_size)
+        report = CopyReport(rows, Path(database).stat().st_size, copy.stat().st_size)
         try:
             _move(copy, target)
         except OSError as error:
             raise StoreError(f"{target}: cannot be written: {error.strerror or error}") from error
-    return found
+    return report
 
 
 def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> CopyReport:
@@ -97,10 +97,10 @@ def replace_by_copy(connection: duckdb.DuckDBPyConnection, database: str) -> Cop
                 *(now.st_ino, now.st_size, now.st_mtime_ns),
             ) or Path(f"{path}.wal").exists():
                 raise StoreLocked(f"{path}: another process changed it; try again")
-            found = CopyReport(rows, was.st_size, copy.stat().st_size)
+            report = CopyReport(rows, was.st_size, copy.stat().st_size)
             copy.replace(path)
             sync_folder(path.parent)
-    return found
+    return report
 
 
 @contextmanager
@@ -172,13 +172,13 @@ def _rows_by_table(connection: duckdb.DuckDBPyConnection, name: str) -> dict[str
     tables = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = ? ORDER BY ALL", [name]
     ).fetchall()
-    found = {}
+    row_counts = {}
     for (table,) in tables:
         (count,) = connection.execute(
             f'SELECT count(*) FROM {name}."{table}"'  # noqa: S608
         ).fetchall()[0]
-        found[str(table)] = int(count)
-    return found
+        row_counts[str(table)] = int(count)
+    return row_counts
 
 
 def _move(copy: Path, target: Path) -> None:

@@ -49,12 +49,12 @@ class ByteTexts:
         Raises:
             UnicodeDecodeError: A text is not UTF-8.
         """
-        found = self._copied(texts, is_there)
+        copied = self._copied(texts, is_there)
         try:
-            found.validate(full=True)
+            copied.validate(full=True)
         except pa.ArrowInvalid as error:
             raise UnicodeDecodeError("utf-8", b"", 0, 0, str(error)) from None
-        return found
+        return copied
 
     def joined(self, texts: Slices, ends: _Integers) -> pa.Array:
         """Return texts that consist of several parts, which are valid UTF-8.

@@ -166,9 +166,9 @@ class Store:
 
     def sibling(self) -> Store:
         """Return a store with another connection to the same database, for another thread."""
-        other = Store.__new__(Store)
-        other._use(self.path, new_cursor(self._connection))
-        return other
+        sibling = Store.__new__(Store)
+        sibling._use(self.path, new_cursor(self._connection))
+        return sibling
 
     @contextmanager
     def transaction(self) -> Iterator[None]:

@@ -73,9 +73,9 @@ class DeletedRows:
     labels: int = 0
     judge_calls: int = 0
 
-    def add(self, other: DeletedRows) -> None:
+    def add(self, later: DeletedRows) -> None:
         """Add the counts of another deletion."""
-        for name, count in vars(other).items():
+        for name, count in vars(later).items():
             setattr(self, name, getattr(self, name) + count)
 
 
@@ -204,21 +204,21 @@ class Deletion:
 
         Deleting the traces leaves these copies in place.
         """
-        found = {"references": 0, "experiment runs": 0}
+        copy_counts = {"references": 0, "experiment runs": 0}
         remaining = iter(trace_ids)
         while chunk := list(islice(remaining, _CHUNK)):
             with wanted(self._connection, "trace_id", chunk):
                 self._collect_runs(chunk)
-            found["references"] += number(
+            copy_counts["references"] += number(
                 self._connection,
                 'SELECT count(*) FROM "references" '
                 "WHERE source IN (SELECT trajectory_id FROM temp.doomed)",
             )
-            found["experiment runs"] += number(
+            copy_counts["experiment runs"] += number(
                 self._connection,
                 f"SELECT count(*) FROM current_runs WHERE {_OF_RUNS}",  # noqa: S608
             )
-        return found
+        return copy_counts
 
     def _delete_chunk(self, chunk: Sequence[str], total: DeletedRows) -> None:
         """Delete traces, even if some of their rows move to the archive meanwhile."""

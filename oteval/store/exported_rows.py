@@ -63,9 +63,9 @@ def exported_logs(rows: pa.RecordBatch) -> list[LogRecord]:
 
 
 def _table(rows: pa.RecordBatch, names: Sequence[str], schema: pa.Schema) -> pa.Table:
-    wanted = pa.schema([schema.field(name) for name in names])
+    chosen_schema = pa.schema([schema.field(name) for name in names])
     try:
-        table = pa.Table.from_batches([rows]).select(names).cast(wanted)
+        table = pa.Table.from_batches([rows]).select(names).cast(chosen_schema)
     except (pa.ArrowException, KeyError) as error:
         raise ValueError(f"columns differ from exported ones ({error})") from None
     missing = [name for name in names if name not in _OPTIONAL and table[name].null_count]

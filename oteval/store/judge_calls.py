@@ -90,19 +90,19 @@ class JudgeCalls:
             if self._closed:
                 return None
             if key in self._by_key:
-                found: CallT = self._by_key[key]
-                return found
+                cached_call: CallT = self._by_key[key]
+                return cached_call
             if not self._may_have(key):
                 return None
-            kept = first_row(
+            stored_row = first_row(
                 self._connection(),
                 f"SELECT {', '.join(_FIELDS)} FROM judge_calls "  # noqa: S608
                 "WHERE key = ? AND answer IS NOT NULL ORDER BY time_ns DESC LIMIT 1",
                 [key],
             )
-        if kept is None:
+        if stored_row is None:
             return None
-        values = dict(zip(_FIELDS, kept, strict=True))
+        values = dict(zip(_FIELDS, stored_row, strict=True))
         return kind(**{**values, "answer": restore(values["answer"])})
 
     def put(self, evaluator: str, call: StorableCall) -> None:
@@ -157,13 +157,13 @@ class JudgeCalls:
         """Return the cost of an evaluator's calls since a time (ns), in US dollars."""
         with self._lock:
             self.flush()
-            found = first_row(
+            spend_row = first_row(
                 self._connection(),
                 "SELECT coalesce(sum(cost), 0) FROM judge_calls WHERE evaluator = ? "
                 "AND time_ns >= ?",
                 [evaluator, since_ns],
             )
-        return float(found[0]) if found else 0.0
+        return float(spend_row[0]) if spend_row else 0.0
 
     def totals(self) -> list[dict[str, Any]]:
         """Return the number of calls and errors, the tokens and the cost by evaluator and model."""
@@ -175,7 +175,10 @@ class JudgeCalls:
                 "GROUP BY ALL ORDER BY ALL"
             )
             names = ("evaluator", "model", "calls", "errors", "input_tokens", "output_tokens")
-            return [dict(zip((*names, "cost"), one, strict=True)) for one in rows.fetchall()]
+            return [
+                dict(zip((*names, "cost"), totals_row, strict=True))
+                for totals_row in rows.fetchall()
+            ]
 
     def close(self) -> None:
         """Write all calls and links, and accept no more."""
@@ -189,12 +192,12 @@ class JudgeCalls:
 
     def _may_have(self, key: str) -> bool:
         if self._known_keys is None:
-            kept = self._connection().sql(
+            key_table = self._connection().sql(
                 "SELECT DISTINCT key FROM judge_calls WHERE answer IS NOT NULL"
             )
             numbers = (
                 _key_prefix(name)
-                for batch in kept.to_arrow_reader(4096)
+                for batch in key_table.to_arrow_reader(4096)
                 for name in batch.column(0).to_pylist()
             )
             self._known_keys = array("Q", sorted(numbers))
@@ -237,8 +240,8 @@ def _key_prefix(key: str) -> int:
 
 
 def _row(evaluator: str, call: Any) -> Sequence[Any]:
-    known = {
+    row_values = {
         "evaluator": evaluator,
         "answer": None if call.answer is None else dumps(call.answer),
     }
-    return [known[n] if n in known else getattr(call, n) for n in _SCHEMA.names]
+    return [row_values[n] if n in row_values else getattr(call, n) for n in _SCHEMA.names]

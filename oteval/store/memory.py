@@ -113,17 +113,17 @@ class ReadLimit:
         Raises:
             TooLarge: They exceed the rest of the limit. None of them is counted.
         """
-        found, left = [], self._left
-        for one in rows:
-            left -= size_of(one)
+        taken_rows, left = [], self._left
+        for row in rows:
+            left -= size_of(row)
             if left < 0:
                 raise TooLarge(
                     "the trace, with the traces of its conversation, has more than "
                     f"{self._max / (1 << 20):,.4g} MiB, which is too much to be reconstructed"
                 )
-            found.append(one)
+            taken_rows.append(row)
         self._left = left
-        return found
+        return taken_rows
 
 
 def fetch(connection: duckdb.DuckDBPyConnection, query: str) -> pa.Table:
@@ -189,10 +189,10 @@ def give_memory(connection: duckdb.DuckDBPyConnection, times: int = 2) -> bool:
         Whether the limit is higher now.
     """
     setting = connection.execute("SELECT current_setting('memory_limit')").fetchall()[0][0]
-    found = _LIMIT.fullmatch(setting)
-    if found is None:
+    match = _LIMIT.fullmatch(setting)
+    if match is None:
         return False
-    limit = int(float(found[1]) * _UNITS[found[2]])
+    limit = int(float(match[1]) * _UNITS[match[2]])
     more = min(times * limit, _CEILING)
     if more <= limit:
         return False

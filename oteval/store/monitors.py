@@ -320,16 +320,16 @@ class MonitorStore:
                 before is not None
                 and first - before[1] > _DEPLOYED_AGAIN_NS
                 and any(
-                    before[1] < other <= first
-                    for name, (_, other) in versions.items()
+                    before[1] < later_first <= first
+                    for name, (_, later_first) in versions.items()
                     if name != version
                 )
             )
             if (before is None and versions) or is_back:
                 name = f"{service} {version}".strip()
                 marks.append(StoredMark(first, "version", name, service, version, now_ns))
-            seen = before or (first, last)
-            versions[version] = (min(seen[0], first), max(seen[1], last))
+            period = before or (first, last)
+            versions[version] = (min(period[0], first), max(period[1], last))
         self._put_versions(
             [
                 (service, version, *versions_by_service[service][version])

@@ -263,9 +263,9 @@ class ObservationReader:
             with registered(self._connection, "missing_scores", missing.select(_SCORE)):
                 joined = self._joined(source, "FROM missing_scores", [], low, high)
             parts.append(joined)
-        whole = pa.concat_tables(parts)
-        run_seq = compute.max(whole["run_seq"]).as_py() or 0
-        return whole.filter(whole["matches"]), max(at.run_seq, run_seq)
+        scored = pa.concat_tables(parts)
+        run_seq = compute.max(scored["run_seq"]).as_py() or 0
+        return scored.filter(scored["matches"]), max(at.run_seq, run_seq)
 
     def _joined(
         self, source: ObservationSource, scores: str, values: Sequence[Any], low: int, high: int

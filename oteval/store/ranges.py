@@ -64,11 +64,11 @@ def merge_ranges(
         max_ranges: The most ranges to return.
     """
     merged: list[Range] = []
-    for one in sorted(one for one in ranges if one.first <= one.last):
-        if merged and one.first - merged[-1].last <= gap:
-            merged[-1] = Range(merged[-1].first, max(merged[-1].last, one.last))
+    for row_range in sorted(row_range for row_range in ranges if row_range.first <= row_range.last):
+        if merged and row_range.first - merged[-1].last <= gap:
+            merged[-1] = Range(merged[-1].first, max(merged[-1].last, row_range.last))
         else:
-            merged.append(one)
+            merged.append(row_range)
     if len(merged) <= max_ranges:
         return merged
     by_gap = sorted(range(1, len(merged)), key=lambda at: merged[at - 1].last - merged[at].first)
@@ -86,8 +86,8 @@ def per_range(query: str, ranges: Sequence[Range]) -> str:
         ranges: The ranges. Without any, the result is empty.
     """
     return " UNION ALL ".join(
-        f"({query.format(first=int(one.first), last=int(one.last))})"
-        for one in ranges or [Range(_GREATEST, _LEAST)]
+        f"({query.format(first=int(row_range.first), last=int(row_range.last))})"
+        for row_range in ranges or [Range(_GREATEST, _LEAST)]
     )
 
 
@@ -98,8 +98,8 @@ def current_in(query: str, ranges: Sequence[Range]) -> str:
         query: The query, with ``trajectory_id`` and ``rev`` among its columns.
         ranges: The ranges.
     """
-    found = per_range(query, ranges)
-    return f"SELECT * FROM ({found}) ANTI JOIN superseded USING (trajectory_id, rev)"  # noqa: S608
+    rows_query = per_range(query, ranges)
+    return f"SELECT * FROM ({rows_query}) ANTI JOIN superseded USING (trajectory_id, rev)"  # noqa: S608
 
 
 def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[Range]) -> pa.Table:
@@ -112,8 +112,8 @@ def rows_in(connection: duckdb.DuckDBPyConnection, query: str, ranges: Sequence[
         query: The query, with placeholders as in `per_range`.
         ranges: The ranges.
     """
-    separate = [[one] for one in ranges] or [[]]
-    return pa.concat_tables(fetch(connection, per_range(query, one)) for one in separate)
+    separate = [[group] for group in ranges] or [[]]
+    return pa.concat_tables(fetch(connection, per_range(query, group)) for group in separate)
 
 
 def values_in(
@@ -134,6 +134,6 @@ def values_in(
         TooLarge: The results exceed the limit.
     """
     rows: list[Row] = []
-    for one in ranges:
-        rows += fetch_rows(connection, per_range(query, [one]), limit)
+    for row_range in ranges:
+        rows += fetch_rows(connection, per_range(query, [row_range]), limit)
     return rows

@@ -82,17 +82,19 @@ class Datasets:
         Raises:
             NotFound: No dataset has the name, or it has no such version.
         """
-        found = first_row(
+        dataset_row = first_row(
             self._connection,
             "SELECT version, source, created_ns FROM datasets "
             "WHERE name = ? AND starts_with(version, ?) "
             "ORDER BY created_ns DESC, rowid DESC LIMIT 1",
             [name, version or ""],
         )
-        if found is None:
+        if dataset_row is None:
             what = f"dataset {name!r}" + (f" of version {version!r}" if version else "")
             raise NotFound(f"no {what}; oteval dataset list shows them")
-        return Dataset(name, self.examples(found[0]), found[1] or "", found[2] or 0)
+        return Dataset(
+            name, self.examples(dataset_row[0]), dataset_row[1] or "", dataset_row[2] or 0
+        )
 
     def examples(self, version: str) -> tuple[Example, ...]:
         """Return the examples of a version, in their order."""
@@ -101,12 +103,12 @@ class Datasets:
         ).to_arrow_table()
         return tuple(
             Example(
-                found["example_id"],
-                restore(found["inputs"]),
-                restore(found["reference_outputs"]),
-                restore(found["metadata"]),
+                example_row["example_id"],
+                restore(example_row["inputs"]),
+                restore(example_row["reference_outputs"]),
+                restore(example_row["metadata"]),
             )
-            for found in rows_of(table)
+            for example_row in rows_of(table)
         )
 
     def names(self) -> list[str]:
@@ -122,7 +124,7 @@ class Datasets:
             "FROM datasets d ORDER BY d.name, d.created_ns, d.rowid"
         ).fetchall()
         names = ("name", "version", "source", "created_ns", "examples")
-        return [dict(zip(names, found, strict=True)) for found in rows]
+        return [dict(zip(names, dataset_row, strict=True)) for dataset_row in rows]
 
 
 class StoredReferences:
@@ -151,23 +153,27 @@ class StoredReferences:
         Raises:
             NotFound: No reference has the name.
         """
-        found = first_row(
+        reference_row = first_row(
             self._connection,
             'SELECT messages, source FROM "references" WHERE name = ? '
             "ORDER BY created_ns DESC, rowid DESC LIMIT 1",
             [name],
         )
-        if found is None:
+        if reference_row is None:
             raise NotFound(f"no reference {name!r}; oteval reference list shows them")
-        return Reference(name, tuple(message_of(fields) for fields in restore(found[0])), found[1])
+        return Reference(
+            name,
+            tuple(message_of(fields) for fields in restore(reference_row[0])),
+            reference_row[1],
+        )
 
     def stamp(self) -> tuple[int, int]:
         """Return a value that changes when a reference is added or removed."""
-        found = first_row(
+        stamp_row = first_row(
             self._connection, 'SELECT count(*), coalesce(max(created_ns), 0) FROM "references"', []
         )
-        assert found is not None
-        return int(found[0]), int(found[1])
+        assert stamp_row is not None
+        return int(stamp_row[0]), int(stamp_row[1])
 
     def sources(self) -> dict[str, str]:
         """Return the file or trajectory that each reference is from, by its name."""

@@ -121,7 +121,7 @@ class RelatedTraces:
                 `LiveState.note_conversations`.
         """
         view = "noted_conversations" if noted else "all_conversations"
-        found, new = set(trace_ids), set(trace_ids)
+        traces, new = set(trace_ids), set(trace_ids)
         while new:
             with wanted(self._connection, "trace_id", sorted(new)):
                 rows = self._connection.execute(
@@ -132,9 +132,9 @@ class RelatedTraces:
                     ) USING (conversation_id)
                     """  # noqa: S608
                 ).fetchall()
-            new = {trace_id for (trace_id,) in rows} - found
-            found |= new
-        return sorted(found)
+            new = {trace_id for (trace_id,) in rows} - traces
+            traces |= new
+        return sorted(traces)
 
     def in_long_conversations(self, trace_ids: Sequence[str], traces: int) -> frozenset[str]:
         """Return those of some traces that are in long conversations, as live scoring noted them.
@@ -202,13 +202,13 @@ class RelatedTraces:
         )
         rows = [*((key, False) for key in keys), *((key, True) for key in loose)]
         with registered(self._connection, "wanted", table_of(rows, _CALL_KEYS)):
-            found = self._connection.execute(
+            related_rows = self._connection.execute(
                 f"""
                 SELECT DISTINCT unnest(trace_ids) FROM ({stored}) stored SEMI JOIN wanted
                 ON wanted.key = stored.key AND (wanted.is_loose OR stored.agent = '')
                 """  # noqa: S608
             ).fetchall()
-        return [trace_id for (trace_id,) in found]
+        return [trace_id for (trace_id,) in related_rows]
 
     def any_follow_answers(self) -> bool:
         """Return whether any stored run follows another by the id of its answer."""
@@ -230,7 +230,7 @@ class RelatedTraces:
             trace_ids: The traces.
             times: The times (ns) in which their spans begin. Every run of them overlaps one.
         """
-        found: list[tuple[str]] = []
+        related_rows: list[tuple[str]] = []
         loaded = pa.table({"trace_id": pa.array(trace_ids, pa.string())})
         with registered(self._connection, "loaded", loaded):
             rows = [*_with_bounds(runs), *_with_bounds(self._stored_runs(times))]
@@ -239,8 +239,8 @@ class RelatedTraces:
                 stored = self._candidates(ours)
                 if stored.num_rows:
                     with registered(self._connection, "stored", stored):
-                        found = self._connection.execute(_FOLLOWING_OR_FOLLOWED).fetchall()
-        return [trace_id for (trace_id,) in found]
+                        related_rows = self._connection.execute(_FOLLOWING_OR_FOLLOWED).fetchall()
+        return [trace_id for (trace_id,) in related_rows]
 
     def _stored_runs(self, times: Sequence[Range]) -> list[LooseRun]:
         """Return the stored runs that are rooted in the traces of the table ``loaded``."""
@@ -262,9 +262,9 @@ class RelatedTraces:
         # two.
         queries = " UNION ALL ".join(
             f"SELECT {_COLUMNS} FROM trajectories "  # noqa: S608
-            f"SEMI JOIN (SELECT {own} AS key FROM wanted WHERE {own} <> '') ON {other} = key "
+            f"SEMI JOIN (SELECT {own} AS key FROM wanted WHERE {own} <> '') ON {column} = key "
             "WHERE conversation_id = ''"
-            for own, other in _RELATED_BY.items()
+            for own, column in _RELATED_BY.items()
             if any(ours[own].to_pylist())
         )
         if not queries:
@@ -283,7 +283,7 @@ def _with_bounds(runs: Sequence[LooseRun]) -> list[tuple[object, ...]]:
             starts[run.service, run.chain].append(run.start_ns)
     rows: list[tuple[object, ...]] = []
     for run in runs:
-        known = starts.get((run.service, run.follows), [])
-        before = bisect_left(known, run.start_ns)
-        rows.append((*run, known[before - 1] if before else EVERYWHERE.first))
+        run_starts = starts.get((run.service, run.follows), [])
+        before = bisect_left(run_starts, run.start_ns)
+        rows.append((*run, run_starts[before - 1] if before else EVERYWHERE.first))
     return rows

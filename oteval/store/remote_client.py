@@ -234,14 +234,14 @@ class RemoteConnection:
     def _receive(self) -> list[bytes]:
         """Return the byte strings of the next answer."""
         try:
-            found = read_frame(self._socket)
+            frame = read_frame(self._socket)
         except OSError as error:
             raise self._lost(str(error)) from error
-        if found is None:
+        if frame is None:
             raise self._lost("it closed the connection")
-        if "error" in found[0]:
-            raise duckdb.Error(found[0]["error"])
-        return found[1]
+        if "error" in frame[0]:
+            raise duckdb.Error(frame[0]["error"])
+        return frame[1]
 
     def _lost(self, reason: str) -> StoreError:
         return StoreError(f"{self._path}: lost the server that has the database ({reason}); retry")
@@ -287,12 +287,12 @@ def _exactly(sock: socket.socket, size: int, *, at_start: bool = False) -> bytes
     view = memoryview(out)
     done = 0
     while done < size:
-        got = sock.recv_into(view[done:])
-        if not got:
+        received = sock.recv_into(view[done:])
+        if not received:
             if at_start and not done:
                 return None
             raise ConnectionError("the connection closed in the middle of a frame")
-        done += got
+        done += received
     return bytes(out)
 
 

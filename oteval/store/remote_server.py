@@ -260,8 +260,8 @@ class _ClientSession:
 
     def _executed(self, header: Mapping[str, Any]) -> list[Any]:
         with self._hangups.watching(self._client, self._database):
-            found = self._database.execute(header["query"], header["params"])
-        return [packed_table(found.to_arrow_table())] if found.description else []
+            relation = self._database.execute(header["query"], header["params"])
+        return [packed_table(relation.to_arrow_table())] if relation.description else []
 
     def _stream(self, header: Mapping[str, Any]) -> None:
         # On the client's connection: the query may use tables that it has registered.

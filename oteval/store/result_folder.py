@@ -71,10 +71,12 @@ def read_result_folder(path: str | Path) -> ResultFolder:
     """
     folder = Path(path)
     try:
-        found: Any = json.loads((folder / RESULTS).read_text("utf-8"))
-        version = found["format"]
-        data = folder / found["folder"]
-        files = {name: [data / file for file in found["tables"][name]["files"]] for name in _TABLES}
+        manifest: Any = json.loads((folder / RESULTS).read_text("utf-8"))
+        version = manifest["format"]
+        data = folder / manifest["folder"]
+        files = {
+            name: [data / file for file in manifest["tables"][name]["files"]] for name in _TABLES
+        }
     except FileNotFoundError:
         raise StoreError(
             f"{path}: its Spark job has not finished; wait for it, or run it again to resume"
@@ -83,7 +85,7 @@ def read_result_folder(path: str | Path) -> ResultFolder:
         raise StoreError(f"{folder / RESULTS}: not a file of results ({error!r})") from error
     if version != FORMAT:
         raise StoreError(f"{folder / RESULTS}: written by another oteval; upgrade the older one")
-    for file in (file for some in files.values() for file in some):
+    for file in (file for table_files in files.values() for file in table_files):
         if not file.is_file():
             raise StoreError(f"{file}: this file of results is missing; run the Spark job again")
     return ResultFolder(folder, data.absolute(), files)

@@ -134,8 +134,10 @@ class RunFields:
                 is_known = pc.invert(is_missing)
                 keys = [item.filter(is_known) for item in keys]
                 columns = [item.filter(is_known) for item in columns]
-            rest = iter(columns)
-            results = [caller.results([next(rest) for _ in caller.scalars]) for caller in callers]
+            remaining = iter(columns)
+            results = [
+                caller.results([next(remaining) for _ in caller.scalars]) for caller in callers
+            ]
             tables.append(_kept(pa.table([*keys, *results], schema)))
         read = self._of_read(pa.concat_tables(unread), functions, schema)
         table = pa.concat_tables([*tables, _kept(read)])
@@ -215,7 +217,7 @@ def selected(selection: Selection) -> RunFunction:
     excluded = selection.excluded
     if excluded is not None and is_exact(excluded):
         excluded = None
-    rest = replace(
+    residual = replace(
         Selection(),
         attributes=selection.attributes,
         asked=selection.asked,
@@ -226,4 +228,4 @@ def selected(selection: Selection) -> RunFunction:
             if (translated := sql_condition(condition)) is None or not translated.is_exact
         ),
     )
-    return RunFunction(tuple(dict.fromkeys(rest.columns())), rest.accepts, pa.bool_())
+    return RunFunction(tuple(dict.fromkeys(residual.columns())), residual.accepts, pa.bool_())

@@ -36,17 +36,17 @@ def split_at(time_ns: int, before: str, since: str) -> RunExpression:
     return RunExpression(sql, (time_ns, before, since), group, pa.string())
 
 
-def split_by(condition: Condition, name: str, others: str) -> RunFunction | RunExpression:
+def split_by(condition: Condition, name: str, other_name: str) -> RunFunction | RunExpression:
     """Return the grouping of runs by whether they meet a condition."""
 
     def group(run: Trajectory) -> str:
         return named(column_values(run))
 
     def named(values: RunValues) -> str:
-        return name if condition.accepts(values) else others
+        return name if condition.accepts(values) else other_name
 
     translated = sql_condition(condition)
     if translated is None or not translated.is_exact:
         return RunFunction((condition.name,), named, pa.string())
     sql = f"CASE WHEN {translated.text} THEN ?::VARCHAR ELSE ?::VARCHAR END"
-    return RunExpression(sql, (*translated.values, name, others), group, pa.string())
+    return RunExpression(sql, (*translated.values, name, other_name), group, pa.string())

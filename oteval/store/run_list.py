@@ -277,15 +277,15 @@ class RunList:
             first = max(first, after.start_ns)
         elif after is not None:
             last = min(last, after.start_ns)
-        rest = Range(first, last)
-        for end in self._ends(rest, _FIRST_STRETCH * most, is_forward=is_forward):
+        unread = Range(first, last)
+        for end in self._ends(unread, _FIRST_STRETCH * most, is_forward=is_forward):
             if is_forward:
-                yield Range(rest.first, end)
-                rest = Range(end + 1, rest.last)
+                yield Range(unread.first, end)
+                unread = Range(end + 1, unread.last)
             else:
-                yield Range(end, rest.last)
-                rest = Range(rest.first, end - 1)
-        yield rest
+                yield Range(end, unread.last)
+                unread = Range(unread.first, end - 1)
+        yield unread
 
     def _ends(self, times: Range, first: int, *, is_forward: bool) -> Iterator[int]:
         """Yield the ends (ns) of stretches: one with `first` runs, then larger ones."""

@@ -97,15 +97,15 @@ class Sessions:
         Raises:
             NotFound: A name stands for nothing, or for several sessions.
         """
-        found = self._exact(list(dict.fromkeys(names)))
+        matches = self._exact(list(dict.fromkeys(names)))
         for name in names:
-            if name not in found:
-                found[name] = self._by_prefix(name)
-        roots = {root for _, _, ids in found.values() for root in ids}
+            if name not in matches:
+                matches[name] = self._by_prefix(name)
+        roots = {root for _, _, ids in matches.values() for root in ids}
         families = _Families(self._rows(sorted(roots)))
         return [
-            StoredSession(whole, kind, *families.of(ids))
-            for whole, kind, ids in (found[name] for name in names)
+            StoredSession(full_name, kind, *families.of(ids))
+            for full_name, kind, ids in (matches[name] for name in names)
         ]
 
     def with_loose_traces(self, sessions: Sequence[StoredSession]) -> list[StoredSession]:
@@ -150,9 +150,12 @@ class Sessions:
         for trace, invocation_id in rows:
             ids_of[trace].add(invocation_id)
         ids = [
-            {each for trace in session.trace_ids for each in ids_of[trace]} for session in sessions
+            {invocation_ids for trace in session.trace_ids for invocation_ids in ids_of[trace]}
+            for session in sessions
         ]
-        single = [next(iter(each)) if len(each) == 1 else "" for each in ids]
+        single = [
+            next(iter(invocation_ids)) if len(invocation_ids) == 1 else "" for invocation_ids in ids
+        ]
         invocations = self._read_invocations(sorted(set(single) - {""}))
         return [invocations.get(invocation_id) for invocation_id in single]
 
@@ -193,9 +196,9 @@ class Sessions:
 
     def _exact(self, names: Sequence[str]) -> dict[str, tuple[str, str, list[str]]]:
         """Return the whole id, the kind and the trajectories of each name that is an id."""
-        found: dict[str, tuple[str, str, list[str]]] = {}
+        matches: dict[str, tuple[str, str, list[str]]] = {}
         for kind, query in _IDS.items():
-            missing = [name for name in names if name not in found]
+            missing = [name for name in names if name not in matches]
             if not missing:
                 break
             with wanted(self._connection, "name", missing):
@@ -203,8 +206,8 @@ class Sessions:
                     f"SELECT name, trajectory_id FROM ({query}) SEMI JOIN wanted USING (name)"  # noqa: S608
                 ).fetchall()
             for name, trajectory in rows:
-                found.setdefault(name, (name, kind, []))[2].append(trajectory)
-        return found
+                matches.setdefault(name, (name, kind, []))[2].append(trajectory)
+        return matches
 
     def _by_prefix(self, name: str) -> tuple[str, str, list[str]]:
         for kind, query in _IDS.items() if name else ():
@@ -214,7 +217,7 @@ class Sessions:
                 [name],
             ).fetchall()
             if len(rows) > 1:
-                ids = listed([found for found, _ in rows])
+                ids = listed([trajectory_id for trajectory_id, _ in rows])
                 noun = {"trajectory": "trajectories"}.get(kind, f"{kind}s")
                 raise NotFound(f"{name!r} means several {noun}: {ids}")
             if rows:
@@ -235,7 +238,7 @@ class _Families:
 
     def __init__(self, rows: Sequence[_Row]) -> None:
         self._rows = {row.trajectory_id: row for row in rows}
-        self._places = {row.trajectory_id: place for place, row in enumerate(rows)}
+        self._places = {row.trajectory_id: index for index, row in enumerate(rows)}
         self._below: dict[str, list[str]] = defaultdict(list)
         for row in rows:
             if row.parent_id:

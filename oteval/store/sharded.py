@@ -96,7 +96,7 @@ class ShardedStore(Store):
                 self.split_traces = self._find_split_traces(connection)
                 with transaction(connection):
                     _combine(connection, self.paths)
-                places = [one.data for one in results.values()]
+                places = [result.data for result in results.values()]
                 finish_sharded(connection, Path(folder) / "views.duckdb", places)
             except BaseException:
                 connection.close()
@@ -193,10 +193,10 @@ def is_up_to_date(path: str) -> bool:
 def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> None:
     """Replace the tables of the current database by the rows of all shards."""
     repeats = _repeated_runs(connection, len(paths)) if len(paths) > 1 else set()
-    found = connection.execute(
+    table_rows = connection.execute(
         "SELECT table_name FROM duckdb_tables() WHERE database_name = 'store'"
     ).fetchall()
-    for (table,) in found:
+    for (table,) in table_rows:
         if table in _OWN or table == "shard_repeats":
             continue
         parts = [_part(connection, table, index, path) for index, path in enumerate(paths)]
@@ -223,8 +223,8 @@ def _combine(connection: duckdb.DuckDBPyConnection, paths: Sequence[str]) -> Non
 def _part(connection: duckdb.DuckDBPyConnection, table: str, index: int, path: str) -> str:
     """Return the query for the rows of one shard in a table."""
     # Asking `duckdb_columns()` would bind all views, for ten times as long.
-    found = connection.execute(f'FROM "{table}" LIMIT 0').description
-    columns = {str(column[0]) for column in found or ()}
+    description = connection.execute(f'FROM "{table}" LIMIT 0').description
+    columns = {str(column[0]) for column in description or ()}
     changed = []
     if "seq" in columns:
         changed.append(f"seq + {index * _SEQ_STEP} AS seq")

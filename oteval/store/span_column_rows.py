@@ -91,9 +91,9 @@ def _shared(values: Sequence[str], origin: _Integers) -> pa.Array:
 
 def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
     """Return the columns ``events``, ``links`` and ``rest``, which most spans leave empty."""
-    whole: Mapping[int, Span] = spans.whole
+    whole_spans: Mapping[int, Span] = spans.whole
     events: list[str | None] = [None] * len(spans)
-    links, rest = events.copy(), events.copy()
+    links, other_fields = events.copy(), events.copy()
     texts: dict[tuple[int, int], str | None] = {}
     with_attributes = [index for index, origin in enumerate(spans.origins) if origin.attributes]
     filled = np.flatnonzero((spans.flags != 0) | np.isin(spans.origin, with_attributes))
@@ -102,12 +102,12 @@ def _rare(spans: SpanColumns) -> tuple[pa.Array, pa.Array, pa.Array]:
         if key not in texts:
             attributes = spans.origins[key[0]].attributes
             texts[key] = rest_text(Span("", "", scope_attributes=attributes, flags=key[1]))
-        rest[index] = texts[key]
-    for index, span in whole.items():
+        other_fields[index] = texts[key]
+    for index, span in whole_spans.items():
         events[index] = events_text(span.events) if span.events else None
         links[index] = links_text(span.links) if span.links else None
-        rest[index] = rest_text(span)
-    arrays = (encodable_array(column, pa.string()) for column in (events, links, rest))
+        other_fields[index] = rest_text(span)
+    arrays = (encodable_array(column, pa.string()) for column in (events, links, other_fields))
     return next(arrays), next(arrays), next(arrays)
 
 
@@ -155,10 +155,12 @@ class _Attributes:
 
     def promoted(self, names: Sequence[str]) -> pa.Array:
         """Return the first value of some names that is not empty, as a text."""
-        every = self._all
-        is_valid = np.ones(len(every.key), np.bool_)
-        is_valid[every.is_text] = (every.text.end > every.text.start)[every.is_text]
-        for index, value in every.others.items():
+        attributes = self._all
+        is_valid = np.ones(len(attributes.key), np.bool_)
+        is_valid[attributes.is_text] = (attributes.text.end > attributes.text.start)[
+            attributes.is_text
+        ]
+        for index, value in attributes.others.items():
             is_valid[index] = value is not None
         preferred = self._preferred(names, is_valid)
         odd = np.flatnonzero((preferred != _MISSING) & ~self._is_text[preferred])
@@ -190,10 +192,16 @@ class _Attributes:
         return keys.take(pa.array(self._key[indexes]))
 
     def _value(self, index: int) -> Any:
-        every = self._all
-        if every.is_text[index]:
-            return self._spans.data[every.text.start[index] : every.text.end[index]].decode()
-        return int(every.number[index]) if every.is_integer[index] else every.others[index]
+        attributes = self._all
+        if attributes.is_text[index]:
+            return self._spans.data[
+                attributes.text.start[index] : attributes.text.end[index]
+            ].decode()
+        return (
+            int(attributes.number[index])
+            if attributes.is_integer[index]
+            else attributes.others[index]
+        )
 
     def remaining(self, *stored: _Integers) -> pa.Array:
         """Return the attributes that have no column, as one JSON text for each span."""

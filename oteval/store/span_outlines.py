@@ -45,12 +45,12 @@ class SpanOutlines:
 
     def one(self, trace_id: str, span_id: str) -> Span | None:
         """Return a span of a trace, complete, or None."""
-        found = first_row(
+        seq_row = first_row(
             self._connection,
             "SELECT seq FROM spans WHERE span_id = ? AND trace_id = ?",
             [span_id, trace_id],
         )
-        return self.whole(trace_id, [found[0]]).get(span_id) if found else None
+        return self.whole(trace_id, [seq_row[0]]).get(span_id) if seq_row else None
 
     def whole(self, trace_id: str, seqs: Sequence[int]) -> dict[str, Span]:
         """Return some spans of a trace, complete, by their ids.

@@ -98,15 +98,15 @@ class SpanBatch:
         new = []
         for span in spans:
             key, extent = (span.trace_id, span.span_id), (span.end_ns, len(span.attributes))
-            seen = self._seen.get(key)
-            if seen is None:
+            stored_extent = self._seen.get(key)
+            if stored_extent is None:
                 self._seen[key] = extent
                 new.append(span)
                 continue
             self.written.duplicate += 1
-            if extent > seen:
+            if extent > stored_extent:
                 self._seen[key] = extent
-            if extent > seen or len(self.repeated) < _MAX_REPEATED:
+            if extent > stored_extent or len(self.repeated) < _MAX_REPEATED:
                 self.repeated.append(span)
         if new:
             self._tables.append(span_table(new, self._next_seq(len(new))))
@@ -304,8 +304,8 @@ class Spans:
 
     def spool_position(self) -> tuple[int, int]:
         """Return the segment and offset up to which the spool is stored."""
-        found = first_row(self._connection, 'SELECT segment, "offset" FROM spool_position')
-        return (int(found[0]), int(found[1])) if found else (0, 0)
+        position_row = first_row(self._connection, 'SELECT segment, "offset" FROM spool_position')
+        return (int(position_row[0]), int(position_row[1])) if position_row else (0, 0)
 
     def commit_from_spool(
         self, spans: SpanBatch, logs: pa.Table | None, position: tuple[int, int]
@@ -341,8 +341,8 @@ class Spans:
     def pull_position(self, source: str) -> str | None:
         """Return the text that `commit_pulled` stored last for a source, or None."""
         query = "SELECT position FROM pull_positions WHERE source = ?"
-        found = first_row(self._connection, query, [source])
-        return str(found[0]) if found else None
+        position_row = first_row(self._connection, query, [source])
+        return str(position_row[0]) if position_row else None
 
     def commit_pulled(self, spans: Sequence[Span], source: str, position: str) -> WriteResult:
         """Store those spans of a page that are new, together with the position after the page.
@@ -412,18 +412,18 @@ class Spans:
         if limit is not None:
             batches = [*archived_spans.to_batches(), *archived_logs.to_batches()]
             limit.take(batches, lambda batch: int(batch.nbytes))
-        found = spans_of(archived_spans.select(SPAN_COLUMNS.split(", ")))
-        known = {(span.trace_id, span.span_id): span for span in found}
+        read_spans = spans_of(archived_spans.select(SPAN_COLUMNS.split(", ")))
+        spans_by_key = {(span.trace_id, span.span_id): span for span in read_spans}
         for span in spans_of_rows(spans):
-            archived_span = known.get((span.trace_id, span.span_id))
+            archived_span = spans_by_key.get((span.trace_id, span.span_id))
             if archived_span is None or is_completed_by(archived_span, span):
-                known[span.trace_id, span.span_id] = span
-        found = list(known.values())
+                spans_by_key[span.trace_id, span.span_id] = span
+        read_spans = list(spans_by_key.values())
         archived_rows = list(rows_of(archived_logs))
         fingerprints = {row["fingerprint"] for row in archived_rows}
         stored_rows = (dict(zip(LOG_SCHEMA.names, row, strict=True)) for row in logs)
         archived_rows += [row for row in stored_rows if row["fingerprint"] not in fingerprints]
-        return found, [log_of(row) for row in archived_rows]
+        return read_spans, [log_of(row) for row in archived_rows]
 
     def first_of_traces(self, trace_ids: Sequence[str]) -> list[Span]:
         """Return the first span of each of some traces, without its content.
@@ -446,12 +446,12 @@ class Spans:
 
         Only two narrow columns are read. The range lets DuckDB skip row groups of wide columns.
         """
-        found = first_row(
+        bounds = first_row(
             self._connection,
             "SELECT min(seq), max(seq) FROM (SELECT seq FROM spans SEMI JOIN wanted "
             "USING (trace_id) UNION ALL SELECT seq FROM logs SEMI JOIN wanted USING (trace_id))",
         )
-        return [Range(*found)] if found and found[0] is not None else []
+        return [Range(*bounds)] if bounds and bounds[0] is not None else []
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
         """Return those of some traces that have archived rows in missing files."""
@@ -466,8 +466,8 @@ class Spans:
             "ORDER BY ALL LIMIT 5",
             {"name": name},
         ).fetchall()
-        found = [trace_id for (trace_id,) in rows]
-        return [name] if name in found else found
+        matches = [trace_id for (trace_id,) in rows]
+        return [name] if name in matches else matches
 
     def export(self) -> pa.RecordBatchReader:
         """Return all spans, archived ones included, batch by batch."""
@@ -504,14 +504,14 @@ def _more_complete(again: pa.Table, stored: pa.Table) -> tuple[list[int], list[s
         The rows of `again` that take a stored one's place, and the ids (``TRACE/SPAN``) of those
         that differ, though neither is more complete.
     """
-    kept = {(span.trace_id, span.span_id): span for span in _spans_of_table(stored)}
+    spans_by_key = {(span.trace_id, span.span_id): span for span in _spans_of_table(stored)}
     places: dict[tuple[str, str], int] = {}
     conflicts: dict[str, None] = {}
-    for place, span in enumerate(_spans_of_table(again)):
+    for position, span in enumerate(_spans_of_table(again)):
         key = (span.trace_id, span.span_id)
-        if is_completed_by(kept[key], span):
-            kept[key], places[key] = span, place
-        elif not is_completed_by(span, kept[key]):
+        if is_completed_by(spans_by_key[key], span):
+            spans_by_key[key], places[key] = span, position
+        elif not is_completed_by(span, spans_by_key[key]):
             conflicts[f"{span.trace_id}/{span.span_id}"] = None
     return list(places.values()), sorted(conflicts)
 

@@ -272,9 +272,11 @@ def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
     for column, keys in contents:
         content[column] = _first_content(attributes, keys)
     input_key, output_key = content
-    rest = attributes
+    other_attributes = attributes
     if input_key or output_key:
-        rest = {k: v for k, v in attributes.items() if k != input_key and k != output_key}
+        other_attributes = {
+            k: v for k, v in attributes.items() if k != input_key and k != output_key
+        }
     return (
         span.trace_id,
         span.span_id,
@@ -294,7 +296,7 @@ def _span_row(span: Span, seq: int, cache: _JsonCache) -> tuple[Any, ...]:
         attributes[input_key] if input_key else None,
         output_key,
         attributes[output_key] if output_key else None,
-        dumps(rest),
+        dumps(other_attributes),
         events_text(span.events) if span.events else None,
         links_text(span.links) if span.links else None,
         cache.text(span.resource),
@@ -348,7 +350,7 @@ def spans_of_rows(rows: Iterable[tuple[Any, ...]]) -> list[Span]:
         trace_id, span_id, parent_id, name, kind, start_ns, end_ns, status_code = row[:8]
         status_message, scope, scope_version, seq = row[8:12]
         input_key, input_text, output_key, output_text = row[12:16]
-        attributes_text, events, links, resource, rest = row[16:]
+        attributes_text, events, links, resource, other_fields = row[16:]
         attributes = restore(attributes_text)
         if input_key is not None:
             attributes[input_key] = input_text
@@ -374,7 +376,7 @@ def spans_of_rows(rows: Iterable[tuple[Any, ...]]) -> list[Span]:
                 scope_version,
                 resource=resources[resource],
                 seq=seq,
-                **(restore(rest) if rest else {}),
+                **(restore(other_fields) if other_fields else {}),
             )
         )
     return spans

@@ -170,8 +170,8 @@ class Trajectories:
         Returns:
             The ids of the trajectories that are new or have grown.
         """
-        stored = self._stored_lengths([each.id for each in trajectories])
-        rows = [trajectory_row(each) for each in trajectories]
+        stored = self._stored_lengths([trajectory.id for trajectory in trajectories])
+        rows = [trajectory_row(trajectory) for trajectory in trajectories]
         new = [{**row, "rev": 1} for row in rows if row["trajectory_id"] not in stored]
         longer = [
             row

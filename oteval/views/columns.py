@@ -132,9 +132,9 @@ class Columns:
         for row in self._rows:
             yield self._line([self._columns[at].fit(row[at], beside[at]) for at in beside], beside)
             for at in below:
-                whole = self._columns[at].fit(row[at], _UNLIMITED)
-                if whole.plain:
-                    yield Trimmed(Padding(whole, (0, 0, 0, _INDENT)))
+                full_text = self._columns[at].fit(row[at], _UNLIMITED)
+                if full_text.plain:
+                    yield Trimmed(Padding(full_text, (0, 0, 0, _INDENT)))
 
     def _is_below(self, at: int, width: int) -> bool:
         """Return whether a wrapping column has cells that do not fit its width."""

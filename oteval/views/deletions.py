@@ -55,9 +55,9 @@ def audit_table(entries: Iterable[AuditEntry]) -> Columns:
 
 
 def _counts(numbers: Mapping[str, Any]) -> str:
-    shown = (
+    count_texts = (
         counted(numbers[name], noun, _PLURALS.get(name, ""))
         for name, noun in _NOUNS.items()
         if numbers.get(name)
     )
-    return ", ".join(shown)
+    return ", ".join(count_texts)

@@ -39,15 +39,15 @@ def _libraries(report: DoctorReport) -> RenderableType:
         Column("by", rank=2, least=20, most=50),
         Column("", wraps=True, optional=True),
     )
-    for one in report.libraries:
-        content, _, hidden_by = one.content.partition(": ")
-        note = "; ".join(text for text in (one.reason, one.remedy, hidden_by) if text)
+    for library in report.libraries:
+        content, _, hidden_by = library.content.partition(": ")
+        note = "; ".join(text for text in (library.reason, library.remedy, hidden_by) if text)
         table.add_row(
-            one_row(one.library),
-            one_row(one.version),
-            _state(one.status),
+            one_row(library.library),
+            one_row(library.version),
+            _state(library.status),
             _state(content or "-"),
-            one_row(one.by or "-"),
+            one_row(library.by or "-"),
             note,
         )
     return table
@@ -61,13 +61,15 @@ def _clients(report: DoctorReport) -> RenderableType:
         Column("recorded"),
         Column("", wraps=True, optional=True),
     )
-    for one in report.clients:
+    for client in report.clients:
         table.add_row(
-            one_row(one.client),
-            one_row(one.version),
-            _state("on" if one.spans else "off"),
-            Text("yes" if one.is_recorded else "no", style="" if one.is_recorded else "yellow"),
-            one.note,
+            one_row(client.client),
+            one_row(client.version),
+            _state("on" if client.spans else "off"),
+            Text(
+                "yes" if client.is_recorded else "no", style="" if client.is_recorded else "yellow"
+            ),
+            client.note,
         )
     return table
 
@@ -87,12 +89,12 @@ _PLACES = {"arrived": "at", "failed": "at"}
 
 
 def _delivery(report: DoctorReport) -> RenderableType:
-    found = report.delivery
-    text = Text("test span: ").append_text(_state(found.status))
-    text.append(f" {_PLACES.get(found.status, 'to')} {found.destination}")
-    if found.status == "arrived":
-        text.append(f" in {found.milliseconds:.0f} ms")
-    return text.append(f": {found.error}" if found.error else "")
+    delivery = report.delivery
+    text = Text("test span: ").append_text(_state(delivery.status))
+    text.append(f" {_PLACES.get(delivery.status, 'to')} {delivery.destination}")
+    if delivery.status == "arrived":
+        text.append(f" in {delivery.milliseconds:.0f} ms")
+    return text.append(f": {delivery.error}" if delivery.error else "")
 
 
 def _state(status: str) -> Text:

@@ -27,16 +27,18 @@ def explanation_view(explanation: Explanation) -> RenderableType:
     return Group(_head(explanation), _tree(explanation), *_missing(explanation))
 
 
-def _head(found: Explanation) -> RenderableType:
+def _head(explanation: Explanation) -> RenderableType:
     counts = (
-        counted(len(found.accounts), "span"),
-        counted(found.log_records, "log record"),
-        counted(len(found.trajectories), "trajectory"),
+        counted(len(explanation.accounts), "span"),
+        counted(explanation.log_records, "log record"),
+        counted(len(explanation.trajectories), "trajectory"),
     )
-    return Text.assemble(("trace ", "dim"), (found.trace_id, "bold"), f"  {', '.join(counts)}")
+    return Text.assemble(
+        ("trace ", "dim"), (explanation.trace_id, "bold"), f"  {', '.join(counts)}"
+    )
 
 
-def _tree(found: Explanation) -> RenderableType:
+def _tree(explanation: Explanation) -> RenderableType:
     table = Columns(
         Column("id", rank=1),
         Column("span", least=16, most=40),
@@ -45,9 +47,9 @@ def _tree(found: Explanation) -> RenderableType:
         Column("holds", rank=5, extra=True, least=16, most=30, optional=True),
         Column("gives", rank=3, least=20, optional=True, wraps=True),
     )
-    spans = short_ids(account.span.span_id for account in found.accounts)
-    runs = short_ids(account.trajectory_id for account in found.accounts)
-    for account in found.accounts:
+    spans = short_ids(account.span.span_id for account in explanation.accounts)
+    runs = short_ids(account.trajectory_id for account in explanation.accounts)
+    for account in explanation.accounts:
         table.add_row(
             Text(spans[account.span.span_id], style="dim"),
             _name(account),
@@ -83,13 +85,13 @@ def _gives(account: SpanAccount, run: str) -> Text:
     return text
 
 
-def _missing(found: Explanation) -> list[RenderableType]:
-    if not found.accounts:
+def _missing(explanation: Explanation) -> list[RenderableType]:
+    if not explanation.accounts:
         return [Text("The spans of this trace are not stored.", style="yellow")]
-    if not found.gaps:
+    if not explanation.gaps:
         return [Text("Nothing is missing.", style="green")]
     lines: list[RenderableType] = [Text("Missing content, and how to capture it", style="bold")]
-    for (code, detail), spans in found.gaps.items():
+    for (code, detail), spans in explanation.gaps.items():
         where = counted(len(spans), "span")
         line = Text.assemble((code, "yellow"), f"  {clean(detail)}  ", (where, "dim"))
         lines.append(Padding(line, (0, 0, 0, 2)))

@@ -66,10 +66,10 @@ def _piece(score: Score, name_width: int) -> Text:
     return name.append(" ").append_text(cut(Text(_value(score), _STYLES[score.state]), 16))
 
 
-def _line(scores: Sequence[Score], rest: Sequence[Score]) -> Text:
+def _line(scores: Sequence[Score], unshown: Sequence[Score]) -> Text:
     pieces = [_piece(score, _LONGEST_NAME) for score in scores]
-    if rest:
-        pieces.append(_rest(rest, "+"))
+    if unshown:
+        pieces.append(_rest(unshown, "+"))
     return Text("  ").join(pieces)
 
 

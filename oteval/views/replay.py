@@ -114,9 +114,9 @@ def _details(session: VerifiedSession, name: str) -> Iterator[RenderableType]:
 
 def divergence_view(divergence: Divergence) -> Text:
     """Return a divergence: its summary, the difference, the line of code, a suggestion."""
-    head, *rest = clean(divergence.text()).split("\n")
+    head, *further_lines = clean(divergence.text()).split("\n")
     text = Text(head, style="bold")
-    for line in rest:
+    for line in further_lines:
         text.append("\n").append(line, style=_style(line.strip()))
     return text
 
@@ -150,7 +150,8 @@ def replay_junit(sessions: Sequence[VerifiedSession]) -> str:
             name=session.session,
             outcome="" if session.status == "passed" else _JUNIT.get(session.status, "error"),
             message=_why(session) or session.status,
-            text="\n\n".join(each.text() for each in session.divergences) or session.output,
+            text="\n\n".join(divergence.text() for divergence in session.divergences)
+            or session.output,
             seconds=session.seconds,
         )
         for session in sessions

@@ -51,9 +51,9 @@ def run_title(trajectory: Trajectory) -> str:
 
 def unique(names: Iterable[str]) -> list[str]:
     """Return names with " #2" and so on appended where one is repeated."""
-    seen: dict[str, int] = {}
+    counts: dict[str, int] = {}
     unique_names = []
     for name in names:
-        seen[name] = seen.get(name, 0) + 1
-        unique_names.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+        counts[name] = counts.get(name, 0) + 1
+        unique_names.append(name if counts[name] == 1 else f"{name} #{counts[name]}")
     return unique_names

@@ -28,14 +28,14 @@ def what_if_table(rows: Sequence[WhatIfRow]) -> Columns:
     )
     ids = short_ids(row.session for row in rows)
     for row in sorted(rows, key=lambda row: bool(row.error)):
-        usage = [each.get("usage", {}) for each in (row.recorded, row.new)]
+        usage = [side.get("usage", {}) for side in (row.recorded, row.new)]
         table.add_row(
             ids[row.session],
             Text(row.status, style="red" if row.error else "green"),
             _coverage(row.coverage),
-            _change([each.get("model_calls") for each in usage]),
-            _change([each.get("tool_calls") for each in (row.recorded, row.new)]),
-            _change([_tokens(each) for each in usage]),
+            _change([side.get("model_calls") for side in usage]),
+            _change([side.get("tool_calls") for side in (row.recorded, row.new)]),
+            _change([_tokens(side) for side in usage]),
             one_row(row.error or _note(row.coverage)),
         )
     return table

@@ -135,18 +135,18 @@ class HttpConnection:
 
     def _opened(self) -> http.client.HTTPConnection:
         timeout = self._clock.left()
-        made: http.client.HTTPConnection
+        connection: http.client.HTTPConnection
         if self._is_secure:
             context = ssl.create_default_context()
-            made = http.client.HTTPSConnection(
+            connection = http.client.HTTPSConnection(
                 self._host, self._port, timeout=timeout, context=context
             )
         else:
-            made = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
-        made.response_class = partial(  # type: ignore[assignment]
+            connection = http.client.HTTPConnection(self._host, self._port, timeout=timeout)
+        connection.response_class = partial(  # type: ignore[assignment]
             _TimedResponse, clock=self._clock
         )
-        return made
+        return connection
 
 
 class _ExchangeClock:

@@ -87,9 +87,9 @@ class LogReader:
     def unread_bytes(self) -> int:
         """Return how many bytes are still to be read."""
         number, offset = self.position
-        known = segment_sizes(self._folder)
-        later = sum(size - _FIRST for other, size in known.items() if other > number)
-        return max(0, later + max(0, known.get(number, 0) - max(offset, _FIRST)))
+        sizes = segment_sizes(self._folder)
+        later = sum(size - _FIRST for segment, size in sizes.items() if segment > number)
+        return max(0, later + max(0, sizes.get(number, 0) - max(offset, _FIRST)))
 
     def records(self, end: Position | None = None) -> Iterator[Record]:
         """Yield the next records.
@@ -221,8 +221,8 @@ class LogReader:
     def _is_in_place(self) -> bool:
         """Return whether the open segment's path still leads to its file."""
         try:
-            found = segment_path(self._folder, self._open_number).stat()
+            status = segment_path(self._folder, self._open_number).stat()
         except (FileNotFoundError, NotADirectoryError):
             return False
         own = os.fstat(self._fd)
-        return (found.st_dev, found.st_ino) == (own.st_dev, own.st_ino)
+        return (status.st_dev, status.st_ino) == (own.st_dev, own.st_ino)

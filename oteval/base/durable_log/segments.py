@@ -156,21 +156,21 @@ def missing_segments(folder: Path, position: Position) -> dict[int, str]:
         A message for each run of missing segments, by the number of the segment after it; 0 stands
         for the end of the log.
     """
-    known = [number for number in segment_sizes(folder) if number >= position.segment]
-    found = {}
+    numbers = [number for number in segment_sizes(folder) if number >= position.segment]
+    messages = {}
     expected = first = position.segment
-    if known and not first and known[0] % _NUMBER_RANGE != 1:
-        start = known[0] - known[0] % _NUMBER_RANGE + 1
-        found[known[0]] = _missing_message(folder, start, known[0] - 1)
-    for number in known:
+    if numbers and not first and numbers[0] % _NUMBER_RANGE != 1:
+        start = numbers[0] - numbers[0] % _NUMBER_RANGE + 1
+        messages[numbers[0]] = _missing_message(folder, start, numbers[0] - 1)
+    for number in numbers:
         is_stored = expected == first and first > 0
         if number != expected and (is_stored or is_gap(expected - 1, number)):
             last = number - 1 if number < expected + _NUMBER_RANGE else expected
-            found[number] = _missing_message(folder, expected, last)
+            messages[number] = _missing_message(folder, expected, last)
         expected = number + 1
-    if first and not known:
-        found[0] = _missing_message(folder, first, first)
-    return found
+    if first and not numbers:
+        messages[0] = _missing_message(folder, first, first)
+    return messages
 
 
 def first_number(now: int) -> int:
@@ -212,10 +212,10 @@ def remove_before(folder: Path, segment: int, first: int = 0) -> int:
 
 def cut_tail(folder: Path) -> int:
     """Truncate an incomplete record at the end of the last segment; return the bytes cut."""
-    known = segment_sizes(folder)
-    if not known:
+    sizes = segment_sizes(folder)
+    if not sizes:
         return 0
-    number, size = next(reversed(known.items()))
+    number, size = next(reversed(sizes.items()))
     end = len(MAGIC)
     with segment_path(folder, number).open("r+b") as file:
         for offset, header, _ in scan(file.fileno()):
@@ -247,11 +247,11 @@ def next_header(fd: int, start: int, size: int) -> int:
     at = start
     while at < size:
         data = os.pread(fd, _SEARCH_BYTES, at)
-        found = data.find(_MARK)
-        if found < 0:
+        index = data.find(_MARK)
+        if index < 0:
             at += max(1, len(data) - len(_MARK) + 1)
-        elif unpack_header(os.pread(fd, HEADER_BYTES, at + found)):
-            return at + found
+        elif unpack_header(os.pread(fd, HEADER_BYTES, at + index)):
+            return at + index
         else:
-            at += found + 1
+            at += index + 1
     return size

@@ -65,9 +65,9 @@ class _OpenSegment:
     @classmethod
     def of(cls, number: int, fd: int, path: Path) -> _OpenSegment:
         """Describe an open file, all of which is durable."""
-        found = os.fstat(fd)
-        identity = (found.st_dev, found.st_ino)
-        return cls(number, fd, found.st_size, found.st_size, identity, str(path))
+        status = os.fstat(fd)
+        identity = (status.st_dev, status.st_ino)
+        return cls(number, fd, status.st_size, status.st_size, identity, str(path))
 
 
 class LogWriter:
@@ -277,8 +277,8 @@ class LogWriter:
         if self._directory >= 0:
             os.close(self._directory)
         self._lock, self._directory = lock, directory
-        found = os.fstat(directory)
-        self._identity = (found.st_dev, found.st_ino)
+        status = os.fstat(directory)
+        self._identity = (status.st_dev, status.st_ino)
 
     def _begin_segment(self) -> _OpenSegment:
         """Begin the next segment.
@@ -289,8 +289,8 @@ class LogWriter:
         self.sync()
         self._current = None
         self.verify()
-        known = max([self._newest, self._needed_from, *segment_sizes(self.folder)])
-        number = known + 1 if known else first_number(time.time_ns())
+        newest = max([self._newest, self._needed_from, *segment_sizes(self.folder)])
+        number = newest + 1 if newest else first_number(time.time_ns())
         path = segment_path(self.folder, number)
         fd = os.open(path, _APPEND | os.O_CREAT | os.O_EXCL, 0o600)
         try:
@@ -355,7 +355,7 @@ def _moved(path: Path) -> SegmentMoved:
 
 def _leads_to(path: Path | str, identity: tuple[int, int]) -> bool:
     try:
-        found = os.stat(path)  # noqa: PTH116  faster than with a Path
+        status = os.stat(path)  # noqa: PTH116  faster than with a Path
     except (FileNotFoundError, NotADirectoryError):
         return False
-    return (found.st_dev, found.st_ino) == identity
+    return (status.st_dev, status.st_ino) == identity

@@ -29,26 +29,26 @@ def request_secrets(headers: Iterable[tuple[str, str]], url: str) -> frozenset[s
         headers: The request's headers.
         url: Its URL.
     """
-    found: set[str] = set()
+    secrets: set[str] = set()
     for name, value in headers:
         if not is_secret_header(name):
             continue
         if "cookie" in name.lower():
-            found.update(_cookie_values(value))
+            secrets.update(_cookie_values(value))
             continue
         scheme, _, token = value.strip().partition(" ")
-        found.update((value.strip(), token.strip()))
+        secrets.update((value.strip(), token.strip()))
         if scheme.lower() == "basic":
-            found.update(_basic_parts(token.strip()))
+            secrets.update(_basic_parts(token.strip()))
     authority = AUTHORITY.search(url)
     if authority:
-        found.update(unquote(part) for part in authority[0][:-1].split(":"))
+        secrets.update(unquote(part) for part in authority[0][:-1].split(":"))
     query = url.partition("?")[2].partition("#")[0]
     for pair in query.split("&"):
         name, _, value = pair.partition("=")
         if is_secret_parameter(name):
-            found.add(unquote_plus(value))
-    return frozenset(filter(is_plausible, found))
+            secrets.add(unquote_plus(value))
+    return frozenset(filter(is_plausible, secrets))
 
 
 def credentials(headers: Iterable[tuple[str, str]]) -> Iterator[str]:

@@ -53,20 +53,22 @@ def multipart_secrets(text: str, content_type: str) -> Iterator[tuple[int, int]]
 
 
 def _parts(text: str, content_type: str) -> Iterator[_FormField]:
-    found = _BOUNDARY.search(content_type)
-    if found is None:
+    boundary = _BOUNDARY.search(content_type)
+    if boundary is None:
         return
-    mark = f"--{found[1]}"
+    mark = f"--{boundary[1]}"
     at = text.find(mark)
     while at >= 0:
         at += len(mark)
         following = text.find(mark, at)
         headers = _HEADERS.match(text, at)
-        if headers is not None and (named := _NAME.search(headers[1])):
+        if headers is not None and (name_match := _NAME.search(headers[1])):
             end = len(text) if following < 0 else following
             value = text[headers.end() : end]
             length = len(value.removesuffix("\n").removesuffix("\r"))
-            yield _FormField(named[1] or named[2] or "", headers.end(), headers.end() + length)
+            yield _FormField(
+                name_match[1] or name_match[2] or "", headers.end(), headers.end() + length
+            )
         at = following
 
 
@@ -77,8 +79,8 @@ def encoded_edits(text: str, redact: Callable[[str], str]) -> Iterator[Edit]:
         text: The form.
         redact: Returns a decoded value without secrets.
     """
-    for found in _ENCODED.finditer(text):
-        plain = unquote_plus(found[0])
-        kept = redact(plain)
-        if kept != plain:
-            yield Edit(*found.span(), quote_plus(kept))
+    for match in _ENCODED.finditer(text):
+        plain = unquote_plus(match[0])
+        redacted = redact(plain)
+        if redacted != plain:
+            yield Edit(*match.span(), quote_plus(redacted))

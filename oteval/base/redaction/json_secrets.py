@@ -94,9 +94,9 @@ def json_strings(text: str, start: int, level: int) -> Iterator[JsonString]:
     at = start
     key = ""
     keys: list[str] = []
-    while (found := _TOKEN.search(text, at)) is not None:
-        char = found[0]
-        at = found.end()
+    while (token := _TOKEN.search(text, at)) is not None:
+        char = token[0]
+        at = token.end()
         if char in "{[":
             depth += 1
             keys.append(key)
@@ -107,15 +107,15 @@ def json_strings(text: str, start: int, level: int) -> Iterator[JsonString]:
             if depth <= 0:
                 return
         else:
-            end, at = string_end(text, found.end(), level)
+            end, at = string_end(text, token.end(), level)
             after = at
             while after < len(text) and text[after] in _SPACE:
                 after += 1
             if text.startswith(":", after):
-                key = text[found.end() : end]
-                yield JsonString(None, found.end(), end)
+                key = text[token.end() : end]
+                yield JsonString(None, token.end(), end)
             else:
-                yield JsonString(key, found.end(), end)
+                yield JsonString(key, token.end(), end)
 
 
 def named_spans(
@@ -180,8 +180,8 @@ def _key_ends(
 ) -> Iterator[tuple[int, int]]:
     """Yield the places of the closing quote and the colon of keys that may have a kind."""
     if kind is not secret_kind:
-        for found in _KEY_END.finditer(text):
-            yield found.span()
+        for match in _KEY_END.finditer(text):
+            yield match.span()
         return
     for start, end in spans_in(_secret_key_end(), text, stretches):
         yield text.index('"', start), end
@@ -192,38 +192,38 @@ def _secret_key_end() -> Pattern:
     return Pattern(f"(?i:(?:{NAME_ENDS}){JSON_TAIL})")
 
 
-def _value_spans(text: str, start: int, slashes: int, named: str) -> Iterator[tuple[int, int, str]]:
+def _value_spans(text: str, start: int, slashes: int, kind: str) -> Iterator[tuple[int, int, str]]:
     """Yield the place of the string or number that begins at an index, if it is a secret.
 
     Args:
         text: The text.
         start: The index of the value.
         slashes: The number of backslashes before each quote.
-        named: The kind of secret that the key names.
+        kind: The kind of secret that the key names.
     """
     level = _LEVELS[slashes]
     if text.startswith('"', start + slashes):
         start += slashes + 1
         end, closed = string_end(text, start, level)
-        if is_secret_value(named, text[start:end]) and not (
-            named == "bare token" and _LOGPROB.match(text, closed)
+        if is_secret_value(kind, text[start:end]) and not (
+            kind == "bare token" and _LOGPROB.match(text, closed)
         ):
             yield start, end, ""
-    elif named in _WHOLE:
+    elif kind in _WHOLE:
         number = _NUMBER.match(text, start)
         if number is not None:
             yield start, number.end(), "\\" * slashes + '"'
 
 
 def _secret_strings(
-    text: str, found: list[JsonString], kind: str
+    text: str, strings: list[JsonString], kind: str
 ) -> Iterator[tuple[int, int, str]]:
     """Yield the strings below a key that names a secret, unless they describe a schema."""
-    keys = {text[each.start : each.end] for each in found if each.key is None}
+    keys = {text[string.start : string.end] for string in strings if string.key is None}
     if _SCHEMA_KEYS.isdisjoint(keys):
-        for each in found:
-            if each.key is not None and is_secret_value(kind, text[each.start : each.end]):
-                yield each.start, each.end, ""
+        for string in strings:
+            if string.key is not None and is_secret_value(kind, text[string.start : string.end]):
+                yield string.start, string.end, ""
 
 
 def _skip_space(text: str, at: int, level: int) -> int:

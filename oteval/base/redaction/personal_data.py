@@ -159,11 +159,11 @@ def is_data(text: str, word: str) -> bool:
 
 
 def _card_spans(text: str) -> Iterator[tuple[int, int]]:
-    for found in _CARD.finditer(text):
-        digits = re.sub(r"\D", "", found[0])
+    for match in _CARD.finditer(text):
+        digits = re.sub(r"\D", "", match[0])
         is_issued = any(form.match(digits) and len(digits) in lengths for form, lengths in _ISSUERS)
         if is_issued and _has_luhn_digit(digits):
-            yield found.span()
+            yield match.span()
 
 
 def _has_luhn_digit(digits: str) -> bool:
@@ -172,9 +172,9 @@ def _has_luhn_digit(digits: str) -> bool:
 
 
 def _iban_spans(text: str) -> Iterator[tuple[int, int]]:
-    for found in _IBAN.finditer(text):
-        length = _IBAN_LENGTHS.get(found[0][:2].upper())
-        end, characters = found.end(), [found[0].upper()]
+    for match in _IBAN.finditer(text):
+        length = _IBAN_LENGTHS.get(match[0][:2].upper())
+        end, characters = match.end(), [match[0].upper()]
         for _ in range((length or 4) - 4):
             following = _IBAN_CHARACTER.match(text, end)
             if following is None:
@@ -183,7 +183,7 @@ def _iban_spans(text: str) -> Iterator[tuple[int, int]]:
             characters.append(following[1].upper())
         iban = "".join(characters)
         if len(iban) == length and not text[end : end + 1].isalnum() and _has_iban_digits(iban):
-            yield found.start(), end
+            yield match.start(), end
 
 
 def _has_iban_digits(iban: str) -> bool:
@@ -193,14 +193,14 @@ def _has_iban_digits(iban: str) -> bool:
 
 def _email_spans(text: str) -> Iterator[tuple[int, int]]:
     if "@" in text:
-        for found in _EMAIL.finditer(text):
-            yield found.span()
+        for match in _EMAIL.finditer(text):
+            yield match.span()
 
 
 def _phone_spans(text: str) -> Iterator[tuple[int, int]]:
-    for found in _PHONE.finditer(text):
-        if sum(map(str.isdigit, found[0])) <= _LONGEST_PHONE:
-            yield found.span()
+    for match in _PHONE.finditer(text):
+        if sum(map(str.isdigit, match[0])) <= _LONGEST_PHONE:
+            yield match.span()
 
 
 _FINDERS: dict[str, Callable[[str], Iterator[tuple[int, int]]]] = {

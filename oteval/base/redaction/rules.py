@@ -136,7 +136,7 @@ def rule_from(value: RedactionRule | Mapping[str, Any] | str, name: str) -> Reda
     )
 
 
-def _set(found: re.Match[str]) -> str:
-    members = found[1].replace(r"\-", "-")
+def _set(match: re.Match[str]) -> str:
+    members = match[1].replace(r"\-", "-")
     sign = "^" if members.startswith("!") else ""
     return f"[{sign}{members[len(sign) :]}]"

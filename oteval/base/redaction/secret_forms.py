@@ -167,9 +167,9 @@ _BORDER = re.compile(r"[\s\"'<>]")
 _REPEATED = re.compile(r"\{(\d+)(,?)(\d*)\}")
 
 
-def _shortened(found: re.Match[str]) -> str:
-    least = min(int(found[1]), 8)
-    return "*" if found[1] in ("0", "1") and found[2] else f"{{{least},}}"
+def _shortened(match: re.Match[str]) -> str:
+    least = min(int(match[1]), 8)
+    return "*" if match[1] in ("0", "1") and match[2] else f"{{{least},}}"
 
 
 def _search_patterns() -> Iterator[str]:
@@ -195,13 +195,13 @@ def form_spans(text: str) -> Iterator[tuple[int, int]]:
     for start, end in _stretches(text):
         has_key = has_key or text.find("-----BEGIN", start, end) >= 0
         for form, check in _FORMS:
-            for found in form.finditer(text, start, end):
-                place = found.span(1 if form.groups else 0)
-                if check(text[slice(*place)]):
-                    yield place
-        for found in _ENCODED_KEY.finditer(text, start, end):
-            if not _PUBLIC_KEYS.match(found[0]):
-                yield found.span()
+            for match in form.finditer(text, start, end):
+                span = match.span(1 if form.groups else 0)
+                if check(text[slice(*span)]):
+                    yield span
+        for match in _ENCODED_KEY.finditer(text, start, end):
+            if not _PUBLIC_KEYS.match(match[0]):
+                yield match.span()
     if has_key:
         yield from _private_keys(text)
 
@@ -260,7 +260,7 @@ def occurrences(text: str, literal: str) -> Iterator[tuple[int, int]]:
 def _alternatives(literals: Iterable[str]) -> Iterator[str]:
     """Yield patterns that match the beginnings of texts."""
     parts: list[str] = []
-    for literal in (re.escape(each[:_LONGEST_START]) for each in literals):
+    for literal in (re.escape(literal_text[:_LONGEST_START]) for literal_text in literals):
         if parts and sum(map(len, parts)) + len(parts) + len(literal) > _LONGEST_PATTERN:
             yield "|".join(parts)
             parts = []

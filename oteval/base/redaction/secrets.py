@@ -75,8 +75,8 @@ class SecretRedactor:
         """
         self._rules = CompiledRules(rules)
         self._text = TextRedactor(self._rules.matchers)
-        known = environment_secrets(os.environ if environment is None else environment)
-        self._known = known.union(literals)
+        from_environment = environment_secrets(os.environ if environment is None else environment)
+        self._known = from_environment.union(literals)
         self._search = SecretSearch(_all_forms(self._known))
         self._literals: tuple[str, ...] = ()
         # Most requests of an agent have the same secrets as the one before.
@@ -95,12 +95,12 @@ class SecretRedactor:
         last = self._last
         if last is not None and last[0] == more:
             return last[1]
-        made = copy.copy(self)
-        made._last = None
-        made._remember()
-        made._literals = tuple(sorted({*self._literals, *_all_forms(more)}))
-        self._last = more, made
-        return made
+        extended = copy.copy(self)
+        extended._last = None
+        extended._remember()
+        extended._literals = tuple(sorted({*self._literals, *_all_forms(more)}))
+        self._last = more, extended
+        return extended
 
     def headers(self, headers: Iterable[tuple[str, str]]) -> dict[str, str]:
         """Return the headers that may be kept, by lower-case names."""
@@ -297,12 +297,12 @@ class SecretRedactor:
         return out
 
 
-def _common_start(one: bytes, other: bytes) -> int:
+def _common_start(first: bytes, second: bytes) -> int:
     """Return the length of the longest common beginning."""
-    low, high = 0, min(len(one), len(other))
+    low, high = 0, min(len(first), len(second))
     while low < high:
         middle = (low + high + 1) // 2
-        if one[:middle] == other[:middle]:
+        if first[:middle] == second[:middle]:
             low = middle
         else:
             high = middle - 1

@@ -46,33 +46,33 @@ def delta_edits(text: str, find: Callable[[str], Sequence[Edit]]) -> Iterator[Ed
     for deltas in _joined(text):
         if len(deltas) < 2:
             continue
-        whole = "".join([string for _, _, string in deltas])
-        edits = find(whole)
+        joined = "".join([string for _, _, string in deltas])
+        edits = find(joined)
         if not edits:
             continue
         try:
             pieces = [string.encode(_ENCODING) for _, _, string in deltas]
         except UnicodeEncodeError:
             continue
-        changed = edited_pieces(whole, edits, pieces, _ENCODING)
+        changed = edited_pieces(joined, edits, pieces, _ENCODING)
         for (line, path, _), before, after in zip(deltas, pieces, changed, strict=True):
             if before != after:
-                place = _string_at(text, line, path)
-                if place is not None:
+                span = _string_at(text, line, path)
+                if span is not None:
                     new = json.dumps(after.decode(_ENCODING), ensure_ascii=False)[1:-1]
-                    yield Edit(*place, new)
+                    yield Edit(*span, new)
 
 
 def _joined(text: str) -> Iterable[list[_Delta]]:
     """Return the strings of a stream's events by their place, in order."""
     places = _Places()
-    for found in _EVENT.finditer(text):
+    for match in _EVENT.finditer(text):
         try:
-            event = orjson.loads(found[1])
+            event = orjson.loads(match[1])
         except orjson.JSONDecodeError:
             continue
         kind = tuple([_plain(event.get(key)) for key in _PLACE_KEYS])
-        places.collect(event, found.start(1), (), places.inner(0, kind))
+        places.collect(event, match.start(1), (), places.inner(0, kind))
     return places.deltas.values()
 
 
@@ -89,18 +89,18 @@ class _Places:
         self.deltas: dict[int, list[_Delta]] = {}
         self._numbers: dict[tuple[int, Any], int] = {}
 
-    def inner(self, place: int, step: Any) -> int:
+    def inner(self, parent: int, step: Any) -> int:
         """Return the place that a step leads to from another one."""
-        return self._numbers.setdefault((place, step), len(self._numbers) + 1)
+        return self._numbers.setdefault((parent, step), len(self._numbers) + 1)
 
-    def collect(self, value: Any, line: int, path: tuple[str | int, ...], place: int) -> None:
+    def collect(self, value: Any, line: int, path: tuple[str | int, ...], node: int) -> None:
         """Collect the strings of an object or array.
 
         Args:
             value: The object or array; other values have no strings in them.
             line: The index of the event's JSON in the text.
             path: The keys and indices that lead to the value.
-            place: The value's place.
+            node: The value's place.
         """
         if len(path) >= _DEEPEST:
             return
@@ -109,25 +109,25 @@ class _Places:
                 kind = type(item)
                 if kind is str:
                     if key not in _SAME:
-                        self._add(item, line, (*path, key), self.inner(place, key))
+                        self._add(item, line, (*path, key), self.inner(node, key))
                 elif (kind is dict or kind is list) and item:
-                    self.collect(item, line, (*path, key), self.inner(place, key))
+                    self.collect(item, line, (*path, key), self.inner(node, key))
         elif type(value) is list:
             for index, item in enumerate(value):
                 # Deltas name the place of a choice or tool call by an index.
-                known = item.get("index") if type(item) is dict else None
-                inner = self.inner(place, index if known is None else _plain(known))
+                event_index = item.get("index") if type(item) is dict else None
+                inner = self.inner(node, index if event_index is None else _plain(event_index))
                 if type(item) is str:
                     self._add(item, line, (*path, index), inner)
                 else:
                     self.collect(item, line, (*path, index), inner)
 
-    def _add(self, text: str, line: int, path: tuple[str | int, ...], place: int) -> None:
-        found = self.deltas.get(place)
-        if found is None:
-            self.deltas[place] = [(line, path, text)]
+    def _add(self, text: str, line: int, path: tuple[str | int, ...], node: int) -> None:
+        deltas = self.deltas.get(node)
+        if deltas is None:
+            self.deltas[node] = [(line, path, text)]
         else:
-            found.append((line, path, text))
+            deltas.append((line, path, text))
 
 
 def _plain(value: Any) -> Any:
@@ -181,23 +181,23 @@ def _skip_value(text: str, at: int) -> int:
     """Return the index after the value that begins at an index."""
     depth = 0
     while True:
-        found = _VALUE_TOKEN.search(text, at)
-        if found is None:
+        match = _VALUE_TOKEN.search(text, at)
+        if match is None:
             return len(text)
-        char = found[0]
+        char = match[0]
         if char == '"':
-            at = string_end(text, found.end(), 0)[1]
+            at = string_end(text, match.end(), 0)[1]
         elif char in "{[":
             depth += 1
-            at = found.end()
+            at = match.end()
         elif char == ",":
             if depth == 0:
-                return found.start()
-            at = found.end()
+                return match.start()
+            at = match.end()
         else:
             if depth == 0:
-                return found.start()
+                return match.start()
             depth -= 1
-            at = found.end()
+            at = match.end()
         if depth == 0 and char != ",":
             return at

@@ -63,7 +63,7 @@ class TextRedactor:
             raise ValueError(f"a text has more than {_MAX_ESCAPES} backslashes")
         plain = text
         for level in range(1, _MAX_LEVELS + 1):
-            plain = _ESCAPE.sub(lambda found: _character(found.group()), plain)
+            plain = _ESCAPE.sub(lambda match: _character(match.group()), plain)
             for pattern, replacement in self._patterns:
                 if pattern.search(plain):
                     text = _redacted_below(text, level, pattern, _escaped(replacement, level))
@@ -85,17 +85,17 @@ class TextRedactor:
             text = data.decode()
         except UnicodeDecodeError:
             text = data.decode("latin-1")
-            found = self.text(text)
-            data = data if found == text else found.encode("latin-1", "xmlcharrefreplace")
+            redacted = self.text(text)
+            data = data if redacted == text else redacted.encode("latin-1", "xmlcharrefreplace")
         else:
-            found = self.text(text)
-            data = data if found == text else found.encode()
+            redacted = self.text(text)
+            data = data if redacted == text else redacted.encode()
         if b"\0" not in data:
             return data
         # Text in UTF-16 or UTF-32 is replaced as a whole.
         narrow = data.replace(b"\0", b"").decode("latin-1")
-        found = self.text(narrow)
-        return data if found == narrow else found.encode("latin-1", "xmlcharrefreplace")
+        redacted = self.text(narrow)
+        return data if redacted == narrow else redacted.encode("latin-1", "xmlcharrefreplace")
 
 
 def _forms(number: float) -> list[str]:
@@ -176,11 +176,11 @@ def unescaped_by(text: str, escape: re.Pattern[str], character: Callable[[str], 
         sources.append((start, size))
         length += len(piece)
 
-    for found in escape.finditer(text):
-        if found.start() > end:
-            add(text[end : found.start()], end, found.start() - end)
-        add(character(found.group()), found.start(), found.end() - found.start())
-        end = found.end()
+    for match in escape.finditer(text):
+        if match.start() > end:
+            add(text[end : match.start()], end, match.start() - end)
+        add(character(match.group()), match.start(), match.end() - match.start())
+        end = match.end()
     if end < len(text) or not pieces:
         add(text[end:], end, len(text) - end)
     return Unescaped("".join(pieces), starts, sources)
@@ -191,10 +191,10 @@ def _unescaped_once(text: str) -> Unescaped:
 
 
 def _levels(text: str, level: int) -> list[Unescaped]:
-    found = [_unescaped_once(text)]
-    while len(found) < level:
-        found.append(_unescaped_once(found[-1].text))
-    return found
+    levels = [_unescaped_once(text)]
+    while len(levels) < level:
+        levels.append(_unescaped_once(levels[-1].text))
+    return levels
 
 
 def _unescaped(text: str, level: int) -> Unescaped:

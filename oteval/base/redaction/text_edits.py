@@ -32,7 +32,7 @@ def merged(edits: Iterable[Edit]) -> list[Edit]:
     It then replaces everything that the others would have replaced.
     """
     out: list[Edit] = []
-    for edit in sorted(edits, key=lambda each: (each.start, -each.end)):
+    for edit in sorted(edits, key=lambda edit_to_sort: (edit_to_sort.start, -edit_to_sort.end)):
         if out and edit.start < out[-1].end:
             if edit.end > out[-1].end:
                 out[-1] = out[-1]._replace(end=edit.end)
@@ -64,23 +64,23 @@ def edited_pieces(
         pieces: The pieces; a character may be divided between two.
         encoding: The encoding of the text.
     """
-    whole = b"".join(pieces)
+    data_before = b"".join(pieces)
     olds: list[int] = []  # the end of each edit in the old bytes
     news: list[int] = []  # and in the new bytes
     starts: list[int] = []
     out: list[bytes] = []
     old = new = end = 0
     for edit in edits:
-        kept = text[end : edit.start].encode(encoding)
+        unchanged = text[end : edit.start].encode(encoding)
         replacement = edit.text.encode(encoding, "xmlcharrefreplace")
-        old, new = old + len(kept), new + len(kept) + len(replacement)
+        old, new = old + len(unchanged), new + len(unchanged) + len(replacement)
         starts.append(old)
         old += len(text[edit.start : edit.end].encode(encoding))
         olds.append(old)
         news.append(new)
-        out += [kept, replacement]
+        out += [unchanged, replacement]
         end = edit.end
-    data = b"".join([*out, whole[old:]])
+    data = b"".join([*out, data_before[old:]])
 
     def moved(index: int) -> int:
         """Return the place in the new bytes of a border between old pieces."""

@@ -193,8 +193,8 @@ def _first(text: str, start: int) -> int:
 
 
 def _name(text: str, start: int) -> str:
-    found = _NAME.match(text, _first(text, start))
-    return found[0].lstrip("-$") if found else ""
+    match = _NAME.match(text, _first(text, start))
+    return match[0].lstrip("-$") if match else ""
 
 
 def _assigned(text: str, start: int, end: int, is_plain: bool) -> TextValue | None:
@@ -235,10 +235,10 @@ def _element(text: str, start: int, end: int, _is_plain: bool) -> TextValue | No
 
 
 def _element_text(text: str, at: int) -> TextValue | None:
-    found = _ELEMENT_TEXT.match(text, at)
-    if found is None or not _ELEMENT_END.match(text, found.end()):
+    match = _ELEMENT_TEXT.match(text, at)
+    if match is None or not _ELEMENT_END.match(text, match.end()):
         return None
-    return TextValue(*found.span(1), "bare")
+    return TextValue(*match.span(1), "bare")
 
 
 def _pair(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
@@ -348,11 +348,11 @@ def _pgpass(text: str, _start: int, end: int, _is_plain: bool) -> TextValue | No
 def _reversed(text: str, start: int, end: int, _is_plain: bool) -> TextValue | None:
     """Return the value that stands before its name."""
     begin = max(0, start - _LONGEST_PAIR)
-    found = _VALUE_BEFORE.search(text[begin:start])
+    match = _VALUE_BEFORE.search(text[begin:start])
     name = _NAME_AT_END.search(text[start:end])
-    if found is None or name is None:
+    if match is None or name is None:
         return None
-    value = TextValue(begin + found.start(1), begin + found.end(1), "bare")
+    value = TextValue(begin + match.start(1), begin + match.end(1), "bare")
     return _checked(text, name[1], value)
 
 

@@ -114,10 +114,10 @@ def text_value(text: str, at: int) -> TextValue | None:
 
 def bare_value(text: str, at: int) -> TextValue | None:
     """Return the value without quotes that begins at an index."""
-    found = BARE.match(text, at)
-    if found is None:
+    match = BARE.match(text, at)
+    if match is None:
         return None
-    value = found[0]
+    value = match[0]
     following = _NEXT.search(value)
     value = (value[: following.start()] if following else value).rstrip(",;.)]}")
     return TextValue(at, at + len(value), "bare") if value else None
@@ -179,13 +179,13 @@ def _quoted(text: str, opening: re.Match[str], form: str) -> TextValue | None:
     slashes, mark = len(opening[1]), opening[2]
     is_triple = opening[0].count(mark) == 3
     start = at = opening.end()
-    while (place := text.find(mark, at, start + _LONGEST_QUOTED)) >= 0:
-        end = place
+    while (index := text.find(mark, at, start + _LONGEST_QUOTED)) >= 0:
+        end = index
         while end > start and text[end - 1] == "\\":
             end -= 1
-        if place - end <= slashes:
+        if index - end <= slashes:
             break
-        at = place + 1
+        at = index + 1
     else:
         end = min(len(text), start + _LONGEST_QUOTED)
     line = None if is_triple else _LINE.search(text, start, end)
@@ -208,5 +208,5 @@ def _block(text: str, opening: re.Match[str]) -> TextValue:
 
 
 def _after(pattern: re.Pattern[str], text: str, at: int) -> int:
-    found = pattern.match(text, at)
-    return found.end() if found else at
+    match = pattern.match(text, at)
+    return match.end() if match else at

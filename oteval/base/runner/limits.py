@@ -91,11 +91,11 @@ class DailyBudget:
         """
         day = day_of(time_ns)
         if day != self._day:
-            before, each = self._spent_on(day)
+            before, cost_each = self._spent_on(day)
             with self._changed:
                 self._day, self._spent = day, before
-                self._highest_cost = max(self._highest_cost, each)
-                self._is_cost_known |= each > 0
+                self._highest_cost = max(self._highest_cost, cost_each)
+                self._is_cost_known |= cost_each > 0
 
     def reserve(self, expected_cost: float = 0.0) -> str:
         """Reserve money for a call.

@@ -137,8 +137,8 @@ class Runner(Generic[Key, Value]):
             self._jobs.put(None)
 
     def _start_workers(self) -> None:
-        wanted = min(self.concurrency - len(self._abandoned), self.pending)
-        while len(self._workers) < wanted and not self._closed.is_set():
+        worker_count = min(self.concurrency - len(self._abandoned), self.pending)
+        while len(self._workers) < worker_count and not self._closed.is_set():
             worker: _RunnerThread[Key, Value] = _RunnerThread()
             worker.thread = threading.Thread(
                 target=self._work, args=(worker,), name=self._name, daemon=True

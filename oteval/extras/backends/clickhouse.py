@@ -78,13 +78,13 @@ class ClickHouse:
         self._api.close()
 
     def _columns(self, table: str) -> frozenset[str]:
-        found = frozenset(str(row.get("name")) for row in self._asked(f"DESCRIBE TABLE {table}"))
-        if not is_span(found) or "Timestamp" not in found:
+        columns = frozenset(str(row.get("name")) for row in self._asked(f"DESCRIBE TABLE {table}"))
+        if not is_span(columns) or "Timestamp" not in columns:
             raise BackendError(
                 f"{self.url}: the table {table} has no columns Timestamp, TraceId, SpanId and"
                 " SpanName; name the Collector's table with --project"
             )
-        return found
+        return columns
 
     def _rows(self, table: str, columns: frozenset[str], key: Key) -> tuple[list[Row], bool]:
         """Return the rows after a key, and whether they are the last ones."""

@@ -105,82 +105,82 @@ def _open(
     timeout: float = 60.0,
     patience: float = 120.0,
 ) -> Any:
-    made, address_of = _BACKENDS[name]
+    backend, address_of = _BACKENDS[name]
     address = address_of(url, environment)
-    known = {**address.headers, **headers}
+    request_headers = {**address.headers, **headers}
     api = JsonApi(
         address.url,
-        made.__name__,
-        known,
+        backend.__name__,
+        request_headers,
         key_hint=address.hint,
         timeout=timeout,
         patience=patience,
     )
-    return made(api)
+    return backend(api)
 
 
 def _phoenix(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
-    given = re.sub(r"/v1/traces/?$", "", given)
-    known = _bearer(environment.get("PHOENIX_API_KEY"))
+    address = url or environment.get("PHOENIX_COLLECTOR_ENDPOINT") or _PHOENIX_URL
+    address = re.sub(r"/v1/traces/?$", "", address)
+    headers = _bearer(environment.get("PHOENIX_API_KEY"))
     hint = "set PHOENIX_API_KEY"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 def _mlflow(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or environment.get("MLFLOW_TRACKING_URI") or _MLFLOW_URL
-    known = _bearer(environment.get("MLFLOW_TRACKING_TOKEN"))
+    address = url or environment.get("MLFLOW_TRACKING_URI") or _MLFLOW_URL
+    headers = _bearer(environment.get("MLFLOW_TRACKING_TOKEN"))
     user = environment.get("MLFLOW_TRACKING_USERNAME")
-    if user and not known:
-        known = _basic(user, environment.get("MLFLOW_TRACKING_PASSWORD", ""))
+    if user and not headers:
+        headers = _basic(user, environment.get("MLFLOW_TRACKING_PASSWORD", ""))
     hint = "set MLFLOW_TRACKING_TOKEN, or MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 def _langfuse(url: str | None, environment: Mapping[str, str]) -> _Address:
     host = environment.get("LANGFUSE_BASE_URL") or environment.get("LANGFUSE_HOST")
-    known = {}
+    headers = {}
     if key := environment.get("LANGFUSE_PUBLIC_KEY"):
-        known = _basic(key, environment.get("LANGFUSE_SECRET_KEY", ""))
+        headers = _basic(key, environment.get("LANGFUSE_SECRET_KEY", ""))
     hint = "set LANGFUSE_PUBLIC_KEY and LANGFUSE_SECRET_KEY"
-    given = _checked(url or host or _LANGFUSE_URL)
-    return _Address(given, known, hint)
+    address = _checked(url or host or _LANGFUSE_URL)
+    return _Address(address, headers, hint)
 
 
 def _langsmith(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or _first(environment, "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT")
-    given = re.sub(r"/api(/v1)?/?$", "", given or _LANGSMITH_URL)
-    known = {}
+    address = url or _first(environment, "LANGSMITH_ENDPOINT", "LANGCHAIN_ENDPOINT")
+    address = re.sub(r"/api(/v1)?/?$", "", address or _LANGSMITH_URL)
+    headers = {}
     if key := _first(environment, "LANGSMITH_API_KEY", "LANGCHAIN_API_KEY"):
-        known["X-API-Key"] = key
+        headers["X-API-Key"] = key
     if workspace := environment.get("LANGSMITH_WORKSPACE_ID"):
-        known["X-Tenant-Id"] = workspace
+        headers["X-Tenant-Id"] = workspace
     hint = "set LANGSMITH_API_KEY"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 def _clickhouse(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
-    known = {}
+    address = url or environment.get("CLICKHOUSE_URL") or _CLICKHOUSE_URL
+    headers = {}
     if user := environment.get("CLICKHOUSE_USER"):
         password = environment.get("CLICKHOUSE_PASSWORD", "")
-        known = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+        headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
     hint = "set CLICKHOUSE_USER and CLICKHOUSE_PASSWORD"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 def _jaeger(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or environment.get("JAEGER_URL") or _JAEGER_URL
-    known = _bearer(environment.get("JAEGER_TOKEN"))
+    address = url or environment.get("JAEGER_URL") or _JAEGER_URL
+    headers = _bearer(environment.get("JAEGER_TOKEN"))
     hint = "set JAEGER_TOKEN, or give --header"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 def _tempo(url: str | None, environment: Mapping[str, str]) -> _Address:
-    given = url or environment.get("TEMPO_URL") or _TEMPO_URL
-    known = _bearer(environment.get("TEMPO_TOKEN"))
+    address = url or environment.get("TEMPO_URL") or _TEMPO_URL
+    headers = _bearer(environment.get("TEMPO_TOKEN"))
     hint = "set TEMPO_TOKEN, or give --header"
-    return _Address(_checked(given), known, hint)
+    return _Address(_checked(address), headers, hint)
 
 
 _BACKENDS: Mapping[str, tuple[type, Callable[[str | None, Mapping[str, str]], _Address]]] = {

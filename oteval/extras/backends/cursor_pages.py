@@ -51,7 +51,7 @@ def cursor_pages(
     *,
     now_ns: int,
     limit: int,
-    asked: Callable[[CursorRequest], Listed],
+    fetch: Callable[[CursorRequest], Listed],
 ) -> Iterator[tuple[Sequence[Mapping[str, Any]], PullPosition]]:
     """Yield the pages from a position to the present, each with the position after it.
 
@@ -60,7 +60,7 @@ def cursor_pages(
         position: That of an earlier page, or only ``since_ns``.
         now_ns: The end of the newest range.
         limit: Elements of a page; halved while the backend cannot answer.
-        asked: Returns a page.
+        fetch: Returns a page.
 
     Raises:
         BackendError: The backend refuses a request, or its list does not end.
@@ -76,7 +76,7 @@ def cursor_pages(
         while True:
             once = _SMALLER if limit > 1 else frozenset()
             try:
-                found, following = asked(CursorRequest(begin, end, cursor, limit, once))
+                items, following = fetch(CursorRequest(begin, end, cursor, limit, once))
             except BackendError as error:
                 if error.status in once:
                     limit //= 2
@@ -86,10 +86,10 @@ def cursor_pages(
                     raise
                 continue
             cursor = following
-            guard.check(found, cursor)
+            guard.check(items, cursor)
             after = position_at(position, begin if cursor else end, is_complete=not cursor)
             position = {**after, "to_ns": end, "cursor": cursor} if cursor else after
-            yield found, position
+            yield items, position
             if not cursor:
                 break
         if end >= now_ns:
@@ -97,7 +97,7 @@ def cursor_pages(
 
 
 def spans_of(
-    found: Sequence[Mapping[str, Any]],
+    items: Sequence[Mapping[str, Any]],
     noun: str,
     now_ns: int,
     read: Callable[[Mapping[str, Any]], tuple[Span, bool]],
@@ -108,7 +108,7 @@ def spans_of(
     began before that hour is taken as it is.
 
     Args:
-        found: The elements.
+        items: The elements.
         noun: The backend's name for an element.
         now_ns: The end of the range.
         read: Returns an element's span, and whether it has an end; raises `ValueError`.
@@ -116,7 +116,7 @@ def spans_of(
     spans: list[Span] = []
     problems: list[str] = []
     open_count = 0
-    for value in found:
+    for value in items:
         name = f"{noun} {value.get('id')}"
         try:
             span, has_ended = read(value)

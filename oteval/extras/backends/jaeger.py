@@ -64,14 +64,14 @@ class Jaeger:
         begin = min(begin_ns(position) // _US, end)
         ranges = halved_ranges(begin, end, lambda start, to: self._search(project, start, to))
         smallest = 0
-        for start, until, found in ranges:
+        for start, until, traces in ranges:
             smallest = smallest + 1 if until - start == 1 else 0
             if smallest > _MOST_SMALLEST:
                 raise self._api.error(
                     f"it says that every two microseconds have more than {self._limit} traces"
                 )
             decoded = Decoded()
-            for trace in found:
+            for trace in traces:
                 decode_trace(trace, decoded)
             after = position_at(position, until * _US, is_complete=until == end)
             yield SpanPage(decoded.spans, after, decoded.problems)
@@ -94,16 +94,16 @@ class Jaeger:
             if error.status not in _SMALLER or not can_halve:
                 raise
             return None
-        found = self._data(answer)
-        if not all(isinstance(one, dict) and is_trace(one) for one in found):
+        traces = self._data(answer)
+        if not all(isinstance(trace, dict) and is_trace(trace) for trace in traces):
             raise self._api.foreign()
-        if len(found) >= self._limit:
+        if len(traces) >= self._limit:
             if can_halve:
                 return None
             raise BackendError(
                 f"{self.url}: service {service!r} has {self._limit} traces in one microsecond"
             )
-        return found
+        return traces
 
     def _data(self, answer: Any) -> list[Any]:
         with self._api.reading():

@@ -219,8 +219,8 @@ class JsonApi:
             text = f"rate limit; run this again{later}, finished work is kept"
             return self.error(text, status, retry_after=wait)
         if 300 <= status < 400:
-            place = self.quoted(shown_url(answer.headers.get("location", "elsewhere")))
-            return self.error(f"redirects to {place}; give that URL", status)
+            target = self.quoted(shown_url(answer.headers.get("location", "elsewhere")))
+            return self.error(f"redirects to {target}; give that URL", status)
         text = self.quoted(answer.body[:_ERROR_READ].decode("utf-8", "replace"))
         return self.error(f"{status} {reason}: {text}", status, retry_after=wait)
 

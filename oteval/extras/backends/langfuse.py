@@ -71,7 +71,7 @@ class Langfuse:
         """Yield the pages of the project; see `TraceSource`."""
         now = self._clock()
         pages = cursor_pages(
-            self._api, position, now_ns=now, limit=self._page, asked=self._observations
+            self._api, position, now_ns=now, limit=self._page, fetch=self._observations
         )
         for observations, after in pages:
             spans, problems = spans_of(
@@ -94,10 +94,10 @@ class Langfuse:
         observations_by_trace: dict[str, Mapping[str, Object]] = {}
         missing: list[Annotation] = []
         for start in range(0, len(annotations), _ASKED):
-            some = annotations[start : start + _ASKED]
-            stored = self._stored([_score_id(annotation) for annotation in some])
+            batch = annotations[start : start + _ASKED]
+            stored = self._stored([_score_id(annotation) for annotation in batch])
             bodies = []
-            for annotation in some:
+            for annotation in batch:
                 previous = stored.get(_score_id(annotation))
                 if previous is None and annotation.is_withdrawal:
                     continue

@@ -86,15 +86,19 @@ def read_observation(value: Mapping[str, Any], project: str) -> Span:
 
 
 def _attributes(value: Mapping[str, Any], metadata: Mapping[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = {f"{_OBSERVATION}.type": str(value["type"]).lower()}
-    found |= {name: value[key] for key, name in _TEXTS.items() if value.get(key) not in (None, "")}
-    found |= {name: _text(value[key]) for key, name in _JSON.items() if value.get(key) is not None}
+    attributes: dict[str, Any] = {f"{_OBSERVATION}.type": str(value["type"]).lower()}
+    attributes |= {
+        name: value[key] for key, name in _TEXTS.items() if value.get(key) not in (None, "")
+    }
+    attributes |= {
+        name: _text(value[key]) for key, name in _JSON.items() if value.get(key) is not None
+    }
     for key, item in metadata.items():
         if key not in ("resourceAttributes", "scope"):
-            found[f"{_OBSERVATION}.metadata.{key}"] = _text(item)
+            attributes[f"{_OBSERVATION}.metadata.{key}"] = _text(item)
     # Ids that became others are kept.
-    found["langfuse.observation.id"] = value["id"]
-    return found
+    attributes["langfuse.observation.id"] = value["id"]
+    return attributes
 
 
 def _id(value: Any) -> str:

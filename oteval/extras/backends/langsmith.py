@@ -103,7 +103,7 @@ class LangSmith:
                 once=request.once,
             )
 
-        pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, asked=asked)
+        pages = cursor_pages(self._api, position, now_ns=now, limit=self._page, fetch=asked)
         for runs, after in pages:
             spans, problems = spans_of(
                 runs, "run", now, lambda run: (read_run(run, project), bool(run.get("end_time")))
@@ -128,9 +128,9 @@ class LangSmith:
             else:
                 annotated_runs.append((annotation, run))
         for start in range(0, len(annotated_runs), _ASKED):
-            some = annotated_runs[start : start + _ASKED]
-            stored = self._stored(sorted({run["id"] for _, run in some}))
-            for annotation, run in some:
+            batch = annotated_runs[start : start + _ASKED]
+            stored = self._stored(sorted({run["id"] for _, run in batch}))
+            for annotation, run in batch:
                 body = _body(annotation, run)
                 if not annotation.is_withdrawal:
                     self._write(body, stored, report)

@@ -72,32 +72,32 @@ def _attributes(value: Mapping[str, Any]) -> dict[str, Any]:
     extra = value.get("extra") or {}
     metadata = {**(extra.get("metadata") or {}), **(value.get("metadata") or {})}
     name, kind = str(value.get("name") or ""), str(value["run_type"]).lower()
-    found: dict[str, Any] = {
+    attributes: dict[str, Any] = {
         "langsmith.span.kind": kind,
         "langsmith.trace.name": name,
         "langsmith.run.id": value["id"],
     }
-    found |= {
+    attributes |= {
         f"{_METADATA}.{key}": _plain(item) for key, item in metadata.items() if item is not None
     }
     if value.get("thread_id"):
-        found.setdefault(f"{_METADATA}.thread_id", str(value["thread_id"]))
-    found |= {name: value[key] for key, name in _TOKENS.items() if value.get(key) is not None}
+        attributes.setdefault(f"{_METADATA}.thread_id", str(value["thread_id"]))
+    attributes |= {name: value[key] for key, name in _TOKENS.items() if value.get(key) is not None}
     for key, attribute in (("inputs", "gen_ai.prompt"), ("outputs", "gen_ai.completion")):
         if value.get(key) is not None:
-            found[attribute] = _text(value[key])
+            attributes[attribute] = _text(value[key])
     if model := metadata.get("ls_model_name"):
-        found["gen_ai.request.model"] = str(model)
+        attributes["gen_ai.request.model"] = str(model)
     if tools := (extra.get("invocation_params") or {}).get("tools"):
-        found["gen_ai.tool.definitions"] = _text(tools)
+        attributes["gen_ai.tool.definitions"] = _text(tools)
     if value.get("tags"):
-        found["langsmith.span.tags"] = ", ".join(map(str, value["tags"]))
+        attributes["langsmith.span.tags"] = ", ".join(map(str, value["tags"]))
     if kind == "tool":
-        found["gen_ai.tool.name"] = name
+        attributes["gen_ai.tool.name"] = name
         call_id = extra.get("tool_call_id") or metadata.get("tool_call_id")
         if call_id is not None:
-            found["gen_ai.tool.call.id"] = str(call_id)
-    return found
+            attributes["gen_ai.tool.call.id"] = str(call_id)
+    return attributes
 
 
 def _exception(reason: str, time_ns: int) -> Event:

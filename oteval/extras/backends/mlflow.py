@@ -72,12 +72,12 @@ class MLflow:
         """Yield the pages of an experiment; see `TraceSource`."""
         self.projects([project])
         begin = begin_ns(position) // _MS
-        seen: set[str] = set()
+        newest_ids: set[str] = set()
         token = ""
         guard = PageGuard(self._api)
         while True:
             infos, token = self._search(self._experiments[project], begin, token)
-            new = [_id(info) for info in infos if _id(info) not in seen]
+            new = [_id(info) for info in infos if _id(info) not in newest_ids]
             guard.check([{"id": name} for name in new], token and f"{begin} {token}")
             last = max(map(_began_ms, infos), default=begin)
             spans, problems = self._spans_of(new, project)
@@ -86,8 +86,8 @@ class MLflow:
             if not token:
                 return
             # Tokens are offsets, which deletions shift: they only page within one millisecond.
-            before = seen if last == begin else set()
-            seen = before | {_id(info) for info in infos if _began_ms(info) == last}
+            before = newest_ids if last == begin else set()
+            newest_ids = before | {_id(info) for info in infos if _began_ms(info) == last}
             if last > begin:
                 begin, token = last, ""
 

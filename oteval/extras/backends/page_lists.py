@@ -61,11 +61,11 @@ class PageGuard:
         if self._empty >= _MOST_EMPTY:
             raise self._endless(f"{self._empty} pages in a row are empty")
 
-    def _note(self, seen: set[bytes], texts: Sequence[str], problem: str) -> None:
+    def _note(self, digests: set[bytes], texts: Sequence[str], problem: str) -> None:
         digest = blake2b("\0".join(texts).encode("utf-8", "replace"), digest_size=12).digest()
-        if digest in seen:
+        if digest in digests:
             raise self._endless(problem)
-        seen.add(digest)
+        digests.add(digest)
 
     def _endless(self, problem: str) -> Exception:
         return self._api.error(f"{problem}, so that its list does not end; stopped")

@@ -70,7 +70,7 @@ class Phoenix:
     def pages(self, project: str, position: PullPosition) -> Iterator[SpanPage]:
         """Yield the pages of a project; see `TraceSource`."""
         since = datetime.fromtimestamp(position["since_ns"] // 1_000_000_000, UTC).isoformat()
-        cursor, seen = position.get("cursor"), position.get("seen")
+        cursor, newest_id = position.get("cursor"), position.get("seen")
         guard = PageGuard(self._api)
         while True:
             query = [("sort", "id"), ("order", "asc"), ("start_time", since)]
@@ -78,13 +78,13 @@ class Phoenix:
             listed_spans, following = self._listed_page(answer)
             self._check_order(listed_spans)
             # The cursor is inclusive: the last span of the page before comes again.
-            new = [span for span in listed_spans if span.get("id") != seen]
+            new = [span for span in listed_spans if span.get("id") != newest_id]
             guard.check(new, following)
             spans, problems = _spans(new, project)
-            seen = listed_spans[-1].get("id") if listed_spans else seen
-            cursor = following or seen
+            newest_id = listed_spans[-1].get("id") if listed_spans else newest_id
+            cursor = following or newest_id
             if spans or problems:
-                after = {"since_ns": position["since_ns"], "cursor": cursor, "seen": seen}
+                after = {"since_ns": position["since_ns"], "cursor": cursor, "seen": newest_id}
                 yield SpanPage(spans, after, problems)
             if not following:
                 return
@@ -113,10 +113,10 @@ class Phoenix:
         self._projects = None  # there may be new ones
         missing: list[Annotation] = []
         for start in range(0, len(annotations), _ASKED):
-            some = annotations[start : start + _ASKED]
-            stored = self._stored(some)
+            batch = annotations[start : start + _ASKED]
+            stored = self._stored(batch)
             changed = []
-            for annotation in some:
+            for annotation in batch:
                 stored_content = stored.get(_key(_body(annotation)))
                 if stored_content is None and annotation.is_withdrawal:
                     continue

@@ -64,26 +64,26 @@ def _event(value: Mapping[str, Any]) -> Event:
 
 def _restored(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Return attributes with the JSON texts that Phoenix parsed."""
-    found: dict[str, Any] = {}
+    restored: dict[str, Any] = {}
     trees: dict[str, dict[str, Any]] = {}
     for key, value in attributes.items():
-        name = next((one for one in _PARSED if key.startswith(f"{one}.")), None)
+        name = next((prefix for prefix in _PARSED if key.startswith(f"{prefix}.")), None)
         if name is None:
-            found[key] = value
+            restored[key] = value
         else:
             _put(trees.setdefault(name, {}), key[len(name) + 1 :].split("."), value)
     for name, tree in trees.items():
-        found.setdefault(name, dumps(_with_lists(tree)))
-    return found
+        restored.setdefault(name, dumps(_with_lists(tree)))
+    return restored
 
 
 def _put(tree: dict[str, Any], path: list[str], value: Any) -> None:
     """Set a value of a tree; a path through a plain value keeps its dots as one key."""
     *branches, leaf = path
-    for place, name in enumerate(branches):
+    for depth, name in enumerate(branches):
         below = tree.setdefault(name, {})
         if not isinstance(below, dict):
-            tree[".".join(path[place:])] = value
+            tree[".".join(path[depth:])] = value
             return
         tree = below
     tree[leaf] = value
@@ -94,6 +94,6 @@ def _with_lists(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
     inner = {key: _with_lists(item) for key, item in value.items()}
-    if inner and set(inner) == {str(place) for place in range(len(inner))}:
-        return [inner[str(place)] for place in range(len(inner))]
+    if inner and set(inner) == {str(index) for index in range(len(inner))}:
+        return [inner[str(index)] for index in range(len(inner))]
     return inner

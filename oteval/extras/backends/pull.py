@@ -71,7 +71,7 @@ def pull(
             position = dumps(page.position)
             report.written.add(store.spans.commit_pulled(page.spans, key, position))
             if on_progress:
-                on_progress(sum(one.spans for one in reports), None)
+                on_progress(sum(pulled.spans for pulled in reports), None)
     return reports
 
 

@@ -77,7 +77,7 @@ class Tempo:
         for start, until, ids in ranges:
             has_found = has_found or bool(ids)
             # A trace that lasts into the next range was read whole.
-            new = [one for one in ids if one not in previous]
+            new = [trace_id for trace_id in ids if trace_id not in previous]
             previous = frozenset(ids)
             before = position_at(position, start * _S, is_complete=False)
             for first in range(0, len(new), _PAGE):
@@ -95,22 +95,22 @@ class Tempo:
     def _search(self, query: str, begin: int, until: int) -> list[str] | None:
         """Return the ids of a range (s), or None if a smaller range must be asked for."""
         can_halve = until - begin > 1
-        asked = [("q", query), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
+        parameters = [("q", query), ("start", str(begin)), ("end", str(until)), ("spss", "1")]
         limit = self._limit
         while True:
             try:
                 answer = self._api.get(
                     "/api/search",
-                    [*asked, ("limit", str(limit))],
+                    [*parameters, ("limit", str(limit))],
                     once=_SMALLER if can_halve else (),
                 )
             except BackendError as error:
                 if error.status not in _SMALLER or not can_halve:
                     raise
                 return None
-            found = self._ids(answer)
-            if len(found) < limit:
-                return found
+            trace_ids = self._ids(answer)
+            if len(trace_ids) < limit:
+                return trace_ids
             if can_halve:
                 return None
             if limit >= _MAX_LIMIT:
@@ -123,8 +123,8 @@ class Tempo:
             raise self._api.foreign()
         with self._api.reading():
             names = [
-                text_of(one["traceID"])
-                for one in objects_of(answer.get("traces"), is_optional=True)
+                text_of(trace["traceID"])
+                for trace in objects_of(answer.get("traces"), is_optional=True)
             ]
         if not all(map(_TRACE_ID, names)):
             raise self._api.foreign("an id is not one of a trace")
@@ -133,9 +133,9 @@ class Tempo:
     def _page(self, ids: Sequence[str], position: PullPosition) -> SpanPage:
         page = Decoded()
         for name in ids:
-            found = self._trace(name)
-            page.spans += found.spans
-            page.problems += (f"trace {name}: {problem}" for problem in found.problems)
+            decoded = self._trace(name)
+            page.spans += decoded.spans
+            page.problems += (f"trace {name}: {problem}" for problem in decoded.problems)
         return SpanPage(page.spans, position, page.problems)
 
     def _trace(self, name: str) -> Decoded:
@@ -150,7 +150,7 @@ class Tempo:
         if not isinstance(answer, dict) or not isinstance(answer.get("trace"), dict):
             raise self._api.foreign()
         with self._api.reading():
-            found = decode(answer)
-        if not found.spans and not found.problems:
-            found.problems.append("no spans; skipped")
-        return found
+            decoded = decode(answer)
+        if not decoded.spans and not decoded.problems:
+            decoded.problems.append("no spans; skipped")
+        return decoded

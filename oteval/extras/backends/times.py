@@ -39,8 +39,8 @@ def ns_of(text: str) -> int:
 
 def iso_of(ns: int) -> str:
     """Return a time in nanoseconds as ISO text in UTC, with microseconds, rounded down."""
-    seconds, rest = divmod(ns, 10**9)
-    when = _EPOCH + timedelta(seconds=seconds, microseconds=rest // 1000)
+    seconds, nanoseconds = divmod(ns, 10**9)
+    when = _EPOCH + timedelta(seconds=seconds, microseconds=nanoseconds // 1000)
     return when.isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -89,9 +89,9 @@ def halved_ranges(
     width = largest
     while begin < end:
         until = min(begin + width, end)
-        found = search(begin, until)
-        if found is None:
+        results = search(begin, until)
+        if results is None:
             width = max((until - begin) // 2, 1)
             continue
-        yield begin, until, found
+        yield begin, until, results
         begin, width = until, min(width * 2, largest)

@@ -105,8 +105,8 @@ def _descend(kind: Any, path: str) -> tuple[str, ...] | None:
         return (path,)
     # The longest name first, as with a column of the table.
     for name in sorted(kind.names, key=len, reverse=True):
-        rest = path.removeprefix(f"{name}.")
-        below = _descend(kind[name].dataType, rest) if rest != path else None
+        inner_path = path.removeprefix(f"{name}.")
+        below = _descend(kind[name].dataType, inner_path) if inner_path != path else None
         if below is not None:
             return (name, *below)
     return None

@@ -31,28 +31,28 @@ def find_damage(session: SparkSession, files: Sequence[SourceFile]) -> dict[str,
         session: The Spark session.
         files: The files.
     """
-    others = [file for file in files if not file.is_parquet]
+    text_files = [file for file in files if not file.is_parquet]
     damage = _damaged_parquet(session, [file for file in files if file.is_parquet])
-    names = {plain_path(file.path): "" for file in others}
-    whole = raw_files(session, others, names)
-    if whole.whole is not None:
+    names = {plain_path(file.path): "" for file in text_files}
+    raw = raw_files(session, text_files, names)
+    if raw.whole is not None:
         # The length makes Spark read the content.
-        contents = whole.whole.selectExpr("path", "length(content)").collect()
+        contents = raw.whole.selectExpr("path", "length(content)").collect()
         readable = {plain_path(path) for path, _ in contents}
-        missing = {plain_path(file.path) for file in whole.whole_files} - readable
+        missing = {plain_path(file.path) for file in raw.whole_files} - readable
         damage |= dict.fromkeys(sorted(missing), "it cannot be opened")
-    return damage | _damaged_lines(session, others)
+    return damage | _damaged_lines(session, text_files)
 
 
 def damage_of(error: Exception, files: Sequence[SourceFile]) -> dict[str, str]:
     """Return the file that a job failed to read, with the reason; none for another failure."""
-    named = unreadable_file(error)
-    if named is None:
+    damaged_path = unreadable_file(error)
+    if damaged_path is None:
         return {}
     names = {plain_path(file.path) for file in files}
-    spellings = (plain_path(named, is_quoted=True), plain_path(named))
+    spellings = (plain_path(damaged_path, is_quoted=True), plain_path(damaged_path))
     culprit = next((spelling for spelling in spellings if spelling in names), spellings[0])
-    reason = cause_of(error).removeprefix(f"{named}: ")
+    reason = cause_of(error).removeprefix(f"{damaged_path}: ")
     return {culprit: f"it cannot be read to its end ({reason})"}
 
 
@@ -60,7 +60,7 @@ def _damaged_parquet(session: SparkSession, files: Sequence[SourceFile]) -> dict
     """Return the Parquet files with fewer rows than their footers say."""
     tables = parquet_tables(session, files, {plain_path(file.path): "" for file in files})
     counts: dict[str, int] = {}
-    for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.others)):
+    for frame in (*tables.spans, *tables.logs, *(frame for frame, _ in tables.by_table)):
         counts |= _rows_read(frame)
     damage: dict[str, str] = {}
     for path, rows in tables.rows.items():
@@ -83,10 +83,10 @@ def _damaged_lines(session: SparkSession, files: Sequence[SourceFile]) -> dict[s
                 lines.selectExpr("sum(length(value))").collect()
             return damage
         except (PySparkException, Py4JError) as error:
-            found = damage_of(error, files)
-            if not found.keys() - damage.keys():
+            new_damage = damage_of(error, files)
+            if not new_damage.keys() - damage.keys():
                 raise
-            damage |= found
+            damage |= new_damage
 
 
 def _rows_read(frame: DataFrame) -> dict[str, int]:

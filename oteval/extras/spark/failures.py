@@ -53,9 +53,9 @@ def _text(error: Exception) -> str:
 
 def _of_python(text: str) -> str:
     """Return the last line of the first Python traceback."""
-    _, found, rest = text.partition(_TRACEBACK)
+    _, marker, traceback = text.partition(_TRACEBACK)
     lines: list[str] = []
-    for line in rest.splitlines() if found else ():
+    for line in traceback.splitlines() if marker else ():
         if _FRAME.match(line.strip()) or _CAUSED_BY.match(line):
             break
         lines.append(line.strip())
@@ -67,10 +67,10 @@ def _of_java(text: str) -> str:
     lines = _CALL.sub("", text.strip()).splitlines()
     first = next((line.strip() for line in lines if line.strip()), "")
     *above, cause = [first, *_CAUSED_BY.findall(text)]
-    for other in reversed(above):
+    for message_above in reversed(above):
         message = cause.partition(": ")[2]
-        if message and message in other:
-            cause = other
+        if message and message in message_above:
+            cause = message_above
     return _plain(cause.partition("; For more details see")[0])
 
 

@@ -70,11 +70,11 @@ def list_files(session: SparkSession, paths: Sequence[str | Path]) -> list[Sourc
     listed: dict[str, SourceFile] = {}
     for path in paths:
         is_here = Path(path).exists()
-        place = hadoop.fs.Path(to_address(Path(path)) if is_here else str(path))
+        address = hadoop.fs.Path(to_address(Path(path)) if is_here else str(path))
         try:
-            system = place.getFileSystem(settings)
+            system = address.getFileSystem(settings)
             # An existing path is not a pattern, even with the characters of one.
-            roots = [system.getFileStatus(place)] if is_here else system.globStatus(place)
+            roots = [system.getFileStatus(address)] if is_here else system.globStatus(address)
             files = sorted(file for root in roots or () for file in _below(system, root))
         except Exception as error:
             raise InputError(f"{path}: cannot be listed by Spark ({cause_of(error)})") from error
@@ -110,8 +110,8 @@ def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Foo
         if not file.size:
             return Footer(fault="the file is empty")
         try:
-            place = parquet.util.HadoopInputFile.fromPath(hadoop.fs.Path(file.path), settings)
-            reader = parquet.ParquetFileReader.open(place)
+            input_file = parquet.util.HadoopInputFile.fromPath(hadoop.fs.Path(file.path), settings)
+            reader = parquet.ParquetFileReader.open(input_file)
             try:
                 columns = reader.getFileMetaData().getSchema().toString()
                 return Footer(columns, reader.getRecordCount())
@@ -129,9 +129,9 @@ def read_footers(session: SparkSession, files: Sequence[SourceFile]) -> list[Foo
 def head_of(session: SparkSession, file: SourceFile) -> bytes:
     """Return the first bytes of a file; none if it cannot be opened."""
     hadoop, settings = _hadoop(session)
-    place = hadoop.fs.Path(file.path)
+    address = hadoop.fs.Path(file.path)
     with suppress(Exception):
-        stream = place.getFileSystem(settings).open(place)
+        stream = address.getFileSystem(settings).open(address)
         try:
             return bytes(stream.readNBytes(_HEAD))
         finally:

@@ -86,8 +86,10 @@ class GroupScorer:
                     keys.append((_signed(key.value), key.role, _time(key.first), _time(key.last)))
                     groups_of_keys.append(group)
         groups = {run.id: group for group, members in runs.items() for run in members}
-        every = [run for members in runs.values() for run in members]
-        results = scored_runs(every, self.prepared, self.salt, self.selection, self.time_ns)
+        runs_of_groups = [run for members in runs.values() for run in members]
+        results = scored_runs(
+            runs_of_groups, self.prepared, self.salt, self.selection, self.time_ns
+        )
         names, times = (
             results.trajectories[name].to_pylist() for name in ("trajectory_id", "start_ns")
         )

@@ -43,8 +43,8 @@ class OversizedGroup:
         for trace_id, span_id, start, end in zip(
             *(rows[name].to_pylist() for name in names), strict=True
         ):
-            one = (start or 0, span_id or "", end or start or 0)
-            self.firsts[trace_id] = min(self.firsts.get(trace_id, one), one)
+            start_of_run = (start or 0, span_id or "", end or start or 0)
+            self.firsts[trace_id] = min(self.firsts.get(trace_id, start_of_run), start_of_run)
 
 
 @dataclass(slots=True)
@@ -54,12 +54,12 @@ class _RowSlices:
     slices: list[tuple[pa.RecordBatch, int, int]] = field(default_factory=list)
     count: int = 0
 
-    def add(self, batch: pa.RecordBatch, first: int, end: int) -> None:
-        self.count += end - first
-        if self.slices and self.slices[-1][0] is batch and self.slices[-1][2] == first:
+    def add(self, batch: pa.RecordBatch, start_of_run: int, end: int) -> None:
+        self.count += end - start_of_run
+        if self.slices and self.slices[-1][0] is batch and self.slices[-1][2] == start_of_run:
             self.slices[-1] = (batch, self.slices[-1][1], end)
         else:
-            self.slices.append((batch, first, end))
+            self.slices.append((batch, start_of_run, end))
 
     def parts(self) -> list[pa.RecordBatch]:
         return [batch.slice(first, end - first) for batch, first, end in self.slices]
@@ -120,10 +120,10 @@ def _segments(batch: pa.RecordBatch) -> Iterator[tuple[int, int, int, int]]:
 
 def _sizes(batch: pa.RecordBatch) -> np.ndarray:
     """Return the bytes of each row."""
-    found = np.full(len(batch), _ROW_BYTES, np.int64)
+    sizes = np.full(len(batch), _ROW_BYTES, np.int64)
     for column in batch.columns:
         children = column.flatten() if pa.types.is_struct(column.type) else [column]
-        for one in children:
-            if pa.types.is_string(one.type) or pa.types.is_large_string(one.type):
-                found += pc.fill_null(pc.binary_length(one), 0).to_numpy(zero_copy_only=False)
-    return found
+        for child in children:
+            if pa.types.is_string(child.type) or pa.types.is_large_string(child.type):
+                sizes += pc.fill_null(pc.binary_length(child), 0).to_numpy(zero_copy_only=False)
+    return sizes

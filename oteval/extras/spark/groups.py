@@ -54,11 +54,11 @@ def groups_of_conversations(traces: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as sql
 
-    named = traces.select("trace_id", sql.explode("names").alias("name"))
-    shared = named.groupBy("name").agg(sql.count("*").alias("traces")).where("traces > 1")
+    names = traces.select("trace_id", sql.explode("names").alias("name"))
+    shared = names.groupBy("name").agg(sql.count("*").alias("traces")).where("traces > 1")
     hashed = sql.xxhash64(sql.lit("c"), "name")
     hashes = (
-        named.join(shared.select("name"), "name")
+        names.join(shared.select("name"), "name")
         .groupBy("trace_id")
         .agg(sql.array_sort(sql.collect_set(hashed)).alias("groups"))
     )

@@ -76,8 +76,8 @@ def score_files(
         )
     require_free(out, overwrite=overwrite, session=session)
     # Wrong references, prompts and prices are found before Spark begins.
-    for one in prepare(config, None, base, job=_UNUSED):
-        one.close()
+    for prepared in prepare(config, None, base, job=_UNUSED):
+        prepared.close()
     # Before the folder of results is begun, which may be among the paths.
     files = list_files(session, paths)
     output = Output.begin(out, overwrite=overwrite, session=session)
@@ -142,10 +142,10 @@ def _scored_files(
         except (PySparkException, Py4JError) as error:
             with suppress(Exception):
                 traces.release()
-            found = damage_of(error, files)
-            if not found.keys() - damaged.keys():
+            new_damage = damage_of(error, files)
+            if not new_damage.keys() - damaged.keys():
                 raise
-            damaged |= found if damaged else {**found, **find_damage(session, files)}
+            damaged |= new_damage if damaged else {**new_damage, **find_damage(session, files)}
         except BaseException:
             with suppress(Exception):
                 traces.release()

@@ -91,16 +91,16 @@ class Output:
         Raises:
             InputError: The place has results, or other files; or it cannot be written.
         """
-        place = result_place(path, session)
+        folder = result_place(path, session)
         with _writing(path):
-            names = _require_free(path, place, overwrite=overwrite)
-            place.create()
-            current = _named(place)
+            names = _require_free(path, folder, overwrite=overwrite)
+            folder.create()
+            current = _named(folder)
             for name in names:
                 if name.startswith(_DATA) and name != current:
-                    place.remove(name)
-            place.write(UNFINISHED, {"format": FORMAT, "begun": time.time_ns()})
-        return cls(place, f"{_DATA}{uuid.uuid4().hex[:12]}", resumes=UNFINISHED in names)
+                    folder.remove(name)
+            folder.write(UNFINISHED, {"format": FORMAT, "begun": time.time_ns()})
+        return cls(folder, f"{_DATA}{uuid.uuid4().hex[:12]}", resumes=UNFINISHED in names)
 
     def finish(self) -> None:
         """Replace the results of the place by those of this job, in one step.
@@ -168,18 +168,18 @@ def require_free(path: str | Path, *, overwrite: bool, session: SparkSession | N
         InputError: The place has results, or other files, or cannot be read.
     """
     if session is not None or not is_address(path):
-        place = result_place(path, session)
+        folder = result_place(path, session)
         with _writing(path):
-            _require_free(path, place, overwrite=overwrite)
+            _require_free(path, folder, overwrite=overwrite)
 
 
-def _require_free(path: str | Path, place: ResultPlace, *, overwrite: bool) -> set[str]:
+def _require_free(path: str | Path, folder: ResultPlace, *, overwrite: bool) -> set[str]:
     """Return the names in a place that may be written.
 
     Raises:
         InputError: It has results, or other files.
     """
-    names = place.names()
+    names = folder.names()
     if RESULTS in names and not overwrite:
         raise InputError(f"{path}: has results already; give --overwrite to replace them")
     own = {RESULTS, UNFINISHED, CALLS}
@@ -214,15 +214,17 @@ def local_results(path: str | Path, session: SparkSession) -> Iterator[Path]:
         path: The folder or address.
         session: The Spark session.
     """
-    place = result_place(path, session)
-    if isinstance(place, LocalFolder):
-        yield place.path
+    result_folder = result_place(path, session)
+    if isinstance(result_folder, LocalFolder):
+        yield result_folder.path
         return
-    assert isinstance(place, SparkFolder)
-    results = place.read(RESULTS)
+    assert isinstance(result_folder, SparkFolder)
+    results = result_folder.read(RESULTS)
     files = [file for table in results["tables"].values() for file in table["files"]]
     with TemporaryDirectory(prefix="oteval-results-") as folder:
-        place.copy_to(Path(folder), [RESULTS, *(f"{results['folder']}/{one}" for one in files)])
+        result_folder.copy_to(
+            Path(folder), [RESULTS, *(f"{results['folder']}/{file_name}" for file_name in files)]
+        )
         yield Path(folder)
 
 
@@ -276,8 +278,8 @@ def _write_table(
 
     count = max(1, -(-table.count() // _TASK_ROWS))
     rows = table.repartitionByRange(count, *order).sortWithinPartitions(*order)
-    kept = [field for field in rows.schema if field.name not in dropped]
-    schema = StructType([*kept, StructField("seq", LongType())])
+    fields = [field for field in rows.schema if field.name not in dropped]
+    schema = StructType([*fields, StructField("seq", LongType())])
     # The writer wants rows by day, and sorts them anew unless they are.
     (
         rows.select(*(field.name for field in rows.schema if field.name not in dropped))
@@ -304,7 +306,7 @@ def _numbered(batches: Iterable[pa.RecordBatch], first_task: int) -> Iterator[pa
         yield batch.append_column("seq", numbers)
 
 
-def _named(place: ResultPlace) -> str:
+def _named(folder: ResultPlace) -> str:
     """Return the subfolder with the results that a place has, or ""."""
-    results = place.read(RESULTS)
+    results = folder.read(RESULTS)
     return str(results.get("folder", "")) if isinstance(results, dict) else ""

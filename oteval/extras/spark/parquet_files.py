@@ -36,14 +36,14 @@ class ParquetTables(NamedTuple):
     Attributes:
         spans: Tables of `SPANS`, with the ``path`` and ``row`` of each row.
         logs: Tables of `LOGS`, with the same.
-        others: Tables of ClickHouse, to decode, with the same; each with one of its files.
+        by_table: Tables of ClickHouse, to decode, with the same; each with one of its files.
         faults: Why a file cannot be read, by its path.
         rows: The number of rows of each file that can be read.
     """
 
     spans: list[DataFrame]
     logs: list[DataFrame]
-    others: list[tuple[DataFrame, str]]
+    by_table: list[tuple[DataFrame, str]]
     faults: dict[str, str]
     rows: dict[str, int]
 
@@ -88,20 +88,20 @@ def _add_table(
     names = frozenset(table.columns)
     if clickhouse.is_span(names) or clickhouse.is_log(names):
         used = [f"`{name}`" for name in table.columns if name in clickhouse.COLUMNS]
-        tables.others.append((table.select(*used, *_places()), paths[0]))
+        tables.by_table.append((table.select(*used, *_places()), paths[0]))
         return ""
     schema, needed, stored = max(
         ((SPANS, NEEDED_OF_SPANS, tables.spans), (LOGS, NEEDED_OF_LOGS, tables.logs)),
-        key=lambda known: _share(known[0], names),
+        key=lambda candidate: _share(candidate[0], names),
     )
     if _share(schema, names) >= _RECOGNISED:
         fault = _misfit(table, schema, needed)
         if not fault:
             stored.append(_stored(table, schema))
         return fault
-    some = ", ".join(sorted(names)[:8])
+    shown_names = ", ".join(sorted(names)[:8])
     return (
-        f"a Parquet file with the columns {some} has no spans or log records; in Python, "
+        f"a Parquet file with the columns {shown_names} has no spans or log records; in Python, "
         "oteval.extras.spark.map_columns reads other columns"
     )
 

@@ -53,7 +53,7 @@ def raw_files(
         files: The files.
         damaged: The files that are damaged, by the path that people write.
     """
-    whole: list[SourceFile] = []
+    whole_files: list[SourceFile] = []
     lines: list[SourceFile] = []
     faults: dict[str, str] = {}
     for file in files:
@@ -62,7 +62,7 @@ def raw_files(
         elif file.size > _WHOLE_BYTES and _has_lines(session, file):
             lines.append(file)
         elif file.size <= _MOST_BYTES:
-            whole.append(file)
+            whole_files.append(file)
         else:
             faults[file.path] = (
                 f"only lines of JSON can be divided, and {file.size:,} bytes are too many for a "
@@ -76,20 +76,20 @@ def raw_files(
     ]
     parts_of_whole = [
         read_exactly(session, "binaryFile", paths, options).select("path", "content")
-        for paths, options in _by_damage(whole, damaged)
+        for paths, options in _by_damage(whole_files, damaged)
     ]
     whole_rows = union(parts_of_whole)
     if whole_rows is not None:
         # Whole files go to Python in one batch a task.
-        tasks = -(-sum(file.size for file in whole) // _WHOLE_BYTES)
+        tasks = -(-sum(file.size for file in whole_files) // _WHOLE_BYTES)
         whole_rows = whole_rows.repartition(max(tasks, session.sparkContext.defaultParallelism))
-    return RawFiles(whole_rows, union(parts_of_lines), faults, tuple(whole))
+    return RawFiles(whole_rows, union(parts_of_lines), faults, tuple(whole_files))
 
 
 def union(tables: Sequence[DataFrame]) -> DataFrame | None:
     """Return the rows of all tables, which have the same columns; None without a table."""
-    first, *others = tables or (None,)
-    for table in others:
+    first, *further = tables or (None,)
+    for table in further:
         assert first is not None
         first = first.unionByName(table)
     return first

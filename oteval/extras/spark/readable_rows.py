@@ -64,15 +64,15 @@ def read_rows(spans: pa.Table, logs: pa.Table) -> Telemetry:
     logs, bad_logs = _with_values(logs, _LOG_NAMES, "")
     unreadable = [*bad_spans, *bad_logs]
     try:
-        found, records = telemetry_of(spans, logs)
-        _require_objects([*found, *records])
+        read_spans, records = telemetry_of(spans, logs)
+        _require_objects([*read_spans, *records])
     except (TypeError, ValueError, AttributeError):
         spans, bad_spans = _parsed(spans, lambda row: telemetry_of(row, None)[0])
         none = spans.slice(0, 0)
         logs, bad_logs = _parsed(logs, lambda row: telemetry_of(none, row)[1])
         unreadable += [*bad_spans, *bad_logs]
-        found, records = telemetry_of(spans, logs)
-    return Telemetry(found, records, unreadable)
+        read_spans, records = telemetry_of(spans, logs)
+    return Telemetry(read_spans, records, unreadable)
 
 
 def _with_values(
@@ -88,11 +88,11 @@ def _with_values(
             missing = pc.or_(missing, pc.equal(pc.fill_null(column, ""), ""))
         if pc.any(missing).as_py():
             bad = missing if bad is None else pc.or_(bad, missing)
-            for place in pc.indices_nonzero(missing).to_pylist():
-                reasons.setdefault(place, f"a row has no {name}")
+            for row in pc.indices_nonzero(missing).to_pylist():
+                reasons.setdefault(row, f"a row has no {name}")
     if bad is None:
         return table, []
-    rows = [_unreadable(table, place, reason) for place, reason in sorted(reasons.items())]
+    rows = [_unreadable(table, row, reason) for row, reason in sorted(reasons.items())]
     return table.filter(pc.invert(bad)), rows
 
 
@@ -101,25 +101,25 @@ def _parsed(
 ) -> tuple[pa.Table, list[UnreadableRow]]:
     """Return the rows that can be read one by one, and the others."""
     good, bad = [], []
-    for place in range(len(table)):
+    for row in range(len(table)):
         try:
-            _require_objects(read(table.slice(place, 1)))
-            good.append(place)
+            _require_objects(read(table.slice(row, 1)))
+            good.append(row)
         except (TypeError, ValueError, AttributeError) as error:
-            bad.append(_unreadable(table, place, f"a row cannot be read: {error}"))
+            bad.append(_unreadable(table, row, f"a row cannot be read: {error}"))
     return table.take(pa.array(good, pa.int64())), bad
 
 
 def _require_objects(records: Iterable[Span | LogRecord]) -> None:
-    for one in records:
-        if one.attributes.__class__ is not dict or one.resource.__class__ is not dict:
+    for record in records:
+        if record.attributes.__class__ is not dict or record.resource.__class__ is not dict:
             raise TypeError("the attributes or the resource are not a JSON object")
 
 
-def _unreadable(table: pa.Table, place: int, reason: str) -> UnreadableRow:
-    row = {name: table[name][place].as_py() for name in ("trace_id", "span_id")}
+def _unreadable(table: pa.Table, row_index: int, reason: str) -> UnreadableRow:
+    row = {name: table[name][row_index].as_py() for name in ("trace_id", "span_id")}
     times = [
-        (table[name][place].as_py() or 0) if name in table.column_names else 0
+        (table[name][row_index].as_py() or 0) if name in table.column_names else 0
         for name in ("start_ns", "end_ns")
     ]
     return UnreadableRow(

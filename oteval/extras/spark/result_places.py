@@ -183,12 +183,12 @@ class SparkFolder:
             return []
         base = self._system.makeQualified(self._at(folder)).toString().rstrip("/")
         listing = self._system.listFiles(self._at(folder, table), True)
-        found = []
+        paths = []
         while listing.hasNext():
             path = listing.next().getPath().toString()
             if path.endswith(".parquet"):
-                found.append(path.removeprefix(f"{base}/"))
-        return sorted(found)
+                paths.append(path.removeprefix(f"{base}/"))
+        return sorted(paths)
 
     def address(self, *names: str) -> str:
         """See `ResultPlace`."""

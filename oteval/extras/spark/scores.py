@@ -182,8 +182,8 @@ def _scored_rows(
         again = cache.keep(again)
         new = scored(with_groups(rows, again, "inner"), scorer, tasks)
         new = cache.keep(new, in_memory=False)
-        rest = results.join(changes.select("group"), "group", "left_anti")
-        results = rest.select(new.columns).unionByName(new)
+        unchanged = results.join(changes.select("group"), "group", "left_anti")
+        results = unchanged.select(new.columns).unionByName(new)
         groups = cache.keep(moved(groups, changes))
     return results
 

@@ -156,16 +156,20 @@ def _chosen_master(master: str | None, settings: Mapping[str, str]) -> str:
     submitted = _SUBMITTED in os.environ
     if not submitted:
         _require_java()
-    named = master or settings.get("spark.master")
-    if named and settings.get("spark.master", named) != named:
-        raise InputError(f"--master is {named}, but --conf spark.master another; give one of them")
-    is_configured = submitted or (not named and _is_configured())
+    given_master = master or settings.get("spark.master")
+    if given_master and settings.get("spark.master", given_master) != given_master:
+        raise InputError(
+            f"--master is {given_master}, but --conf spark.master another; give one of them"
+        )
+    is_configured = submitted or (not given_master and _is_configured())
     configured = _configured_master() if is_configured else None
-    if submitted and named and configured and named != configured:
-        raise InputError(f"--master is {named}, but spark-submit chose {configured}; leave it out")
-    chosen = named or configured or "local[*]"
+    if submitted and given_master and configured and given_master != configured:
+        raise InputError(
+            f"--master is {given_master}, but spark-submit chose {configured}; leave it out"
+        )
+    chosen = given_master or configured or "local[*]"
     _require_answer(chosen)
-    if not named and not submitted and chosen.startswith("local"):
+    if not given_master and not submitted and chosen.startswith("local"):
         print(
             f"Spark runs on this machine ({chosen}); --master, spark-submit or spark.master names "
             "a cluster",

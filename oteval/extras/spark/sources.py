@@ -107,13 +107,13 @@ def read_files(
         InputError: No file can be read.
     """
     parquet = [file for file in files if file.is_parquet]
-    others = [file for file in files if not file.is_parquet]
+    text_files = [file for file in files if not file.is_parquet]
     tables = parquet_tables(session, parquet, damaged)
-    raw = raw_files(session, others, damaged)
+    raw = raw_files(session, text_files, damaged)
     parts = [_stored_spans(rows) for rows in tables.spans]
     parts += [Traces(_empty(session), rows.drop("path", "row")) for rows in tables.logs]
-    parts += [_of_clickhouse(rows, place) for rows, place in tables.others]
-    ranks = {plain_path(file.path): number for number, file in enumerate(others)}
+    parts += [_of_clickhouse(rows, table_name) for rows, table_name in tables.by_table]
+    ranks = {plain_path(file.path): number for number, file in enumerate(text_files)}
     if raw.whole is not None:
         parts.append(_decoded(_applied(raw.whole, lambda batches: decode_files(batches, ranks))))
     if raw.lines is not None:
@@ -130,7 +130,7 @@ def read_files(
     return _together(parts)
 
 
-def map_columns(table: DataFrame, columns: Mapping[str, str], place: str = "the table") -> Traces:
+def map_columns(table: DataFrame, columns: Mapping[str, str], source: str = "the table") -> Traces:
     """Return the spans of a table with other columns.
 
     Args:
@@ -138,7 +138,7 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], place: str = "the 
         columns: The column for each field of a span, a key of `spark.FIELDS`; a nested one
             as ``resource.attrs``. ``start`` and ``end`` are timestamps, or numbers (ns);
             ``attributes`` and ``resource`` are maps, structs or JSON text.
-        place: The name of the table in problems.
+        source: The name of the table in problems.
 
     Raises:
         InputError: A field or column does not exist, or a field is missing.
@@ -151,16 +151,16 @@ def map_columns(table: DataFrame, columns: Mapping[str, str], place: str = "the 
         chosen["Duration"] = end - start
     rows = table.select(*(column.alias(name) for name, column in chosen.items()))
     reported = {name: repr(column) for name, column in names.items()}
-    return _decoded(_applied(rows, lambda batches: decode_tables(batches, place, reported)))
+    return _decoded(_applied(rows, lambda batches: decode_tables(batches, source, reported)))
 
 
 def _column(parts: Sequence[str]) -> Column:
     """Return the column at the end of some names."""
     from pyspark.sql import functions as sql
 
-    first, *others = parts
+    first, *inner_names = parts
     column = sql.col(f"`{first.replace('`', '``')}`")
-    for name in others:
+    for name in inner_names:
         column = column.getItem(name)
     return column
 
@@ -175,9 +175,9 @@ def _ns(table: DataFrame, column: Column) -> Column:
     return column.try_cast("long")
 
 
-def _of_clickhouse(rows: DataFrame, place: str) -> Traces:
+def _of_clickhouse(rows: DataFrame, source: str) -> Traces:
     rows = rows.drop("row")
-    return _decoded(_applied(rows, lambda batches: decode_tables(batches, place)))
+    return _decoded(_applied(rows, lambda batches: decode_tables(batches, source)))
 
 
 def _stored_spans(rows: DataFrame) -> Traces:
@@ -188,8 +188,8 @@ def _stored_spans(rows: DataFrame) -> Traces:
         sql.col("path").alias("file"),
         sql.lit("a row without trace_id or span_id; skipped").alias("reason"),
     )
-    whole = rows.where("trace_id IS NOT NULL AND span_id IS NOT NULL")
-    return Traces(whole.drop("path", "row"), None, lost)
+    identified = rows.where("trace_id IS NOT NULL AND span_id IS NOT NULL")
+    return Traces(identified.drop("path", "row"), None, lost)
 
 
 def _applied(rows: DataFrame, decode: _Decode) -> DataFrame:

@@ -87,34 +87,34 @@ def decode_lines(
                 continue
             name = plain_path(path, is_quoted=True)
             # A span takes more than a byte, so blocks of a file have different numbers.
-            for found in _decoded(name, text, ranks[name] * _FILE_STEP + start + count):
-                count += found.num_rows
-                yield found
+            for rows in _decoded(name, text, ranks[name] * _FILE_STEP + start + count):
+                count += rows.num_rows
+                yield rows
 
 
 def decode_tables(
-    batches: Iterable[pa.RecordBatch], place: str, renamed: Mapping[str, str] | None = None
+    batches: Iterable[pa.RecordBatch], source: str, renamed: Mapping[str, str] | None = None
 ) -> Iterator[pa.RecordBatch]:
     """Yield rows of `TELEMETRY` for rows of ClickHouse's ``otel_traces`` or ``otel_logs``.
 
     Args:
         batches: The rows. A column ``path`` has the file of each.
-        place: The place of rows without a file, for problems.
+        source: The place of rows without a file, for problems.
         renamed: The names in problems of columns that were renamed.
     """
     for batch in batches:
-        paths = [place] * batch.num_rows
+        paths = [source] * batch.num_rows
         if "path" in batch.schema.names:
             paths = [
-                plain_path(path or place, is_quoted=True)
+                plain_path(path or source, is_quoted=True)
                 for path in batch.column("path").to_pylist()
             ]
             batch = batch.drop_columns(["path"])
-        for found in _decoded_rows(batch):
-            for problem in found.problems:
+        for decoded in _decoded_rows(batch):
+            for problem in decoded.problems:
                 row, _, reason = problem.removeprefix("row ").partition(": ")
                 yield from _rows(paths[int(row)], Decoded(problems=[_renamed(reason, renamed)]), 0)
-            yield from _rows(place, Decoded(found.spans, found.logs), 0)
+            yield from _rows(source, Decoded(decoded.spans, decoded.logs), 0)
 
 
 def _decoded_rows(batch: pa.RecordBatch) -> Iterator[Decoded]:
@@ -142,8 +142,8 @@ def plain_path(address: str, *, is_quoted: bool = False) -> str:
 
 
 def _renamed(problem: str, names: Mapping[str, str] | None) -> str:
-    for column, given in (names or {}).items():
-        problem = problem.replace(column, given)
+    for column, source_name in (names or {}).items():
+        problem = problem.replace(column, source_name)
     return problem
 
 
@@ -156,10 +156,12 @@ def _decoded(path: str, content: bytes, first: int) -> Iterator[pa.RecordBatch]:
     problems: set[str] = set()
     try:
         for batch in read_stream(io.BytesIO(content), path):
-            found = Decoded(batch.spans, batch.logs)
-            found.problems = [one.reason for one in batch.problems] + [_RUN] * len(batch.runs)
-            problems.update(found.problems)
-            for rows in _rows(path, found, first):
+            decoded = Decoded(batch.spans, batch.logs)
+            decoded.problems = [problem.reason for problem in batch.problems] + [_RUN] * len(
+                batch.runs
+            )
+            problems.update(decoded.problems)
+            for rows in _rows(path, decoded, first):
                 first += rows.num_rows
                 yield rows
     except InputError as error:
@@ -176,14 +178,16 @@ def _cause(path: str, text: str) -> str:
     return re.sub(r"^(:\d+)?: ", "", text.removeprefix(path)).split("; supported are ")[0]
 
 
-def _rows(path: str, found: Decoded, first: int) -> Iterator[pa.RecordBatch]:
+def _rows(path: str, decoded: Decoded, first: int) -> Iterator[pa.RecordBatch]:
     """Yield the rows of decoded content."""
     makers: tuple[tuple[str, Callable[[], pa.Table]], ...] = (
-        ("span", lambda: span_table(found.spans, first).cast(SPANS)),
-        ("log", lambda: log_table(found.logs, first + len(found.spans))),
-        ("problem", lambda: _problems(path, found.problems)),
+        ("span", lambda: span_table(decoded.spans, first).cast(SPANS)),
+        ("log", lambda: log_table(decoded.logs, first + len(decoded.spans))),
+        ("problem", lambda: _problems(path, decoded.problems)),
     )
-    for (kind, make), items in zip(makers, (found.spans, found.logs, found.problems), strict=True):
+    for (kind, make), items in zip(
+        makers, (decoded.spans, decoded.logs, decoded.problems), strict=True
+    ):
         if items:
             yield from _tagged(kind, make())
 

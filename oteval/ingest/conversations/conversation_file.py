@@ -67,9 +67,9 @@ class ConversationFile:
         if not items or not _is_conversation(items[0]):
             return None
         parts: list[_Part] = []
-        for place, item in enumerate(items, start=1):
+        for position, item in enumerate(items, start=1):
             own = self._parts(item)
-            parts += [partial(_refuse, place)] if own is None else own
+            parts += [partial(_refuse, position)] if own is None else own
         return parts
 
     def _recorded(self, document: Mapping[str, Any]) -> list[_Part] | None:
@@ -105,8 +105,8 @@ def _one(read: Callable[..., RecordedRun], *arguments: Any) -> _Part:
     return lambda: (read(*arguments).scored(),)
 
 
-def _refuse(place: int) -> Iterator[ScoredRun]:
-    raise InputError(f"element {place} is not a conversation, and the first one is")
+def _refuse(position: int) -> Iterator[ScoredRun]:
+    raise InputError(f"element {position} is not a conversation, and the first one is")
 
 
 def _decoded(parts: Iterable[_Part]) -> Decoded:

@@ -58,7 +58,7 @@ def run_of_sample(sample: Any, log: Mapping[str, Any]) -> RecordedRun:
     evaluation = _mapping(log.get("eval"))
     attached = _mapping(sample.get("attachments"))
     items = _with_attachments(sample.get("messages"), attached)
-    place = f"sample {sample.get('id')}, epoch {sample.get('epoch')}"
+    source = f"sample {sample.get('id')}, epoch {sample.get('epoch')}"
     name = f"{sample.get('id')}:{sample.get('epoch')}"
     run_name = str(evaluation.get("run_id") or evaluation.get("eval_id") or "")
     key = str(sample.get("uuid") or f"{run_name}:{name}")
@@ -74,7 +74,7 @@ def run_of_sample(sample: Any, log: Mapping[str, Any]) -> RecordedRun:
     return RecordedRun(
         _FORMAT,
         key,
-        read_messages([_plain(item) for item in items], f"{place}: messages"),
+        read_messages([_plain(item) for item in items], f"{source}: messages"),
         conversation_id=key,
         agent=str(evaluation.get("task") or ""),
         models=(str(_mapping(sample.get("output")).get("model") or evaluation.get("model") or ""),),

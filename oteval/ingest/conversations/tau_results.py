@@ -43,10 +43,10 @@ def run_of_simulation(document: Mapping[str, Any], number: int) -> RecordedRun:
     if not isinstance(simulation, Mapping):
         raise InputError(f"simulations[{number}] is {json_kind(simulation)} instead of an object")
     name = str(simulation.get("id") or f"{simulation.get('task_id')}:{simulation.get('trial')}")
-    place = f"simulation {name}"
+    source = f"simulation {name}"
     items = simulation.get("messages")
     if not isinstance(items, list):
-        raise InputError(f"{place}: messages is {json_kind(items)} instead of a list")
+        raise InputError(f"{source}: messages is {json_kind(items)} instead of a list")
     own = list(_agents_messages(items))
     environment = info.get("environment_info")
     domain = environment.get("domain_name") if isinstance(environment, Mapping) else None
@@ -56,7 +56,7 @@ def run_of_simulation(document: Mapping[str, Any], number: int) -> RecordedRun:
     return RecordedRun(
         _FORMAT,
         name,
-        read_messages(own, f"{place}: messages"),
+        read_messages(own, f"{source}: messages"),
         conversation_id=name,
         models=(model,) if isinstance(model, str) else (),
         usage=_usage(own),

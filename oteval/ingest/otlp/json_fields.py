@@ -85,8 +85,8 @@ def as_integer(raw: Any, name: str, limit: int, problems: list[str]) -> int:
         return 0
     try:
         value = int(raw)
-        whole = raw.__class__ is not float or value == raw
-        if 0 <= value <= limit and whole and raw.__class__ is not bool:
+        is_whole = raw.__class__ is not float or value == raw
+        if 0 <= value <= limit and is_whole and raw.__class__ is not bool:
             return value
     except (OverflowError, TypeError, ValueError):
         pass

@@ -129,12 +129,12 @@ class WireBuffer:
 
     def _distinct_one_by_one(self, start: Integers, end: Integers) -> tuple[Integers, Integers]:
         """Find the different texts; for those that were made so that their sums are equal."""
-        known: dict[bytes, int] = {}
+        numbers: dict[bytes, int] = {}
         first: list[int] = []
         which: list[int] = []
-        for index, place in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
-            which.append(known.setdefault(self.data[slice(*place)], len(known)))
-            if len(known) > len(first):
+        for index, bounds in enumerate(zip(start.tolist(), end.tolist(), strict=True)):
+            which.append(numbers.setdefault(self.data[slice(*bounds)], len(numbers)))
+            if len(numbers) > len(first):
                 first.append(index)
         return np.array(first, np.int64), np.array(which, np.int64)
 
@@ -195,9 +195,9 @@ def _in_order(steps: list[tuple[npt.NDArray[Any], ...]], left: npt.NDArray[np.bo
     start, end = np.empty((2, total), np.int64)
     # A message has a field in each step until its last one.
     for number, (active, *columns) in enumerate(steps):
-        place = ends[active] - counts[active] + number
+        position = ends[active] - counts[active] + number
         for column, values in zip((tags, start, end, value), columns, strict=True):
-            column[place] = values
+            column[position] = values
     message = np.repeat(np.arange(len(left)), counts)
     numbers, wire = (tags >> _U(3)).astype(np.int64), (tags & _U(7)).astype(np.int64)
     return WireFields(message, numbers, wire, start, end, value, left)

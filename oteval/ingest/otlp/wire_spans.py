@@ -87,36 +87,36 @@ def request_spans(data: bytes) -> RequestSpans | None:
     Args:
         data: The bytes of an ExportTraceServiceRequest.
     """
-    found = RequestSpans(data, [], [], [], [])
+    spans = RequestSpans(data, [], [], [], [])
     try:
         for number, start, end in _children(data, 0, len(data)):
-            if number != 1 or not _add_resource(found, start, end):
+            if number != 1 or not _add_resource(spans, start, end):
                 return None
     except (ValueError, IndexError, DecodeError):
         return None
-    return found
+    return spans
 
 
-def _add_resource(found: RequestSpans, start: int, end: int) -> bool:
+def _add_resource(spans: RequestSpans, start: int, end: int) -> bool:
     """Add the spans of a ResourceSpans; return whether nothing in it needs a report."""
     problems: list[str] = []
     message, scopes = Resource(), []
-    for number, begin, stop in _children(found.data, start, end):
+    for number, begin, stop in _children(spans.data, start, end):
         if number == 1:
-            message.MergeFromString(found.data[begin:stop])
+            message.MergeFromString(spans.data[begin:stop])
         elif number == 2:
             scopes.append((begin, stop))
     resource = resource_of(message, problems)
     for begin, stop in scopes:
         scope = InstrumentationScope()
-        for number, inner, after in _children(found.data, begin, stop):
+        for number, inner, after in _children(spans.data, begin, stop):
             if number == 2:
-                found.start.append(inner)
-                found.end.append(after)
+                spans.start.append(inner)
+                spans.end.append(after)
             elif number == 1:
-                scope.MergeFromString(found.data[inner:after])
-        found.origin.extend([len(found.origins)] * (len(found.start) - len(found.origin)))
-        found.origins.append(origin_of(scope, resource, problems))
+                scope.MergeFromString(spans.data[inner:after])
+        spans.origin.extend([len(spans.origins)] * (len(spans.start) - len(spans.origin)))
+        spans.origins.append(origin_of(scope, resource, problems))
     return not problems
 
 
@@ -162,14 +162,14 @@ def read_columns(requests: Sequence[RequestSpans]) -> tuple[SpanColumns | None, 
         return None, set()
     shift, starts, ends, origins, of_request = 0, [], [], [], []
     shared: list[SpanOrigin] = []
-    for index, one in enumerate(requests):
-        starts.append(np.asarray(one.start, np.int64) + shift)
-        ends.append(np.asarray(one.end, np.int64) + shift)
-        origins.append(np.asarray(one.origin, np.int64) + len(shared))
-        of_request.append(np.full(len(one.start), index))
-        shared += (SpanOrigin(*origin) for origin in one.origins)
-        shift += len(one.data)
-    data = b"".join([*(one.data for one in requests), PADDING])
+    for index, request in enumerate(requests):
+        starts.append(np.asarray(request.start, np.int64) + shift)
+        ends.append(np.asarray(request.end, np.int64) + shift)
+        origins.append(np.asarray(request.origin, np.int64) + len(shared))
+        of_request.append(np.full(len(request.start), index))
+        shared += (SpanOrigin(*origin) for origin in request.origins)
+        shift += len(request.data)
+    data = b"".join([*(request.data for request in requests), PADDING])
     try:
         reader = _ColumnReader(data, np.concatenate(starts), np.concatenate(ends))
         return reader.columns(np.concatenate(origins), shared), set()
@@ -240,25 +240,25 @@ class _ColumnReader:
 
     def _slices(self, fields: WireFields, number: int, count: int | None = None) -> Slices:
         """Return the place of one field in each message; an empty one where it is missing."""
-        found = fields.only(np.flatnonzero(fields.number == number))
+        chosen = fields.only(np.flatnonzero(fields.number == number))
         start = np.zeros(self._count if count is None else count, np.int64)
         end = start.copy()
-        start[found.message], end[found.message] = found.start, found.end
+        start[chosen.message], end[chosen.message] = chosen.start, chosen.end
         return Slices(start, end)
 
     def _ids(self, fields: WireFields, number: int, size: int) -> bytes:
         """Return the ids of all spans, one after the other."""
-        found = self._slices(fields, number)
-        words = np.stack([self._buffer.words(found.start + at) for at in range(0, size, 8)], 1)
-        is_odd = (found.end - found.start != size) | (words == 0).all(1)
+        slices = self._slices(fields, number)
+        words = np.stack([self._buffer.words(slices.start + at) for at in range(0, size, 8)], 1)
+        is_odd = (slices.end - slices.start != size) | (words == 0).all(1)
         if is_odd.any():
             raise _Odd(np.flatnonzero(is_odd))
         return words.tobytes()
 
     def _parents(self, fields: WireFields) -> bytes:
         """Return the parents' ids, one after the other; zeros where a span has none."""
-        found = self._slices(fields, _PARENT_ID)
-        size, words = found.end - found.start, self._buffer.words(found.start)
+        slices = self._slices(fields, _PARENT_ID)
+        size, words = slices.end - slices.start, self._buffer.words(slices.start)
         is_odd = (size != 0) & (size != 8)
         if is_odd.any():
             raise _Odd(np.flatnonzero(is_odd))
@@ -267,18 +267,18 @@ class _ColumnReader:
 
     def _numbers(self, fields: WireFields, number: int, limit: int | None) -> Integers:
         """Return one number of each message; 0 where it is missing."""
-        found = fields.only(np.flatnonzero(fields.number == number))
-        too_large = found.value > np.uint64((1 << 63) - 1 if limit is None else limit)
+        chosen = fields.only(np.flatnonzero(fields.number == number))
+        too_large = chosen.value > np.uint64((1 << 63) - 1 if limit is None else limit)
         if too_large.any():
-            raise _Odd(found.message[too_large])
+            raise _Odd(chosen.message[too_large])
         numbers = np.zeros(self._count, np.int64)
-        numbers[found.message] = found.value.astype(np.int64)
+        numbers[chosen.message] = chosen.value.astype(np.int64)
         return numbers
 
     def _status(self, fields: WireFields) -> tuple[Integers, Slices]:
-        place = self._slices(fields, _STATUS)
+        slices = self._slices(fields, _STATUS)
         spans = np.arange(self._count)
-        inner = self._fields(place.start, place.end, spans, _STATUS_WIRE)
+        inner = self._fields(slices.start, slices.end, spans, _STATUS_WIRE)
         message = self._slices(inner, 2)
         return self._numbers(inner, 3, MAX_STATUS), message
 
@@ -297,15 +297,15 @@ class _ColumnReader:
         number = np.zeros(count, np.int64)
         number[integers.message] = integers.value.astype(np.int64)
         text = self._slices(inner, _TEXT, count)
-        others = self._others(np.flatnonzero(~is_text & ~is_integer), value, span)
-        return AttributeColumns(span, key, keys, is_text, is_integer, text, number, others)
+        structured = self._others(np.flatnonzero(~is_text & ~is_integer), value, span)
+        return AttributeColumns(span, key, keys, is_text, is_integer, text, number, structured)
 
-    def _keys(self, place: Slices, span: Integers) -> tuple[Integers, list[str]]:
+    def _keys(self, slices: Slices, span: Integers) -> tuple[Integers, list[str]]:
         """Return the keys as indexes of the different ones."""
-        first, key = self._buffer.distinct(place.start, place.end)
+        first, key = self._buffer.distinct(slices.start, slices.end)
         keys = []
         for code, index in enumerate(first.tolist()):
-            raw = self._buffer.data[place.start[index] : place.end[index]]
+            raw = self._buffer.data[slices.start[index] : slices.end[index]]
             try:
                 keys.append(raw.decode())
             except UnicodeDecodeError:

@@ -85,12 +85,14 @@ class Access:
     @classmethod
     def of(cls, *, ingest: str = "", read: str = "", write: str = "") -> Access:
         """Return the access by one token for each permission; "" for no token."""
-        given: tuple[tuple[Permission, str], ...] = (
+        token_texts: tuple[tuple[Permission, str], ...] = (
             ("ingest", ingest),
             ("read", read),
             ("write", write),
         )
-        return cls(Token(_VARIABLES[may], digest_of(text), may) for may, text in given if text)
+        return cls(
+            Token(_VARIABLES[may], digest_of(text), may) for may, text in token_texts if text
+        )
 
     @property
     def tokens(self) -> tuple[Token, ...]:
@@ -101,8 +103,10 @@ class Access:
         """Replace the tokens; those that remain keep the state of their rate."""
         with self._lock:
             self._tokens = tuple(tokens)
-            known = {token.digest for token in self._tokens}
-            self._limits = {digest: one for digest, one in self._limits.items() if digest in known}
+            digests = {token.digest for token in self._tokens}
+            self._limits = {
+                digest: limit for digest, limit in self._limits.items() if digest in digests
+            }
 
     def admit_local(self) -> str:
         """Return a new token with which processes of this user may send traces.
@@ -119,11 +123,11 @@ class Access:
 
     def find(self, token: str) -> Token | None:
         """Return the token with this text, or None. All tokens are compared, in constant time."""
-        digest, found = digest_of(token), None
-        for one in (*self._tokens, *filter(None, [self._local])):
-            if hmac.compare_digest(one.digest, digest):
-                found = one
-        return found
+        digest, match = digest_of(token), None
+        for token_of_access in (*self._tokens, *filter(None, [self._local])):
+            if hmac.compare_digest(token_of_access.digest, digest):
+                match = token_of_access
+        return match
 
     def note_refusal(self, peer: str, reason: str) -> None:
         """Log that a request of a peer was refused, at most once a minute."""
@@ -155,11 +159,11 @@ class Access:
     def _admit(self, permission: Permission, authorization: str | None, peer: str) -> Token:
         if not self.needs(permission):
             return ANYBODY
-        scheme, _, given = (authorization or "").partition(" ")
-        found = self.find(given.strip())
-        if found is not None and found.permits(permission) and scheme.lower() == "bearer":
-            return found
-        self._refusals.note(peer, "token missing" if not given else "token unknown")
+        scheme, _, credentials = (authorization or "").partition(" ")
+        token = self.find(credentials.strip())
+        if token is not None and token.permits(permission) and scheme.lower() == "bearer":
+            return token
+        self._refusals.note(peer, "token missing" if not credentials else "token unknown")
         name = _VARIABLES[permission]
         raise RequestRefused(401, "token", f"send 'authorization: Bearer TOKEN' with the {name}")
 
@@ -213,7 +217,9 @@ class RefusalLog:
                 return
             if len(self._seen) >= _MAX_PEERS:
                 self._seen = {
-                    key: one for key, one in self._seen.items() if now - one[0] < _LOG_INTERVAL
+                    key: noted
+                    for key, noted in self._seen.items()
+                    if now - noted[0] < _LOG_INTERVAL
                 }
             if len(self._seen) >= _MAX_PEERS:
                 return

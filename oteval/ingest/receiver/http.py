@@ -61,14 +61,14 @@ class HttpReceiver:
             timeout=body_timeout,
         )
 
-    def application(self, others: Sequence[BaseRoute] = ()) -> Starlette:
+    def application(self, other_routes: Sequence[BaseRoute] = ()) -> Starlette:
         """Return the application.
 
         Args:
-            others: Further routes of the same port.
+            other_routes: Further routes of the same port.
         """
         routes = [Route(f"/v1/{kind}", self._endpoint(kind), methods=["POST"]) for kind in _KINDS]
-        return Starlette(routes=[*routes, *others])
+        return Starlette(routes=[*routes, *other_routes])
 
     def _endpoint(self, kind: str) -> Callable[[Request], Awaitable[Response]]:
         async def endpoint(request: Request) -> Response:
@@ -158,11 +158,11 @@ def _peer(request: Request) -> str:
 
 
 def _encoding(request: Request) -> Encoding:
-    given = request.headers.get("content-type", "").partition(";")[0].strip().lower()
-    if given not in _TYPES:
-        reason = f"content-type {given[:60]!r}: send {PROTOBUF} or {JSON}"
+    content_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if content_type not in _TYPES:
+        reason = f"content-type {content_type[:60]!r}: send {PROTOBUF} or {JSON}"
         raise RequestRefused(415, "type", reason)
-    return _TYPES[given]
+    return _TYPES[content_type]
 
 
 def _declared(request: Request, limit: int) -> int:

@@ -188,11 +188,11 @@ def _check_json(kind: Kind, request: Any) -> Contents:
     if not request:
         return Contents(0)
     try:
-        found = decode_json(request)
+        decoded = decode_json(request)
     except InputError as error:
         raise _malformed(f"the body is not an OTLP/JSON request: {error}") from None
-    count = len(found.spans) if kind == "traces" else len(found.logs)
-    return Contents(count, found.skipped, found.skip_reason or next(iter(found.problems), ""))
+    count = len(decoded.spans) if kind == "traces" else len(decoded.logs)
+    return Contents(count, decoded.skipped, decoded.skip_reason or next(iter(decoded.problems), ""))
 
 
 def _set_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, str]) -> None:
@@ -204,17 +204,19 @@ def _set_attributes(encoding: Encoding, request: Any, attributes: Mapping[str, s
     is_traces = hasattr(request, "resource_spans")
     for group in request.resource_spans if is_traces else request.resource_logs:
         resource = group.resource
-        kept = [one for one in resource.attributes if one.key not in attributes]
+        foreign = [
+            attribute for attribute in resource.attributes if attribute.key not in attributes
+        ]
         del resource.attributes[:]
-        resource.attributes.extend(kept)
+        resource.attributes.extend(foreign)
         for key, value in attributes.items():
             resource.attributes.add(key=key).value.string_value = value
 
 
 def _json_groups(request: Any) -> list[Any]:
     names = ("resourceSpans", "resource_spans", "resourceLogs", "resource_logs")
-    found = (request.get(name) for name in names)
-    return [group for groups in found if isinstance(groups, list) for group in groups]
+    lists = (request.get(name) for name in names)
+    return [group for groups in lists if isinstance(groups, list) for group in groups]
 
 
 def _set_json_attributes(group: Any, attributes: Mapping[str, str]) -> None:
@@ -223,11 +225,15 @@ def _set_json_attributes(group: Any, attributes: Mapping[str, str]) -> None:
     resource = group.get("resource")
     if not isinstance(resource, dict):
         resource = group["resource"] = {}
-    given = resource.get("attributes")
-    known = given if isinstance(given, list) else []
-    kept = [one for one in known if not (isinstance(one, dict) and one.get("key") in attributes)]
+    sent = resource.get("attributes")
+    attribute_list = sent if isinstance(sent, list) else []
+    foreign = [
+        attribute
+        for attribute in attribute_list
+        if not (isinstance(attribute, dict) and attribute.get("key") in attributes)
+    ]
     own = [{"key": key, "value": {"stringValue": text}} for key, text in attributes.items()]
-    resource["attributes"] = [*kept, *own]
+    resource["attributes"] = [*foreign, *own]
 
 
 def _redacted(redactor: Redactor, encoding: Encoding, request: Any) -> bytes:

@@ -352,10 +352,14 @@ class Uploads:
         upload.size = 0
 
     def _displace_slowest(self, now: float, newest: Upload | None) -> None:
-        others = [one for one in self._arriving if one is not newest and one.can_be_displaced(now)]
-        if not others:
+        displaceable = [
+            arrival
+            for arrival in self._arriving
+            if arrival is not newest and arrival.can_be_displaced(now)
+        ]
+        if not displaceable:
             raise too_busy("too much is being received at once", "busy")
-        slowest = min(others, key=lambda one: one.rate(now))
+        slowest = min(displaceable, key=lambda arrival: arrival.rate(now))
         del self._arriving[slowest]
         self.done(slowest)
         slowest.displace(now)

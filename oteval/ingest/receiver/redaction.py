@@ -102,8 +102,8 @@ class Redactor:
             elif name in _FIELD_CHECKS and _FIELD_CHECKS[name](value):
                 node[name] = value
             else:
-                known = name if name in _NAMES else self._text.text(name)
-                node[known] = self._json_value(value, waiting)
+                safe_name = name if name in _NAMES else self._text.text(name)
+                node[safe_name] = self._json_value(value, waiting)
 
     def _json_usual_object(self, node: dict[str, Any], waiting: list[Any]) -> bool:
         """Redact an attribute or a string value, faster than `_json_object`; False for others."""
@@ -148,9 +148,9 @@ class Redactor:
     def _walk(self, message: Any) -> None:
         name = message.DESCRIPTOR.name
         if name == "KeyValue":
-            given = message.key
-            key, replacement = self._key(given)
-            if key != given:
+            sent_key = message.key
+            key, replacement = self._key(sent_key)
+            if key != sent_key:
                 message.key = key
             if replacement is None:
                 self._any_value(message.value)
@@ -272,21 +272,21 @@ def _field_checks() -> Mapping[str, Callable[[Any], bool]]:
 
 
 def _camel(name: str) -> str:
-    first, *others = name.split("_")
-    return "".join([first, *(other.title() for other in others)])
+    first, *further_words = name.split("_")
+    return "".join([first, *(word.title() for word in further_words)])
 
 
-def _names(descriptor: Descriptor, seen: set[str]) -> set[str]:
+def _names(descriptor: Descriptor, visited: set[str]) -> set[str]:
     """Return the names of the fields of a message and its submessages, in both spellings."""
-    found: set[str] = set()
-    if descriptor.full_name in seen:
-        return found
-    seen.add(descriptor.full_name)
+    names: set[str] = set()
+    if descriptor.full_name in visited:
+        return names
+    visited.add(descriptor.full_name)
     for field in descriptor.fields:
-        found |= {field.name, field.json_name}
+        names |= {field.name, field.json_name}
         if field.message_type is not None:
-            found |= _names(field.message_type, seen)
-    return found
+            names |= _names(field.message_type, visited)
+    return names
 
 
 _FIELD_CHECKS = _field_checks()

@@ -41,10 +41,10 @@ def check_urls(urls: Mapping[str, Sequence[str]], environment: Mapping[str, str]
     for name, listed in urls.items():
         for number, url in enumerate(listed, 1):
             try:
-                whole = with_variables(url, environment, quoted=True)
+                resolved_url = with_variables(url, environment, quoted=True)
             except ValueError:
                 continue
-            if not _is_known(whole):
+            if not _is_known(resolved_url):
                 scheme = f" ({_scheme(url)}://...)" if "://" in url else ""
                 raise ConfigError(
                     f"notify.{name}: URL {number}{scheme} is not one that Apprise accepts; "
@@ -99,7 +99,7 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
         # Without a line for titles, the title becomes a part of the Markdown.
         has_titles = all(service.title_maxlen > 0 for service in sender)
         title = message.title if has_titles else escaped(message.title)
-        found = sender.notify(
+        result = sender.notify(
             title=_harmless(title),
             body=_harmless(message.markdown),
             body_format="markdown",
@@ -108,19 +108,19 @@ def send_by_apprise(url: str, message: NotificationText, *, is_alert: bool) -> D
     except Exception as error:
         # A hundred services by many authors: none of them may stop the others.
         return DeliveryResult(False, f"{scheme}: {type(error).__name__}")
-    if found:
+    if result:
         return DeliveryResult(True)
-    return _failure(scheme, found)
+    return _failure(scheme, result)
 
 
 def _harmless(text: str) -> str:
     """Return text whose names, which come from agents, call nobody and link to nothing."""
     # A name such as @everyone or <!channel> calls people; a URL would be a link.
-    return _ACTIVE.sub(lambda found: f"{found[0]}\u200b", text)
+    return _ACTIVE.sub(lambda match: f"{match[0]}\u200b", text)
 
 
-def _failure(scheme: str, found: AppriseResult) -> DeliveryResult:
-    texts = [str(entry.message) for result in found.results for entry in result.logs()]
+def _failure(scheme: str, result: AppriseResult) -> DeliveryResult:
+    texts = [str(entry.message) for sent in result.results for entry in sent.logs()]
     status = next((match[1] for text in texts if (match := _STATUS.search(text))), "")
     is_refused = status.startswith("4") and status not in _TEMPORARY
     error = f"{scheme}: {f'HTTP status {status}' if status else 'not delivered'}"

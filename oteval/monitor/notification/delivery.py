@@ -117,10 +117,10 @@ def with_variables(text: str, environment: Mapping[str, str], *, quoted: bool = 
     """
     is_whole = _VARIABLE.fullmatch(text) is not None
 
-    def value(found: re.Match[str]) -> str:
-        if found[1] not in environment:
-            raise ValueError(f"the environment has no {found[1]}")
-        held = environment[found[1]]
-        return quote(held, safe="") if quoted and not is_whole else held
+    def value(match: re.Match[str]) -> str:
+        if match[1] not in environment:
+            raise ValueError(f"the environment has no {match[1]}")
+        variable = environment[match[1]]
+        return quote(variable, safe="") if quoted and not is_whole else variable
 
     return _VARIABLE.sub(value, text)

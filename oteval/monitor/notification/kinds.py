@@ -38,16 +38,16 @@ def destination_parts(
     Args:
         destinations: The setting ``notify``.
     """
-    found = {}
+    parts_by_name = {}
     for name, destination in destinations.items():
         urls = destination.apprise or []
-        found[name] = [(name, destination)]
+        parts_by_name[name] = [(name, destination)]
         if len(urls) > 1:
-            found[name] = [
+            parts_by_name[name] = [
                 (f"{name}[{number}]", NotifyDestination(apprise=[url]))
                 for number, url in enumerate(urls, 1)
             ]
-    return found
+    return parts_by_name
 
 
 def deliver(
@@ -73,32 +73,36 @@ def deliver(
         The result; also for errors of the network and of settings, since a later attempt may
         succeed.
     """
-    known = os.environ if environment is None else environment
+    variables = os.environ if environment is None else environment
     try:
         if destination.apprise is not None:
-            return _to_apprise(payload, destination.apprise, known)
+            return _to_apprise(payload, destination.apprise, variables)
         if destination.alertmanager is not None:
-            return _to_alertmanager(payload, destination.alertmanager, key, now_ns, known)
+            return _to_alertmanager(payload, destination.alertmanager, key, now_ns, variables)
         if destination.webhook is not None:
-            return _to_webhook(payload, destination.webhook, key, now_ns, known)
+            return _to_webhook(payload, destination.webhook, key, now_ns, variables)
         assert destination.log_event is not None
         body = log_event_request(payload, key=key, now_ns=now_ns, version=version)
-        return _to_otlp(body, destination.log_event, known)
+        return _to_otlp(body, destination.log_event, variables)
     except ValueError as error:
         return DeliveryResult(False, str(error))
 
 
-def _to_apprise(payload: Payload, urls: list[str], known: Mapping[str, str]) -> DeliveryResult:
+def _to_apprise(
+    payload: Payload, urls: list[str], environment: Mapping[str, str]
+) -> DeliveryResult:
     for url in urls:
-        whole = with_variables(url, known, quoted=True)
-        result = send_by_apprise(whole, message(payload), is_alert=payload["event"] == "alert")
+        resolved_url = with_variables(url, environment, quoted=True)
+        result = send_by_apprise(
+            resolved_url, message(payload), is_alert=payload["event"] == "alert"
+        )
         if not result.is_delivered:
             return result
     return DeliveryResult(True)
 
 
 def _to_alertmanager(
-    payload: Payload, settings: Alertmanager, key: str, now_ns: int, known: Mapping[str, str]
+    payload: Payload, settings: Alertmanager, key: str, now_ns: int, environment: Mapping[str, str]
 ) -> DeliveryResult:
     body = alert_body(
         payload,
@@ -110,23 +114,23 @@ def _to_alertmanager(
     headers = {
         "Content-Type": "application/json",
         "Idempotency-Key": key,
-        **resolved(settings.headers, known),
+        **resolved(settings.headers, environment),
     }
     return post(alerts_url(settings.url), body, headers, timeout=settings.timeout)
 
 
 def _to_webhook(
-    payload: Payload, settings: Webhook, key: str, now_ns: int, known: Mapping[str, str]
+    payload: Payload, settings: Webhook, key: str, now_ns: int, environment: Mapping[str, str]
 ) -> DeliveryResult:
     body = webhook_body(payload, key)
-    secret = None if settings.secret is None else with_variables(settings.secret, known)
+    secret = None if settings.secret is None else with_variables(settings.secret, environment)
     signed = webhook_headers(body, key=key, now_ns=now_ns, secret=secret)
-    headers = {**resolved(settings.headers, known), **signed}
+    headers = {**resolved(settings.headers, environment), **signed}
     return post(settings.url, body, headers, timeout=settings.timeout)
 
 
-def _to_otlp(body: bytes, settings: Endpoint, known: Mapping[str, str]) -> DeliveryResult:
-    headers = resolved(settings.headers, known)
+def _to_otlp(body: bytes, settings: Endpoint, environment: Mapping[str, str]) -> DeliveryResult:
+    headers = resolved(settings.headers, environment)
     try:
         client = open_client(
             settings.url, headers, compress=settings.gzip, timeout=settings.timeout

@@ -62,7 +62,9 @@ class Outbox:
         self._split = {
             name: [part for part, _ in listed] for name, listed in parts.items() if len(listed) > 1
         }
-        self._destinations = {part: one for listed in parts.values() for part, one in listed}
+        self._destinations = {
+            part: destination for listed in parts.values() for part, destination in listed
+        }
         self._version = version
         self._send = send or self._deliver
         self._chance = chance
@@ -106,9 +108,11 @@ class Outbox:
     def _separated(self) -> Sequence[Notification]:
         """Return the waiting notifications, after splitting those for several URLs."""
         waiting = self._store.waiting()
-        several = [one for one in waiting if one.destination in self._split]
-        for one in several:
-            self._store.split(one, self._split[one.destination])
+        several = [
+            notification for notification in waiting if notification.destination in self._split
+        ]
+        for notification in several:
+            self._store.split(notification, self._split[notification.destination])
         return self._store.waiting() if several else waiting
 
     def _attempt(self, notification: Notification, now_ns: int) -> DeliveryResult:
@@ -138,21 +142,35 @@ class Outbox:
 
     def _repeat(self, now_ns: int, failing: set[str]) -> None:
         """Repeat the alerts that an Alertmanager would otherwise end."""
-        names = {name for name, one in self._destinations.items() if one.alertmanager is not None}
+        names = {
+            name
+            for name, destination in self._destinations.items()
+            if destination.alertmanager is not None
+        }
         if not names:
             return
-        firing = [one for one in self._store.firing() if one.destination in names]
-        times = {_row_key(one): self._repeated.get(_row_key(one), 0) for one in firing}
-        for one in firing:
-            name = one.destination
+        firing = [
+            notification
+            for notification in self._store.firing()
+            if notification.destination in names
+        ]
+        times = {
+            _row_key(notification): self._repeated.get(_row_key(notification), 0)
+            for notification in firing
+        }
+        for notification in firing:
+            name = notification.destination
             if name in failing or _is_later(self._held.get(name, 0), now_ns):
                 continue
-            if 0 <= now_ns - times[_row_key(one)] < _REPEAT_NS:
+            if 0 <= now_ns - times[_row_key(notification)] < _REPEAT_NS:
                 continue
             result = self._send(
-                json.loads(one.payload), self._destinations[name], one.notification_id, now_ns
+                json.loads(notification.payload),
+                self._destinations[name],
+                notification.notification_id,
+                now_ns,
             )
-            times[_row_key(one)] = now_ns
+            times[_row_key(notification)] = now_ns
             if not result.is_delivered:
                 failing.add(name)
         self._repeated = times
@@ -170,18 +188,26 @@ def streams(waiting: Iterable[Notification]) -> list[list[Notification]]:
         waiting: The notifications, in any order.
     """
     waiting = list(waiting)
-    alerts = {one.episode_id: one.created_ns for one in waiting if one.event == "alert"}
+    alerts = {
+        notification.episode_id: notification.created_ns
+        for notification in waiting
+        if notification.event == "alert"
+    }
 
-    def rank(one: Notification) -> tuple[int, bool]:
+    def rank(notification: Notification) -> tuple[int, bool]:
         # The clock may have stepped back between an alert and its resolution.
-        return max(one.created_ns, alerts.get(one.episode_id, 0)), one.event != "alert"
+        return max(
+            notification.created_ns, alerts.get(notification.episode_id, 0)
+        ), notification.event != "alert"
 
-    found: dict[tuple[str, str], list[Notification]] = {}
-    for one in sorted(waiting, key=rank):
-        payload = json.loads(one.payload)
+    stream_by_key: dict[tuple[str, str], list[Notification]] = {}
+    for notification in sorted(waiting, key=rank):
+        payload = json.loads(notification.payload)
         about = [payload.get(name) for name in ("monitor", "group", "side")]
-        found.setdefault((one.destination, json.dumps(about, sort_keys=True)), []).append(one)
-    return list(found.values())
+        stream_by_key.setdefault(
+            (notification.destination, json.dumps(about, sort_keys=True)), []
+        ).append(notification)
+    return list(stream_by_key.values())
 
 
 def retry_delay(attempts: int, chance: float) -> float:

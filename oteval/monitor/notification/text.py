@@ -100,9 +100,9 @@ def _summary_title(payload: Payload, subject: str, count: int) -> str:
 def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     is_silent = payload.get("side") == "silent"
     if summary := payload.get("summary"):
-        named = [group_text({"group": group}) for group in summary["groups"][:_SHOWN_GROUPS]]
-        left_out = summary["count"] - len(named)
-        yield "Groups", "; ".join(named) + (f"; and {left_out:,} more" if left_out else "")
+        group_texts = [group_text({"group": group}) for group in summary["groups"][:_SHOWN_GROUPS]]
+        left_out = summary["count"] - len(group_texts)
+        yield "Groups", "; ".join(group_texts) + (f"; and {left_out:,} more" if left_out else "")
         if "lasting" in summary:
             yield "Lasting", counted(summary["lasting"], "alert")
         yield "", "The rest is about the first of them."
@@ -116,8 +116,10 @@ def _lines(payload: Payload) -> Iterator[tuple[str, str]]:
     if doubts := payload.get("doubts"):
         yield "The budget is not promised", "; ".join(doubts)
     if marks := payload.get("marks"):
-        named = [f"{shown_name(mark['name'])} ({time_text(mark['time_ns'])})" for mark in marks]
-        yield "Deployed around then", listed(named, 3)
+        mark_texts = [
+            f"{shown_name(mark['name'])} ({time_text(mark['time_ns'])})" for mark in marks
+        ]
+        yield "Deployed around then", listed(mark_texts, 3)
     if runs := payload.get("runs"):
         yield "Runs since", listed(runs, _SHOWN_RUNS)
     if runs := payload.get("runs_before"):
@@ -134,10 +136,10 @@ def _change(payload: Payload) -> str:
         return f"{figure} changed"
     verb = "fell" if after < before else "rose"
     count = payload.get("observations")
-    seen = f", in {counted(count, 'conversation')}" if count else ""
+    count_text = f", in {counted(count, 'conversation')}" if count else ""
     was = _with_interval(payload, before, payload.get("before_interval"))
     now = _with_interval(payload, after, payload.get("after_interval"))
-    return f"{figure} {verb} from {was} to {now}{seen}"
+    return f"{figure} {verb} from {was} to {now}{count_text}"
 
 
 def _with_interval(payload: Payload, value: float, interval: Sequence[float] | None) -> str:

@@ -30,9 +30,15 @@ def webhook_body(payload: Payload, key: str) -> bytes:
         payload: The payload of the notification.
         key: The id of the notification.
     """
-    shown = message(payload)
+    alert_message = message(payload)
     kind = f"monitor.{payload['event']}"
-    body = {"id": key, "type": kind, "title": shown.title, "text": shown.text, "data": payload}
+    body = {
+        "id": key,
+        "type": kind,
+        "title": alert_message.title,
+        "text": alert_message.text,
+        "data": payload,
+    }
     return dumps(body).encode()
 
 

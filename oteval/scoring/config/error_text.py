@@ -36,15 +36,15 @@ def explain_error(
     """
     fault = _first(error.errors(include_input=False))
     line, path = line_of(root, fault["loc"])
-    place = f"{source}:{line}"
+    position = f"{source}:{line}"
     key = ".".join(str(step) for step in path) or "the file"
     if fault["type"] in _UNKNOWN_KEY:
         remedy = _nearest(str(path[-1]), _known_keys(model, value, fault["loc"][:-1]))
-        return f"{place}: unknown key {str(path[-1])!r}{remedy}"
+        return f"{position}: unknown key {str(path[-1])!r}{remedy}"
     if fault["type"] == "missing":
-        return f"{place}: {fault['loc'][-1]!r} is missing in {key}"
+        return f"{position}: {fault['loc'][-1]!r} is missing in {key}"
     message = _plain(fault)
-    return f"{place}: {key}: {message[:1].lower()}{message[1:]}"
+    return f"{position}: {key}: {message[:1].lower()}{message[1:]}"
 
 
 def _plain(fault: Any) -> str:
@@ -68,13 +68,13 @@ def _first(faults: Sequence[Any]) -> Any:
     return first
 
 
-def line_of(root: yaml.Node | None, place: Sequence[Any]) -> tuple[int, list[Any]]:
+def line_of(root: yaml.Node | None, key_path: Sequence[Any]) -> tuple[int, list[Any]]:
     """Return the line of a place in a file, and its path there.
 
     The path leaves out missing keys, and the names that pydantic adds for alternatives.
     """
     node, line, path = root, 1, []
-    for step in place:
+    for step in key_path:
         below = _child(node, step)
         if below is not None:
             key, node = below
@@ -93,17 +93,17 @@ def _child(node: yaml.Node | None, step: Any) -> tuple[yaml.Node | None, yaml.No
     return None
 
 
-def _nearest(unknown: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(unknown, known, 1)
+def _nearest(unknown: str, known_names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(unknown, known_names, 1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; there are {', '.join(known)}" if known else ""
+    return f"; there are {', '.join(known_names)}" if known_names else ""
 
 
-def _known_keys(model: type[BaseModel], value: Any, place: Sequence[Any]) -> list[str]:
+def _known_keys(model: type[BaseModel], value: Any, key_path: Sequence[Any]) -> list[str]:
     """Return the keys that may be written at a place."""
     form: Any = model
-    for step in place:
+    for step in key_path:
         form = _form_below(form, step)
         if isinstance(value, Mapping):
             value = value.get(step, value)
@@ -116,16 +116,16 @@ def _known_keys(model: type[BaseModel], value: Any, place: Sequence[Any]) -> lis
 
 def _form_below(form: Any, step: Any) -> Any:
     """Return the type of an item or field of a type."""
-    for one in _alternatives(form):
-        if getattr(one, "__name__", "") == step:
-            return one
-        fields = _fields(one)
+    for alternative in _alternatives(form):
+        if getattr(alternative, "__name__", "") == step:
+            return alternative
+        fields = _fields(alternative)
         if step in fields:
             return fields[step]
-        if (origin := get_origin(one)) is not None and get_args(one):
+        if (origin := get_origin(alternative)) is not None and get_args(alternative):
             is_list = isinstance(origin, type) and issubclass(origin, Sequence)
             if is_list == isinstance(step, int):
-                return get_args(one)[-1]
+                return get_args(alternative)[-1]
     return form
 
 
@@ -134,15 +134,15 @@ def _alternatives(form: Any) -> list[Any]:
     if get_origin(form) is Annotated:
         return _alternatives(get_args(form)[0])
     if get_origin(form) in (Union, UnionType):
-        return [one for part in get_args(form) for one in _alternatives(part)]
+        return [alternative for part in get_args(form) for alternative in _alternatives(part)]
     return [form]
 
 
 def _fields(form: Any) -> dict[str, Any]:
     """Return the types of a model's or dataclass's fields by their keys in the file."""
-    for one in _alternatives(form):
-        if isinstance(one, type) and issubclass(one, BaseModel):
-            return {f.alias or name: f.annotation for name, f in one.model_fields.items()}
-        if isinstance(one, type) and is_dataclass(one):
-            return {n: t for n, t in get_type_hints(one).items() if not n.startswith("_")}
+    for alternative in _alternatives(form):
+        if isinstance(alternative, type) and issubclass(alternative, BaseModel):
+            return {f.alias or name: f.annotation for name, f in alternative.model_fields.items()}
+        if isinstance(alternative, type) and is_dataclass(alternative):
+            return {n: t for n, t in get_type_hints(alternative).items() if not n.startswith("_")}
     return {}

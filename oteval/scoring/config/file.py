@@ -147,8 +147,8 @@ def load_config(path: str | Path) -> Config:
     config = parse_config(read_config(path), str(path))
     config._path = str(Path(path).resolve())
     for kind in IDENTITIES:
-        if (named := getattr(config, kind)) is not None:
-            name_attribute(kind, named.attribute, is_default=True)
+        if (setting := getattr(config, kind)) is not None:
+            name_attribute(kind, setting.attribute, is_default=True)
     return config
 
 
@@ -223,15 +223,15 @@ def _check_pushes(
     config: Config, evaluators: list[str], root: yaml.Node | None, source: str
 ) -> None:
     """Refuse backends that are named twice, and scores of unknown evaluators."""
-    seen: list[tuple[str, str | None]] = []
+    targets: list[tuple[str, str | None]] = []
     for index, push in enumerate(config.push):
-        place: list[Any] = ["push", index]
-        if (push.backend, push.url) in seen:
-            line, _ = line_of(root, [*place, "backend"])
+        key_path: list[Any] = ["push", index]
+        if (push.backend, push.url) in targets:
+            line, _ = line_of(root, [*key_path, "backend"])
             raise ConfigError(f"{source}:{line}: push names the same {push.backend} twice")
-        seen.append((push.backend, push.url))
+        targets.append((push.backend, push.url))
         for name in push.evaluators:
-            _check_name(name, evaluators, [*place, "evaluators"], root, source)
+            _check_name(name, evaluators, [*key_path, "evaluators"], root, source)
 
 
 def _check_monitors(
@@ -240,17 +240,17 @@ def _check_monitors(
     """Refuse monitors with the same name, of unknown evaluators or to unknown destinations."""
     names: list[str] = []
     for index, monitor in enumerate(config.monitors):
-        place: list[Any] = ["monitors", index]
+        key_path: list[Any] = ["monitors", index]
         if monitor.title in names:
-            line, _ = line_of(root, [*place, "name"])
+            line, _ = line_of(root, [*key_path, "name"])
             raise ConfigError(
                 f"{source}:{line}: two monitors are called {monitor.title!r}; give one a name"
             )
         names.append(monitor.title)
         if monitor.evaluator is not None:
-            _check_name(monitor.evaluator, evaluators, [*place, "evaluator"], root, source)
+            _check_name(monitor.evaluator, evaluators, [*key_path, "evaluator"], root, source)
         for name in monitor.notify:
-            path = [*place, "notify"]
+            path = [*key_path, "notify"]
             _check_name(name, list(config.notify), path, root, source, "destination in notify")
 
 

@@ -37,10 +37,10 @@ __all__ = [
 def _duration(value: Any) -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float, str)):
         raise ValueError("write a duration, for instance 5s or 2m")
-    found = seconds(value)
-    if not 0 <= found < float("inf"):
+    duration = seconds(value)
+    if not 0 <= duration < float("inf"):
         raise ValueError(f"{value!r} is not a duration; write for instance 5s or 2m")
-    return found
+    return duration
 
 
 Seconds = Annotated[float, BeforeValidator(_duration, json_schema_input_type=float | str)]
@@ -267,13 +267,13 @@ def resolved(headers: Mapping[str, str], environment: Mapping[str, str]) -> dict
     Raises:
         ValueError: A variable is not set; the message names it and the header.
     """
-    found = {}
+    values = {}
     for name, value in headers.items():
         for variable in _VARIABLE.findall(value):
             if variable not in environment:
                 raise ValueError(f"header {name!r}: the environment has no {variable}")
-        found[name] = _VARIABLE.sub(lambda match: environment[match[1]], value)
-    return found
+        values[name] = _VARIABLE.sub(lambda match: environment[match[1]], value)
+    return values
 
 
 class Retention(Strict):

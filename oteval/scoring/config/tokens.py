@@ -59,13 +59,13 @@ class _TokenFile(Strict):
     @classmethod
     def _unique(cls, value: list[TokenEntry]) -> list[TokenEntry]:
         for attribute in ("name", "digest"):
-            known: set[str] = set()
+            texts: set[str] = set()
             for entry in value:
                 text = getattr(entry, attribute)
-                if text in known:
+                if text in texts:
                     what = f"name {text!r}" if attribute == "name" else f"token of {entry.name!r}"
                     raise ValueError(f"the {what} is given twice")
-                known.add(text)
+                texts.add(text)
         return value
 
 
@@ -75,10 +75,10 @@ def load_tokens(path: str | Path) -> list[TokenEntry]:
     Raises:
         ConfigError: The file cannot be read, others may read it, or it is wrong; with the line.
     """
-    place = Path(path)
+    file = Path(path)
     try:
-        mode = place.stat().st_mode
-        text = place.read_text("utf-8")
+        mode = file.stat().st_mode
+        text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"{path}: cannot be read: {error}") from error
     if mode & (stat.S_IRWXG | stat.S_IRWXO):

@@ -52,9 +52,9 @@ def read_yaml(text: str, source: str) -> tuple[yaml.Node | None, Any]:
         value = yaml.load(text, Loader=_Loader)  # noqa: S506  derived from SafeLoader
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        place = f"{source}:{mark.line + 1}" if mark else source
+        position = f"{source}:{mark.line + 1}" if mark else source
         problem = getattr(error, "problem", None) or next(iter(str(error).splitlines()), "")
-        raise ConfigError(f"{place}: no valid YAML: {problem}") from error
+        raise ConfigError(f"{position}: no valid YAML: {problem}") from error
     except ConfigError:
         raise
     except RecursionError:
@@ -76,13 +76,13 @@ def _check_size(root: yaml.Node, source: str) -> None:
         below = _children(node)
         sizes[id(node)] = 1 + sum(sizes[id(child)] for child in below)
         levels[id(node)] = 1 + max((levels[id(child)] for child in below), default=0)
-        place = f"{source}:{node.start_mark.line + 1}"
+        position = f"{source}:{node.start_mark.line + 1}"
         if sizes[id(node)] > _MOST_NODES:
             raise ConfigError(
-                f"{place}: more than {_MOST_NODES} values with all aliases; use fewer"
+                f"{position}: more than {_MOST_NODES} values with all aliases; use fewer"
             )
         if levels[id(node)] > _MOST_LEVELS:
-            raise ConfigError(f"{place}: nested more than {_MOST_LEVELS} levels deep")
+            raise ConfigError(f"{position}: nested more than {_MOST_LEVELS} levels deep")
 
 
 def _from_the_leaves(root: yaml.Node, source: str) -> Iterator[yaml.Node]:
@@ -116,9 +116,11 @@ def _refuse_repeated_keys(root: yaml.Node, source: str) -> None:
     for node in _from_the_leaves(root, source):
         if not isinstance(node, yaml.MappingNode):
             continue
-        seen: dict[str, int] = {}
+        lines_by_name: dict[str, int] = {}
         for key, _ in node.value:
             name, line = str(key.value), key.start_mark.line + 1
-            if name in seen:
-                raise ConfigError(f"{source}:{line}: {name!r} stands on line {seen[name]} already")
-            seen[name] = line
+            if name in lines_by_name:
+                raise ConfigError(
+                    f"{source}:{line}: {name!r} stands on line {lines_by_name[name]} already"
+                )
+            lines_by_name[name] = line

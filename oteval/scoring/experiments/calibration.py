@@ -161,7 +161,7 @@ class Calibration:
             "judge_weight": corrected.weight if corrected else None,
             "corrected_pass_rate_method": corrected.method if corrected else None,
             "more_labels_needed": self.needed,
-            "disagreements": [one.as_dict() for one in self.disagreements],
+            "disagreements": [disagreement.as_dict() for disagreement in self.disagreements],
             "consistency": self.consistency.as_dict() if self.consistency else None,
         }
 
@@ -195,15 +195,15 @@ def calibrate(
         ValueError: No labelled run has a verdict of the judge.
     """
     people, notes, tied = _majorities(labels)
-    judged = {name: one.passed for name, one in scores.items() if one.passed is not None}
-    both = [name for name in people if name in judged]
-    if not both:
+    judged = {name: score.passed for name, score in scores.items() if score.passed is not None}
+    labelled = [name for name in people if name in judged]
+    if not labelled:
         raise ValueError("no labelled run has a verdict of the judge")
-    by_people = [people[name] for name in both]
-    by_judge = [judged[name] for name in both]
+    by_people = [people[name] for name in labelled]
+    by_judge = [judged[name] for name in labelled]
     passes, fails = verdicts or (sum(judged.values()), len(judged) - sum(judged.values()))
     # Most runs have no label; their order does not count.
-    others = [1.0] * (passes - sum(by_judge)) + [0.0] * (fails - len(both) + sum(by_judge))
+    unlabelled = [1.0] * (passes - sum(by_judge)) + [0.0] * (fails - len(labelled) + sum(by_judge))
     return Calibration(
         evaluator,
         version,
@@ -214,16 +214,16 @@ def calibrate(
             clopper_pearson(passes, passes + fails, confidence),
         ),
         corrected=(
-            ppi_mean(_numbers(by_people), _numbers(by_judge), others, confidence=confidence)
-            if len(both) > 1
+            ppi_mean(_numbers(by_people), _numbers(by_judge), unlabelled, confidence=confidence)
+            if len(labelled) > 1
             else None
         ),
         disagreements=tuple(
             Disagreement(name, people[name], judged[name], scores[name].comment, notes[name])
-            for name in both
+            for name in labelled
             if people[name] != judged[name]
         ),
-        unjudged=len(people) - len(both),
+        unjudged=len(people) - len(labelled),
         tied=tied,
         consistency=consistency(votes, confidence) if votes else None,
     )
@@ -304,15 +304,15 @@ def agreement_growth(
         points: The most points; the last one has all labels.
         confidence: The confidence level of the intervals.
     """
-    judged = {name: one.passed for name, one in scores.items() if one.passed is not None}
-    known = [label for label in labels if label.trajectory_id in judged]
-    ends = sorted({round(len(known) * (at + 1) / points) for at in range(points)} - {0})
-    found: list[GrowthPoint] = []
+    judged = {name: score.passed for name, score in scores.items() if score.passed is not None}
+    judged_labels = [label for label in labels if label.trajectory_id in judged]
+    ends = sorted({round(len(judged_labels) * (at + 1) / points) for at in range(points)} - {0})
+    growth: list[GrowthPoint] = []
     for end in ends:
-        people, _, _ = _majorities(known[:end])
+        people, _, _ = _majorities(judged_labels[:end])
         if not people:
             continue
         same = sum(passed == judged[name] for name, passed in people.items())
         interval = clopper_pearson(same, len(people), confidence)
-        found.append(GrowthPoint(len(people), same / len(people), interval))
-    return found
+        growth.append(GrowthPoint(len(people), same / len(people), interval))
+    return growth

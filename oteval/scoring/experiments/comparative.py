@@ -99,7 +99,7 @@ class ComparativeResults:
                     "key": vote.key,
                     "evaluator": vote.evaluator,
                     "status": vote.status,
-                    "shown": [names.get(each, each) for each in vote.shown],
+                    "shown": [names.get(run_id, run_id) for run_id in vote.shown],
                     "scores": list(vote.scores),
                     "comment": vote.comment or None,
                     "metadata": dict(vote.metadata),
@@ -126,7 +126,7 @@ def is_experiments(target: Any) -> bool:
     return (
         isinstance(target, (list, tuple))
         and bool(target)
-        and all(isinstance(each, (str, ExperimentResults, Experiment)) for each in target)
+        and all(isinstance(item, (str, ExperimentResults, Experiment)) for item in target)
     )
 
 
@@ -195,7 +195,7 @@ async def aevaluate_comparative(
     )
     chosen: Order = "random" if randomize_order else order
     with open_store(store) as opened:
-        compared = with_common_examples([_load(each, opened) for each in experiments])
+        compared = with_common_examples([_load(experiment, opened) for experiment in experiments])
         items = _items(compared)
         if load_nested:
             items = [_with_trajectories(item, opened) for item in items]
@@ -244,7 +244,7 @@ def _comparison(
         dataset_version=first.dataset_version,
         expected=count,
         kind="comparison",
-        compared=tuple(each.name for each in compared),
+        compared=tuple(experiment_results.name for experiment_results in compared),
         created_ns=time.time_ns(),
     )
 
@@ -262,7 +262,7 @@ def _items(compared: Sequence[ExperimentResults]) -> list[ComparedRuns]:
         ConfigError: There are fewer than two different experiments.
         NothingEvaluated: No example ran in all of them.
     """
-    names = [each.name for each in compared]
+    names = [experiment_results.name for experiment_results in compared]
     if len(names) < 2 or len(set(names)) < len(names):
         raise ConfigError(f"pass two or more different experiments to compare, not {names}")
     common_runs = [

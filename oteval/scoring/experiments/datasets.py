@@ -220,8 +220,8 @@ def has_question(messages: Sequence[Message]) -> bool:
 
 
 def _fields_of(messages: Sequence[Message]) -> dict[str, Any]:
-    whole = [message.as_dict() for message in messages]
-    return {"inputs": inputs_of(messages), "reference_outputs": whole}
+    conversation = [message.as_dict() for message in messages]
+    return {"inputs": inputs_of(messages), "reference_outputs": conversation}
 
 
 def dataset_from_trajectories(trajectories: Iterable[Trajectory], name: str) -> Dataset:

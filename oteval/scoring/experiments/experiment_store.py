@@ -54,25 +54,25 @@ def start_experiment(
         ConfigError: The name is taken or cannot be stored, or the experiment to resume has other
             data.
     """
-    found = None
-    for given in (experiment.name, prefix):
-        _require_text(given)
+    existing = None
+    for text in (experiment.name, prefix):
+        _require_text(text)
     if experiment.name:
-        found = store.experiments.find(experiment.name)
+        existing = store.experiments.find(experiment.name)
     elif resume:
-        found = store.experiments.newest(prefix)
-    if found is not None and not resume:
+        existing = store.experiments.newest(prefix)
+    if existing is not None and not resume:
         raise ConfigError(
             f"experiment {experiment.name!r} exists already; resume it, or choose another name"
         )
-    if found is not None:
-        same = (found.kind, found.dataset_version, found.compared)
+    if existing is not None:
+        same = (existing.kind, existing.dataset_version, existing.compared)
         if same != (experiment.kind, experiment.dataset_version, experiment.compared):
             raise ConfigError(
-                f"experiment {found.name!r} cannot be resumed: it ran on other data "
-                f"({found.dataset}@{found.dataset_version})"
+                f"experiment {existing.name!r} cannot be resumed: it ran on other data "
+                f"({existing.dataset}@{existing.dataset_version})"
             )
-        return found
+        return existing
     name = experiment.name or f"{prefix}-{experiment.id[:8]}"
     started = replace(experiment, name=name, prefix=prefix)
     store.experiments.add(started)

@@ -74,7 +74,7 @@ def _keyed_result(item: Any, name: str) -> KeyedResult:
         return KeyedResult(item.evaluator, item)
     if not isinstance(item, Mapping) and hasattr(item, "key") and hasattr(item, "score"):
         names = ("key", "score", "value", "label", "comment", "metadata")
-        item = {each: getattr(item, each, None) for each in names}
+        item = {key: getattr(item, key, None) for key in names}
     try:
         if isinstance(item, Mapping):
             return _from_dict(item, name)

@@ -35,30 +35,30 @@ def read_labels(path: str | Path) -> list[Label]:
     Raises:
         InputError: The file cannot be read, or a line is not a label.
     """
-    return [_label(value, place) for value, place in read_json_lines(Path(path))]
+    return [_label(value, source) for value, source in read_json_lines(Path(path))]
 
 
-def _label(value: Any, place: str) -> Label:
+def _label(value: Any, source: str) -> Label:
     if not isinstance(value, dict):
-        raise InputError(f"{place}: a label must be an object with trajectory_id and label")
+        raise InputError(f"{source}: a label must be an object with trajectory_id and label")
     unknown = sorted(set(value) - _KEYS)
     if unknown:
         raise InputError(
-            f"{place}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(_KEYS))}"
+            f"{source}: unknown key {unknown[0]!r}; known keys: {', '.join(sorted(_KEYS))}"
         )
     name = value.get("trajectory_id")
     if not isinstance(name, str) or not name:
-        raise InputError(f"{place}: trajectory_id is missing; oteval trajectories lists them")
+        raise InputError(f"{source}: trajectory_id is missing; oteval trajectories lists them")
     texts = {key: value.get(key) or "" for key in ("evaluator", "person", "note")}
     for key, text in texts.items():
         if not isinstance(text, str):
-            raise InputError(f"{place}: {key} must be a string")
+            raise InputError(f"{source}: {key} must be a string")
     score = value.get("score")
     if score is not None and (isinstance(score, bool) or not isinstance(score, (int, float))):
-        raise InputError(f"{place}: score must be a number")
+        raise InputError(f"{source}: score must be a number")
     return Label(
         name,
-        _verdict(value, place),
+        _verdict(value, source),
         texts["evaluator"],
         texts["person"],
         texts["note"],
@@ -66,13 +66,13 @@ def _label(value: Any, place: str) -> Label:
     )
 
 
-def _verdict(value: Mapping[str, Any], place: str) -> bool:
-    found = value.get("label", value.get("passed"))
-    if isinstance(found, str):
-        found = _WORDS.get(found.strip().lower())
-    if found in (0, 1) and isinstance(found, (bool, int, float)):
-        return bool(found)
-    raise InputError(f"{place}: label must be pass or fail, true or false, 1 or 0")
+def _verdict(value: Mapping[str, Any], source: str) -> bool:
+    verdict = value.get("label", value.get("passed"))
+    if isinstance(verdict, str):
+        verdict = _WORDS.get(verdict.strip().lower())
+    if verdict in (0, 1) and isinstance(verdict, (bool, int, float)):
+        return bool(verdict)
+    raise InputError(f"{source}: label must be pass or fail, true or false, 1 or 0")
 
 
 def repeat_verdicts(
@@ -100,8 +100,8 @@ def repeat_verdicts(
     """
     rules = [rule for rule in config.evaluators if rule.name == evaluator]
     if not rules:
-        known = ", ".join(rule.name for rule in config.evaluators)
-        raise ConfigError(f"no evaluator is called {evaluator!r}; the configuration has {known}")
+        names = ", ".join(rule.name for rule in config.evaluators)
+        raise ConfigError(f"no evaluator is called {evaluator!r}; the configuration has {names}")
     only = config.model_copy(update={"evaluators": rules, "gates": []})
     votes: dict[str, list[bool]] = defaultdict(list)
     runs = store.trajectories.of(trajectory_ids)
@@ -111,9 +111,9 @@ def repeat_verdicts(
         try:
             for name, trajectory in runs.items():
                 reference, problem = prepared.references.of(trajectory)
-                found = prepared.scorer.score(trajectory, reference, problem, 0)
-                if found.passed is not None:
-                    votes[name].append(found.passed)
+                score = prepared.scorer.score(trajectory, reference, problem, 0)
+                if score.passed is not None:
+                    votes[name].append(score.passed)
                 done += 1
                 if on_progress:
                     on_progress(done, total)

@@ -27,10 +27,11 @@ def with_common_examples(results: Sequence[ExperimentResults]) -> list[Experimen
     Args:
         results: The experiments that are compared.
     """
-    joined = [_with_repetitions(each) for each in results]
+    joined = [_with_repetitions(experiment) for experiment in results]
     first = joined[:1]
     return first + [
-        _renamed(each, _counterparts(first[0].dataset, each.dataset)) for each in joined[1:]
+        _renamed(experiment, _counterparts(first[0].dataset, experiment.dataset))
+        for experiment in joined[1:]
     ]
 
 
@@ -42,7 +43,10 @@ def paired_rows(
     Args:
         results: The experiments, as `with_common_examples` returns them.
     """
-    sides = [{(row.example.id, row.run.repetition): row for row in each} for each in results]
+    sides = [
+        {(row.example.id, row.run.repetition): row for row in experiment_rows}
+        for experiment_rows in results
+    ]
     return {
         key: tuple(side[key] for side in sides)
         for key in (sides[0] if sides else ())
@@ -81,7 +85,9 @@ def _counterparts(first: Dataset, second: Dataset) -> Mapping[str, Example]:
         pair = [ours, theirs.get(case, [])]
         if sum(example.has_own_id for side in pair for example in side) > 1:
             pair = [[example for example in side if not example.has_own_id] for side in pair]
-        counterparts.update({other.id: example for example, other in zip(*pair, strict=False)})
+        counterparts.update(
+            {counterpart.id: example for example, counterpart in zip(*pair, strict=False)}
+        )
     return counterparts
 
 

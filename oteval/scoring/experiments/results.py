@@ -200,7 +200,7 @@ def _figure(key: str, members: Sequence[tuple[ResultRow, Feedback]]) -> Figure:
     )
     if not values:
         return figure
-    means = [mean(each) for each in values.values()]
+    means = [mean(repetitions) for repetitions in values.values()]
     total = len(means)
     interval = clopper_pearson(sum(means), total) if passes else mean_interval(means)
     figure = replace(figure, mean=mean(means), interval=interval)
@@ -220,7 +220,7 @@ def _with_k(figure: Figure, values: Sequence[Sequence[float]]) -> Figure:
     fewest = min(map(len, values))
     if fewest < 2:
         return figure
-    counts = [(len(each), sum(map(int, each))) for each in values]
+    counts = [(len(repetitions), sum(map(int, repetitions))) for repetitions in values]
     ks = range(1, fewest + 1)
     return replace(
         figure,

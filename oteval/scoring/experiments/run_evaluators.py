@@ -167,11 +167,11 @@ def _as_trajectory(run: Run, example: Example) -> Trajectory:
 
 def _whole_outputs(function: Any, run: Run, example: Example) -> Any:
     """Return the outputs for a function: for an `Evaluator`, the run with its usage and gaps."""
-    evaluators = [each for each in _described(function) if isinstance(each, Evaluator)]
+    evaluators = [part for part in _described(function) if isinstance(part, Evaluator)]
     if not evaluators or (run.trajectory is None and not isinstance(run.outputs, str)):
         return run.outputs
-    whole = _as_trajectory(run, example)
-    return replace(whole, tail=whole.own_messages, history=None, new_from=0)
+    conversation = _as_trajectory(run, example)
+    return replace(conversation, tail=conversation.own_messages, history=None, new_from=0)
 
 
 def _only_text(inputs: Any) -> str:
@@ -207,30 +207,30 @@ def evaluators_of(functions: Iterable[Any]) -> list[RunEvaluator]:
         ConfigError: One cannot be called, requires an unknown argument, or repeats a name.
     """
     evaluators: list[RunEvaluator] = []
-    taken: set[str] = set()
+    names: set[str] = set()
     for function in functions:
         if isinstance(function, (_ConfiguredEvaluator, _FunctionEvaluator)):
             evaluator: RunEvaluator = function
-            if evaluator.name in taken:
+            if evaluator.name in names:
                 raise ConfigError(f"two evaluators are called {evaluator.name!r}")
         else:
-            name = name_of(function, taken)
+            name = name_of(function, names)
             arguments = arguments_of(function, _NAMES, _IMPLICIT, name)
             evaluator = _FunctionEvaluator(name, version_for(function), function, arguments)
-        taken.add(evaluator.name)
+        names.add(evaluator.name)
         evaluators.append(evaluator)
     return evaluators
 
 
-def name_of(function: Any, taken: set[str]) -> str:
+def name_of(function: Any, names: set[str]) -> str:
     """Return a name for a function that is not taken yet."""
     inner = getattr(function, "func", function)
-    key = next((each.key for each in _described(function) if hasattr(each, "key")), None)
+    key = next((part.key for part in _described(function) if hasattr(part, "key")), None)
     name = key if isinstance(key, str) and key else getattr(inner, "__name__", "")
     if not name or name == "<lambda>":
         name = "evaluator" if name else type(inner).__name__
     number, unique = 1, name
-    while unique in taken:
+    while unique in names:
         number += 1
         unique = f"{name}_{number}"
     return unique
@@ -244,8 +244,8 @@ def _described(function: Any) -> list[Any]:
 
 def version_for(function: Any) -> str:
     """Return a hash of an evaluator's configuration, or else of its code."""
-    for each in _described(function):
-        describe = getattr(each, "describe", None)
+    for part in _described(function):
+        describe = getattr(part, "describe", None)
         if callable(describe):
             description: Mapping[str, Any] = describe()
             return version_of(description)
@@ -291,5 +291,5 @@ def arguments_of(
         )
     keywords = [p.name for p in fixed if p.name in names]
     if any(p.kind is p.VAR_KEYWORD for p in parameters):
-        keywords += [each for each in implicit if each not in keywords]
+        keywords += [name for name in implicit if name not in keywords]
     return Arguments(tuple(keywords))

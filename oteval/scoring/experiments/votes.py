@@ -61,7 +61,7 @@ def answer_of(value: Any, runs: Sequence[Run], name: str) -> PairwiseAnswer:
         value = {"scores": value}
     elif not isinstance(value, Mapping) and hasattr(value, "scores"):
         names = ("key", "scores", "comment", "metadata")
-        value = {each: getattr(value, each, None) for each in names}
+        value = {field_name: getattr(value, field_name, None) for field_name in names}
     if not isinstance(value, Mapping):
         raise TypeError(f"returned {short_form(value)}; it must have a score for each run")
     metadata = json_form(value.get("metadata") or {})
@@ -334,9 +334,9 @@ def standings(
     ranked = []
     for key, members in _by_evaluator(votes).items():
         examples: dict[str, ExampleVotes] = {}
-        for item, each in runs.items():
+        for item, item_runs in runs.items():
             tallied = examples.setdefault(item[0], _blank(len(names)))
-            _count(tallied, each, members.get(item, ()))
+            _count(tallied, item_runs, members.get(item, ()))
         try:
             ranking, intervals = rank(list(examples.values()), seed=seed)
         except ValueError:

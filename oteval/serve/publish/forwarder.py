@@ -144,11 +144,18 @@ class Forwarder:
             if Position(*position) <= log.position:
                 return
             parsed = _parsed(kind, encoding, payload)
-            kept = self._without_forwarded(kind, encoding, payload, parsed)
-            if kept:
+            foreign_payload = self._without_forwarded(kind, encoding, payload, parsed)
+            if foreign_payload:
                 received = self._clock() if now is None else now
-                request = log.append(kind, encoding, kept, received, position=Position(*position))
-                self._hold(request, parsed if kept is payload else _parsed(kind, encoding, kept))
+                request = log.append(
+                    kind, encoding, foreign_payload, received, position=Position(*position)
+                )
+                self._hold(
+                    request,
+                    parsed
+                    if foreign_payload is payload
+                    else _parsed(kind, encoding, foreign_payload),
+                )
             else:
                 log.position = Position(*position)
         self._queue.wake()
@@ -174,10 +181,10 @@ class Forwarder:
     def release(self, scores: Mapping[str, Sequence[Score]]) -> None:
         """Send traces with their scores, which are given by trace."""
         with self._lock:
-            for trace_id, found in scores.items():
-                held = self._held.pop(trace_id, None)
-                if held is not None:
-                    self._enqueue([entry for _, entry in held.parts], found)
+            for trace_id, trace_scores in scores.items():
+                held_trace = self._held.pop(trace_id, None)
+                if held_trace is not None:
+                    self._enqueue([entry for _, entry in held_trace.parts], trace_scores)
 
     def expiring(self, until: int, limit: int | None = None) -> list[str]:
         """Return the traces with a part whose deadline is before a time, earliest first.
@@ -188,18 +195,18 @@ class Forwarder:
         """
         with self._lock:
             self._uptime.beat(self._clock())
-            found: dict[str, int] = {}
-            while self._deadlines and self._deadlines[0][0] <= until and len(found) != limit:
+            due_by_trace: dict[str, int] = {}
+            while self._deadlines and self._deadlines[0][0] <= until and len(due_by_trace) != limit:
                 _, name = heapq.heappop(self._deadlines)
-                held = self._held.get(name)
-                if held is not None and held.parts[0][0] <= until:
-                    found[name] = held.parts[0][0]
-            for name, due in found.items():
+                held_trace = self._held.get(name)
+                if held_trace is not None and held_trace.parts[0][0] <= until:
+                    due_by_trace[name] = held_trace.parts[0][0]
+            for name, due in due_by_trace.items():
                 heapq.heappush(self._deadlines, (due, name))
-            if not found:
+            if not due_by_trace:
                 # Live scoring has released everything that was due at the start.
                 self._started_ns = 0
-            return list(found)
+            return list(due_by_trace)
 
     def expire(self, scores: Mapping[str, Sequence[Score]], until: int) -> None:
         """Send the parts of traces whose deadline is before a time, with the scores so far.
@@ -209,8 +216,8 @@ class Forwarder:
             until: The time (ns).
         """
         with self._lock:
-            for trace_id, found in scores.items():
-                self._release_due(trace_id, until, found)
+            for trace_id, trace_scores in scores.items():
+                self._release_due(trace_id, until, trace_scores)
 
     def pump(self) -> bool:
         """Send one batch if entries wait; return whether an attempt was made."""
@@ -262,11 +269,11 @@ class Forwarder:
         if not repeated:
             return payload
         self.looped += len(repeated)
-        known = {key for key in repeated if key in self._forwarded}
-        if len(known) == len(first):
+        forwarded_keys = {key for key in repeated if key in self._forwarded}
+        if len(forwarded_keys) == len(first):
             return b""
         # Duplicates within one request were sent that way, and stay.
-        return parsed.without(known) if known else payload
+        return parsed.without(forwarded_keys) if forwarded_keys else payload
 
     def _hold(self, request: QueuedRequest, parsed: TraceRequest | None) -> None:
         """Hold the parts of a request that are not sent yet; logs are queued at once."""
@@ -288,10 +295,10 @@ class Forwarder:
         if not parts:
             self._queue.log.mark_sent(request, part_id(""), is_last=True)
         for name, count in parts.items():
-            held = self._held.get(name)
-            if held is None:
-                held = self._held[name] = _HeldTrace()
-            held.parts.append((due, QueueEntry(request, name, count)))
+            held_trace = self._held.get(name)
+            if held_trace is None:
+                held_trace = self._held[name] = _HeldTrace()
+            held_trace.parts.append((due, QueueEntry(request, name, count)))
             heapq.heappush(self._deadlines, (due, name))
             self._held_spans += count
 
@@ -306,12 +313,12 @@ class Forwarder:
                 self._release_due(name, now, ())
 
     def _release_due(self, trace_id: str, until: int, scores: Sequence[Score]) -> None:
-        held = self._held.get(trace_id)
-        if held is None:
+        held_trace = self._held.get(trace_id)
+        if held_trace is None:
             return
-        entries = [entry for due, entry in held.parts if due <= until]
-        held.parts = [part for part in held.parts if part[0] > until]
-        if not held.parts:
+        entries = [entry for due, entry in held_trace.parts if due <= until]
+        held_trace.parts = [part for part in held_trace.parts if part[0] > until]
+        if not held_trace.parts:
             del self._held[trace_id]
         self._enqueue(entries, scores)
 
@@ -328,8 +335,8 @@ class Forwarder:
     def _entry_body(self, request: QueuedRequest, body: bytes, entry: QueueEntry) -> bytes:
         if not entry.trace_id and not entry.spans:
             return body
-        known, parsed = self._parsed
-        if known is not request or parsed is None:
+        parsed_request, parsed = self._parsed
+        if parsed_request is not request or parsed is None:
             parsed = parse_traces(body, request.encoding)
             self._parsed = (request, parsed)
         return parsed.of_trace(entry.trace_id, entry.extra)
@@ -351,5 +358,9 @@ def _attributes(scores: Sequence[Score], encoding: str) -> dict[str, Any]:
     for score in scores:
         by_span.setdefault(score.span_id, []).append(score)
     encode = as_json if encoding == "json" else as_fields
-    found = {span_id: score_attributes(own) for span_id, own in by_span.items()}
-    return {span_id: encode(attributes) for span_id, attributes in found.items() if attributes}
+    attributes_by_span = {span_id: score_attributes(own) for span_id, own in by_span.items()}
+    return {
+        span_id: encode(attributes)
+        for span_id, attributes in attributes_by_span.items()
+        if attributes
+    }

@@ -167,12 +167,12 @@ class ScoringMetrics:
         """
         if not results:
             return
-        each, duration = seconds / len(results), self._evaluation_seconds.labels(evaluator)
+        seconds_each, duration = seconds / len(results), self._evaluation_seconds.labels(evaluator)
         lags = self._lag.labels(evaluator)
         by_agent: dict[str, list[EvaluationResult]] = {}
         for agent, result in results:
             by_agent.setdefault(self._agent_label(evaluator, agent), []).append(result)
-            duration.observe(each)
+            duration.observe(seconds_each)
             lags.observe(lag)
         for agent, agent_results in by_agent.items():
             self._count_results_of((evaluator, agent), agent_results)

@@ -80,8 +80,8 @@ def otlp_request(
         now: The time (ns).
         service: The ``service.name`` of the resource.
     """
-    found = [metric for family in registry.collect() for metric in _metrics(family, now)]
-    scoped = otlp.ScopeMetrics(scope=InstrumentationScope(name=OWN_SCOPE), metrics=found)
+    metrics = [metric for family in registry.collect() for metric in _metrics(family, now)]
+    scoped = otlp.ScopeMetrics(scope=InstrumentationScope(name=OWN_SCOPE), metrics=metrics)
     resource = Resource(attributes=key_values({"service.name": service}))
     return ExportMetricsServiceRequest(
         resource_metrics=[otlp.ResourceMetrics(resource=resource, scope_metrics=[scoped])]
@@ -100,10 +100,10 @@ def _metrics(family: Any, now: int) -> Iterator[otlp.Metric]:
         total = otlp.Sum(data_points=points, is_monotonic=True, aggregation_temporality=_CUMULATIVE)
         yield otlp.Metric(name=name, description=about, sum=total)
     elif family.type == "histogram":
-        held = otlp.Histogram(
+        histogram = otlp.Histogram(
             data_points=_histogram_points(family, now), aggregation_temporality=_CUMULATIVE
         )
-        yield otlp.Metric(name=name, description=about, histogram=held)
+        yield otlp.Metric(name=name, description=about, histogram=histogram)
     elif family.type == "gauge":
         points = [_point(s.labels, s.value, now, None) for s in family.samples]
         yield otlp.Metric(name=name, description=about, gauge=otlp.Gauge(data_points=points))

@@ -126,8 +126,12 @@ class RequestLog:
 
     def requests(self) -> list[QueuedRequest]:
         """Return the requests in order; some of their parts may already be sent."""
-        found = [one for segment in self._segments.values() for one in segment.requests]
-        return sorted(found, key=lambda request: (request.segment, request.at))
+        queued = [
+            queued_request
+            for segment in self._segments.values()
+            for queued_request in segment.requests
+        ]
+        return sorted(queued, key=lambda request: (request.segment, request.at))
 
     def append(
         self,
@@ -296,14 +300,14 @@ def _scan_old(number: int, fd: int) -> Iterator[tuple[QueuedRequest, Position]]:
 
 def _sent_parts(path: Path) -> dict[int, set[bytes]]:
     """Read a list of parts that were sent, and cut an incomplete entry off its end."""
-    found: dict[int, set[bytes]] = {}
+    parts_by_offset: dict[int, set[bytes]] = {}
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        return found
-    whole = len(data) // _DONE.size * _DONE.size
-    if whole < len(data):
-        os.truncate(path, whole)
-    for at, part in _DONE.iter_unpack(data[:whole]):
-        found.setdefault(at, set()).add(part)
-    return found
+        return parts_by_offset
+    complete = len(data) // _DONE.size * _DONE.size
+    if complete < len(data):
+        os.truncate(path, complete)
+    for at, part in _DONE.iter_unpack(data[:complete]):
+        parts_by_offset.setdefault(at, set()).add(part)
+    return parts_by_offset

@@ -122,7 +122,7 @@ class ProtobufTraceRequest:
 
     def without(self, keys: Collection[SpanKey]) -> bytes:
         """Return a request without some of the spans."""
-        return self._serialized([one for one in self._entries if one.key not in keys], {})
+        return self._serialized([entry for entry in self._entries if entry.key not in keys], {})
 
     def _serialized(self, entries: list[_SpanEntry], extra: Mapping[str, bytes]) -> bytes:
         request = ExportTraceServiceRequest()
@@ -194,28 +194,32 @@ class JsonTraceRequest:
             for scope in _items(resource, "scopeSpans", "scope_spans"):
                 yield resource, scope, _items(scope, "spans")
 
-    def _select(self, wanted: Callable[[SpanKey], bool], extra: Mapping[str, list[Any]]) -> bytes:
-        if not any(key.span_id in extra for key in self._keys) and all(map(wanted, self._keys)):
+    def _select(
+        self, is_selected: Callable[[SpanKey], bool], extra: Mapping[str, list[Any]]
+    ) -> bytes:
+        if not any(key.span_id in extra for key in self._keys) and all(
+            map(is_selected, self._keys)
+        ):
             return self._payload
         keys = iter(self._keys)
         resources: list[dict[str, Any]] = []
         last = None
         for resource, scope, spans in self._scopes():
-            kept = [
+            selected_spans = [
                 _with_attributes(span, extra.get(key.span_id))
                 for span, key in zip(spans, keys, strict=False)
-                if wanted(key)
+                if is_selected(key)
             ]
-            if not kept:
+            if not selected_spans:
                 continue
             if resource is not last:
                 last = resource
                 resources.append(
                     {**_without_items(resource, "scopeSpans", "scope_spans"), "scopeSpans": []}
                 )
-            resources[-1]["scopeSpans"].append({**scope, "spans": kept})
-        rest = _without_items(self._value, "resourceSpans", "resource_spans")
-        return dumps({**rest, "resourceSpans": resources}).encode()
+            resources[-1]["scopeSpans"].append({**scope, "spans": selected_spans})
+        other_fields = _without_items(self._value, "resourceSpans", "resource_spans")
+        return dumps({**other_fields, "resourceSpans": resources}).encode()
 
 
 def without_own_events(payload: bytes, encoding: str) -> bytes:
@@ -237,12 +241,12 @@ def without_own_events(payload: bytes, encoding: str) -> bytes:
         raise ValueError("not a request for logs") from None
     is_changed = False
     for resource in list(request.resource_logs):
-        kept = [scope for scope in resource.scope_logs if scope.scope.name != OWN_SCOPE]
-        if len(kept) < len(resource.scope_logs):
+        foreign_scopes = [scope for scope in resource.scope_logs if scope.scope.name != OWN_SCOPE]
+        if len(foreign_scopes) < len(resource.scope_logs):
             is_changed = True
             del resource.scope_logs[:]
-            resource.scope_logs.extend(kept)
-            if not kept:
+            resource.scope_logs.extend(foreign_scopes)
+            if not foreign_scopes:
                 request.resource_logs.remove(resource)
     return request.SerializeToString() if is_changed else payload
 
@@ -253,27 +257,27 @@ def _without_own_events_json(payload: bytes) -> bytes:
     try:
         for resource in _items(value, "resourceLogs", "resource_logs"):
             scopes = _items(resource, "scopeLogs", "scope_logs")
-            kept = [s for s in scopes if (s.get("scope") or {}).get("name") != OWN_SCOPE]
-            is_changed |= len(kept) < len(scopes)
-            if kept:
-                rest = _without_items(resource, "scopeLogs", "scope_logs")
-                resources.append({**rest, "scopeLogs": kept})
+            foreign_scopes = [s for s in scopes if (s.get("scope") or {}).get("name") != OWN_SCOPE]
+            is_changed |= len(foreign_scopes) < len(scopes)
+            if foreign_scopes:
+                other_fields = _without_items(resource, "scopeLogs", "scope_logs")
+                resources.append({**other_fields, "scopeLogs": foreign_scopes})
     except AttributeError:
         raise ValueError("not a request for logs") from None
     if not is_changed:
         return payload
     if not resources:
         return b""
-    rest = _without_items(value, "resourceLogs", "resource_logs")
-    return dumps({**rest, "resourceLogs": resources}).encode()
+    other_fields = _without_items(value, "resourceLogs", "resource_logs")
+    return dumps({**other_fields, "resourceLogs": resources}).encode()
 
 
 def _items(value: Any, *names: str) -> list[Any]:
     """Return the list under the first of the names that has one."""
     for name in names:
-        found = value.get(name)
-        if found:
-            return list(found)
+        items = value.get(name)
+        if items:
+            return list(items)
     return []
 
 
@@ -289,8 +293,8 @@ def _with_attributes(span: dict[str, Any], attributes: list[Any] | None) -> dict
 
 def _json_key(span: Any) -> SpanKey:
     def text(*names: str) -> str:
-        found = next((span[name] for name in names if span.get(name) is not None), "")
-        return str(found)
+        value = next((span[name] for name in names if span.get(name) is not None), "")
+        return str(value)
 
     times = (
         text("startTimeUnixNano", "start_time_unix_nano"),

@@ -70,8 +70,8 @@ def _read_runs(path: Path) -> list[tuple[int, int]]:
         data = path.read_bytes()
     except FileNotFoundError:
         return []
-    whole = len(data) // _RUN.size * _RUN.size
-    return [(begin, end) for begin, end in _RUN.iter_unpack(data[:whole]) if 0 < begin <= end]
+    complete = len(data) // _RUN.size * _RUN.size
+    return [(begin, end) for begin, end in _RUN.iter_unpack(data[:complete]) if 0 < begin <= end]
 
 
 def _write_runs(path: Path, runs: list[tuple[int, int]]) -> int:

@@ -56,9 +56,9 @@ class ArchiveReport:
     bytes: int = 0
     duplicates: int = 0
 
-    def add(self, other: ArchiveReport) -> None:
+    def add(self, later: ArchiveReport) -> None:
         """Add the counts of another report."""
-        for name, count in vars(other).items():
+        for name, count in vars(later).items():
             setattr(self, name, getattr(self, name) + count)
 
 
@@ -139,13 +139,13 @@ class Archive:
         self._recover_idle_folders()
         for kind in SCHEMAS:
             for path, _ in self._reader.files(kind, trace_ids):
-                place = self._reader.base / path
+                file_path = self._reader.base / path
                 try:
-                    with self._folder(root_of(place)) as folder:
+                    with self._folder(root_of(file_path)) as folder:
                         removed[kind] += self._rewrite(folder, kind, path, trace_ids)
                 except OSError as error:
                     reason = error.strerror or error
-                    raise StoreError(f"{place}: cannot be replaced: {reason}") from error
+                    raise StoreError(f"{file_path}: cannot be replaced: {reason}") from error
         return removed
 
     def holds(self, trace_ids: Sequence[str]) -> bool:
@@ -246,13 +246,13 @@ class Archive:
 
         table = self._reader.read(path, kind)
         removed = pc.is_in(table["trace_id"], value_set=pa.array(trace_ids, pa.string()))
-        kept = table.filter(pc.invert(removed))
-        place = self._reader.base / path
-        new = folder.announce(place.parent, [kind]) if kept.num_rows else []
+        remaining = table.filter(pc.invert(removed))
+        file_path = self._reader.base / path
+        new = folder.announce(file_path.parent, [kind]) if remaining.num_rows else []
         try:
             with transaction(self._connection):
                 for file in new:
-                    self._keep(folder, file, kept)
+                    self._keep(folder, file, remaining)
                 self._connection.execute(
                     "DELETE FROM archived_traces WHERE file IN "
                     "(SELECT file FROM archived_files WHERE path = ?)",
@@ -267,4 +267,4 @@ class Archive:
             raise
         self.on_step("committed")
         folder.recover()
-        return int(table.num_rows - kept.num_rows)
+        return int(table.num_rows - remaining.num_rows)

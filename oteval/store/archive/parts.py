@@ -151,20 +151,23 @@ def _grouped(rows: Sequence[tuple[Any, ...]], day: int, last_seq: int) -> Iterat
     """
     group: list[tuple[Any, ...]] = []
     count = size = 0
-    for found in rows:
-        is_other_bucket = group and group[0][0] != found[0]
-        is_full = count + found[4] > _MAX_ROWS or size + found[5] > _MAX_BYTES
+    for trace_row in rows:
+        is_other_bucket = group and group[0][0] != trace_row[0]
+        is_full = count + trace_row[4] > _MAX_ROWS or size + trace_row[5] > _MAX_BYTES
         if group and (is_other_bucket or is_full):
             yield _part(group, day, last_seq)
             group, count, size = [], 0, 0
-        group.append(found)
-        count += found[4]
-        size += found[5]
+        group.append(trace_row)
+        count += trace_row[4]
+        size += trace_row[5]
     if group:
         yield _part(group, day, last_seq)
 
 
 def _part(group: Sequence[tuple[Any, ...]], day: int, last_seq: int) -> ArchivePart:
-    first_ns, last_ns = min(found[2] for found in group), max(found[3] for found in group)
-    bucket, traces = int(group[0][0]), [found[1] for found in group]
+    first_ns, last_ns = (
+        min(trace_row[2] for trace_row in group),
+        max(trace_row[3] for trace_row in group),
+    )
+    bucket, traces = int(group[0][0]), [trace_row[1] for trace_row in group]
     return ArchivePart(day, bucket, traces, first_ns, last_ns, last_seq)

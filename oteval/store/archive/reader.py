@@ -68,12 +68,12 @@ class ArchiveReader:
 
     def unreachable(self, trace_ids: Sequence[str]) -> set[str]:
         """Return those of some traces that have rows in missing files."""
-        found: set[str] = set()
+        unreachable_traces: set[str] = set()
         for kind in SCHEMAS:
             for path, traces in self.files(kind, trace_ids):
                 if not (self.base / path).exists():
-                    found.update(traces)
-        return found
+                    unreachable_traces.update(traces)
+        return unreachable_traces
 
     def batches(self, kind: str) -> Iterator[pa.RecordBatch]:
         """Yield all rows of a kind, file by file.
@@ -127,25 +127,26 @@ class ArchiveReader:
         # A slow import that only databases with an archive need.
         import pyarrow.dataset as ds
 
-        place = self.base / path
+        file_path = self.base / path
         condition: Any = None
         if trace_ids is not None:
             condition = ds.field("trace_id").isin(pa.array(trace_ids, pa.string()))
         try:
-            file = ds.dataset(place, format="parquet", partitioning=None)
+            file = ds.dataset(file_path, format="parquet", partitioning=None)
             return file.to_table(filter=condition).cast(SCHEMAS[kind])
         except (OSError, pa.ArrowException) as error:
-            reason = f"cannot be read ({error})" if place.exists() else "is missing"
+            reason = f"cannot be read ({error})" if file_path.exists() else "is missing"
             raise ArchiveMissing(
-                f"{place}: this file with archived {kind} {reason}; put the archive back in place"
+                f"{file_path}: this file with archived {kind} {reason}; "
+                "put the archive back in place"
             ) from error
 
 
-def rows_not_in(known: pa.Table, table: pa.Table, kind: str) -> pa.Table:
+def rows_not_in(hot_rows: pa.Table, table: pa.Table, kind: str) -> pa.Table:
     """Return the rows of a table that a second table of the same kind does not have."""
-    if not table.num_rows or not known.num_rows:
+    if not table.num_rows or not hot_rows.num_rows:
         return table
     names = _IDENTITY[kind]
-    known_keys = set(zip(*(known[name].to_pylist() for name in names), strict=True))
+    known_keys = set(zip(*(hot_rows[name].to_pylist() for name in names), strict=True))
     keys = zip(*(table[name].to_pylist() for name in names), strict=True)
     return table.filter(pa.array([key not in known_keys for key in keys], pa.bool_()))

@@ -19,11 +19,11 @@ __all__ = ["applied", "migrate", "newest"]
 
 def _scripts() -> dict[int, str]:
     """Return the text of each migration by its number."""
-    found = {}
+    scripts = {}
     for entry in resources.files(__name__).iterdir():
         if entry.name.endswith(".sql"):
-            found[int(entry.name[:4])] = entry.read_text("utf-8")
-    return dict(sorted(found.items()))
+            scripts[int(entry.name[:4])] = entry.read_text("utf-8")
+    return dict(sorted(scripts.items()))
 
 
 def newest() -> int:
@@ -68,8 +68,8 @@ def migrate(
         _apply(connection, missing)
         declare_compression(connection, name)
         return
-    for one in missing:
-        _apply(connection, [one])
+    for script in missing:
+        _apply(connection, [script])
 
 
 def _apply(connection: duckdb.DuckDBPyConnection, scripts: Sequence[tuple[int, str]]) -> None:

@@ -97,17 +97,17 @@ def _cut(value: Any, longest: int, most: int, depth: int = 0) -> Any:
     if isinstance(value, dict):
         if depth == _MAX_DEPTH:
             return "(nested too deeply to be shown)"
-        shown = {
-            _cut_text(str(key), longest): _cut(one, longest, most, depth + 1)
-            for key, one in list(value.items())[:most]
+        items_shown = {
+            _cut_text(str(key), longest): _cut(item, longest, most, depth + 1)
+            for key, item in list(value.items())[:most]
         }
         if len(value) > most:
-            shown["…"] = counted(len(value) - most, "more key")
-        return shown
+            items_shown["…"] = counted(len(value) - most, "more key")
+        return items_shown
     if isinstance(value, (list, tuple)):
         if depth == _MAX_DEPTH:
             return "(nested too deeply to be shown)"
-        items = [_cut(one, longest, most, depth + 1) for one in value[:most]]
+        items = [_cut(item, longest, most, depth + 1) for item in value[:most]]
         return [*items, f"… ({len(value) - most:,} more)"] if len(value) > most else items
     return value
 

@@ -109,8 +109,8 @@ def serve_stdio(workspace: Workspace, *, writes: bool) -> None:
 def _definition(tool: McpTool[Any]) -> types.Tool:
     schema = tool.arguments.model_json_schema()
     schema.pop("title", None)
-    for one in schema["properties"].values():
-        one.pop("title", None)
+    for property_schema in schema["properties"].values():
+        property_schema.pop("title", None)
     return types.Tool(
         name=tool.name,
         description=tool.description,

@@ -89,8 +89,10 @@ def refusal(error: Exception) -> types.JSONRPCError:
             code = types.PARSE_ERROR
             line = first["input"] if isinstance(first["input"], str) else ""
         elif isinstance(first["input"], dict):
-            known = first["input"].get("id")
-            line = f'"id": {known}}}' if isinstance(known, int) else f'"id": "{known}"'
+            request_id = first["input"].get("id")
+            line = (
+                f'"id": {request_id}}}' if isinstance(request_id, int) else f'"id": "{request_id}"'
+            )
     data = types.ErrorData(code=code, message=f"cannot read the message: {reason[:_MAX_REASON]}")
     return types.JSONRPCError(jsonrpc="2.0", id=_id_of(line), error=data)
 
@@ -98,8 +100,8 @@ def refusal(error: Exception) -> types.JSONRPCError:
 def _id_of(line: str) -> int | str | None:
     """Return the id in a line that is not valid JSON, or None where it is not certain."""
     ends = (line[:_LOOKED_AT], line[-_LOOKED_AT:]) if len(line) > 2 * _LOOKED_AT else (line,)
-    found = {match.groups() for end in ends for match in _ID.finditer(end)}
-    if len(found) != 1:
+    ids = {match.groups() for end in ends for match in _ID.finditer(end)}
+    if len(ids) != 1:
         return None  # arguments may have a key "id" as well
-    number, text = found.pop()
+    number, text = ids.pop()
     return int(number) if number is not None else str(text)

@@ -120,9 +120,9 @@ def axis_labels(labels: Sequence[str]) -> list[str]:
     Long names such as versions often begin alike: then their ends are shown.
     """
     for shorten in (_beginning, _ending):
-        found = [shorten(label) for label in labels]
-        if len(set(found)) == len(set(labels)):
-            return found
+        texts = [shorten(label) for label in labels]
+        if len(set(texts)) == len(set(labels)):
+            return texts
     numbers = {label: f" {at}" for at, label in enumerate(dict.fromkeys(labels), start=1)}
     return [
         f"{label[: _LONGEST_LABEL - len(numbers[label]) - 1]}…{numbers[label]}" for label in labels
@@ -163,12 +163,12 @@ def _laid_out(
     def y(value: float) -> float:
         return round(bottom - (bottom - _TOP) * value / highest, 1)
 
-    place = _PLOT_WIDTH / len(labels)
+    slot = _PLOT_WIDTH / len(labels)
     return BarChart(
         title=title,
-        bars=tuple(_bars(series, place, bottom, y)),
+        bars=tuple(_bars(series, slot, bottom, y)),
         x_ticks=tuple(
-            Tick(round(_LEFT + (at + 0.5) * place, 1), text)
+            Tick(round(_LEFT + (at + 0.5) * slot, 1), text)
             for at, text in enumerate(axis_labels(labels))
         ),
         y_ticks=tuple(Tick(y(level), text_of(level)) for level in levels),
@@ -178,9 +178,9 @@ def _laid_out(
 
 
 def _bars(
-    series: Sequence[Sequence[_Value]], place: float, bottom: float, y: Callable[[float], float]
+    series: Sequence[Sequence[_Value]], slot: float, bottom: float, y: Callable[[float], float]
 ) -> Iterator[Bar]:
-    width = place * _FILL / len(series)
+    width = slot * _FILL / len(series)
     for number, values in enumerate(series):
         for at, value in enumerate(values):
             if value is None:
@@ -188,7 +188,7 @@ def _bars(
             size, interval, note = value
             top = y(size)
             yield Bar(
-                x=round(_LEFT + (at + (1 - _FILL) / 2) * place + number * width, 1),
+                x=round(_LEFT + (at + (1 - _FILL) / 2) * slot + number * width, 1),
                 y=top,
                 width=round(width * 0.94, 1),
                 height=round(bottom - top, 1),

@@ -135,10 +135,10 @@ def _layers(graph: ToolGraph) -> list[list[str]]:
     for edge in graph.edges:
         before[edge.target].append(edge)
     depth = {START: 0}
-    for node in sorted(tools, key=lambda one: (one.position, -one.calls, one.key)):
+    for node in sorted(tools, key=lambda tool: (tool.position, -tool.calls, tool.key)):
         # The tools that come earlier in runs have their layers already, so that cycles end here.
-        known = [edge for edge in before[node.key] if edge.source in depth]
-        heaviest = max(known, key=lambda edge: edge.count, default=None)
+        placed_edges = [edge for edge in before[node.key] if edge.source in depth]
+        heaviest = max(placed_edges, key=lambda edge: edge.count, default=None)
         depth[node.key] = depth[heaviest.source] + 1 if heaviest else 1
     depth[END] = max(depth.values()) + 1
     layers: list[list[str]] = [[] for _ in range(depth[END] + 1)]
@@ -151,19 +151,19 @@ def _layers(graph: ToolGraph) -> list[list[str]]:
 
 def _sweep(layers: Sequence[list[str]], before: Mapping[str, Sequence[ToolEdge]]) -> None:
     """Order each layer by the mean place of the tools that come before its own."""
-    place = {key: (at + 0.5) / len(layer) for layer in layers for at, key in enumerate(layer)}
+    heights = {key: (at + 0.5) / len(layer) for layer in layers for at, key in enumerate(layer)}
     for layer in layers[1:]:
         centre = {}
         for key in layer:
             edges = [edge for edge in before[key] if edge.source != key]
             weight = sum(edge.count for edge in edges)
-            total = sum(place[edge.source] * edge.count for edge in edges)
-            centre[key] = total / weight if weight else place[key]
+            total = sum(heights[edge.source] * edge.count for edge in edges)
+            centre[key] = total / weight if weight else heights[key]
         layer.sort(key=lambda key: (centre[key], key))
-        place.update({key: (at + 0.5) / len(layer) for at, key in enumerate(layer)})
+        heights.update({key: (at + 0.5) / len(layer) for at, key in enumerate(layer)})
 
 
-def _node(node: ToolNode, place: tuple[float, float], label: str) -> DrawnNode:
+def _node(node: ToolNode, centre: tuple[float, float], label: str) -> DrawnNode:
     is_end = node.key in (START, END)
     noun = "run" if is_end else "call"
     remark = counted(node.calls, noun)
@@ -171,7 +171,7 @@ def _node(node: ToolNode, place: tuple[float, float], label: str) -> DrawnNode:
         remark += f", {node.errors / node.calls:.1%} failed"
     is_failing = node.errors >= _FAILING * node.calls > 0
     note = f"{node.label}: {remark}"
-    return DrawnNode(*place, label, remark, note, is_end, is_failing)
+    return DrawnNode(*centre, label, remark, note, is_end, is_failing)
 
 
 def _edge(

@@ -32,10 +32,12 @@ Form = Callable[..., str]
 
 def extend_numbers(numbers: array[float], values: pa.DoubleArray) -> None:
     """Append the values of a column that are not NULL."""
-    known = values.drop_null()
-    if len(known):
-        start = 8 * known.offset
-        numbers.frombytes(memoryview(known.buffers()[1])[start : start + 8 * len(known)])
+    numbers_known = values.drop_null()
+    if len(numbers_known):
+        start = 8 * numbers_known.offset
+        numbers.frombytes(
+            memoryview(numbers_known.buffers()[1])[start : start + 8 * len(numbers_known)]
+        )
 
 
 class SortedNumbers(Sequence[float]):
@@ -71,16 +73,16 @@ class SortedNumbers(Sequence[float]):
 
     def quantile(self, share: float) -> float:
         """Return the number that a share of the numbers does not exceed."""
-        found: float = self[min(len(self) - 1, math.ceil(share * len(self)) - 1)]
-        return found
+        value: float = self[min(len(self) - 1, math.ceil(share * len(self)) - 1)]
+        return value
 
     @property
     def median(self) -> float:
         """The median: the mean of the two in the middle of an even number."""
         middle = len(self) // 2
         low = middle if len(self) % 2 else middle - 1
-        found: float = (self[low] + self[middle]) / 2
-        return found
+        value: float = (self[low] + self[middle]) / 2
+        return value
 
 
 def plain(value: float, digits: int = 3) -> str:

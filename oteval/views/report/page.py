@@ -134,14 +134,14 @@ def _counts(report: Report) -> dict[str, int]:
         "regressed": sum(row.change == "regressed" for row in rows),
         "improved": sum(any(c.change == "improved" for c in row.cells) for row in rows),
         "bad": sum(row.badness < 2 for row in rows),
-        "error": sum("error" in found for found in states),
-        "none": sum("none" in found for found in states),
+        "error": sum("error" in case_states for case_states in states),
+        "none": sum("none" in case_states for case_states in states),
         "failures": sum(row.failures > 0 for row in rows),
     }
 
 
-def _by_name(found: tuple[EvaluatorSummary, ...]) -> list[tuple[str, list[EvaluatorSummary]]]:
+def _by_name(summaries: tuple[EvaluatorSummary, ...]) -> list[tuple[str, list[EvaluatorSummary]]]:
     names: dict[str, list[EvaluatorSummary]] = {}
-    for one in found:
-        names.setdefault(one.name, []).append(one)
+    for summary in summaries:
+        names.setdefault(summary.name, []).append(summary)
     return list(names.items())

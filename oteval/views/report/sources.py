@@ -122,12 +122,12 @@ def from_keys(store: Store, keys: pa.Table, groups: RunGroups | None = None) -> 
 def _stored_run(
     trajectory: Trajectory, scores: Sequence[Score], group: str, case_attributes: Sequence[str]
 ) -> ReportRun:
-    named = first_attribute(trajectory, case_attributes)
+    case_name = first_attribute(trajectory, case_attributes)
     return ReportRun(
         id=trajectory.id,
         group=group,
         case=case_key(trajectory, case_attributes),
-        label=question_line(trajectory) or named or trajectory.agent or trajectory.id,
+        label=question_line(trajectory) or case_name or trajectory.agent or trajectory.id,
         verdicts=tuple(map(RunVerdict.of, scores)),
         trajectory=trajectory,
         start_ns=trajectory.start_ns,
@@ -224,7 +224,7 @@ def pairwise_of(store: Store, experiments: Sequence[Experiment]) -> list[Pairwis
             votes = store.experiments.votes(row["experiment_id"])
             # The votes name the examples of the first of those that still exist.
             existing = [name for name in row["compared"] if store.experiments.find(name)]
-            compared = {each.name: each for each in _compared(store, existing)}
+            compared = {side.name: side for side in _compared(store, existing)}
             for base, other in combinations(names, 2):
                 summaries += _pairwise((compared[base], compared[other]), votes)
     return summaries
@@ -238,7 +238,7 @@ def _pairwise(
     paired_runs = {
         key: (second.run, first.run) for key, (first, second) in paired_rows(compared).items()
     }
-    side = {row.run.id: each.name for each in compared for row in each}
+    side = {row.run.id: side_results.name for side_results in compared for row in side_results}
     about = [vote for vote in votes if {side.get(run) for run in vote.shown} >= set(names)]
     labels = {row.example.id: _label(row.run) for row in compared[0]}
     for pair in pairs_of((other, base), paired_runs, about):

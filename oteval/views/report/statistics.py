@@ -177,9 +177,9 @@ class ReportStatistics:
         for name in dict.fromkeys(verdict.evaluator for verdict in item.verdicts):
             share = _passes([verdict for verdict in item.verdicts if verdict.evaluator == name])
             if share is not None:
-                seen = self._seen[name, item.group]
-                seen.share_total += share
-                seen.shares += 1
+                series = self._seen[name, item.group]
+                series.share_total += share
+                series.shares += 1
 
     def _add_run(self, item: ReportRun, group: _GroupUsage) -> None:
         run = item.trajectory
@@ -205,12 +205,12 @@ class ReportStatistics:
     def _add_verdict(self, item: ReportRun, verdict: RunVerdict) -> None:
         name = verdict.evaluator
         self.names.setdefault(name)
-        seen = self._seen.setdefault((name, item.group), _VerdictSeries(Tally(name)))
-        seen.tally.add(verdict)
+        series = self._seen.setdefault((name, item.group), _VerdictSeries(Tally(name)))
+        series.tally.add(verdict)
         if self._is_grouped:
-            seen.by_case.setdefault(item.case, []).append(verdict)
+            series.by_case.setdefault(item.case, []).append(verdict)
         if verdict.score is not None:
-            seen.scores.append(verdict.score)
+            series.scores.append(verdict.score)
         judged = verdict.passed is not None or verdict.status == "error"
         if judged and item.start_ns:
             starts, passes = self._timed.setdefault(name, (array("q"), bytearray()))
@@ -259,17 +259,19 @@ class ReportStatistics:
             name = row["evaluator"]
             self.names.setdefault(name)
             series_key = (name, row["group"])
-            seen = self._seen.setdefault(series_key, _VerdictSeries(Tally(name)))
-            before = len(seen.scores)
+            series = self._seen.setdefault(series_key, _VerdictSeries(Tally(name)))
+            before = len(series.scores)
             if scores[at].is_valid:
-                extend_numbers(seen.scores, scores[at].values)
+                extend_numbers(series.scores, scores[at].values)
             counts = {kind: row[kind] for kind in _OUTCOMES}
-            added = math.fsum(seen.scores[before:])
-            seen.tally.merge(Tally(name, **counts, total=added, scored=len(seen.scores) - before))
+            added = math.fsum(series.scores[before:])
+            series.tally.merge(
+                Tally(name, **counts, total=added, scored=len(series.scores) - before)
+            )
             passed, judged = row["judged_passed"], row["judged"]
             if not self._is_grouped:
-                seen.share_total += passed
-                seen.shares += judged
+                series.share_total += passed
+                series.shares += judged
             if row["place"] is not None:
                 times = self._stored_times.setdefault(name, [[0, 0] for _ in range(_TIMES)])
                 times[row["place"]][0] += passed
@@ -281,8 +283,8 @@ class ReportStatistics:
     def compare_stored(self, runs: SelectedRuns, baseline: str) -> None:
         """Compare the cases of stored runs in each group with the baseline's."""
         for row in runs.shares():
-            seen = self._seen[row["evaluator"], row["group"]]
-            seen.share_total, seen.shares = row["total"], row["cases"]
+            series = self._seen[row["evaluator"], row["group"]]
+            series.share_total, series.shares = row["total"], row["cases"]
         for comparison in runs.comparisons(baseline):
             differences = self._differences.setdefault(
                 (comparison.evaluator, comparison.group), _Differences()
@@ -303,7 +305,7 @@ class ReportStatistics:
         if agents:
             names = ", ".join(agents[:3]) + (" …" if len(agents) > 3 else "")
             yield "agents", f"{len(agents):,}", names
-        counts = [seen.tally for seen in self._seen.values()]
+        counts = [series.tally for series in self._seen.values()]
         errors = sum(tally.errors for tally in counts)
         missing = sum(tally.not_evaluated for tally in counts)
         verdicts = sum(tally.evaluated for tally in counts)
@@ -351,8 +353,8 @@ class ReportStatistics:
     def tallies(self) -> dict[str, Tally]:
         """The counts of each evaluator over all groups."""
         totals = {name: Tally(name) for name in self.names}
-        for (name, _), seen in self._seen.items():
-            totals[name].merge(seen.tally)
+        for (name, _), series in self._seen.items():
+            totals[name].merge(series.tally)
         return totals
 
     def gates(self, gates: Iterable[Gate], groups: Sequence[str]) -> Iterator[Held]:
@@ -371,10 +373,10 @@ class ReportStatistics:
         for name in self.ordered_names():
             base = self._seen.get((name, groups[0]))
             for at, group in enumerate(groups):
-                seen = self._seen.get((name, group)) or _VerdictSeries(Tally(name))
-                counted = _counted(seen, group)
+                series = self._seen.get((name, group)) or _VerdictSeries(Tally(name))
+                counted = _counted(series, group)
                 if at and base:
-                    differences = self._differences.get((name, group)) or _differences(base, seen)
+                    differences = self._differences.get((name, group)) or _differences(base, series)
                     counted = differences.added_to(counted)
                 summaries.append(counted)
         p_values = [summary.p_value for summary in summaries if summary.p_value is not None]
@@ -433,12 +435,12 @@ class ReportStatistics:
                 yield Bars(f"Pass rate over time: {clean(name)}", labels, (series,))
 
 
-def _counted(seen: _VerdictSeries, group: str) -> EvaluatorSummary:
-    tally = seen.tally
-    by_case = map(_passes, seen.by_case.values())
+def _counted(series: _VerdictSeries, group: str) -> EvaluatorSummary:
+    tally = series.tally
+    by_case = map(_passes, series.by_case.values())
     shares = [share for share in by_case if share is not None]
-    number = seen.shares + len(shares)
-    interval = clopper_pearson(min(seen.share_total + math.fsum(shares), number), number)
+    number = series.shares + len(shares)
+    interval = clopper_pearson(min(series.share_total + math.fsum(shares), number), number)
     return EvaluatorSummary(
         name=clean(tally.evaluator),
         group=clean(group),
@@ -461,10 +463,10 @@ def _passes(verdicts: Sequence[RunVerdict]) -> float | None:
     return sum(bool(v.passed) for v in judged) / len(judged) if judged else None
 
 
-def _differences(base: _VerdictSeries, seen: _VerdictSeries) -> _Differences:
+def _differences(base: _VerdictSeries, series: _VerdictSeries) -> _Differences:
     """Return the differences between cases that were read."""
     differences = _Differences()
-    for case, verdicts in seen.by_case.items():
+    for case, verdicts in series.by_case.items():
         before, now = worth_of(base.by_case.get(case, ())), worth_of(verdicts)
         if before is not None and now is not None and before.is_share == now.is_share:
             differences.count(before, now, 1)
@@ -491,9 +493,9 @@ def _share(passed: int, total: int) -> tuple[float, float, float, int] | None:
 
 def _is_binary(values: SortedNumbers) -> bool:
     """Return whether all numbers are 0 or 1."""
-    zeros, others = values.below(0.0), values.below(math.nextafter(0.0, 1.0))
-    ones, above = values.below(1.0), values.below(math.nextafter(1.0, 2.0))
-    return zeros == 0 and others == ones and above == len(values)
+    zeros, up_to_zero = values.below(0.0), values.below(math.nextafter(0.0, 1.0))
+    below_one, above = values.below(1.0), values.below(math.nextafter(1.0, 2.0))
+    return zeros == 0 and up_to_zero == below_one and above == len(values)
 
 
 def _many(count: int, what: str) -> str:

@@ -159,18 +159,18 @@ class ToolGraphCounts:
         if not self._runs:
             return None
         ordered = sorted(self._calls, key=lambda name: (-self._calls[name], name))
-        named = [name for name in ordered if name != _OTHERS]
+        tool_names = [name for name in ordered if name != _OTHERS]
         is_whole = len(ordered) <= _MOST_NODES and _OTHERS not in self._calls
-        shown_names = set(named if is_whole else named[: _MOST_NODES - 1])
+        shown_names = set(tool_names if is_whole else tool_names[: _MOST_NODES - 1])
         key = {name: name if name in shown_names else _OTHERS for name in ordered}
         nodes = [ToolNode(START, "start", self._runs)]
         nodes += [
             self._node(name, name.removeprefix(_TOOL), [name])
-            for name in named
+            for name in tool_names
             if name in shown_names
         ]
-        if rest := [name for name in ordered if name not in shown_names]:
-            nodes.append(self._node(_OTHERS, "other tools", rest))
+        if left_out := [name for name in ordered if name not in shown_names]:
+            nodes.append(self._node(_OTHERS, "other tools", left_out))
         nodes.append(ToolNode(END, "end", self._runs))
         merged: dict[tuple[str, str], list[int]] = {}
         for (source, target), counts in self._edges.items():

@@ -41,6 +41,20 @@ def test_evaluate_is_a_function_whatever_is_imported_first():
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True).returncode == 0
 
 
+def test_no_public_name_of_a_room_is_another_module_of_it():
+    """A module that is imported replaces the attribute of its room, unless the name is its own."""
+    shadowed = [
+        (stub.parent.name, alias.name, node.module)
+        for stub in sorted((ROOT / "oteval").rglob("__init__.pyi"))
+        for node in ast.walk(ast.parse(stub.read_text("utf-8")))
+        if isinstance(node, ast.ImportFrom) and node.module
+        for alias in node.names
+        if alias.name != node.module and stub.with_name(f"{alias.name}.py").exists()
+    ]
+
+    assert not shadowed
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     """Late loading does not hide a misspelled name."""
     with pytest.raises(AttributeError, match="no_such_name"):

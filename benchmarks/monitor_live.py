@@ -26,7 +26,7 @@ from benchmarks.clock import spent
 from benchmarks.monitor_store import START, add_runs
 from benchmarks.otlp_load import requests, send
 from benchmarks.served import Served
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.scoring.config import parse_config
 from oteval.store import Store
 

@@ -109,7 +109,7 @@ def add_runs(store: Any, first: int, last: int, *, groups: int, step: int) -> No
 
 def check(path: Path, scores: int, groups: int) -> dict[str, Any]:
     """Check three times in this process; return the costs and the numbers of groups by state."""
-    from oteval.monitor.check import check as check_monitors, check_backlog, little_memory
+    from oteval.monitor.monitor_checks import check as check_monitors, check_backlog, little_memory
     from oteval.scoring.config import parse_config
     from oteval.store import Store
 

@@ -178,6 +178,7 @@ from .store import (
 )
 
 __version__: str
+from .extras import spark as spark
 from .record.context import (
     attach_environ as attach_environ,
     context_environ as context_environ,
@@ -187,3 +188,4 @@ from .record.context import (
 from .record.context_carriers import carry_context as carry_context
 from .record.decorators import agent as agent, tool as tool
 from .record.model_calls import model_call as model_call
+from .replays import testing as testing

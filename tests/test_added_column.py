@@ -31,18 +31,18 @@ SURFACES = """
 import json
 
 from oteval.cli import cli
-from oteval.config import parse_config
-from oteval.mcp.arguments import RunFilters
-from oteval.mcp.run_views import run_row
+from oteval.scoring.config import parse_config
+from oteval.views.mcp.arguments import RunFilters
+from oteval.views.mcp.run_views import run_row
 from oteval.model import Message, SpanRef, Trajectory
 from oteval.model.columns import COLUMNS, RunRow
 from oteval.monitor.check import check
-from oteval.pages.run_columns import chosen_columns
-from oteval.pages.runs import runs_page
-from oteval.pages.search import parse_search, suggestions
-from oteval.prices import make_prices
-from oteval.selection import EVERYTHING, Selection, parse_condition
-from oteval.show.html import grouping, run_groups
+from oteval.views.pages.run_columns import chosen_columns
+from oteval.views.pages.runs import runs_page
+from oteval.views.pages.search import parse_search, suggestions
+from oteval.model.prices import make_prices
+from oteval.model.selection import EVERYTHING, Selection, parse_condition
+from oteval.views.report import grouping, run_groups
 from oteval.store import Store
 
 

@@ -12,11 +12,7 @@ from .alignment import (
 from .checks.definitions import (
     schemas_of as schemas_of,
 )
-from .compare import (
-    Verdict as Verdict,
-    acompare as acompare,
-    compare as compare,
-)
+from .comparison import Verdict as Verdict, acompare as acompare, compare as compare
 from .evaluator import (
     EvaluationContext as EvaluationContext,
     EvaluationResult as EvaluationResult,
@@ -92,11 +88,6 @@ from .messages import (
     is_message as is_message,
     to_messages as to_messages,
 )
-from .observed import (
-    listen as listen,
-    observed as observed,
-    unheard as unheard,
-)
 from .openai_client import (
     model_name as model_name,
     open_client as open_client,
@@ -112,10 +103,6 @@ from .outline import (
     has_outline_form as has_outline_form,
     run_of as run_of,
 )
-from .passed_run import (
-    gaps_beside as gaps_beside,
-    passed_run as passed_run,
-)
 from .reference_form import (
     ComparedStep as ComparedStep,
     in_reference_form as in_reference_form,
@@ -129,6 +116,8 @@ from .resources import (
     RequestLimit as RequestLimit,
     Resources as Resources,
 )
+from .result_listeners import listen as listen, observed as observed, unheard as unheard
+from .run_arguments import gaps_beside as gaps_beside, passed_run as passed_run
 from .scorer import (
     Scorer as Scorer,
     is_drawn as is_drawn,

@@ -17,7 +17,7 @@ from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar
 from ..base.errors import InputError
 from ..model import EvaluationResult
 from .messages import is_message
-from .observed import observed, unheard
+from .result_listeners import observed, unheard
 
 __all__ = ["AnyOf", "BestMatch", "accepts_any_of", "any_of", "naming"]
 

@@ -2,7 +2,7 @@
 
 All functions work on indexes of calls; `oteval.evaluators.assignment` computes the matching.
 Each call has one key. Rules that are preorders pair calls with equal keys first, which never
-prevents a better pairing. `oteval.evaluators.compare` tries shortcuts before that.
+prevents a better pairing. `oteval.evaluators.comparison` tries shortcuts before that.
 """
 
 from __future__ import annotations

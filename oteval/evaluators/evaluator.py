@@ -35,10 +35,10 @@ from ..model import (
 )
 from .accepted import AnyOf, BestMatch, any_of, naming
 from .messages import to_messages
-from .observed import observed
 from .options import PYTHON_ONLY, check_options, describe_options
-from .passed_run import passed_run
 from .resources import Resources
+from .result_listeners import observed
+from .run_arguments import passed_run
 from .values import show
 
 __all__ = [

@@ -3,7 +3,7 @@
 An evaluator is called with keywords, ``(*, outputs, reference_outputs, inputs=None, **extra)``,
 and returns a dict with exactly ``key``, ``score``, ``comment`` and ``metadata``. The score is a
 bool unless `score_type` asks for a figure; the comment is None exactly for a pass. Unknown
-keywords are ignored. `oteval.evaluators.compare` gives the same verdict without the dict.
+keywords are ignored. `oteval.compare` gives the same verdict without the dict.
 
 The fixed functions (`trajectory_unordered_match` and so on) ignore arguments, except
 `trajectory_strict_match`, which compares them by default.
@@ -29,7 +29,7 @@ from ..model import (
     Trajectory,
 )
 from .args import ArgsMatch
-from .compare import FunctionAnswers, Unanswered, Verdict, compare, compare_calls
+from .comparison import FunctionAnswers, Unanswered, Verdict, compare, compare_calls
 from .evaluator import (
     EvaluationContext,
     Evaluator,
@@ -42,9 +42,9 @@ from .messages import to_messages
 from .options import InConfig, Share
 from .outline import Unread
 from .outlined_calls import HashedCalls, OutlinedCalls, call_hashes, compares_hashes
-from .passed_run import passed_run
 from .resources import Resources
 from .rules import Custom, Rule
+from .run_arguments import passed_run
 from .spec import MatchSpec, Mode, View, make_spec
 
 __all__ = [

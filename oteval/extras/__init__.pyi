@@ -1,5 +1,6 @@
 """The names of `oteval.extras` for other rooms; `__init__.py` loads them on first use."""
 
+from . import spark as spark
 from .backends.connections import (
     SOURCES as SOURCES,
     TARGETS as TARGETS,

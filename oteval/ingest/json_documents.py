@@ -235,7 +235,7 @@ class _DocumentReader:
     def _members(
         self, other_members: Object, waiting: _WaitingSpans, depth: int
     ) -> Iterator[Document]:
-        """Yield the document at the cursor in parts; members without spans go into `other_members`."""
+        """Yield the document at the cursor in parts; `other_members` gets those without spans."""
         cursor = self.cursor
         has_parts = False
         size = 0

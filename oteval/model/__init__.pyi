@@ -73,9 +73,7 @@ from .prices import (
     make_prices as make_prices,
     require_price as require_price,
 )
-from .record import (
-    record as record,
-)
+from .record_class import record as record
 from .recording import (
     Chunk as Chunk,
     Exchange as Exchange,

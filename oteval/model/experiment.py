@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from ..base.jsontext import canonical, dumps
 from .cases import case_id, input_hash
-from .record import record
+from .record_class import record
 from .score import EvaluationResult, Status
 from .trajectory import Trajectory
 

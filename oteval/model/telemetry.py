@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import field
 from typing import Any
 
-from .record import record
+from .record_class import record
 
 __all__ = [
     "SCORE_ATTRIBUTES",

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, final
 
 from ..base.jsontext import dumps_exact
-from .record import record
+from .record_class import record
 from .telemetry import Attributes
 from .usage import Usage
 

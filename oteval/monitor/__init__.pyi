@@ -1,25 +1,21 @@
 """The names of `oteval.monitor` for other rooms; `__init__.py` loads them on first use."""
 
-from .backtest import (
-    Backtest as Backtest,
-    PastEpisode as PastEpisode,
-    backtest as backtest,
-)
+from .backtests import Backtest as Backtest, PastEpisode as PastEpisode, backtest as backtest
 from .changes import (
     Estimate as Estimate,
     MeasuredChange as MeasuredChange,
     adjusted as adjusted,
     measured_changes as measured_changes,
 )
-from .check import (
+from .group_simulation import (
+    GroupSimulation as GroupSimulation,
+    simulate_group as simulate_group,
+)
+from .monitor_checks import (
     check as check,
     check_backlog as check_backlog,
     exit_status as exit_status,
     little_memory as little_memory,
-)
-from .group_simulation import (
-    GroupSimulation as GroupSimulation,
-    simulate_group as simulate_group,
 )
 from .notification import (
     DeliveryResult as DeliveryResult,

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from ..scoring import MonitorSettings
 from ..store import ObservationSource, ReadPosition, Store
-from .check import source_of
+from .monitor_checks import source_of
 from .observations import Observations, by_group
 from .run_reader import RunReader
 

@@ -54,10 +54,8 @@ from .hooks import (
     reset_tool_hook as reset_tool_hook,
     set_tool_hook as set_tool_hook,
 )
-from .live_objects import (
-    live_objects as live_objects,
-)
-from .run_command import (
+from .object_search import live_objects as live_objects
+from .recorded_command import (
     ChildSettings as ChildSettings,
     RunResult as RunResult,
     run_command as run_command,

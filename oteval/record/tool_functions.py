@@ -40,7 +40,7 @@ from .exchanged_code import (
     nested_codes,
     own_code,
 )
-from .live_objects import live_objects
+from .object_search import live_objects
 
 __all__ = ["ToolFunction", "functions_of_tools", "has_function_of", "named_function"]
 

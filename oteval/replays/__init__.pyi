@@ -1,5 +1,6 @@
 """The names of `oteval.replays` for other rooms; `__init__.py` loads them on first use."""
 
+from . import testing as testing
 from .cassette_recordings import (
     CASSETTE_FILES as CASSETTE_FILES,
     cassette_exchanges as cassette_exchanges,
@@ -61,15 +62,15 @@ from .tool_gate import (
 from .tool_ladder import (
     TOOL_POLICIES as TOOL_POLICIES,
 )
-from .verified import (
-    VerifiedSession as VerifiedSession,
-    exit_status as exit_status,
-)
-from .verify import (
+from .verification import (
     ReplayOptions as ReplayOptions,
     SessionRunner as SessionRunner,
     TargetRunner as TargetRunner,
     verify as verify,
+)
+from .verified import (
+    VerifiedSession as VerifiedSession,
+    exit_status as exit_status,
 )
 from .verify_worker import (
     default_keys as default_keys,

@@ -22,8 +22,8 @@ from typing import IO, Any
 from ..base.errors import ConfigError
 from ..base.files import caller_umask
 from ..record import environment, read_reports
+from .verification import ReplayJob, ReplayOptions
 from .verified import VerifiedSession, combined
-from .verify import ReplayJob, ReplayOptions
 from .verify_worker import default_keys, end_of
 from .what_if_session import WhatIfOptions
 

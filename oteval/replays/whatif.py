@@ -32,8 +32,8 @@ from .coverage import Coverage
 from .recording_files import load, save
 from .rerun_trajectory import rerun_trajectory
 from .target import InputForm, unreplayable
+from .verification import ReplayJob, SessionRunner, SessionRunners
 from .verified import VerifiedSession
-from .verify import ReplayJob, SessionRunner, SessionRunners
 from .what_if_session import ANSWERS_FILE, NewRun, WhatIfOptions, new_run
 
 __all__ = ["SessionFailed", "WhatIf", "WhatIfResults", "WhatIfRow"]

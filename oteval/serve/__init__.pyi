@@ -1,9 +1,5 @@
 """The names of `oteval.serve` for other rooms; `__init__.py` loads them on first use."""
 
-from .capture import (
-    Capture as Capture,
-    capture as capture,
-)
 from .destinations import (
     refused_folders as refused_folders,
 )
@@ -23,3 +19,4 @@ from .publish import (
 from .server_config import (
     ServerConfig as ServerConfig,
 )
+from .span_capture import Capture as Capture, capture as capture

@@ -25,7 +25,7 @@ from ..ingest import log_record_of, span_of
 from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
 from ..scoring import Config, refresh
 from ..store import Store
-from .capture import LogProcessorBase, SpanProcessorBase, read_config, require_sdk, scored
+from .span_capture import LogProcessorBase, SpanProcessorBase, read_config, require_sdk, scored
 
 __all__ = ["InProcess"]
 

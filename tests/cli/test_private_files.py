@@ -247,7 +247,7 @@ ALLOWED = {
     "serve/publish/request_log.py": "segments, with a mode",
     "serve/decoder.py": "rejected requests, with a mode",
     "scoring/trace_folder.py": "marks, with a mode",
-    "replays/verify.py": "in a temporary folder",
+    "replays/verification.py": "in a temporary folder",
     "replays/verify_worker.py": "in a temporary folder",
     "replays/whatif.py": "in a temporary folder",
     "replays/what_if_session.py": "in a temporary folder",

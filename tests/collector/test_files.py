@@ -303,7 +303,7 @@ def _metric_names() -> set[str]:
     metrics.observe("traces", "ok", 1, 1, 0.1)
     text = metrics.text().decode()
     names = set(re.findall(r"^(oteval_\w+)", text, re.MULTILINE))
-    source = (ROOT / "oteval" / "attach" / "metrics.py").read_text("utf-8")
+    source = (ROOT / "oteval" / "serve" / "publish" / "metrics.py").read_text("utf-8")
     assert ScoringMetrics
     found = set(re.findall(r'"(oteval_\w+)"', source))
     live = (ROOT / "docs" / "how-to" / "live.md").read_text("utf-8")

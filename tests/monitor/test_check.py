@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from oteval.model import Score
-from oteval.monitor.check import check, exit_status
+from oteval.monitor.monitor_checks import check, exit_status
 from oteval.monitor.status import MonitorStatus
 from oteval.store import Store
 
@@ -420,7 +420,7 @@ KILLED = """
 import os, signal, sys
 from oteval.store import Store
 from tests.monitor.histories import config
-from oteval.monitor import check as checks
+from oteval.monitor import monitor_checks as checks
 path, now, step = sys.argv[1:]
 store = Store(path, create=False)
 state = store.monitors

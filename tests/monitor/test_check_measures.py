@@ -16,7 +16,7 @@ from oteval.evaluators.measures import CHECK_MEASURES
 from oteval.evaluators.scorer import Scorer
 from oteval.messages.call_outcome import outcome_of_message
 from oteval.model import EvaluationResult, Message, ToolCall, Trajectory, Usage
-from oteval.monitor.check import check, source_of
+from oteval.monitor.monitor_checks import check, source_of
 from oteval.scoring.config import RUN_MEASURES
 from oteval.store import ReadPosition, RunWindow, Store
 
@@ -164,7 +164,7 @@ def test_a_new_definition_of_the_check_begins_anew(monkeypatch: pytest.MonkeyPat
         learned = store.monitors.monitors()["loops"].definition
         changed = replace(CHECK_MEASURES["loops"], check=Loops(max_repeats=9))
         measures = {**CHECK_MEASURES, "loops": changed}
-        monkeypatch.setattr("oteval.monitor.check.CHECK_MEASURES", measures)
+        monkeypatch.setattr("oteval.monitor.monitor_checks.CHECK_MEASURES", measures)
         (after,) = check(store, watched, history.now)
 
         assert store.monitors.monitors()["loops"].definition != learned

@@ -6,7 +6,7 @@ import pytest
 
 from oteval.model import Usage
 from oteval.model.prices import make_prices
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.store import Store
 
 from .histories import History, config

@@ -9,9 +9,9 @@ import pyarrow as pa
 import pytest
 
 from oteval.monitor.budget import DAY_NS
-from oteval.monitor.check import check
 from oteval.monitor.detector import Floats, Ints
 from oteval.monitor.group_simulation import simulate_group
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification.text import message
 from oteval.monitor.observations import Observations
 from oteval.monitor.simulation import pass_fail

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification import message
 from oteval.store import Store
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from oteval.base.text import shown_name
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification.alertmanager import alert_body, alert_labels
 from oteval.monitor.notification.apprise import send_by_apprise
 from oteval.monitor.notification.log_event import log_event_request

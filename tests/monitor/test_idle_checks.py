@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.store import Store
 
 from .histories import DAY, MINUTE, History, config

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from oteval.monitor.check import check
 from oteval.monitor.idle import GONE_NS
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification.alertmanager import alert_body, alert_labels
 from oteval.monitor.notification.text import message
 from oteval.monitor.notification.webhook import webhook_body

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notices import notice
 from oteval.store import Store, StoredEpisode, StoredMark
 

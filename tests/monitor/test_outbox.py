@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notification import DeliveryResult, Outbox
 from oteval.monitor.notification.outbox import retry_delay
 from oteval.scoring.config import parse_config
@@ -86,7 +86,7 @@ def test_two_programs_deliver_a_notification_once(store: Store, there: Downstrea
 
 KILLED = """
 import os, signal, sys
-from oteval.config.monitors import NotifyDestination
+from oteval.scoring.config.monitors import NotifyDestination
 from oteval.monitor.notification import Outbox
 from oteval.store import Store
 path, url, now = sys.argv[1:]

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from oteval.cli import common
-from oteval.monitor.backtest import backtest
-from oteval.monitor.check import check
+from oteval.monitor.backtests import backtest
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.past import PastPeriod
 from oteval.store import Store
 

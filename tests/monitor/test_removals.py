@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.scoring.config import Config, load_config
 from oteval.store import Store
 

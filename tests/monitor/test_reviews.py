@@ -9,8 +9,8 @@ import numpy.typing as npt
 import pytest
 
 from oteval.monitor.baselines import Baseline, learn
-from oteval.monitor.check import check
 from oteval.monitor.detector import Alarm
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.reviews import ReviewedDetector
 from oteval.store import Store
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import duckdb
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.store import Store, migrations
 
 from .histories import History, config

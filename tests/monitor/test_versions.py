@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.status import MonitorStatus
 from oteval.store import Store
 

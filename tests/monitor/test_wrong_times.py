@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.monitor.notices import notice
 from oteval.monitor.notification import DeliveryResult, Outbox
 from oteval.scoring.config.monitors import NotifyDestination

@@ -33,7 +33,7 @@ def few_are_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def in_full(spans: list[Span], logs: list[LogRecord] | None = None) -> list[Trajectory]:
     """Return the trajectories, each value read as if it were the first."""
-    with patch("oteval.reconstruct.reading_once", nullcontext):
+    with patch("oteval.reconstruct.reconstruction.reading_once", nullcontext):
         return reconstruct(spans, logs or [])
 
 
@@ -45,7 +45,7 @@ def test_captures_give_the_same_trajectories(name: str) -> None:
 
     found = reconstruct(spans, logs), [explain(one, spans, logs).as_dict() for one in trace_ids]
 
-    with patch("oteval.reconstruct.reading_once", nullcontext):
+    with patch("oteval.reconstruct.reconstruction.reading_once", nullcontext):
         accounts = [explain(one, spans, logs).as_dict() for one in trace_ids]
     assert found == (in_full(spans, logs), accounts)
 

@@ -61,7 +61,7 @@ def test_no_content_is_exported(agent: str, tmp_path: Path) -> None:
     program = f"""
 import sys, oteval
 oteval.instrument(sys.argv[1], capture_content=False, record_http=False)
-from tests.instrumentation.travel_agents import {agent}
+from tests.record.travel_agents import {agent}
 {agent}(sys.argv[2])
 """
     with serving(converse) as server:

@@ -173,7 +173,7 @@ OPENINFERENCE = "openinference-instrumentation-cohere"
 OPENLLMETRY = "opentelemetry-instrumentation-cohere"
 START = """
 from opentelemetry.sdk.trace import TracerProvider
-from oteval.instrumentation.discovery import instrument_libraries, library_states
+from oteval.record.discovery import instrument_libraries, library_states
 instrument_libraries(capture_content=True, tracer_provider=TracerProvider(), logger_provider=None)
 def state():
     return [(s.status, s.by, s.reason) for s in library_states() if s.library == "cohere"]

@@ -39,7 +39,7 @@ sys.exit(count)
 """
 PARENT = """
 import os, sys
-from oteval.instrumentation.foreground_process import run_foreground
+from oteval.record.foreground_process import run_foreground
 sys.exit(run_foreground([sys.executable, "-S", "-c", sys.argv[1]], os.environ))
 """
 

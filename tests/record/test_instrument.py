@@ -267,7 +267,7 @@ for number in range(3):
     print(len(sys.meta_path) - before)
 handle = oteval.instrument(f"{sys.argv[1]}.jsonl")
 import httpx
-from oteval.instrumentation.discovery import library_states
+from oteval.record.discovery import library_states
 print(*(one.status for one in library_states() if one.library == "httpx"))
 """,
         str(tmp_path / "traces"),

@@ -14,7 +14,7 @@ import gzip, json, random, sys
 import httpx, openai, oteval
 from opentelemetry import trace
 from opentelemetry._logs import get_logger
-from tests.wire.web_server import Answer, answering
+from tests.record.wire.web_server import Answer, answering
 
 random.seed(5)
 secrets = {}

@@ -24,7 +24,7 @@ import sys
 
 import httpx
 
-from oteval.instrumentation.decorators import tool
+from oteval.record.decorators import tool
 
 URL = os.environ["MODEL_URL"]
 client = httpx.Client(verify=False)

@@ -23,8 +23,8 @@ from oteval.replays.recording_files import save
 from oteval.replays.replay_result import ReplayResult
 from oteval.replays.session import ReplaySession
 from oteval.replays.target import replay_target, turn_inputs
+from oteval.replays.verification import ReplayJob, verify
 from oteval.replays.verified import VerifiedSession, combined
-from oteval.replays.verify import ReplayJob, verify
 from oteval.scoring import refresh
 from oteval.store import Store
 from oteval.views.replay import replay_junit, replay_markdown, replay_summary, replays_view

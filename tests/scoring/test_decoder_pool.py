@@ -11,7 +11,7 @@ from oteval import Store, load
 from oteval.ingest import split_file
 from oteval.scoring import loader
 
-TRACES = Path(__file__).parent / "data" / "traces"
+TRACES = Path(__file__).parents[1] / "data" / "traces"
 NAMES = ("genai_openai_chat", "openinference_chat", "v2_legacy_chat.logs", "langgraph_genai")
 
 

@@ -13,7 +13,7 @@ from opentelemetry import _logs, trace
 from opentelemetry.sdk.trace import TracerProvider
 
 import oteval
-from oteval.evaluators.observed import listen
+from oteval.evaluators.result_listeners import listen
 from oteval.store import Store
 
 from ..agent import answer

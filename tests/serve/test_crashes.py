@@ -39,8 +39,8 @@ completion: {quiet: 20ms}
 CHILD = """
 import sys
 from pathlib import Path
-from oteval.live.evaluator_rules import EvaluatorRules
-from oteval.live.scoring_loop import ScoringLoop
+from oteval.serve.evaluator_rules import EvaluatorRules
+from oteval.serve.scoring_loop import ScoringLoop
 from oteval.store import Store
 from tests.make import chat
 folder = Path(sys.argv[1])

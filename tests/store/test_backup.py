@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from oteval.base.errors import StoreError, StoreLocked
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.store import Store
 
 from ..monitor.histories import History, config

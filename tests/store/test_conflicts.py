@@ -54,7 +54,7 @@ def _checked(store: Store) -> None:
 @pytest.mark.slow
 def test_an_acknowledgement_does_not_bring_an_episode_back():
     """A person who acknowledges while a check ends the episode leaves it ended."""
-    from oteval.monitor.check import check
+    from oteval.monitor.monitor_checks import check
 
     with Store() as store:
         history, watched = History(store), config("{evaluator: e, notify: [ops]}")

@@ -14,8 +14,8 @@ from typing import Any, Literal
 
 from ...base.errors import ConfigError, JudgeError
 from ..factories import named_partial, with_options_of
-from ..observed import observed
 from ..openai_client import model_name, open_client
+from ..result_listeners import observed
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
 from .strings import require_both, text_of
 

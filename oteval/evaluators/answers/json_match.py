@@ -20,7 +20,7 @@ from ..judge import (
     create_llm_as_judge,
 )
 from ..judge.prompts import FIELD_PROMPT
-from ..observed import observed, unheard
+from ..result_listeners import observed, unheard
 from ..types import EvaluatorResult, SimpleAsyncEvaluator, SimpleEvaluator
 from ..values import same
 from .record_pairs import ListMatchMode, RecordPair, pair_records

@@ -8,7 +8,7 @@ from typing import Any
 from ...base.errors import InputError
 from ..accepted import accepts_any_of
 from ..factories import async_variant
-from ..observed import observed
+from ..result_listeners import observed
 from ..types import EvaluatorResult
 
 __all__ = [

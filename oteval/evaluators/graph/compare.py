@@ -6,7 +6,7 @@ other modes compare the nodes of each turn as multisets, or their order, as the 
 trajectory compare calls: **superset** at least the reference's nodes, **subset** at most,
 **unordered** both, **in_order** the reference's in their order.
 
-The figures count nodes as those of `oteval.evaluators.compare` count calls, and an alignment pairs
+The figures count nodes as those of `comparison` count calls, and an alignment pairs
 indexes of nodes counted over all turns.
 """
 
@@ -17,7 +17,7 @@ from itertools import zip_longest
 
 from ..assignment import in_order, longest_order, match_equal
 from ..call_pairs import Pairs, unpaired
-from ..compare import Verdict
+from ..comparison import Verdict
 from ..spec import Mode
 from .forms import Turns
 

@@ -18,9 +18,9 @@ from ...base.errors import ConfigError
 from ...base.jsontext import canonical, dumps
 from ..evaluator import NotEvaluated
 from ..field_rules import FieldAnswer
-from ..observed import unheard
 from ..options import PYTHON_ONLY
 from ..resources import Resources
+from ..result_listeners import unheard
 from .cache import judging
 from .evaluator import JudgeEvaluator
 from .factory import create_llm_as_judge

@@ -16,7 +16,7 @@ from ..command_runner import CommandRunner
 from ..recording_files import load
 from ..replay_result import ReplayResult
 from ..session import ReplaySession, replay
-from ..verify import ReplayOptions, verify
+from ..verification import ReplayOptions, verify
 from ..verify_worker import KEYS, default_keys
 
 __all__ = ["ReplayedTest", "replayed_command", "replayed_test"]

@@ -262,7 +262,7 @@ def test_interceptors_may_come_and_go_while_requests_run(server: Server) -> None
 
 IMPORTS = """
 import sys
-from oteval.wire import interception
+from oteval.record.wire import interception
 
 class Log:
     def handle(self, request, send):

@@ -481,7 +481,7 @@ def test_errors_of_an_interceptor_are_those_of_requests(
 
 IMPORTS = """
 import sys
-from oteval.wire import interception
+from oteval.record.wire import interception
 
 class Log:
     def handle(self, request, send):

@@ -565,8 +565,9 @@ def _until(holds: Callable[[], bool], patience: float = 10.0) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from oteval.attach import Forwarder, HttpClient
-from tests.attach.test_forwarder import request
+from oteval.serve.publish import Forwarder
+from oteval.base.clients.otlp_client import HttpClient
+from tests.serve.publish.test_forwarder import request
 forwarder = Forwarder(Path(sys.argv[1]), HttpClient(sys.argv[2]), deadline=0.05)
 number = forwarder._queue.log.position.offset
 while True:

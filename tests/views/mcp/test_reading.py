@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from oteval.model import Message
-from oteval.monitor.check import check
+from oteval.monitor.monitor_checks import check
 from oteval.scoring import load, refresh
 from oteval.store import Store
 from oteval.views.mcp.workspace import Workspace

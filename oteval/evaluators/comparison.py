@@ -19,13 +19,7 @@ from typing import Any, NamedTuple
 
 from ..base.jsontext import dumps_exact, flat_objects
 from .assignment import in_order
-from .call_pairs import (
-    Pairs,
-    call_fits,
-    match_calls,
-    ordered_calls,
-    unpaired,
-)
+from .call_pairs import Pairs, call_fits, match_calls, ordered_calls, unpaired
 from .calls import CallTable, read
 from .comments import calls_comment, strict_comment
 from .list_order import reordered_lists

@@ -24,14 +24,7 @@ from ..base.machine import return_freed_memory
 from ..evaluators import CHECK_MEASURES, version_of
 from ..model import make_prices
 from ..scoring import Config, MonitorSettings
-from ..store import (
-    ObservationSource,
-    ReadPosition,
-    Store,
-    StoredMonitor,
-    repeated,
-    small_arrow,
-)
+from ..store import ObservationSource, ReadPosition, Store, StoredMonitor, repeated, small_arrow
 from .check_values import check_values
 from .evidence import add_evidence
 from .idle import idle_statuses

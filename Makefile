@@ -54,10 +54,11 @@ check: $(STAMP)
 	$(BIN)/lint-imports
 	$(BIN)/python -m scripts.house_rules
 
-# Renew the generated pages and tables: commands, keys of oteval.yaml, modules, layers, figures.
+# Renew the generated pages and tables: commands, keys of oteval.yaml, Python, modules, layers, figures.
 docs: $(STAMP)
 	$(BIN)/python -m scripts.make_cli_docs
 	$(BIN)/python -m scripts.make_config_docs
+	$(BIN)/python -m scripts.make_api_docs
 	$(BIN)/python -m scripts.make_architecture
 	$(BIN)/python -m scripts.make_replay_table
 	$(BIN)/python -m scripts.make_readme_figures

@@ -32,7 +32,7 @@ GUIDES = [
 """The pages whose examples are tested: all but decisions, and those that have other tests."""
 
 _FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
-_CODE = re.compile(r"`[^`\n]*`")
+_CODE = re.compile(r"`[^`\n]*`|^ {4}.*$", re.MULTILINE)  # within a line, or an indented block
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
 

@@ -67,7 +67,7 @@ def test_an_evaluator_and_a_dialect_are_one_file_each(copy: Path) -> None:
         assert not (copy / name).exists()
         (copy / name).write_text(text, "utf-8")
 
-    for script in ("make_cli_docs", "make_config_docs", "make_architecture"):
+    for script in ("make_cli_docs", "make_config_docs", "make_api_docs", "make_architecture"):
         run(copy, f"scripts.{script}")
     tests = ["tests/test_docs.py", "tests/test_architecture.py", *(n for n in names if "test" in n)]
     run(copy, "pytest", "-q", "-p", "no:cacheprovider", *tests)

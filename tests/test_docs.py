@@ -7,11 +7,12 @@ from pathlib import Path
 
 import pytest
 
+import oteval
 from oteval.evaluators.registry import evaluator_types
 from oteval.model.columns import COLUMNS, FIELDS
 from oteval.reconstruct import CODES
 from oteval.scoring.config import load_tokens, parse_config
-from scripts import make_config_docs, make_replay_table, make_site
+from scripts import make_api_docs, make_config_docs, make_replay_table, make_site
 from scripts.documentation import (
     DECISIONS,
     DOCS,
@@ -41,6 +42,14 @@ def test_the_page_of_the_configuration_is_current() -> None:
     assert text == make_config_docs.page(), "run python -m scripts.make_config_docs"
     assert not make_config_docs.undocumented()
     assert set(evaluator_types()) <= set(re.findall(r"^### (\w+)$", text, re.MULTILINE))
+
+
+def test_the_page_of_the_python_api_is_current() -> None:
+    """docs/reference/api.md has every public name, as its docstring describes it."""
+    text = make_api_docs.PAGE.read_text("utf-8")
+
+    assert text == make_api_docs.page(), "run python -m scripts.make_api_docs"
+    assert not [name for name in oteval.__all__ if name[0] != "_" and name not in text]
 
 
 def test_the_table_of_frameworks_is_current() -> None:

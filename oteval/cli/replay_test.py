@@ -127,9 +127,10 @@ def make_test(
     """Write a recorded session as a test for pytest.
 
     SESSION is the id of a trajectory, a trace or a conversation, or the file of a recording. Three
-    files are written without secrets: the test, its recording, and a reference with the messages.
-    The test calls the agent with the recorded messages of the user, and asserts the tools that it
-    runs and its answer. It needs no model, no key and no network.
+    files are written: the test, its recording, and a reference with the messages. Secrets that are
+    recognised are removed from them. The test calls the agent with the recorded messages of the
+    user, and asserts the tools that it runs and its answer. It needs no model, no key and no
+    network.
 
     The agent is then replayed once. Exit status: 0 the test is written and passes, 1 it is written,
     but the agent now differs from the recording, 2 an error, 3 the session cannot be replayed.

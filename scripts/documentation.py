@@ -22,8 +22,15 @@ _OTHERS = (
     "benchmarks/RESULTS.md",
     "collector/README.md",
     "examples/README.md",
+    "examples/extending.md",
 )
 PAGES = [*(ROOT / name for name in _OTHERS), *sorted(DOCS.rglob("*.md"))]
+# Pages that are being written: the navigation and links may name them before they are there.
+PLANNED = {
+    path
+    for path in (DOCS / "tutorials" / "trust-my-judge.md", DOCS / "explanation" / "concepts.md")
+    if not path.exists()
+}
 GUIDES = [
     page
     for page in PAGES
@@ -65,7 +72,7 @@ def outside_navigation() -> set[str]:
     Decisions have a page of contents, which is in the navigation in their place.
     """
     names = Counter(navigation())
-    expected = {name_of(page) for page in PAGES if page.parent != DECISIONS}
+    expected = {name_of(page) for page in (*PAGES, *PLANNED) if page.parent != DECISIONS}
     expected.add(name_of(DECISIONS / "README.md"))
     return (expected ^ names.keys()) | {name for name in names if names[name] > 1}
 
@@ -75,8 +82,10 @@ def links(page: Path) -> Iterator[tuple[Path, str]]:
     text = _CODE.sub("", _FENCE.sub("", page.read_text("utf-8")))
     for link in _LINK.findall(text):
         if not re.match(r"[a-z]+:", link):
-            target, _, anchor = unquote(link).partition("#")
-            yield (page.parent / target).resolve() if target else page, anchor
+            name, _, anchor = unquote(link).partition("#")
+            target = (page.parent / name).resolve() if name else page
+            if target not in PLANNED:
+                yield target, anchor
 
 
 def anchors(page: Path) -> set[str]:

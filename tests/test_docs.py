@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import oteval
+from oteval.cli import cli
 from oteval.evaluators.registry import evaluator_types
 from oteval.model.columns import COLUMNS, FIELDS
 from oteval.reconstruct import CODES
@@ -26,7 +27,7 @@ from scripts.documentation import (
     navigation,
     outside_navigation,
 )
-from scripts.make_cli_docs import page
+from scripts.make_cli_docs import commands, page
 
 
 def test_the_page_of_commands_is_current() -> None:
@@ -57,6 +58,20 @@ def test_the_table_of_frameworks_is_current() -> None:
 
     assert text == make_replay_table.page(), "run python -m scripts.make_replay_table"
     assert "| runs |" not in make_replay_table.table()
+
+
+def test_the_page_of_exit_statuses_has_every_command_that_tells_its_own() -> None:
+    """A command whose help tells statuses has a row, so that the page can be relied on."""
+    text = (DOCS / "reference" / "exit-statuses.md").read_text("utf-8")
+
+    missing = [
+        path
+        for path, command in commands(cli, "oteval")
+        if re.search(r"exit\s+status", command.help or "", re.IGNORECASE)
+        and not re.search(rf"`{path.removeprefix('oteval ')}\b", text)
+    ]
+
+    assert missing == []
 
 
 def test_the_page_of_gaps_lists_every_code() -> None:

@@ -306,7 +306,7 @@ def _metric_names() -> set[str]:
     source = (ROOT / "oteval" / "serve" / "publish" / "metrics.py").read_text("utf-8")
     assert ScoringMetrics
     found = set(re.findall(r'"(oteval_\w+)"', source))
-    live = (ROOT / "docs" / "how-to" / "live.md").read_text("utf-8")
+    live = (ROOT / "docs" / "reference" / "metrics.md").read_text("utf-8")
     told = set(re.findall(r"`(oteval_\w+)`", live))
     told |= {f"oteval_forward_{end}" for end in ("bytes", "quota_bytes", "ok")}
     return names | {f"{name}_total" for name in found} | found | told

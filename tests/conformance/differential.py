@@ -2,7 +2,8 @@
 
 Each case has two trajectories, in the message forms that both packages read, and the arguments of
 an evaluator. Three verdicts are compared: of agentevals, of oteval, and of a model of
-agentevals to which the intended changes of docs/how-to/matching.md can be switched on one by one.
+agentevals to which the intended changes can be switched on one by one.
+docs/how-to/migrate-from-agentevals.md describes them.
 
 - The model without changes must agree with agentevals: it is a faithful model.
 - The model with all changes must agree with oteval: nothing else differs.
@@ -46,7 +47,7 @@ CHANGES = {
     "NaN": "NaN equals NaN",
     "unseen": "messages that show neither a question nor a call give no verdict",
 }
-"""The intended differences, by the names that docs/how-to/matching.md has for them."""
+"""The intended differences, by their names in docs/how-to/migrate-from-agentevals.md."""
 
 MODES = ("strict", "unordered", "subset", "superset")
 ARGS = ("exact", "ignore", "subset", "superset")

@@ -16,7 +16,7 @@ def test_the_page_on_matching_lists_what_differs_from_the_peer(name: str):
     """Each change that the differential test knows has a row on the page."""
     rows = [
         line
-        for line in (DOCS / "how-to" / "matching.md").read_text("utf-8").splitlines()
+        for line in (DOCS / "how-to" / "migrate-from-agentevals.md").read_text("utf-8").splitlines()
         if line[:1] == "|"
     ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import textwrap
 import tomllib
 from collections import Counter
 from collections.abc import Iterator
@@ -38,7 +39,7 @@ GUIDES = [
 ]
 """The pages whose examples are tested: all but decisions, and those that have other tests."""
 
-_FENCE = re.compile(r"^( *)(```|~~~).*?^\1\2", re.MULTILINE | re.DOTALL)
+_FENCE = re.compile(r"^( *)```(\w*).*?\n(.*?)^\1```", re.MULTILINE | re.DOTALL)
 _CODE = re.compile(r"`[^`\n]*`|^ {4}.*$", re.MULTILINE)  # within a line, or an indented block
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 
@@ -75,6 +76,13 @@ def outside_navigation() -> set[str]:
     expected = {name_of(page) for page in (*PAGES, *PLANNED) if page.parent != DECISIONS}
     expected.add(name_of(DECISIONS / "README.md"))
     return (expected ^ names.keys()) | {name for name in names if names[name] > 1}
+
+
+def blocks(page: Path, *languages: str) -> Iterator[str]:
+    """Yield the blocks of code of a page in some languages, without their indentation."""
+    for _, language, code in _FENCE.findall(page.read_text("utf-8")):
+        if language in languages:
+            yield textwrap.dedent(code)
 
 
 def links(page: Path) -> Iterator[tuple[Path, str]]:

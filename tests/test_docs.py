@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+import shlex
 from pathlib import Path
 
+import click
 import pytest
 
 import oteval
@@ -22,6 +24,7 @@ from scripts.documentation import (
     PLANNED,
     ROOT,
     anchors,
+    blocks,
     links,
     name_of,
     navigation,
@@ -143,8 +146,7 @@ def test_pages_that_code_names_exist(folder: str) -> None:
 @pytest.mark.parametrize("path", GUIDES, ids=name_of)
 def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
     """Every oteval.yaml and every file of tokens shown is one that oteval reads."""
-    for indent, block in re.findall(r"^( *)```yaml\n(.*?)^\1```", path.read_text(), re.M | re.S):
-        text = "\n".join(line.removeprefix(indent) for line in block.splitlines())
+    for text in blocks(path, "yaml"):
         if text.startswith("tokens:"):
             tokens = tmp_path / "tokens.yaml"
             tokens.write_text(text)
@@ -153,6 +155,31 @@ def test_configurations_in_pages_are_valid(path: Path, tmp_path: Path) -> None:
         else:
             config = parse_config(text)
             assert config.evaluators or config.monitors or config.tools or config.conversation
+
+
+@pytest.mark.parametrize("path", GUIDES, ids=name_of)
+def test_commands_in_pages_exist(path: Path) -> None:
+    """Every `oteval` command in a block of a shell has options that the command has."""
+    unknown = []
+    for text in blocks(path, "", "console", "sh", "bash"):
+        for line in re.findall(r"^(?:\$ )?oteval ([a-z].*)$", text.replace("\\\n", " "), re.M):
+            words = shlex.split(line.partition(" -- ")[0], comments=True)
+            unknown += [f"{line}: {word}" for word in _unknown_words(words)]
+
+    assert not unknown
+
+
+def _unknown_words(words: list[str]) -> list[str]:
+    """Return the first word if it is no command, else the options that the command lacks."""
+    command: click.Command = cli
+    while isinstance(command, click.Group) and words:
+        below = command.get_command(click.Context(command), words[0])
+        if below is None:
+            return words[:1]
+        command, words = below, words[1:]
+    options = {name for option in command.params for name in (*option.opts, *option.secondary_opts)}
+    given = {word.partition("=")[0] for word in words if re.match(r"--?[a-z]", word)}
+    return sorted(given - options - {"--help"})
 
 
 def test_the_readme_begins_with_the_two_commands() -> None:

@@ -7,18 +7,16 @@ import builtins
 import re
 import subprocess
 import sys
-import textwrap
 from pathlib import Path
 
 import pytest
 
-from scripts.documentation import GUIDES, ROOT, name_of
+from scripts.documentation import GUIDES, ROOT, blocks, name_of
 
 
 def module_of(page: Path) -> str:
     """Return the code of a page as one module; names that the page leaves open are `Any`."""
-    blocks = re.findall(r"^( *)```python\n(.*?)^\1```", page.read_text("utf-8"), re.M | re.S)
-    code = "\n\n".join(textwrap.dedent(block) for _, block in blocks)
+    code = "\n\n".join(blocks(page, "python"))
     known, used = set(dir(builtins)), set()
     for node in ast.walk(ast.parse(code)):
         match node:

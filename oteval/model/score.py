@@ -230,14 +230,3 @@ class Label:
     note: str = ""
     score: float | None = None
     time_ns: int = 0
-
-    def as_dict(self) -> dict[str, Any]:
-        """Return the JSON form."""
-        return {
-            "trajectory_id": self.trajectory_id,
-            "evaluator": self.evaluator or None,
-            "passed": self.passed,
-            "person": self.person or None,
-            "note": self.note or None,
-            "score": self.score,
-        }

@@ -18,16 +18,11 @@ difference with their sum (Shin, Ramdas, Rinaldo 2022, https://arxiv.org/abs/220
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
-
-from ..base import text
-from ..base.errors import ConfigError
 
 __all__ = ["DAY_NS", "AlarmBudget", "spending"]
 
 DAY_NS = 86_400_000_000_000
-_FORM = re.compile(r"\s*(\d+(?:\.\d+)?)\s+per\s+(\d+(?:\.\d+)?\s*[a-z]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,22 +36,6 @@ class AlarmBudget:
 
     alarms: float = 1.0
     period_ns: int = 30 * DAY_NS
-
-    @classmethod
-    def parse(cls, value: str) -> AlarmBudget:
-        """Parse ``1 per 30d``.
-
-        Raises:
-            ConfigError: The text has another form, or a number in it is 0.
-        """
-        match = _FORM.fullmatch(value)
-        try:
-            period = text.seconds(match[2]) if match else 0.0
-        except ValueError:
-            period = 0.0
-        if match is None or period <= 0 or float(match[1]) <= 0:
-            raise ConfigError(f"false_alarms: {value!r} is not a budget; write it like '1 per 30d'")
-        return cls(float(match[1]), round(period * 1e9))
 
 
 def spending(budget: AlarmBudget, live_groups: int = 1) -> float:

@@ -11,7 +11,7 @@ detector that skipped them would be silent about a broken measure.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, Protocol
 
 import numpy as np
@@ -50,10 +50,6 @@ class Alarm:
     before: float
     after: float
     observations: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the alarm as plain JSON."""
-        return asdict(self)
 
 
 class Detector(Protocol):

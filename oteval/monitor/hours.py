@@ -58,11 +58,6 @@ class Hours:
         """The hours of the day (UTC), from 0 to 23."""
         return self.numbers % 24
 
-    @property
-    def weekdays(self) -> Ints:
-        """The days of the week (UTC), from 0 for Monday to 6."""
-        return weekday(self.numbers)
-
     def often_seen(self) -> int:
         """Return how many of the 24 hours of the day were seen on two days or more."""
         return int(np.sum(np.bincount(self.of_day, minlength=24) >= 2))

@@ -249,3 +249,15 @@ def test_the_schema_describes_monitors():
     monitor = schema["$defs"]["MonitorSettings"]["properties"]
     assert {"type": "string"} in monitor["detector"]["anyOf"]
     assert {"type": "string"} in monitor["false_alarms"]["anyOf"]
+
+
+@pytest.mark.parametrize(
+    "rate", ["", "1", "1 per", "1 per 30x", "0 per 30d", "1 per 0d", "-1 per 1d"]
+)
+def test_a_budget_of_false_alarms_is_a_number_per_period(rate: str):
+    """Everything else is an error that names the field."""
+    with pytest.raises(ConfigError, match=r"monitors\.0\.false_alarms: "):
+        parse_config(
+            "evaluators: [{name: e, type: tool_errors}]\n"
+            f"monitors:\n  - {{evaluator: e, false_alarms: '{rate}'}}\n"
+        )

@@ -78,11 +78,6 @@ class RecordedTools:
         return len(self._executions)
 
     @property
-    def unused(self) -> list[RecordedToolCall]:
-        """The executions that have answered no call."""
-        return [each.call for each in self._executions if not each.is_used]
-
-    @property
     def used(self) -> int:
         """The number of executions that have answered a call."""
         return sum(each.is_used for each in self._executions)

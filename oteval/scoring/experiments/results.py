@@ -120,11 +120,6 @@ class ExperimentResults:
         """The experiment's name."""
         return self.experiment.name
 
-    @property
-    def experiment_name(self) -> str:
-        """The experiment's name, under LangSmith's name for it."""
-        return self.experiment.name
-
     def __iter__(self) -> Iterator[ResultRow]:
         """Iterate over the rows."""
         return iter(self.rows)

@@ -33,13 +33,11 @@ from .common import (
     write_report,
 )
 from .experiments import (
-    FUNCTION_METAVAR,
     experiment_progress,
     import_from_cwd,
-    report_options,
-    run_options,
     warn_regressed,
 )
+from .options import FUNCTION_METAVAR, report_options, run_options
 
 __all__ = ["compare", "pairwise"]
 

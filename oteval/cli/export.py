@@ -17,7 +17,7 @@ from ..model import Selection
 from ..scoring import Verdicts, export_atif, export_jsonl, export_parquet, export_sft
 from ..store import Store
 from .common import databases_option, filters, open_store, print_json, progress, select, warn
-from .endpoints import headers_of
+from .options import header_option, headers_of
 
 if TYPE_CHECKING:
     from ..base.clients.otlp_client import HttpClient
@@ -54,10 +54,7 @@ _MEMORY_LIMIT, _PARQUET_MEMORY = "112MB", "128MB"
 @click.option(
     "--otlp", metavar="URL", help="Send spans and their log records to an OTLP/HTTP endpoint."
 )
-@click.option(
-    "--header", "headers", metavar="KEY=VALUE", multiple=True,
-    help="A header for --otlp; ${NAME} is replaced from the environment. May be repeated.",
-)  # fmt: skip
+@header_option
 @click.option(
     "--scores", type=click.Choice(("attributes", "events", "both", "none")), default="attributes",
     show_default=True, help="How --otlp sends scores: as attributes of spans, or as log events.",

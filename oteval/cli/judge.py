@@ -12,7 +12,6 @@ from ..base.errors import NotFound, NothingEvaluated
 from ..base.text import counted, listed
 from ..model import Label
 from ..scoring import (
-    DEFAULT_PATH,
     calibrate as calibrate_judge,
     load_config,
     read_labels,
@@ -31,6 +30,7 @@ from .common import (
     progress,
     warn,
 )
+from .options import config_option
 
 __all__ = ["judge"]
 
@@ -84,14 +84,7 @@ def label(
     type=click.IntRange(min=1),
     help="Judge the labelled runs again this often, to measure self-consistency.",
 )
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration for --repeat.",
-)
+@config_option("The configuration for --repeat.")
 @click.option(
     "--confidence",
     type=click.FloatRange(0.5, 0.999),

@@ -8,20 +8,18 @@ from typing import Any
 
 import click
 
-from ..base.errors import ConfigError
-from ..base.text import byte_size, counted, seconds
-from ..scoring import DEFAULT_PATH, Retention, archive_before, delete_expired, load_config
+from ..base.text import byte_size, counted
+from ..scoring import DEFAULT_PATH, Retention, archive_before, delete_expired
 from ..store import ArchiveReport, CopyReport, DeletedRows, Store
 from ..views import deleted_text
 from .common import db_option, json_option, open_store, out, print_json, progress, warn
+from .options import default_config, default_config_option, duration
 
 __all__ = ["archive", "backup", "compact"]
 
 
 @click.command()
-@click.option(
-    "-c", "--config", "config_path", help="The file with `retention`.  [default: oteval.yaml]"
-)
+@default_config_option("The file with `retention`.")
 @click.option("--older-than", metavar="AGE", help="Move traces that ended this long ago: 14d, 12h.")
 @click.option("--to", "folder", metavar="DIR", help="The folder of the archive.")
 @db_option
@@ -38,7 +36,8 @@ def archive(
     """
     retention, base = _retention(config_path, db)
     now = time.time_ns()
-    before = now - _age(older_than) if older_than else archive_before(retention, now)
+    age = duration("--older-than", older_than) if older_than else None
+    before = archive_before(retention, now) if age is None else now - round(age * 1e9)
     root = Path(folder) if folder else base / retention.archive
     with open_store(db) as store, progress("archiving", " rows") as update:
         moved = store.archive.move(
@@ -92,22 +91,10 @@ def backup(file: str, db: str, as_json: bool) -> int:
 
 def _retention(config_path: str | None, db: str) -> tuple[Retention, Path]:
     """Return the retention settings, and the base directory of their paths."""
-    path = config_path or (DEFAULT_PATH if Path(DEFAULT_PATH).exists() else None)
-    config = load_config(path) if path else None
-    if path and config and config.retention:
-        return config.retention, Path(path).parent
+    config = default_config(config_path)
+    if config and config.retention:
+        return config.retention, Path(config_path or DEFAULT_PATH).parent
     return Retention(), Path(db).parent
-
-
-def _age(text: str) -> int:
-    """Return an age in nanoseconds."""
-    try:
-        age = seconds(text)
-    except ValueError:
-        age = -1.0
-    if age < 0:
-        raise ConfigError(f"--older-than {text!r}: write an age such as 14d or 12h")
-    return round(age * 1e9)
 
 
 def _print_archived(moved: ArchiveReport, root: Path, as_json: bool) -> None:

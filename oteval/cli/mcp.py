@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING
 import click
 
 from ..base.errors import ConfigError
-from ..scoring import DEFAULT_PATH
 from .common import databases_option, warn
-from .experiments import FUNCTION_METAVAR
+from .options import FUNCTION_METAVAR, config_option
 
 if TYPE_CHECKING:
     from ..views import Workspace
@@ -25,14 +24,7 @@ _READ_TOKEN, _WRITE_TOKEN = "OTEVAL_READ_TOKEN", "OTEVAL_WRITE_TOKEN"
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration with the evaluators, references and monitors.",
-)
+@config_option("The configuration with the evaluators, references and monitors.")
 @databases_option
 @click.option(
     "--http",

@@ -15,9 +15,9 @@ import click
 from .. import __version__
 from ..base.errors import ConfigError, InputError, NotFound
 from ..base.jsontext import dumps, loads
-from ..base.text import counted, seconds
+from ..base.text import counted
 from ..monitor import require_packages, unset_variables
-from ..scoring import DEFAULT_PATH, Config, load_config
+from ..scoring import Config, load_config
 from ..store import Store, StoredMark, is_result_folder, is_short_of_memory
 from . import common
 from .commands import CommandGroup
@@ -34,24 +34,14 @@ from .common import (
     time_of,
     warn,
 )
+from .options import config_option, duration
 
 if TYPE_CHECKING:
     from ..monitor import MonitorStatus, Outbox
 
-__all__ = ["config_option", "configured", "monitor"]
+__all__ = ["configured", "monitor"]
 
 T = TypeVar("T")
-
-_LONGEST_DAYS = 3650
-
-config_option = click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration.",
-)
 
 
 @click.group(cls=CommandGroup)
@@ -60,7 +50,7 @@ def monitor() -> None:
 
 
 @monitor.command("run")
-@config_option
+@config_option()
 @db_option
 @click.option("--once", is_flag=True, help="Check once, and exit with the result.")
 @click.option(
@@ -81,7 +71,7 @@ def run_(config_path: str, db: str, once: bool, interval: str, as_json: bool) ->
     alerts, 2 on an error, and 3 if all groups are learning or have no data.
     """
     config = configured(config_path)
-    pause = _duration(interval, "--interval")
+    pause = duration("--interval", interval)
     require_packages(config)
     for text in unset_variables(config, os.environ):
         warn(text)
@@ -120,7 +110,7 @@ def _named(error: Exception, last_problem: str) -> str:
 
 
 @monitor.command()
-@config_option
+@config_option()
 @databases_option
 @json_option
 def status(config_path: str, db: tuple[str, ...], as_json: bool) -> int:
@@ -162,7 +152,7 @@ def _show_status(path: str, config: Config, database: dict[str, str], *, as_json
 
 
 @monitor.command()
-@config_option
+@config_option()
 @db_option
 def resend(config_path: str, db: str) -> int:
     """Send the notifications again that a destination refused.
@@ -224,15 +214,13 @@ def acknowledge(episode: str, by: str | None, db: str) -> int:
 
 @monitor.command()
 @click.argument("name", metavar="MONITOR")
-@click.option(
-    "--for", "duration", default="1h", show_default=True, metavar="TIME", help="How long."
-)
+@click.option("--for", "length", default="1h", show_default=True, metavar="TIME", help="How long.")
 @click.option(
     "--group", multiple=True, metavar="NAME=VALUE", help="Only this group; repeat for each value."
 )
-@config_option
+@config_option()
 @db_option
-def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, db: str) -> int:
+def snooze(name: str, length: str, group: tuple[str, ...], config_path: str, db: str) -> int:
     """Send no alert of a monitor for some time.
 
     `--for 0s` ends a snooze. Checks go on. An episode that still lasts afterwards is notified
@@ -252,10 +240,10 @@ def snooze(name: str, duration: str, group: tuple[str, ...], config_path: str, d
             )
         chosen = dumps([group_values[key] for key in group_by])
     now = common.now_ns()
-    until = now + round(_duration(duration, "--for") * 1e9)
+    until = now + round(duration("--for", length) * 1e9)
     with store_in_turn(db, create=False) as store:
         store.monitors.snooze(name, chosen, until, _user(), now)
-    say(f"{name}: no alerts for {duration}")
+    say(f"{name}: no alerts for {length}")
     return 0
 
 
@@ -292,16 +280,6 @@ def _with_memory(store: Store, action: Callable[[], T]) -> T:
         except Exception as error:
             if not is_short_of_memory(error) or not store.raise_memory_limit(2):
                 raise
-
-
-def _duration(text: str, option: str) -> float:
-    try:
-        length = seconds(text)
-    except ValueError as error:
-        raise ConfigError(f"{option}: {error}") from None
-    if not 0 <= length <= _LONGEST_DAYS * 86400:
-        raise ConfigError(f"{option}: must be from 0s to {_LONGEST_DAYS}d")
-    return length
 
 
 def _user() -> str:

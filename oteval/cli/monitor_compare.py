@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import click
 
 from ..base.errors import ConfigError
-from ..base.text import counted, seconds
+from ..base.text import counted
 from ..monitor import require_packages
 from ..store import StoredMark
 from . import common
@@ -21,7 +21,8 @@ from .common import (
     time_of,
     warn,
 )
-from .monitor import config_option, configured, monitor
+from .monitor import configured, monitor
+from .options import config_option, duration
 
 __all__ = ["compare"]
 
@@ -41,7 +42,7 @@ __all__ = ["compare"]
 @click.option(
     "--by", multiple=True, metavar="KEY", help="Also slice by this attribute; may be repeated."
 )
-@config_option
+@config_option()
 @databases_option
 @json_option
 def compare(
@@ -66,7 +67,7 @@ def compare(
     from ..monitor import MeasuredChange, adjusted, measured_changes
     from ..views import changes_table
 
-    length, marks = _window_ns(window), _marks(db)
+    length, marks = round(duration("--window", window) * 1e9), _marks(db)
     end = _time(marks, before, "--before")
     start = _time(marks, after, "--after") if after else end
     if start < end:
@@ -106,13 +107,6 @@ def compare(
     if worse:
         return 1
     return 0 if any(change.p is not None for change in changes) else 3
-
-
-def _window_ns(window: str) -> int:
-    try:
-        return round(seconds(window) * 1e9)
-    except ValueError as error:
-        raise ConfigError(f"--window: {error}") from None
 
 
 def _marks(db: Sequence[str]) -> list[StoredMark]:

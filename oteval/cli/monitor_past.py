@@ -21,7 +21,8 @@ from .common import (
     time_of,
     warn,
 )
-from .monitor import config_option, configured, monitor
+from .monitor import configured, monitor
+from .options import config_option
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -39,7 +40,7 @@ _until = click.option("--until", help="Runs before this time.")
 @monitor.command()
 @_since
 @_until
-@config_option
+@config_option()
 @databases_option
 @json_option
 def backtest(
@@ -115,7 +116,7 @@ def _summarize(backtests: Sequence[Backtest]) -> None:
 @click.option("--seed", type=int, default=0, show_default=True, help="The random seed.")
 @_since
 @_until
-@config_option
+@config_option()
 @databases_option
 @json_option
 def simulate(

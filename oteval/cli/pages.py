@@ -13,10 +13,11 @@ import click
 from click.core import ParameterSource
 
 from ..base.errors import ConfigError, InputError
-from ..scoring import DEFAULT_PATH, load_config
+from ..scoring import load_config
 from .browser import BrowserStart
 from .common import databases_option, open_store, progress, say
 from .loaded_files import load_files
+from .options import config_option
 
 if TYPE_CHECKING:
     from ..store import Store
@@ -29,14 +30,7 @@ _PACKAGES = ("httptools", "starlette", "uvicorn")
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
 @databases_option
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration; the pages say why a run has no score by one of its evaluators.",
-)
+@config_option("The configuration; the pages say why a run has no score by one of its evaluators.")
 @click.option("--port", type=click.IntRange(0, 65535), default=0, help="The port; else a free one.")
 @click.option("--no-open", is_flag=True, help="Do not open the browser.")
 @click.pass_context

@@ -13,7 +13,7 @@ from ..extras import SOURCES, PullReport, open_source, pull as pull_spans
 from ..model import time_of
 from ..scoring import refresh
 from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
-from .endpoints import header_option, headers_of
+from .options import header_option, headers_of
 
 __all__ = ["pull"]
 

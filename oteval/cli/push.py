@@ -13,7 +13,7 @@ from ..extras import TARGETS, open_target, push as push_scores
 from ..model import select
 from ..scoring import PushReport
 from .common import db_option, filters, json_option, open_store, out, print_json, progress
-from .endpoints import header_option, headers_of
+from .options import header_option, headers_of
 
 __all__ = ["push"]
 

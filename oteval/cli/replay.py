@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -15,8 +14,6 @@ from ..base.text import counted
 from ..model import Recording, Selection, Trajectory
 from ..replays import (
     CASSETTE_FILES,
-    FREEZABLE,
-    MISSES,
     CommandRunner,
     InputForm,
     ReplayOptions,
@@ -29,7 +26,6 @@ from ..replays import (
     recordings_in as stored_recordings,
     verify as verify_sessions,
 )
-from ..scoring import DEFAULT_PATH
 from ..store import Store, StoredSession
 from ..views import replay_junit, replay_markdown, replay_summary, replays_view
 from .commands import CommandGroup
@@ -45,36 +41,29 @@ from .common import (
     warn,
     write_report,
 )
-from .experiments import FUNCTION_METAVAR, report_options
-from .replay_tools import tool_options, tools_of, tools_option
+from .options import default_config_option, report_options
+from .replay_options import (
+    agent_options,
+    allow_option,
+    freeze_option,
+    miss_option,
+    normalize_option,
+    timing_option,
+    tool_options,
+    tools_of,
+    tools_option,
+    workers_option,
+)
 
 __all__ = [
     "CommandAfterDashes",
-    "input_option",
     "recordings_in",
     "recordings_of",
     "replay",
     "runner_of",
-    "target_option",
 ]
 
 _RECORDING_FILES = (".jsonl", ".jsonl.gz", *CASSETTE_FILES)
-_MOST_WORKERS = 8
-
-
-target_option = click.option(
-    "--target",
-    metavar=FUNCTION_METAVAR,
-    help="The agent as a function, called once for each turn with the user's message.",
-)
-input_option = click.option(
-    "--input",
-    "input_form",
-    type=click.Choice(get_args(InputForm)),
-    default="text",
-    show_default=True,
-    help="The argument of the target: the user's text, all messages so far, or none.",
-)
 
 
 @click.group(cls=CommandGroup)
@@ -104,33 +93,14 @@ class CommandAfterDashes(click.Command):
 
 @replay.command(cls=CommandAfterDashes)
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@target_option
-@input_option
-@click.option(
-    "--miss",
-    type=click.Choice([one for one in MISSES if one != "fork"]),
-    default="strict",
-    show_default=True,
-    help="The answer to a request that differs: stop the agent, an error, or the recorded answer.",
-)
+@agent_options
+@miss_option("stop the agent")
 @tools_option
 @tool_options
-@click.option(
-    "--normalize",
-    multiple=True,
-    metavar="REGEX",
-    help="Ignore text that matches, such as dates and ids; may be repeated.",
-)
-@click.option(
-    "--freeze", default="", metavar="SOURCES", help=f"Freeze sources: {','.join(FREEZABLE)}."
-)
-@click.option(
-    "--allow",
-    multiple=True,
-    metavar="HOST[:PORT]",
-    help="An address that the agent may reach; may be repeated.",
-)
-@click.option("--timing", is_flag=True, help="Stream answers at the recorded pace.")
+@normalize_option
+@freeze_option
+@allow_option
+@timing_option
 @click.option(
     "--timeout",
     type=click.FloatRange(min=0, min_open=True),
@@ -139,18 +109,8 @@ class CommandAfterDashes(click.Command):
     metavar="SECONDS",
     help="The limit for each session.",
 )
-@click.option(
-    "--workers",
-    type=click.IntRange(min=1),
-    help="The number of sessions at a time.  [default: the number of processors, at most 8]",
-)
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    metavar="FILE",
-    help=f"The configuration with the functions of tools.  [default: {DEFAULT_PATH}, if it exists]",
-)
+@workers_option
+@default_config_option("The configuration with the functions of tools.")
 @databases_option
 @filters
 @report_options
@@ -161,9 +121,9 @@ def verify(
     target: str | None,
     input_form: InputForm,
     timing: bool,
-    freeze: str,
+    freeze: tuple[str, ...],
     timeout: float,
-    workers: int | None,
+    workers: int,
     tool: tuple[str, ...],
     run_tools: tuple[str, ...],
     allow_processes: tuple[str, ...],
@@ -197,11 +157,10 @@ def verify(
         allow_processes=allow_processes,
         normalize=tuple(given.pop("normalize")),
         allow=tuple(given.pop("allow")),
-        freeze=tuple(filter(None, (name.strip() for name in freeze.split(",")))),
+        freeze=freeze,
         timing="recorded" if timing else "none",
     )
     new_runner = runner_of(target, command, options, input_form, timeout)
-    count = workers or min(os.cpu_count() or 1, _MOST_WORKERS)
     found: list[VerifiedSession] = []
     with (
         recordings_of(sessions, db, select(**given), whole_invocations=bool(command)) as (
@@ -211,7 +170,7 @@ def verify(
         progress("replaying", " sessions") as update,
     ):
         try:
-            for one in verify_sessions(recordings, new_runner, workers=min(count, max(total, 1))):
+            for one in verify_sessions(recordings, new_runner, workers=min(workers, max(total, 1))):
                 found.append(one)
                 update(len(found), total, _failures(found))
                 if as_json:

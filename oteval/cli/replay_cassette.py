@@ -13,7 +13,7 @@ from ..model import EVERYTHING
 from ..replays import CASSETTE_FILES, cassette_exchanges, redacted_recording, save, write_cassette
 from .common import databases_option, say, warn
 from .replay import recordings_of, replay
-from .replay_test import config_option, redaction_rules
+from .replay_test import redaction_config_option, redaction_rules
 
 __all__ = ["cassette"]
 
@@ -34,7 +34,7 @@ __all__ = ["cassette"]
     help="The model's address in requests that are rebuilt.  [default: the provider's]",
 )
 @click.option("--force", is_flag=True, help="Overwrite the file.")
-@config_option
+@redaction_config_option
 @databases_option
 def cassette(
     source: str,

@@ -11,10 +11,11 @@ import click
 from ..base.errors import ConfigError, NothingEvaluated
 from ..model import EVERYTHING
 from ..record import CANNOT_START, NOT_FOUND, run_foreground
-from ..replays import MISSES, Miss, Player, ReplayResult, VerifiedSession, exit_status
+from ..replays import Miss, Player, ReplayResult, VerifiedSession, exit_status
 from ..views import replay_summary, replays_view
 from .common import databases_option, json_option, out, print_json, say, warn
 from .replay import CommandAfterDashes, recordings_of, replay
+from .replay_options import miss_option, normalize_option, timing_option
 
 __all__ = ["serve_replay"]
 
@@ -31,21 +32,9 @@ _EXTRAS = {"mcp": "mcp-server", "starlette": "serve", "uvicorn": "serve"}
     help="The port.  [default: any free one]",
 )
 @click.option("--mcp", is_flag=True, help="Serve recorded tools as MCP on standard input/output.")
-@click.option(
-    "--miss",
-    type=click.Choice([one for one in MISSES if one != "fork"]),
-    default="strict",
-    show_default=True,
-    help="The answer to a request that differs: errors from then on, an error, or the recorded "
-    "answer.",
-)
-@click.option(
-    "--normalize",
-    multiple=True,
-    metavar="REGEX",
-    help="Ignore text that matches, such as dates and ids; may be repeated.",
-)
-@click.option("--timing", is_flag=True, help="Stream answers at the recorded pace.")
+@miss_option("errors from then on")
+@normalize_option
+@timing_option
 @databases_option
 @json_option
 def serve_replay(

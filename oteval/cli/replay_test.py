@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import click
 
@@ -21,7 +21,6 @@ from ..base.redaction.secrets import SecretRedactor
 from ..evaluators import load_function
 from ..model import EVERYTHING, Recording
 from ..replays import (
-    FREEZABLE,
     AgentCall,
     CommandRunner,
     InputForm,
@@ -42,45 +41,33 @@ from ..replays import (
     unreplayable,
     verify,
 )
-from ..scoring import DEFAULT_PATH
 from ..views import replays_view
 from .common import databases_option, open_store, out, say, warn
-from .experiments import FUNCTION_METAVAR
+from .options import default_config, default_config_option
 from .replay import recordings_of, replay
-from .replay_tools import default_config, tool_options, tools_of, tools_option
+from .replay_options import (
+    agent_options,
+    freeze_option,
+    normalize_option,
+    tool_options,
+    tools_of,
+    tools_option,
+)
 
-__all__ = ["config_option", "make_test", "redaction_rules"]
+__all__ = ["make_test", "redaction_config_option", "redaction_rules"]
 
 _TIMEOUT = 60.0
 
-config_option = click.option(
-    "-c",
-    "--config",
-    "config_path",
-    metavar="FILE",
-    help=f"The configuration with the rules of redaction.  [default: {DEFAULT_PATH}, if it exists]",
-)
+redaction_config_option = default_config_option("The configuration with the rules of redaction.")
 
 
 @replay.command("make-test")
 @click.argument("session")
-@click.option(
-    "--target",
-    metavar=FUNCTION_METAVAR,
-    help="The agent as a function, called once for each turn with the user's message.",
-)
+@agent_options
 @click.option(
     "--command",
     metavar="COMMAND",
     help='The agent as a command, such as "python agent.py {input}", instead of --target.',
-)
-@click.option(
-    "--input",
-    "input_form",
-    type=click.Choice(get_args(InputForm)),
-    default="text",
-    show_default=True,
-    help="The argument of the target: the user's text, all messages so far, or none.",
 )
 @click.option(
     "--dir",
@@ -94,17 +81,10 @@ config_option = click.option(
 @click.option("--force", is_flag=True, help="Overwrite existing files.")
 @tools_option
 @tool_options
-@click.option(
-    "--normalize",
-    multiple=True,
-    metavar="REGEX",
-    help="Ignore text that matches, such as dates and ids; may be repeated.",
-)
-@click.option(
-    "--freeze", default="", metavar="SOURCES", help=f"Freeze sources: {','.join(FREEZABLE)}."
-)
+@normalize_option
+@freeze_option
 @click.option("--no-run", is_flag=True, help="Do not run the agent to check the test.")
-@config_option
+@redaction_config_option
 @databases_option
 def make_test(
     session: str,
@@ -116,7 +96,7 @@ def make_test(
     force: bool,
     tools: Tools,
     normalize: tuple[str, ...],
-    freeze: str,
+    freeze: tuple[str, ...],
     tool: tuple[str, ...],
     run_tools: tuple[str, ...],
     allow_processes: tuple[str, ...],
@@ -143,7 +123,7 @@ def make_test(
     options = ReplayOptions(
         tools=tools_of(tools, tool, config_path),
         normalize=normalize,
-        freeze=tuple(filter(None, (one.strip() for one in freeze.split(",")))),
+        freeze=freeze,
         run_tools=run_tools,
         allow_processes=allow_processes,
     )

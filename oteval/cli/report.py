@@ -12,7 +12,7 @@ from ..base.errors import ConfigError
 from ..base.text import counted
 from ..evaluators import Tally
 from ..model import Score, Selection, parse_condition
-from ..scoring import DEFAULT_PATH, Gate, check_gates, load_config
+from ..scoring import Gate, check_gates
 from ..store import RunExpression, RunFunction, RunGroups, Store, small_arrow, split_at, split_by
 from ..views import markdown_report
 from .common import (
@@ -24,6 +24,7 @@ from .common import (
     warn,
     write_report,
 )
+from .options import default_config, default_config_option
 
 if TYPE_CHECKING:
     from ..views import Report, ReportOptions, ReportRun
@@ -43,13 +44,7 @@ _MEMORY_LIMIT = "84MB"
 )
 @databases_option
 @filters
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    metavar="FILE",
-    help=f"Show whether the gates of this file pass.  [default: {DEFAULT_PATH}, if it exists]",
-)
+@default_config_option("Show whether the gates of this file pass.")
 @click.option(
     "--evaluator", multiple=True, help="Show only this evaluator's scores; may be repeated."
 )
@@ -133,9 +128,8 @@ def report(
 
 def _gates(config_path: str | None) -> tuple[Gate, ...]:
     """Return the gates of the configuration file named, or of the default file if it exists."""
-    if config_path is None and not Path(DEFAULT_PATH).is_file():
-        return ()
-    return tuple(load_config(config_path or DEFAULT_PATH).gates)
+    config = default_config(config_path)
+    return tuple(config.gates) if config else ()
 
 
 class _ReportSource(Protocol):

@@ -15,7 +15,6 @@ from ..base.errors import NotFound
 from ..base.text import counted
 from ..model import Score, Selection
 from ..scoring import (
-    DEFAULT_PATH,
     ScoreRun,
     check_gates,
     load_config,
@@ -36,6 +35,7 @@ from .common import (
     select,
     warn,
 )
+from .options import config_option, min_evaluated_option
 from .score import exit_status
 
 __all__ = ["rescore"]
@@ -45,23 +45,10 @@ _SHOWN = 20
 
 @click.command()
 @click.argument("sessions", nargs=-1, metavar="[SESSION]...")
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration.",
-)
+@config_option()
 @db_option
 @filters
-@click.option(
-    "--min-evaluated",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Exit 3 if there are fewer verdicts than this.",
-)
+@min_evaluated_option
 @click.option("--again", is_flag=True, help="Run every evaluator again, ignoring stored verdicts.")
 @json_option
 def rescore(

@@ -7,8 +7,9 @@ from pathlib import Path
 import click
 
 from ..base.errors import ConfigError
-from ..scoring import DEFAULT_PATH, Config, load_config
+from ..scoring import Config
 from .common import db_option, out, warn
+from .options import default_config, default_config_option
 
 __all__ = ["resend"]
 
@@ -16,12 +17,7 @@ _MAX_SHOWN = 5
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    help="The file with the endpoints.  [default: oteval.yaml]",
-)
+@default_config_option("The file with the endpoints.")
 @click.option(
     "--forward", metavar="URL", help="Send traces to this endpoint instead of the file's."
 )
@@ -37,8 +33,9 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     # Imported only when sending.
     from ..serve import ServerConfig, refused_folders, resend as resend_requests
 
+    config = default_config(config_path) or Config.model_construct(evaluators=[])
     queues = ServerConfig(db=str(Path(db).absolute())).queues
-    folders = refused_folders(_config(config_path), queues, forward_url=forward)
+    folders = refused_folders(config, queues, forward_url=forward)
     if not folders:
         raise ConfigError(
             "no endpoint: give --forward URL, or -c FILE with `forward`, `events` or `push`"
@@ -61,9 +58,3 @@ def resend(config_path: str | None, forward: str | None, db: str) -> int:
     if is_empty:
         out().print("nothing was refused")
     return status
-
-
-def _config(path: str | None) -> Config:
-    if path is None and not Path(DEFAULT_PATH).exists():
-        return Config.model_construct(evaluators=[])
-    return load_config(path or DEFAULT_PATH)

@@ -17,7 +17,6 @@ from ..base.text import counted
 from ..ingest import file_size
 from ..model import Score, Selection
 from ..scoring import (
-    DEFAULT_PATH,
     Config,
     GateResult,
     ScoreRun,
@@ -50,6 +49,7 @@ from .common import (
     write_report,
 )
 from .loaded_files import load_files
+from .options import config_option, min_evaluated_option, report_options
 from .score_spark import (
     SparkOptions,
     count_results,
@@ -72,25 +72,11 @@ _LARGE = 32 << 20
 
 @click.command()
 @click.argument("paths", nargs=-1, metavar="[PATH]...")
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration.",
-)
+@config_option()
 @db_option
 @filters
-@click.option(
-    "--min-evaluated",
-    type=click.IntRange(min=1),
-    default=1,
-    show_default=True,
-    help="Exit 3 if there are fewer verdicts than this.",
-)
-@click.option("--junit", type=click.Path(dir_okay=False), help="Write JUnit XML to this file.")
-@click.option("--md", type=click.Path(dir_okay=False), help="Write Markdown to this file.")
+@min_evaluated_option
+@report_options
 @click.option("--again", is_flag=True, help="Re-run LLM judges, ignoring cached verdicts.")
 @spark_options
 @json_option

@@ -14,11 +14,11 @@ from click.core import ParameterSource
 
 from ..base.addresses import split_address
 from ..base.errors import ConfigError, OtevalError
-from ..base.text import seconds
 from ..base.web_guard import require_local
 from ..monitor import require_packages, unset_variables
-from ..scoring import DEFAULT_PATH, load_config, load_tokens
+from ..scoring import load_config, load_tokens
 from .common import db_option, warn
+from .options import config_option, duration
 
 if TYPE_CHECKING:
     from ..ingest import Access
@@ -35,14 +35,7 @@ _UNITS = {"": 1, "K": 1 << 10, "M": 1 << 20, "G": 1 << 30, "T": 1 << 40}
 
 
 @click.command()
-@click.option(
-    "-c",
-    "--config",
-    "config_path",
-    default=DEFAULT_PATH,
-    show_default=True,
-    help="The configuration.",
-)
+@config_option()
 @db_option
 @click.option(
     "--http",
@@ -151,7 +144,7 @@ def serve(
         limit=_bytes("--max-request", max_request, 1 << 10),
         grace=grace,
         log_format=log_format,
-        monitor_interval=_interval(monitor_interval),
+        monitor_interval=duration("--monitor-interval", monitor_interval, least=0.001),
         tokens=str(Path(tokens_path).absolute()) if tokens_path else "",
     )
     if config.limit > config.quota // 4:
@@ -176,16 +169,6 @@ def _check_monitors(config_path: str) -> None:
     require_packages(config)
     for text in unset_variables(config, os.environ):
         warn(text)
-
-
-def _interval(text: str) -> float:
-    try:
-        found = seconds(text)
-    except ValueError as error:
-        raise ConfigError(f"--monitor-interval: {error}") from None
-    if found <= 0:
-        raise ConfigError("--monitor-interval: write a time above 0, such as 60s")
-    return found
 
 
 def _tls(cert: str | None, key: str | None, client_ca: str | None) -> Tls | None:

@@ -34,10 +34,10 @@ class BrowserStart:
 
     def open(self, link: str) -> None:
         """Start the browser with a link, without waiting for it."""
-        place = _redirect(link)
-        self._files.append(place)
+        redirect = _redirect(link)
+        self._files.append(redirect)
         # A browser in the terminal ends with its window.
-        Thread(target=webbrowser.open, args=(place.as_uri(),), daemon=True).start()
+        Thread(target=webbrowser.open, args=(redirect.as_uri(),), daemon=True).start()
 
     def __enter__(self) -> BrowserStart:
         return self
@@ -49,8 +49,8 @@ class BrowserStart:
         traceback: TracebackType | None,
     ) -> None:
         """Remove the files."""
-        for place in self._files:
-            place.unlink(missing_ok=True)
+        for redirect in self._files:
+            redirect.unlink(missing_ok=True)
 
 
 def _redirect(link: str) -> Path:

@@ -88,7 +88,7 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
     "Look": (
         LazyCommand("demo", "Load and score bundled traces: no server, no key."),
         LazyCommand("ingest", "Load files with traces and conversations."),
-        LazyCommand("pull", "Load the new traces of another backend."),
+        LazyCommand("pull", "Load the new traces of another backend.", "backends"),
         LazyCommand("trajectories", "List the trajectories, one for each agent run.", "view"),
         LazyCommand("show", "Show trajectories: messages, calls, gaps and scores.", "view"),
         LazyCommand("explain", "Explain how each span of a trace was read.", "view"),
@@ -129,11 +129,11 @@ SECTIONS: Mapping[str, Sequence[LazyCommand]] = {
             *("monitor", "monitor_compare", "monitor_past"),
         ),
         LazyCommand("mcp", "Serve runs and scores over MCP to coding agents."),
-        LazyCommand("push", "Write scores to the backend that has the traces."),
+        LazyCommand("push", "Write scores to the backend that has the traces.", "backends"),
         LazyCommand("resend", "Send requests again that an endpoint refused."),
     ),
     "Maintain": (
-        LazyCommand("status", "Show how much the database contains, and its size."),
+        LazyCommand("status", "Show how much the database contains, and its size.", "maintain"),
         LazyCommand("export", "Export spans, trajectories and scores to other tools."),
         LazyCommand("archive", "Move old spans and log records to Parquet.", "maintain"),
         LazyCommand("compact", "Reclaim disk space from deleted rows.", "maintain"),

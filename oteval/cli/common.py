@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 import re
 import sys
@@ -15,7 +16,7 @@ import click
 from rich.console import Console, ConsoleRenderable, RenderHook
 from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-from ..base.errors import InputError, StoreLocked
+from ..base.errors import ConfigError, InputError, StoreLocked
 from ..base.files import publish, write_private
 from ..base.jsontext import dumps
 from ..base.text import counted, printable, printable_json
@@ -38,11 +39,15 @@ __all__ = [
     "open_store",
     "out",
     "print_json",
+    "print_rows",
     "progress",
+    "refresh_runs",
+    "require_extra",
     "select",
     "store_in_turn",
     "time_of",
     "warn",
+    "warn_of_problems",
     "write_report",
 ]
 
@@ -64,29 +69,31 @@ TABLE_ROWS = 1000
 # The width of output to a pipe, enough for most tables.
 _PIPED_WIDTH = 200
 DEFAULT_DB = "oteval.duckdb"
+# Problems of a file that are printed one by one.
+_PROBLEMS = 10
 _RETRY_INTERVAL = 0.05  # seconds
 _TURN_PATIENCE = 5.0  # seconds
 
 
 def _databases(
-    _context: click.Context, _option: click.Parameter, given: tuple[str, ...]
+    _context: click.Context, _option: click.Parameter, names: tuple[str, ...]
 ) -> tuple[str, ...]:
     """Return the databases that are named, or in a named folder, each once."""
-    found: dict[tuple[int, int] | str, str] = {}
-    for name in given:
+    path_by_file: dict[tuple[int, int] | str, str] = {}
+    for name in names:
         for path in _in_folder(name) if Path(name).is_dir() else [name]:
             try:
                 status = Path(path).stat()
             except OSError:
-                found[path] = path  # opening it gives the error
+                path_by_file[path] = path  # opening it gives the error
                 continue
             key = status.st_dev, status.st_ino
-            if key in found:
-                warn(f"{path}: the same database as {found[key]}; it is read once")
+            if key in path_by_file:
+                warn(f"{path}: the same database as {path_by_file[key]}; it is read once")
                 continue
             # A server leaves the name of its socket beside the file, not beside a link.
-            found[key] = str(Path(path).resolve()) if Path(path).is_symlink() else path
-    return tuple(found.values())
+            path_by_file[key] = str(Path(path).resolve()) if Path(path).is_symlink() else path
+    return tuple(path_by_file.values())
 
 
 def _in_folder(folder: str) -> list[str]:
@@ -98,22 +105,22 @@ def _in_folder(folder: str) -> list[str]:
     return paths
 
 
-def _one_database(context: click.Context, _option: click.Parameter, given: tuple[str, ...]) -> str:
+def _one_database(context: click.Context, _option: click.Parameter, names: tuple[str, ...]) -> str:
     """Return the one database that is named."""
-    if len(given) != 1:
+    if len(names) != 1:
         raise click.UsageError(
-            f"{context.info_name} uses one database, and {len(given)} are given; give one --db FILE"
+            f"{context.info_name} uses one database, and {len(names)} are given; give one --db FILE"
         )
-    if is_result_folder(given[0]):
+    if is_result_folder(names[0]):
         raise click.UsageError(
-            f"{context.info_name} writes to its database, and {given[0]} has results of Spark, "
+            f"{context.info_name} writes to its database, and {names[0]} has results of Spark, "
             "which can only be read; give --db FILE"
         )
-    if Path(given[0]).is_dir():
+    if Path(names[0]).is_dir():
         raise click.UsageError(
-            f"{context.info_name} uses one database, and {given[0]} is a folder; give --db FILE"
+            f"{context.info_name} uses one database, and {names[0]} is a folder; give --db FILE"
         )
-    return given[0]
+    return names[0]
 
 
 # As a path, OTEVAL_DB is split at colons, like PATH, and not at spaces.
@@ -179,14 +186,14 @@ class _TrimTrailingSpaces(RenderHook):
     """Prints lines without trailing spaces."""
 
     def process_renderables(self, renderables: list[ConsoleRenderable]) -> list[ConsoleRenderable]:
-        return [Trimmed(one) for one in renderables]
+        return [Trimmed(renderable) for renderable in renderables]
 
 
 def out() -> Console:
     """Return the console for results, as wide as COLUMNS, the terminal, or 200 for a pipe."""
     columns = os.environ.get("COLUMNS", "")
-    given = int(columns) if re.fullmatch(r"0*[1-9][0-9]{0,5}", columns, re.ASCII) else None
-    width = given or (None if sys.stdout.isatty() else _PIPED_WIDTH)
+    columns_width = int(columns) if re.fullmatch(r"0*[1-9][0-9]{0,5}", columns, re.ASCII) else None
+    width = columns_width or (None if sys.stdout.isatty() else _PIPED_WIDTH)
     console = Console(width=width)
     console.push_render_hook(_TrimTrailingSpaces())
     return console
@@ -241,6 +248,57 @@ def print_json(value: Any) -> None:
     sys.stdout.write(printable_json(dumps(value)) + "\n")
 
 
+def print_rows(
+    rows: Sequence[dict[str, Any]],
+    noun: str,
+    table: Callable[[], ConsoleRenderable],
+    *,
+    as_json: bool,
+) -> None:
+    """Print a list as JSON lines or as a table, and its length to standard error.
+
+    Args:
+        rows: The entries.
+        noun: An entry's name, for the length.
+        table: Makes the table; not called without entries.
+        as_json: Whether to print JSON.
+    """
+    if as_json:
+        for row in rows:
+            print_json(row)
+    elif rows:
+        out().print(table())
+    warn(counted(len(rows), noun))
+
+
+def warn_of_problems(problems: Sequence[object], count: int, source: str, noun: str) -> None:
+    """Print the first problems of a source to standard error, and the number of the others.
+
+    Args:
+        problems: The problems, or the first of them.
+        count: The number of all problems.
+        source: The file or project.
+        noun: The name of a part that has a problem.
+    """
+    for problem in problems[:_PROBLEMS]:
+        warn(str(problem))
+    if count > _PROBLEMS:
+        warn(f"{source}: {counted(count - _PROBLEMS, f'more bad {noun}')} (--json lists them)")
+
+
+def require_extra(program: str, extra: str, packages: Sequence[str]) -> None:
+    """Check that the packages of an extra are installed.
+
+    Raises:
+        ConfigError: One is missing.
+    """
+    for name in packages:
+        if importlib.util.find_spec(name) is None:
+            raise ConfigError(
+                f'{program} needs more packages: pip install "oteval[{extra}]" ({name})'
+            )
+
+
 @contextmanager
 def progress(text: str, unit: str = "") -> Iterator[ProgressCallback]:
     """Show a progress bar on standard error if it is a terminal.
@@ -271,6 +329,15 @@ def progress(text: str, unit: str = "") -> Iterator[ProgressCallback]:
         yield update
 
 
+def refresh_runs(store: Store, on_agentless: Callable[[Sequence[str]], None] | None = None) -> int:
+    """Reconstruct the trajectories of new traces, with a progress bar; return how many changed."""
+    # Commands without a database import this module as well.
+    from ..scoring import refresh
+
+    with progress("reconstructing", " traces") as update:
+        return refresh(store, update, on_agentless)
+
+
 def each_database(paths: Sequence[str]) -> Iterator[tuple[str, dict[str, str]]]:
     """Yield databases that are read one by one, each with the key that names it in JSON lines.
 
@@ -291,16 +358,16 @@ def open_store(path: str | Sequence[str], *, create: bool = False) -> Iterator[S
         create: Whether to create a missing file.
     """
     paths = [path] if isinstance(path, str) else list(path)
-    results = [one for one in paths if is_result_folder(one)]
+    results = [name for name in paths if is_result_folder(name)]
     if len(paths) == 1 and not results:
         with _refreshed(paths[0], create=create) as store:
             yield store
         return
     from ..store import ShardedStore
 
-    for one in paths:
-        if one not in results:
-            _bring_up_to_date(one)
+    for name in paths:
+        if name not in results:
+            _bring_up_to_date(name)
     with ShardedStore(paths) as shards:
         for split in shards.split_traces[:_NAMED_SPLITS]:
             places = " and ".join(split.databases)
@@ -357,15 +424,12 @@ def store_in_turn(path: str, *, create: bool = True) -> Store:
 @contextmanager
 def _refreshed(path: str, *, create: bool) -> Iterator[Store]:
     """Open a database and bring its trajectories up to date."""
-    # Commands without a database import this module as well.
-    from ..scoring import refresh
-
     with store_in_turn(path, create=create) as store:
         # A running server reconstructs trajectories itself.
         if not store.is_filled and store.pending.count():
             if store.is_read_only:
                 warn(f"{path}: cannot be written, so that its newest runs are not reconstructed")
             else:
-                with store.loading(), progress("reconstructing", " traces") as update:
-                    refresh(store, update)
+                with store.loading():
+                    refresh_runs(store)
         yield store

@@ -28,15 +28,15 @@ def config() -> None:
 @db_option
 def check(path: str, db: str) -> int:
     """Check a configuration with its references and functions."""
-    found = load_config(path)
-    check_destinations(found)
+    configuration = load_config(path)
+    check_destinations(configuration)
     with Store(db if Path(db).exists() else MEMORY) as store:
-        prepared = prepare(found, store, Path(path).parent)
-    for one in prepared:
-        say(f"{one.scorer.name}  version {one.scorer.version}")
-    parts = [counted(len(prepared), "evaluator"), counted(len(found.gates), "gate")]
-    if found.monitors:
-        parts.append(counted(len(found.monitors), "monitor"))
+        prepared = prepare(configuration, store, Path(path).parent)
+    for evaluator in prepared:
+        say(f"{evaluator.scorer.name}  version {evaluator.scorer.version}")
+    parts = [counted(len(prepared), "evaluator"), counted(len(configuration.gates), "gate")]
+    if configuration.monitors:
+        parts.append(counted(len(configuration.monitors), "monitor"))
     click.echo(printable(f"{path}: {', '.join(parts)}"), err=True)
     return 0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +19,8 @@ from .common import (
     filters,
     json_option,
     open_store,
-    out,
     print_json,
+    print_rows,
     say,
     select,
     warn,
@@ -48,7 +49,7 @@ def add(
     references: bool,
     reference: tuple[str, ...],
     db: str,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Add a dataset from a file, references or trajectories.
 
@@ -60,15 +61,17 @@ def add(
         raise click.UsageError("give FILE or references, not both")
     with open_store(db, create=file is not None) as store:
         if file is not None:
-            found = read_dataset(file, name)
+            new_dataset = read_dataset(file, name)
         elif references or reference:
-            found = dataset_from_references(store, name, reference)
+            new_dataset = dataset_from_references(store, name, reference)
         else:
-            found = dataset_from_trajectories(store.trajectories.read(select(**given)), name)
-        is_new = store.datasets.add(found)
+            new_dataset = dataset_from_trajectories(
+                store.trajectories.read(select(**filter_options)), name
+            )
+        is_new = store.datasets.add(new_dataset)
     state = "added" if is_new else "exists already"
-    examples = counted(len(found.examples), "example")
-    say(f"dataset {name}@{found.version}: {examples}, {state}")
+    examples = counted(len(new_dataset.examples), "example")
+    say(f"dataset {name}@{new_dataset.version}: {examples}, {state}")
     return 0
 
 
@@ -79,12 +82,8 @@ def list_(db: tuple[str, ...], as_json: bool) -> int:
     """List all versions of all datasets."""
     with open_store(db) as store:
         rows = store.datasets.list()
-    if as_json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        out().print(datasets_table(rows, common.now_ns()))
-    warn(counted(len(rows), "dataset"))
+    table = partial(datasets_table, rows, common.now_ns())
+    print_rows(rows, "dataset", table, as_json=as_json)
     return 0
 
 
@@ -95,8 +94,8 @@ def show(name: str, db: tuple[str, ...]) -> int:
     """Print a dataset as JSON lines, which `oteval dataset add` reads."""
     with open_store(db) as store:
         title, _, version = name.partition("@")
-        found = store.datasets.get(title, version or None)
-    for example in found.examples:
+        stored = store.datasets.get(title, version or None)
+    for example in stored.examples:
         print_json(example.as_dict())
-    warn(f"{found.name}@{found.version}: {counted(len(found.examples), 'example')}")
+    warn(f"{stored.name}@{stored.version}: {counted(len(stored.examples), 'example')}")
     return 0

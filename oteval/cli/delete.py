@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from dataclasses import asdict
+from functools import partial
 from typing import Any
 
 import click
@@ -23,6 +24,7 @@ from .common import (
     open_store,
     out,
     print_json,
+    print_rows,
     progress,
     select as selection_of,
     warn,
@@ -39,7 +41,7 @@ __all__ = ["audit", "delete"]
 @click.option("--yes", is_flag=True, help="Do not ask for confirmation.")
 @json_option
 def delete(
-    trace: tuple[str, ...], db: str, dry_run: bool, yes: bool, as_json: bool, **given: Any
+    trace: tuple[str, ...], db: str, dry_run: bool, yes: bool, as_json: bool, **filter_options: Any
 ) -> int:
     """Delete traces with everything derived from them.
 
@@ -52,17 +54,17 @@ def delete(
     Deleted rows occupy the file until `oteval compact`. Backups and forwarded copies keep their
     data.
     """
-    conversations = tuple(given.pop("conversation", ()) or ())
-    chosen = {name: value for name, value in given.items() if value}
-    selection = selection_of(**given) if chosen else None
+    conversations = tuple(filter_options.pop("conversation", ()) or ())
+    chosen = {name: value for name, value in filter_options.items() if value}
+    selection = selection_of(**filter_options) if chosen else None
     if selection == EVERYTHING or not (trace or conversations or selection):
         raise ConfigError("nothing selected: give --trace, --conversation or another filter")
-    asked = {"trace": list(trace), "conversation": list(conversations), **chosen}
-    asked = {name: value for name, value in asked.items() if value}
+    all_options = {"trace": list(trace), "conversation": list(conversations), **chosen}
+    used_options = {name: value for name, value in all_options.items() if value}
     with open_store(db) as store:
         plan = plan_deletion(
             store,
-            trace_ids=[_full_id(store, one) for one in trace],
+            trace_ids=[_full_id(store, name) for name in trace],
             conversations=conversations,
             selection=selection,
         )
@@ -77,7 +79,7 @@ def delete(
                 store,
                 plan,
                 actor=user_name(),
-                chosen=asked,
+                chosen=used_options,
                 on_progress=lambda count: update(count, total),
             )
         unlinked = store.deletion.unlinked_judge_calls()
@@ -95,13 +97,13 @@ def _full_id(store: Store, prefix: str) -> str:
     Raises:
         NotFound: No trace, or more than one, has the prefix.
     """
-    found = store.deletion.find_traces(prefix)
-    if prefix in found:
+    trace_ids = store.deletion.find_traces(prefix)
+    if prefix in trace_ids:
         return prefix
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NotFound(f"--trace {prefix!r} is ambiguous: {', '.join(found)}")
+    if len(trace_ids) == 1:
+        return trace_ids[0]
+    if trace_ids:
+        raise NotFound(f"--trace {prefix!r} is ambiguous: {', '.join(trace_ids)}")
     raise NotFound(f"--trace {prefix!r}: no such trace")
 
 
@@ -148,10 +150,6 @@ def audit(db: tuple[str, ...], as_json: bool) -> int:
     """
     with open_store(db) as store:
         entries = store.audit.entries()
-    if as_json:
-        for entry in entries:
-            print_json(entry.as_dict())
-    elif entries:
-        out().print(audit_table(entries))
-    warn(counted(len(entries), "entry"))
+    rows = [entry.as_dict() for entry in entries]
+    print_rows(rows, "entry", partial(audit_table, entries), as_json=as_json)
     return 0

@@ -5,12 +5,11 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, cast
 
 import click
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.text import Text
 
 from ..base.errors import NothingEvaluated
@@ -50,6 +49,8 @@ from .common import (
     open_store,
     out,
     print_json,
+    print_rows,
+    progress,
     select,
     warn,
     write_report,
@@ -260,35 +261,16 @@ def experiments(db: tuple[str, ...], as_json: bool) -> int:
     """List the stored experiments and comparisons."""
     with open_store(db) as store:
         rows = store.experiments.list()
-    if as_json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        out().print(experiments_table(rows, common.now_ns()))
-    warn(counted(len(rows), "experiment"))
+    table = partial(experiments_table, rows, common.now_ns())
+    print_rows(rows, "experiment", table, as_json=as_json)
     return 0
 
 
 @contextmanager
 def experiment_progress(text: str) -> Iterator[Callable[[ExperimentProgress], None]]:
     """Show progress, failures, cached answers and cost, if standard error is a terminal."""
-    console = Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("{task.completed:,.0f}/{task.total:,.0f}"),
-        TextColumn("{task.fields[about]}"),
-        TimeRemainingColumn(),
-    )
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(text, total=0, about="")
-
-        def update(state: ExperimentProgress) -> None:
-            bar.update(task, completed=state.done, total=state.total, about=_progress_note(state))
-
-        yield update
+    with progress(text) as update:
+        yield lambda state: update(state.done, state.total, _progress_note(state))
 
 
 def _progress_note(state: ExperimentProgress) -> str:

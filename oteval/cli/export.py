@@ -83,7 +83,7 @@ def export(
     patience: float,
     as_json: bool,
     db: tuple[str, ...],
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Export spans, trajectories and scores to other tools.
 
@@ -99,8 +99,8 @@ def export(
         raise click.UsageError("--passed and --failed choose runs of --sft and --atif; add one")
     if no_spans and scores not in ("events", "both"):
         raise click.UsageError("--no-spans sends nothing; add --scores events")
-    selection = select(**given)
-    url, known = (_url(otlp), headers_of(headers)) if otlp else ("", {})
+    selection = select(**filter_options)
+    url, header_by_name = (_url(otlp), headers_of(headers)) if otlp else ("", {})
     status = 0
     with open_store(db) as store:
         if jsonl:
@@ -120,7 +120,7 @@ def export(
             # Imported only when sending.
             from ..base.clients.otlp_client import HttpClient
 
-            client = HttpClient(url, known, compress=gzip)
+            client = HttpClient(url, header_by_name, compress=gzip)
             sent = _send(store, client, selection, scores, no_spans, patience)
             client.close()
             status = _print_sent(shown_url(url), sent, as_json)

@@ -10,9 +10,9 @@ import click
 
 from ..base.text import counted
 from ..model import IDENTITIES, name_attribute
-from ..scoring import FileReport, TraceFolder, TransferReport, refresh
+from ..scoring import FileReport, TraceFolder, TransferReport
 from ..views import load_summary
-from .common import db_option, json_option, out, print_json, progress, store_in_turn, warn
+from .common import db_option, json_option, out, print_json, refresh_runs, store_in_turn, warn
 from .loaded_files import load_files
 
 __all__ = ["ingest"]
@@ -72,8 +72,7 @@ def ingest(paths: tuple[str, ...], db: str, as_json: bool, **attributes: str | N
         report = load_files(store, tuple(path for path in paths if not folder.holds(path)))
         folder.load_into(store, left)
         agentless: list[str] = []
-        with progress("reconstructing", " traces") as update:
-            changed = report.new_runs + refresh(store, update, agentless.extend)
+        changed = report.new_runs + refresh_runs(store, agentless.extend)
     folder.release()
     if left.spans or left.problems:
         warn(f"{folder.path}: {counted(left.spans, 'span')} that oteval run had left there")

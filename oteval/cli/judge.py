@@ -61,10 +61,10 @@ def label(
 ) -> int:
     """Label a run as passing or failing in a person's view."""
     with open_store(db) as store:
-        found = store.trajectories.get(trajectory)
-        given = Label(found.id, verdict == "pass", evaluator, person, note, score)
-        store.labels.add([given], time.time_ns())
-    warn(f"{found.id} labelled {verdict}")
+        run = store.trajectories.get(trajectory)
+        new_label = Label(run.id, verdict == "pass", evaluator, person, note, score)
+        store.labels.add([new_label], time.time_ns())
+    warn(f"{run.id} labelled {verdict}")
     return 0
 
 
@@ -85,13 +85,6 @@ def label(
     help="Judge the labelled runs again this often, to measure self-consistency.",
 )
 @config_option("The configuration for --repeat.")
-@click.option(
-    "--confidence",
-    type=click.FloatRange(0.5, 0.999),
-    default=0.95,
-    show_default=True,
-    help="The confidence level of intervals.",
-)
 @click.option("--min-kappa", type=float, help="Exit 1 if kappa is below this.")
 @json_option
 def calibrate(
@@ -101,7 +94,6 @@ def calibrate(
     version: str | None,
     repeat: int | None,
     config_path: str,
-    confidence: float,
     min_kappa: float | None,
     as_json: bool,
 ) -> int:
@@ -122,45 +114,43 @@ def calibrate(
             _add_labels(store, read_labels(path))
         chosen = _version(store, evaluator, version)
         labels = store.labels.of(evaluator)
-        scores = store.scores.by(evaluator, chosen, {one.trajectory_id for one in labels})
+        scores = store.scores.by(evaluator, chosen, {entry.trajectory_id for entry in labels})
         verdicts = store.scores.verdicts(evaluator, chosen)
         votes = None
         if repeat:
             config, base = load_config(config_path), Path(config_path).parent
-            names = list(dict.fromkeys(one.trajectory_id for one in labels))
+            names = list(dict.fromkeys(entry.trajectory_id for entry in labels))
             with progress("judging again", " questions") as update:
                 votes = repeat_verdicts(store, config, base, evaluator, names, repeat, update)
             for name, score in scores.items():
                 if name in votes and score.passed is not None:
                     votes[name].append(score.passed)
     try:
-        found = calibrate_judge(
-            evaluator, chosen, labels, scores, verdicts, confidence=confidence, votes=votes
-        )
+        calibration = calibrate_judge(evaluator, chosen, labels, scores, verdicts, votes=votes)
     except ValueError as error:
         raise NothingEvaluated(f"{error}; use oteval judge label or --labels FILE") from None
     if as_json:
-        print_json(found.as_dict())
+        print_json(calibration.as_dict())
     else:
-        out().print(calibration_view(found))
-    return 1 if min_kappa is not None and found.kappa.kappa < min_kappa else 0
+        out().print(calibration_view(calibration))
+    return 1 if min_kappa is not None and calibration.kappa.kappa < min_kappa else 0
 
 
 def _add_labels(store: Store, labels: list[Label]) -> None:
     names = {label.trajectory_id for label in labels}
     exact = store.trajectories.of(list(names))
-    known = {name: name if name in exact else _run_of(store, name) for name in names}
-    unknown = [one.trajectory_id for one in labels if not known[one.trajectory_id]]
+    id_by_name = {name: name if name in exact else _run_of(store, name) for name in names}
+    unknown = [entry.trajectory_id for entry in labels if not id_by_name[entry.trajectory_id]]
     if unknown:
         runs = "a run" if len(unknown) == 1 else "runs"
         count = counted(len(unknown), "label")
         warn(f"{count} for {runs} that the database does not have, such as {unknown[0]}")
-    kept = [
-        replace(one, trajectory_id=known[one.trajectory_id])
-        for one in labels
-        if known[one.trajectory_id]
+    known_labels = [
+        replace(entry, trajectory_id=id_by_name[entry.trajectory_id])
+        for entry in labels
+        if id_by_name[entry.trajectory_id]
     ]
-    store.labels.add(kept, time.time_ns())
+    store.labels.add(known_labels, time.time_ns())
 
 
 def _run_of(store: Store, name: str) -> str:
@@ -169,22 +159,22 @@ def _run_of(store: Store, name: str) -> str:
     Raises:
         NotFound: Several runs match.
     """
-    found = store.trajectories.ids_with_prefix(name)
-    if len(found) > 1:
-        raise NotFound(f"{name!r} is ambiguous: {listed(found)}")
-    return found[0] if found else ""
+    ids = store.trajectories.ids_with_prefix(name)
+    if len(ids) > 1:
+        raise NotFound(f"{name!r} is ambiguous: {listed(ids)}")
+    return ids[0] if ids else ""
 
 
-def _version(store: Store, evaluator: str, wanted: str | None) -> str:
+def _version(store: Store, evaluator: str, prefix: str | None) -> str:
     """Return the evaluator's version that has a prefix, or the newest."""
     versions = store.scores.versions(evaluator)
     if not versions:
         raise NotFound(f"no scores of {evaluator!r}; run oteval score -c oteval.yaml first")
-    if wanted is None:
+    if prefix is None:
         return versions[0]
-    found = [version for version in versions if version.startswith(wanted)]
-    if len(found) != 1:
+    matching = [version for version in versions if version.startswith(prefix)]
+    if len(matching) != 1:
         raise NotFound(
-            f"{evaluator!r} has no unique version {wanted!r}; its versions: {', '.join(versions)}"
+            f"{evaluator!r} has no unique version {prefix!r}; its versions: {', '.join(versions)}"
         )
-    return found[0]
+    return matching[0]

@@ -6,14 +6,12 @@ from typing import TYPE_CHECKING
 
 from ..base.text import counted
 from ..scoring import FileReport, LoadReport
-from .common import progress, warn
+from .common import progress, warn, warn_of_problems
 
 if TYPE_CHECKING:
     from ..store import Store
 
 __all__ = ["load_files"]
-
-_SHOWN = 10
 
 
 def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
@@ -28,11 +26,7 @@ def load_files(store: Store, paths: tuple[str, ...]) -> LoadReport:
 
 
 def _report_problems(file: FileReport) -> None:
-    for problem in file.problems[:_SHOWN]:
-        warn(str(problem))
-    if file.problem_count > _SHOWN:
-        more = counted(file.problem_count - _SHOWN, "more bad part")
-        warn(f"{file.path}: {more} (--json lists them)")
+    warn_of_problems(file.problems, file.problem_count, file.path, "part")
     for name in file.written.conflicts:
         warn(
             f"{file.path}: span {name} appears again with different content; the first one is kept"

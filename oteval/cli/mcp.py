@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import logging
 import os
 import sys
@@ -11,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from ..base.errors import ConfigError
-from .common import databases_option, warn
+from .common import databases_option, require_extra, warn
 from .options import FUNCTION_METAVAR, config_option
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ def mcp(
     one that a server has open is copied for each call.
     """
     workspace = _workspace(db, config_path, write, target, command, folder)
-    _require_package()
+    require_extra("oteval mcp", "mcp-server", ("mcp",))
     # Standard output belongs to the protocol.
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING)
     if http is None:
@@ -90,11 +89,6 @@ def _workspace(
     agent = AgentUnderTest(target, command, folder) if target or command else None
     first, *more = db
     return Workspace(first, config_path, agent, tuple(more))
-
-
-def _require_package() -> None:
-    if importlib.util.find_spec("mcp") is None:
-        raise ConfigError('oteval mcp needs the package mcp: pip install "oteval[mcp-server]"')
 
 
 def _serve_http(workspace: Workspace, address: str, write: bool) -> None:

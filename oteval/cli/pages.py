@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -12,10 +11,10 @@ from typing import TYPE_CHECKING
 import click
 from click.core import ParameterSource
 
-from ..base.errors import ConfigError, InputError
+from ..base.errors import InputError
 from ..scoring import load_config
 from .browser import BrowserStart
-from .common import databases_option, open_store, progress, say
+from .common import databases_option, open_store, refresh_runs, require_extra, say
 from .loaded_files import load_files
 from .options import config_option
 
@@ -50,11 +49,7 @@ def view(
     server has open as it was at the start. With PATHs, these trace files are loaded into a
     temporary database instead, and scored if --config is given.
     """
-    for name in _PACKAGES:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f'oteval view needs more packages: pip install "oteval[serve]" ({name})'
-            )
+    require_extra("oteval view", "serve", _PACKAGES)
     from ..views import NewLink, serve_locally
 
     source = context.get_parameter_source("config_path")
@@ -82,7 +77,7 @@ def view(
 @contextmanager
 def _loaded(paths: tuple[str, ...], config_path: str) -> Iterator[Store]:
     """Load trace files into a temporary database, and score them if there is a configuration."""
-    from ..scoring import refresh, score
+    from ..scoring import score
     from ..store import Store
 
     with (
@@ -92,8 +87,7 @@ def _loaded(paths: tuple[str, ...], config_path: str) -> Iterator[Store]:
         report = load_files(store, paths)
         if all(file.error for file in report.files):
             raise InputError("no file could be read")
-        with progress("reconstructing", " traces") as update:
-            refresh(store, update)
+        refresh_runs(store)
         if config_path:
             config = load_config(config_path)
             for _ in score(store, config, Path(config_path).parent, yields_passes=False):

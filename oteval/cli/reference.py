@@ -17,7 +17,7 @@ from ..scoring import read_messages
 from ..views import references_table
 from . import common
 from .commands import CommandGroup
-from .common import databases_option, db_option, json_option, open_store, out, print_json, say, warn
+from .common import databases_option, db_option, json_option, open_store, print_rows, say, warn
 
 __all__ = ["reference"]
 
@@ -61,12 +61,8 @@ def list_(db: tuple[str, ...], as_json: bool) -> int:
     """List the references."""
     with open_store(db) as store:
         rows = store.references.list()
-    if as_json:
-        for row in rows:
-            print_json(row)
-    elif rows:
-        out().print(references_table(rows, common.now_ns()))
-    warn(counted(len(rows), "reference"))
+    table = partial(references_table, rows, common.now_ns())
+    print_rows(rows, "reference", table, as_json=as_json)
     return 0
 
 

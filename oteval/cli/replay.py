@@ -132,7 +132,7 @@ def verify(
     junit: str | None,
     md: str | None,
     as_json: bool,
-    **given: Any,
+    **other_options: Any,
 ) -> int:
     """Verify that an agent behaves as in recorded sessions.
 
@@ -151,40 +151,42 @@ def verify(
     or not every SESSION that was named, or something could not be guarded.
     """
     options = ReplayOptions(
-        miss=given.pop("miss"),
-        tools=tools_of(given.pop("tools"), tool, config_path),
+        miss=other_options.pop("miss"),
+        tools=tools_of(other_options.pop("tools"), tool, config_path),
         run_tools=run_tools,
         allow_processes=allow_processes,
-        normalize=tuple(given.pop("normalize")),
-        allow=tuple(given.pop("allow")),
+        normalize=tuple(other_options.pop("normalize")),
+        allow=tuple(other_options.pop("allow")),
         freeze=freeze,
         timing="recorded" if timing else "none",
     )
     new_runner = runner_of(target, command, options, input_form, timeout)
-    found: list[VerifiedSession] = []
+    results: list[VerifiedSession] = []
     with (
-        recordings_of(sessions, db, select(**given), whole_invocations=bool(command)) as (
+        recordings_of(sessions, db, select(**other_options), whole_invocations=bool(command)) as (
             recordings,
             total,
         ),
         progress("replaying", " sessions") as update,
     ):
         try:
-            for one in verify_sessions(recordings, new_runner, workers=min(workers, max(total, 1))):
-                found.append(one)
-                update(len(found), total, _failures(found))
+            for result in verify_sessions(
+                recordings, new_runner, workers=min(workers, max(total, 1))
+            ):
+                results.append(result)
+                update(len(results), total, _failures(results))
                 if as_json:
-                    print_json(one.as_dict())
+                    print_json(result.as_dict())
         except KeyboardInterrupt:
-            if found and not as_json:
-                out().print(replays_view(found))
-            left = f"{total - len(found):,} of {counted(total, 'session')}"
+            if results and not as_json:
+                out().print(replays_view(results))
+            left = f"{total - len(results):,} of {counted(total, 'session')}"
             raise KeyboardInterrupt(f"{left} not replayed") from None
-    write_report(junit, lambda: replay_junit(found))
-    write_report(md, lambda: replay_markdown(found))
-    if found and not as_json:
-        out().print(replays_view(found))
-    return _status(found, is_named=bool(sessions))
+    write_report(junit, lambda: replay_junit(results))
+    write_report(md, lambda: replay_markdown(results))
+    if results and not as_json:
+        out().print(replays_view(results))
+    return _status(results, is_named=bool(sessions))
 
 
 def runner_of(
@@ -265,39 +267,39 @@ def _all(
 
 def _sessions(trajectories: Iterator[Trajectory]) -> list[str]:
     """Return the ids of sessions: a conversation is one, a sub-agent is part of its agent's."""
-    names = (one.conversation_id or one.id for one in trajectories if not one.parent_id)
+    names = (run.conversation_id or run.id for run in trajectories if not run.parent_id)
     return list(dict.fromkeys(names))
 
 
-def _failures(found: Sequence[VerifiedSession]) -> str:
-    failed = sum(one.failed for one in found)
+def _failures(results: Sequence[VerifiedSession]) -> str:
+    failed = sum(result.failed for result in results)
     return f"{failed} failed" if failed else ""
 
 
-def _status(found: Sequence[VerifiedSession], *, is_named: bool) -> int:
+def _status(results: Sequence[VerifiedSession], *, is_named: bool) -> int:
     """Print the summary, and return the exit status.
 
     Args:
-        found: The results.
+        results: The results.
         is_named: Whether each session was asked for by name, so that none may be left out.
 
     Raises:
         NothingEvaluated: Nothing was replayed, or no session failed and not all that were named
             could be replayed.
     """
-    if not found:
+    if not results:
         raise NothingEvaluated("no session was selected; oteval trajectories lists them")
-    warn(replay_summary(found))
-    status = exit_status(found)
-    open_ended = next((one for one in found if one.status == "unverified"), None)
+    warn(replay_summary(results))
+    status = exit_status(results)
+    open_ended = next((result for result in results if result.status == "unverified"), None)
     if status == 3 and open_ended is not None:
         raise NothingEvaluated(f"{open_ended.session} is not verified: {open_ended.detail}")
     if status == 3:
-        raise NothingEvaluated(f"no session could be replayed: {found[0].detail}")
-    left = [one for one in found if one.status == "not_replayed"]
+        raise NothingEvaluated(f"no session could be replayed: {results[0].detail}")
+    left = [result for result in results if result.status == "not_replayed"]
     if left and is_named and status == 0:
         raise NothingEvaluated(
-            f"{len(left):,} of {counted(len(found), 'named session')} could not be replayed: "
+            f"{len(left):,} of {counted(len(results), 'named session')} could not be replayed: "
             f"{left[0].session}: {left[0].detail}"
         )
     return status

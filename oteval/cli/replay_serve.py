@@ -13,13 +13,11 @@ from ..model import EVERYTHING
 from ..record import CANNOT_START, NOT_FOUND, run_foreground
 from ..replays import Miss, Player, ReplayResult, VerifiedSession, exit_status
 from ..views import replay_summary, replays_view
-from .common import databases_option, json_option, out, print_json, say, warn
+from .common import databases_option, json_option, out, print_json, require_extra, say, warn
 from .replay import CommandAfterDashes, recordings_of, replay
 from .replay_options import miss_option, normalize_option, timing_option
 
 __all__ = ["serve_replay"]
-
-_EXTRAS = {"mcp": "mcp-server", "starlette": "serve", "uvicorn": "serve"}
 
 
 @replay.command("serve", cls=CommandAfterDashes)
@@ -66,7 +64,7 @@ def serve_replay(
     players = _players(sessions, db, miss=miss, normalize=normalize)
     if mcp:
         return _served_as_mcp(players, is_extra=bool(command))
-    _require("starlette", "uvicorn")
+    require_extra("oteval replay serve", "serve", ("starlette", "uvicorn"))
     from ..replays import TOKEN_VARIABLE, ReplayServer, client_environment
 
     token = os.environ.get(TOKEN_VARIABLE, "")
@@ -94,23 +92,18 @@ def _players(
 ) -> dict[str, Player]:
     players: dict[str, Player] = {}
     with recordings_of(sessions, db, EVERYTHING) as (recordings, _):
-        for one in recordings:
-            players[one.session] = Player(one, miss=miss, normalize=normalize, in_process=False)
+        for recording in recordings:
+            players[recording.session] = Player(
+                recording, miss=miss, normalize=normalize, in_process=False
+            )
     return players
-
-
-def _require(*packages: str) -> None:
-    missing = [name for name in packages if find_spec(name) is None]
-    if missing:
-        extra = _EXTRAS.get(missing[0], missing[0])
-        raise ConfigError(f"{missing[0]} is not installed: pip install 'oteval[{extra}]'")
 
 
 def _served_as_mcp(players: Mapping[str, Player], *, is_extra: bool) -> int:
     """Serve the tools of one session on standard input and output."""
     if len(players) != 1 or is_extra:
         raise ConfigError("--mcp serves one session, and takes no command")
-    _require("mcp")
+    require_extra("oteval replay serve --mcp", "mcp-server", ("mcp",))
     from ..replays import serve_stdio
 
     (player,) = players.values()
@@ -134,22 +127,22 @@ def _report(results: Sequence[ReplayResult], status: int, *, as_json: bool) -> i
     Raises:
         NothingEvaluated: The agent requested nothing.
     """
-    found = [_verified(one, status) for one in results]
-    for one in found:
+    sessions = [_verified(result, status) for result in results]
+    for session in sessions:
         if as_json:
-            print_json(one.as_dict())
+            print_json(session.as_dict())
     if not as_json:
-        out().print(replays_view(found))
-    warn(replay_summary(found))
-    if exit_status(found) == 3:
+        out().print(replays_view(sessions))
+    warn(replay_summary(sessions))
+    if exit_status(sessions) == 3:
         raise NothingEvaluated("the agent sent no request to this endpoint")
-    return exit_status(found)
+    return exit_status(sessions)
 
 
 def _verified(result: ReplayResult, status: int) -> VerifiedSession:
     """Return the outcome of a session; one that no request was for was not replayed."""
     is_idle = not (result.served or result.served_tools or result.served_exchanges)
-    if is_idle and all(one.kind == "missing_call" for one in result.divergences):
+    if is_idle and all(divergence.kind == "missing_call" for divergence in result.divergences):
         text = "no request was for this session"
         return VerifiedSession(result.session, "not_replayed", text)
     if not result.passed:

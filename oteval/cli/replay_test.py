@@ -139,17 +139,17 @@ def make_test(
         options=_shown_options(options),
     )
     files = _files(test, Path(folder), force=force)
-    found = None if no_run else _checked(test, target, options, input_form)
-    if found is not None and found.status == "passed" and found.result is not None:
-        returned = tuple(dumps_exact(one.value) for one in found.returned)
+    outcome = None if no_run else _checked(test, target, options, input_form)
+    if outcome is not None and outcome.status == "passed" and outcome.result is not None:
+        returned = tuple(dumps_exact(answer.value) for answer in outcome.returned)
         is_clean = all(redactor.text(text) == text for text in returned)
         test = replace(
             test,
-            executed=found.result.executed,
-            returned=found.returned if is_clean else (),
+            executed=outcome.result.executed,
+            returned=outcome.returned if is_clean else (),
         )
     _write(test, files)
-    return _report(files[0], found)
+    return _report(files[0], outcome)
 
 
 def _recording(session: str, db: tuple[str, ...]) -> tuple[Recording, str]:
@@ -166,8 +166,8 @@ def _recording(session: str, db: tuple[str, ...]) -> tuple[Recording, str]:
     if not recording.trajectory_ids or not all(Path(path).exists() for path in db):
         return recording, ""
     with open_store(db) as store:
-        found = store.trajectories.get(recording.trajectory_ids[0])
-    return recording, found.agent or found.service
+        run = store.trajectories.get(recording.trajectory_ids[0])
+    return recording, run.agent or run.service
 
 
 def redaction_rules(config_path: str | None) -> list[RedactionRule]:
@@ -183,15 +183,15 @@ def redaction_rules(config_path: str | None) -> list[RedactionRule]:
     return [redaction.rule() for redaction in config.redact] if config is not None else []
 
 
-def _name(given: str) -> str:
+def _name(text: str) -> str:
     """Return the name of a test that a user gave, without ``test_`` in front.
 
     Raises:
         ConfigError: It is not a name in Python.
     """
-    name = given.removesuffix(".py").removeprefix("test_")
+    name = text.removesuffix(".py").removeprefix("test_")
     if not f"test_{name}".isidentifier() or not name:
-        raise ConfigError(f"--name {given!r}: use letters, digits and underscores")
+        raise ConfigError(f"--name {text!r}: use letters, digits and underscores")
     return name
 
 
@@ -225,19 +225,21 @@ def _agent_call(target: str, recording: Recording, form: InputForm) -> AgentCall
 def _is(function: Callable[..., Any], *kinds: Callable[[Any], bool]) -> bool:
     """Return whether a function, or the method by which an object is called, is of a kind."""
     called = inspect.unwrap(function)
-    return any(kind(one) for kind in kinds for one in (function, called, type(called).__call__))
+    return any(
+        kind(candidate) for kind in kinds for candidate in (function, called, type(called).__call__)
+    )
 
 
 def _shown_options(options: ReplayOptions) -> tuple[tuple[str, Any], ...]:
     """Return the options that the test gives to `oteval_replay`."""
-    given: dict[str, Any] = {
+    option_values: dict[str, Any] = {
         "tools": "" if options.tools == "recorded" else options.tools,
         "run_tools": list(options.run_tools),
         "allow_processes": list(options.allow_processes),
         "normalize": list(options.normalize),
         "freeze": list(options.freeze),
     }
-    return tuple((name, value) for name, value in given.items() if value)
+    return tuple((name, value) for name, value in option_values.items() if value)
 
 
 def _files(test: ReplayTest, folder: Path, *, force: bool) -> tuple[Path, Path, Path]:
@@ -268,8 +270,8 @@ def _checked(
             return TargetRunner(target, options, input_form=form, timeout=_TIMEOUT)
         return CommandRunner(test.command, options, timeout=_TIMEOUT)
 
-    (found,) = verify([test.recording], runner)
-    return found
+    (outcome,) = verify([test.recording], runner)
+    return outcome
 
 
 def _write(test: ReplayTest, files: Sequence[Path]) -> None:
@@ -280,28 +282,28 @@ def _write(test: ReplayTest, files: Sequence[Path]) -> None:
     """
     path, recording, reference = files
     try:
-        for one in files:
-            make_folder(one.parent)
+        for file in files:
+            make_folder(file.parent)
         save(test.recording, recording)
         write_private(reference, reference_text(test.recording))
         write_private(path, pytest_file(test))
         publish(path)  # code, to be checked in
     except OSError as error:
         raise InputError(f"{error.filename}: cannot be written: {error.strerror}") from error
-    for one in files:
-        say(str(one))
+    for file in files:
+        say(str(file))
 
 
-def _report(path: Path, found: VerifiedSession | None) -> int:
+def _report(path: Path, outcome: VerifiedSession | None) -> int:
     """Print how the test goes, and return the exit status."""
     warn(f"run it: python -m pytest {path}")
-    if found is None:
+    if outcome is None:
         return 0
-    if found.status == "passed":
+    if outcome.status == "passed":
         warn("the agent behaves as recorded: the test passes")
         return 0
-    out().print(replays_view([found]))
-    if found.status == "unverified":
-        raise NothingEvaluated(f"the test is written, but cannot pass: {found.detail}")
+    out().print(replays_view([outcome]))
+    if outcome.status == "unverified":
+        raise NothingEvaluated(f"the test is written, but cannot pass: {outcome.detail}")
     warn("the agent behaves differently from the recording: the test fails until it does not")
     return 1

@@ -121,7 +121,7 @@ def what_if(
     allow_processes: tuple[str, ...],
     db: str,
     as_json: bool,
-    **given: Any,
+    **filter_options: Any,
 ) -> int:
     """Repeat sessions with another model or prompt; compare scores.
 
@@ -154,7 +154,7 @@ def what_if(
     name = name or f"whatif-{secrets.token_hex(4)}"
     with open_store(db, create=True) as store:
         names = _resumed(store, name) if resume and not sessions else sessions
-        recordings, _ = recordings_in(store, names, select(**given))
+        recordings, _ = recordings_in(store, names, select(**filter_options))
         answering, _ = recordings_in(store, answers, EVERYTHING) if answers else ((), 0)
         with experiment_progress("repeating") as update:
             results = WhatIf(
@@ -200,10 +200,10 @@ def _setting(text: str) -> tuple[str, Any]:
 
 def _resumed(store: Store, name: str) -> tuple[str, ...]:
     """Return the sessions of an experiment, so that new ones do not become part of it."""
-    found = store.experiments.find(name)
-    if found is None:
+    experiment = store.experiments.find(name)
+    if experiment is None:
         return ()
-    dataset = store.datasets.get(found.dataset, found.dataset_version)
+    dataset = store.datasets.get(experiment.dataset, experiment.dataset_version)
     return tuple(example.id for example in dataset.examples)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
@@ -20,10 +19,9 @@ from ..scoring import (
     load_config,
     refresh,
     require_evaluators,
-    score as score_all,
 )
-from ..store import Store, is_exact
-from ..views import judge_summary, scores_table, tallies_table
+from ..store import Store
+from ..views import scores_table, tallies_table
 from .common import (
     db_option,
     filters,
@@ -31,12 +29,11 @@ from .common import (
     open_store,
     out,
     print_json,
-    progress,
     select,
     warn,
 )
 from .options import config_option, min_evaluated_option
-from .score import exit_status
+from .score import exit_status, new_scores_of
 
 __all__ = ["rescore"]
 
@@ -74,7 +71,11 @@ def rescore(
     with open_store(db) as store:
         refresh(store)
         selection = _named(store, sessions, selection)
-        scores = _scored(store, config, Path(config_path).parent, selection, run, again=again)
+        base = Path(config_path).parent
+        with new_scores_of(
+            store, config, base, selection, run, again=again, reuse_all=True
+        ) as new_scores:
+            scores = list(new_scores)
         changed = _changes(store, run, {score.trajectory_id for score in scores})
         if as_json:
             previous = {(now.trajectory_id, now.evaluator): before for before, now in changed}
@@ -95,24 +96,6 @@ def _named(store: Store, sessions: tuple[str, ...], selection: Selection) -> Sel
             raise NotFound(f"{name}: no such session; oteval trajectories lists them")
         ids += matching_ids
     return replace(selection, ids=tuple(dict.fromkeys(ids))) if ids else selection
-
-
-def _scored(
-    store: Store, config: Any, base: Path, selection: Selection, run: ScoreRun, *, again: bool
-) -> list[Score]:
-    total = store.trajectories.count(selection) if is_exact(selection) else None
-    with (
-        progress("scoring", " trajectories") as update,
-        closing(
-            score_all(
-                *(store, config, base, selection, run),
-                lambda done: update(done, total, judge_summary(run)),
-                again=again,
-                reuse_all=True,
-            )
-        ) as scores,
-    ):
-        return list(scores)
 
 
 def _changes(store: Store, run: ScoreRun, ids: set[str]) -> list[tuple[Score, Score]]:

@@ -176,9 +176,11 @@ def _report_start(program: str, error: OSError) -> int:
 
 def _report(result: RunResult, command: Sequence[str], to: str, db: str, quiet: bool) -> None:
     """Print the number of recorded runs, and the reasons for missing ones."""
-    problems = list(dict.fromkeys(one.problem for one in result.processes if one.problem))
+    problems = list(
+        dict.fromkeys(process.problem for process in result.processes if process.problem)
+    )
     for problem in problems[:_SHOWN]:
-        affected = [one for one in result.processes if one.problem == problem]
+        affected = [process for process in result.processes if process.problem == problem]
         warn(f"{counted(len(affected), 'process')} not instrumented: {problem}")
     if not result.processes:
         warn(
@@ -199,7 +201,7 @@ def _report(result: RunResult, command: Sequence[str], to: str, db: str, quiet: 
 def _summary(result: RunResult, to: str, db: str) -> str:
     traces = result.traces
     if to:
-        on = sum(not one.problem for one in result.processes)
+        on = sum(not process.problem for process in result.processes)
         exported = f"{counted(on, 'process')} exported to {shown_url(to)}"
         return exported if "://" in to else f"{exported}; oteval ingest {shlex.quote(to)} loads it"
     spans = counted(traces.spans, "span")
@@ -213,8 +215,8 @@ def _summary(result: RunResult, to: str, db: str) -> str:
         return f"{spans} in {db}, none of an agent; oteval doctor lists the known libraries"
     runs = counted(len(traces.changed), "agent run")
     more = "more than " if len(traces.changed) >= MAX_IDS else ""
-    shown = f"{traces.pages} shows them" if traces.pages else "oteval trajectories lists them"
-    return f"{more}{runs}{_with_gaps(db, traces)}, {spans} in {db}; {shown}"
+    pages_note = f"{traces.pages} shows them" if traces.pages else "oteval trajectories lists them"
+    return f"{more}{runs}{_with_gaps(db, traces)}, {spans} in {db}; {pages_note}"
 
 
 def _with_gaps(db: str, traces: TransferReport) -> str:

@@ -62,7 +62,7 @@ from .score_spark import (
 if TYPE_CHECKING:
     from ..store import Outcome, Store
 
-__all__ = ["exit_status", "score", "score_selection", "scores"]
+__all__ = ["exit_status", "new_scores_of", "score", "score_selection", "scores"]
 
 _SHOWN = 20
 _PAGE = 500
@@ -222,6 +222,39 @@ def _run(
     again: bool,
 ) -> list[Score]:
     """Score the selection, print failures, and return the scores that reports need."""
+    yields_passes = as_json or keep
+    with new_scores_of(
+        store, config, base, selection, run, again=again, yields_passes=yields_passes
+    ) as new_scores:
+        report_scores, failures = _print_scores(new_scores, as_json=as_json, keep=keep)
+    _print_failures(failures, run)
+    return report_scores
+
+
+@contextmanager
+def new_scores_of(
+    store: Store,
+    config: Config,
+    base: Path,
+    selection: Selection,
+    run: ScoreRun,
+    *,
+    again: bool,
+    yields_passes: bool = True,
+    reuse_all: bool = False,
+) -> Iterator[Iterator[Score]]:
+    """Score a selection with a progress bar; the block has the scores. See `oteval.scoring.score`.
+
+    Args:
+        store: The store.
+        config: The configuration.
+        base: The folder that paths of the configuration are relative to.
+        selection: The runs to score.
+        run: The counts to update.
+        again: Whether to ignore stored verdicts.
+        yields_passes: Whether the block has passes as well.
+        reuse_all: Whether stored verdicts of every evaluator are used again, not of judges alone.
+    """
     from ..scoring import score as score_all
     from ..store import is_exact
 
@@ -233,13 +266,12 @@ def _run(
                 *(store, config, base, selection, run),
                 lambda done: update(done, total, judge_summary(run)),
                 again=again,
-                yields_passes=as_json or keep,
+                yields_passes=yields_passes,
+                reuse_all=reuse_all,
             )
         ) as new_scores,
     ):
-        report_scores, failures = _print_scores(new_scores, as_json=as_json, keep=keep)
-    _print_failures(failures, run)
-    return report_scores
+        yield new_scores
 
 
 @contextmanager

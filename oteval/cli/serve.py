@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from ..base.errors import ConfigError, OtevalError
 from ..base.web_guard import require_local
 from ..monitor import require_packages, unset_variables
 from ..scoring import load_config, load_tokens
-from .common import db_option, warn
+from .common import db_option, require_extra, warn
 from .options import config_option, duration
 
 if TYPE_CHECKING:
@@ -124,19 +123,19 @@ def serve(
     with OTEVAL_WRITE_TOKEN, or each with a token of --tokens; without tokens the server listens on
     this machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
-    _require_packages()
+    require_extra("oteval serve", "serve", _PACKAGES)
     from ..serve import ServerConfig, serve as run
 
     tls = _tls(tls_cert, tls_key, tls_client_ca)
     access = _access(tokens_path, {} if insecure else {"--http": http, "--grpc": grpc})
-    given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
-    if not given and not Path(config_path).exists():
+    is_given = context.get_parameter_source("config_path") is not ParameterSource.DEFAULT
+    if not is_given and not Path(config_path).exists():
         warn(f"no {config_path}: traces are stored, and scored once that file exists")
     _check_monitors(config_path)
     config = ServerConfig(
         db=str(Path(db).absolute()),
         config=str(Path(config_path).absolute()) if config_path else "",
-        may_lack_config=not given,
+        may_lack_config=not is_given,
         http=http,
         grpc=grpc,
         forward=forward,
@@ -151,14 +150,6 @@ def serve(
         raise ConfigError("--max-request must be at most a quarter of --quota")
     run(config, access, tls, lambda line: warn(f"listening on {line}"))
     return 0
-
-
-def _require_packages() -> None:
-    for name in _PACKAGES:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f'oteval serve needs more packages: pip install "oteval[serve]" ({name})'
-            )
 
 
 def _check_monitors(config_path: str) -> None:
@@ -209,8 +200,8 @@ def _access(tokens_path: str | None, addresses: Mapping[str, str]) -> Access:
 
 
 def _bytes(option: str, text: str, least: int) -> int:
-    found = _SIZE.match(text.strip())
-    size = int(float(found[1]) * _UNITS[found[2].upper()]) if found else 0
+    match = _SIZE.match(text.strip())
+    size = int(float(match[1]) * _UNITS[match[2].upper()]) if match else 0
     if size < least:
         raise ConfigError(f"{option} {text!r}: write a size such as 64MB, at least {least} bytes")
     return size

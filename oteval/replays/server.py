@@ -243,7 +243,6 @@ def client_environment(url: str, given: Mapping[str, str], token: str = "") -> d
         "OPENAI_BASE_URL": f"{url}/v1",
         "OPENAI_API_BASE": f"{url}/v1",
         "ANTHROPIC_BASE_URL": url,
-        "OTEVAL_REPLAY_URL": url,
         "OTEVAL_REPLAY_MCP_URL": f"{url}/mcp",
     }
     for name in ("OPENAI_API_KEY", "ANTHROPIC_API_KEY"):

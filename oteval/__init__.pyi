@@ -23,7 +23,6 @@ from .evaluators import (
     MatchSpec as MatchSpec,
     MultiturnSimulationResult as MultiturnSimulationResult,
     Verdict as Verdict,
-    acompare as acompare,
     compare as compare,
     create_async_trajectory_match_evaluator as create_async_trajectory_match_evaluator,
     create_pairwise_llm_as_judge as create_pairwise_llm_as_judge,

@@ -12,7 +12,6 @@ from .alignment import (
 from .checks.definitions import (
     schemas_of as schemas_of,
 )
-from .comparison import Verdict as Verdict, acompare as acompare, compare as compare
 from .evaluator import (
     EvaluationContext as EvaluationContext,
     EvaluationResult as EvaluationResult,

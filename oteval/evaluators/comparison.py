@@ -32,7 +32,6 @@ __all__ = [
     "FunctionAnswers",
     "Unanswered",
     "Verdict",
-    "acompare",
     "compare",
     "compare_calls",
 ]
@@ -238,29 +237,6 @@ class FunctionAnswers:
         for key, (rule, out, ref) in waiting.items():
             answer = rule.ask(out, ref)
             self.answers[key] = bool(await answer if hasattr(answer, "__await__") else answer)
-
-
-async def acompare(outputs: Any, reference: Any, spec: MatchSpec) -> Verdict:
-    """Compare an output with a reference where functions of the spec may be asynchronous.
-
-    Args:
-        outputs: As for `compare`.
-        reference: As for `compare`.
-        spec: The configuration.
-
-    Returns:
-        The verdict.
-
-    Raises:
-        InputError: A side cannot be read as a trajectory; the message names it.
-    """
-    answers = FunctionAnswers()
-    spec = answers.spec(spec)
-    while True:
-        verdict = compare(outputs, reference, spec)
-        if not answers.open:
-            return verdict
-        await answers.answer()
 
 
 class _Recall:

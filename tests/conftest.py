@@ -90,10 +90,14 @@ def _refused(*_: object, **__: object) -> NoReturn:
     raise AssertionError("a test in this folder opens a database: see WITHOUT_DATABASE")
 
 
+# Nothing that is made while tests are collected is garbage.
+gc.disable()
+
+
 def pytest_collection_finish() -> None:
     """Leave the tests and modules, which stay until the end, out of garbage collections.
 
-    Some 9,000 tests and the libraries of all agents make a full collection slow.
+    Some 13,000 tests and the libraries of all agents make a full collection slow.
 
     From now on no module is compiled to a file: a test that swaps two lines of an agent leaves its
     size, and within a second its time of change, as they were, and Python would run the old code.
@@ -103,6 +107,7 @@ def pytest_collection_finish() -> None:
     gc.collect()
     gc.freeze()
     gc.set_threshold(10_000, 10, 10)
+    gc.enable()
 
 
 def pytest_sessionfinish() -> None:

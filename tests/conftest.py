@@ -54,16 +54,12 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 os.environ["SSL_CERT_FILE"] = str(Path(__file__).parent / "authority.pem")
 
 
-# The folders whose tests open no database: `make test-duckdb-1.5` leaves them out. All other tests
-# have the marker `database`, also those of a new folder. A test without the marker that opens a
-# database fails, so that none is left out by mistake.
+# The folders of what knows no database: `make test-duckdb-1.5` leaves out their tests, except those
+# with the marker `database`. All other tests have that marker, also those of a new folder. A test
+# without it that opens a database fails, so that none is left out by mistake.
 TESTS = Path(__file__).parent
 WITHOUT_DATABASE = [
-    TESTS / name
-    for name in (
-        *("evaluators/answers", "evaluators/checks", "evaluators/graph", "evaluators/stats"),
-        *("ingest", "reconstruct", "redaction", "runner"),
-    )
+    TESTS / name for name in ("base", "evaluators", "ingest", "messages", "model", "reconstruct")
 ]
 
 
@@ -87,7 +83,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 
 def _refused(*_: object, **__: object) -> NoReturn:
-    raise AssertionError("a test in this folder opens a database: see WITHOUT_DATABASE")
+    raise AssertionError("a test in this folder opens a database: mark it, see WITHOUT_DATABASE")
 
 
 # Nothing that is made while tests are collected is garbage.

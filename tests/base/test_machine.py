@@ -93,7 +93,7 @@ def test_a_real_control_group() -> None:
     except OSError:
         pytest.skip("a control group of version 1 cannot be made here")
     enter = f"open('{group}/cgroup.procs', 'w').write(str(os.getpid()))"
-    script = f"import os; {enter}; from oteval import machine; print(machine.memory())"
+    script = f"import os; {enter}; from oteval.base import machine; print(machine.memory())"
     try:
         (group / "memory.limit_in_bytes").write_text(str(2 * GB))
         process = subprocess.run(
@@ -113,7 +113,7 @@ import importlib, os, pkgutil
 for name in ("fdatasync", "sched_getaffinity"):
     delattr(os, name)
 import oteval
-from oteval import machine
+from oteval.base import machine
 found = [m.name for m in pkgutil.walk_packages(oteval.__path__, "oteval.")]
 for name in found:
     if not name.endswith("__main__"):

@@ -29,6 +29,7 @@ def test_json_keeps_its_value() -> None:
     assert json.loads(text) == {HOSTILE: [HOSTILE]}
 
 
+@pytest.mark.database
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -29,6 +29,8 @@ from ..model_server import completion
 from ..replays.agents import SYSTEM, chat
 from ..replays.recorded import record
 
+pytestmark = pytest.mark.database
+
 TOKEN = "a-token-of-the-test"
 SERVERS = ("view", "serve", "mcp", "replay serve")
 WITH_TOKEN = ("serve", "mcp", "replay serve")

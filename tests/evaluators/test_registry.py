@@ -105,6 +105,7 @@ def test_every_type_has_options_that_are_described() -> None:
             assert option.description.endswith("."), (kind, option.name)
 
 
+@pytest.mark.database
 def test_another_package_adds_a_type(installed: Callable[[str, str], None], tmp_path: Path) -> None:
     """Its options are keys, its class evaluates, and a file may hold an option."""
     installed("words", "word_limit = words:WordLimit")

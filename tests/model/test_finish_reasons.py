@@ -101,6 +101,7 @@ def ended(*reasons: str, calls: int = 0, text: str = "42") -> Any:
     return run(1, says(text), finish_reasons=reasons, usage=usage)
 
 
+@pytest.mark.database
 def test_reasons_and_prompts_are_stored_and_found():
     """The JSON form has both, `--where` finds both, and a stored run is the same."""
     cut = run(1, says("a"), finish_reasons=("tool_call", "length"), prompts=("greet@3", "plan"))

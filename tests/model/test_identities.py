@@ -87,6 +87,7 @@ def test_the_first_true_id_names_the_conversation(attributes: dict[str, Any], ex
     assert conversation_id(attributes) == expected
 
 
+@pytest.mark.database
 @pytest.mark.parametrize("text", ["undefined", "[Scrubbed due to 'session']", "None", "***"])
 @pytest.mark.parametrize("key", ["session.id", "gen_ai.conversation.id"])
 def test_two_users_with_a_placeholder_are_two_conversations(key: str, text: str):
@@ -108,6 +109,7 @@ def test_two_users_with_a_placeholder_are_two_conversations(key: str, text: str)
         assert store.related.with_conversations(traces[:1]) == traces[:1]
 
 
+@pytest.mark.database
 def test_ones_own_attribute_joins_turns_and_is_remembered_by_the_store():
     """The value is copied to an attribute that later programs read without the setting."""
     spans = [
@@ -186,6 +188,7 @@ def test_the_version_of_a_tool_is_not_the_agents():
     assert (run.user, run.version) == ("u-1", "")
 
 
+@pytest.mark.database
 @pytest.mark.parametrize(
     ("kind", "text", "expected"),
     [
@@ -212,6 +215,7 @@ def test_a_placeholder_for_an_id_may_name_a_version_or_a_prompt(
         assert (one.user, one.version, one.prompts) == expected
 
 
+@pytest.mark.database
 def test_the_runs_of_an_older_database_have_the_user_of_their_attributes():
     """Rows from before have no user: their root span's attributes tell, also in a filter."""
     with Store(":memory:") as store:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -89,10 +90,10 @@ def refund(number: int, amount: float, **fields: Any) -> Trajectory:
 GOOD, BAD, LATER, BLIND = refund(1, 42.0), refund(2, 420.0), refund(3, 42.0), run(4, gaps=(gap(),))
 
 
-@pytest.fixture
-def db(tmp_path: Path) -> Path:
+@pytest.fixture(scope="session")
+def prepared_db(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return a database of four runs: two pass, one fails, and one cannot be evaluated."""
-    path = tmp_path / "runs.duckdb"
+    path = tmp_path_factory.mktemp("mcp") / "runs.duckdb"
     with Store(path) as store:
         keep(store, GOOD, BAD, LATER, BLIND)
         store.references.add("good", GOOD.own_messages, GOOD.id, 1)
@@ -111,8 +112,14 @@ def db(tmp_path: Path) -> Path:
                 score(4, evaluator="refunds", status="not_evaluated", comment="no content"),
             ]
         )
-    (tmp_path / "oteval.yaml").write_text(RULES)
     return path
+
+
+@pytest.fixture
+def db(prepared_db: Path, tmp_path: Path) -> Path:
+    """Return a copy of the database, beside a configuration."""
+    (tmp_path / "oteval.yaml").write_text(RULES)
+    return Path(shutil.copy(prepared_db, tmp_path))
 
 
 @pytest.fixture

@@ -39,13 +39,17 @@ PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
+.PHONY: compiled environments sbom audit docs site pictures demo examples test-node test-openllmetry test-replay-agents test check test-all test-slow test-llm test-duckdb-1.5 test-wheel test-browser test-live test-backends test-spark test-spark-small test-helm conformance bench bench-fidelity bench-monitor bench-spark lock screens clean
 
 demo: $(STAMP)
 	$(BIN)/oteval demo
 
-test: $(STAMP)
+test: $(STAMP) compiled
 	$(BIN)/pytest -q -n 2
+
+# What only the processes that tests start import, would be compiled by each of them.
+compiled: $(STAMP)
+	$(BIN)/python -m compileall -q -j 2 oteval
 
 check: $(STAMP)
 	$(BIN)/ruff check .
@@ -87,7 +91,7 @@ test-all: test-slow examples test-node test-openllmetry test-duckdb-1.5 test-whe
 environments: $(OLD_STAMP) $(OPENLLMETRY_STAMP) $(BROWSER_STAMP) $(ROTEL_STAMP) $(BACKENDS_STAMP) $(MLFLOW_STAMP) $(CHDB_STAMP) $(SPARK_STAMP) $(HELM_STAMP) $(PEERS_STAMP) $(AUDIT_STAMP)
 
 # Pytest under pytest, kills at random moments, maintenance beside a server.
-test-slow: $(STAMP)
+test-slow: $(STAMP) compiled
 	$(BIN)/pytest -q -n 2 -m slow
 
 # Every agent of examples/ is instrumented, recorded and replayed, against a scripted model server.

@@ -157,7 +157,8 @@ def test_a_reader_follows_while_others_append(tmp_path: Path) -> None:
 
 def test_the_quota_refuses_and_removal_makes_room(tmp_path: Path) -> None:
     """At the quota a record is refused; once the reader removed segments, it is accepted."""
-    spool = Spool(tmp_path, quota=4096, reserve=0)
+    now = [0.0]
+    spool = Spool(tmp_path, quota=4096, reserve=0, clock=lambda: now[0])
     record = Record("traces", "json", 1, b"." * 1000)
     for _ in range(3):
         spool.append(record).result()
@@ -167,7 +168,7 @@ def test_the_quota_refuses_and_removal_makes_room(tmp_path: Path) -> None:
     reader = LogReader(tmp_path)
     list(reader.records())
     remove_before(tmp_path, reader.position.segment)
-    time.sleep(0.15)
+    now[0] += 1
     spool.append(record._replace(payload=b"." * 2000)).result()
 
     spool.close()

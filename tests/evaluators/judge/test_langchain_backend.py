@@ -7,7 +7,7 @@ import inspect
 import json
 import subprocess
 import sys
-import time
+import threading
 from typing import Any
 
 import openai
@@ -195,10 +195,10 @@ def test_a_function_that_raises_or_hangs_is_an_error():
         raise ValueError("bad")
 
     assert ask(broken)["metadata"]["error"] == "ValueError: bad"
-    start = time.monotonic()
-    hung = ask(lambda _m, _s: time.sleep(5), timeout=0.1)
+    release = threading.Event()
+    hung = ask(lambda _m, _s: release.wait(60), timeout=0.1)
+    release.set()
     assert hung["metadata"]["error"] == "no answer within 0.1 s"
-    assert time.monotonic() - start < 4
 
 
 async def test_asynchronous_functions_are_awaited():

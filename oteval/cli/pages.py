@@ -14,7 +14,7 @@ from click.core import ParameterSource
 from ..base.errors import InputError
 from ..scoring import load_config
 from .browser import BrowserStart
-from .common import databases_option, open_store, refresh_runs, require_extra, say
+from .common import databases_option, open_store, refresh_runs, say
 from .loaded_files import load_files
 from .options import config_option
 
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from ..store import Store
 
 __all__ = ["view"]
-
-_PACKAGES = ("httptools", "starlette", "uvicorn")
 
 
 @click.command()
@@ -49,7 +47,6 @@ def view(
     server has open as it was at the start. With PATHs, these trace files are loaded into a
     temporary database instead, and scored if --config is given.
     """
-    require_extra("oteval view", "serve", _PACKAGES)
     from ..views import NewLink, serve_locally
 
     source = context.get_parameter_source("config_path")

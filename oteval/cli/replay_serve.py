@@ -64,7 +64,6 @@ def serve_replay(
     players = _players(sessions, db, miss=miss, normalize=normalize)
     if mcp:
         return _served_as_mcp(players, is_extra=bool(command))
-    require_extra("oteval replay serve", "serve", ("starlette", "uvicorn"))
     from ..replays import TOKEN_VARIABLE, ReplayServer, client_environment
 
     token = os.environ.get(TOKEN_VARIABLE, "")

@@ -16,7 +16,7 @@ from ..base.errors import ConfigError, OtevalError
 from ..base.web_guard import require_local
 from ..monitor import require_packages, unset_variables
 from ..scoring import load_config, load_tokens
-from .common import db_option, require_extra, warn
+from .common import db_option, warn
 from .options import config_option, duration
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 __all__ = ["serve"]
 
-_PACKAGES = ("grpc", "httptools", "numpy", "prometheus_client", "starlette", "uvicorn")
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)i?B?$", re.IGNORECASE)
 _REMEDY = (
     ": set OTEVAL_INGEST_TOKEN and OTEVAL_READ_TOKEN, give --tokens for both, or give --insecure"
@@ -123,7 +122,6 @@ def serve(
     with OTEVAL_WRITE_TOKEN, or each with a token of --tokens; without tokens the server listens on
     this machine only. SIGHUP reloads the configuration and the tokens; SIGTERM stops the server.
     """
-    require_extra("oteval serve", "serve", _PACKAGES)
     from ..serve import ServerConfig, serve as run
 
     tls = _tls(tls_cert, tls_key, tls_client_ca)

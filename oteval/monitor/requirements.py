@@ -16,23 +16,17 @@ __all__ = ["check_destinations", "require_packages", "unset_variables"]
 
 
 def require_packages(config: Config) -> None:
-    """Refuse monitors without the packages of the extra ``monitor``.
+    """Refuse the channels of Apprise without the extra ``monitor``.
 
     Args:
         config: The configuration.
 
     Raises:
-        ConfigError: One is missing, and the message has the command that installs it; or a
+        ConfigError: Apprise is missing, and the message has the command that installs it; or a
             destination is wrong.
     """
-    needed = ["numpy"] if config.monitors else []
-    if _apprise_urls(config):
-        needed.append("apprise")
-    for name in needed:
-        if importlib.util.find_spec(name) is None:
-            raise ConfigError(
-                f'monitors need more packages: pip install "oteval[monitor]" ({name})'
-            )
+    if _apprise_urls(config) and importlib.util.find_spec("apprise") is None:
+        raise ConfigError('channels of Apprise need it: pip install "oteval[monitor]"')
     check_destinations(config)
 
 

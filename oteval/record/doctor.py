@@ -224,7 +224,7 @@ def _send(destination: Destination) -> str:
             finally:
                 exporter.close()
     except ImportError as error:
-        return f"{error}: pip install 'oteval[instrument]'"
+        return f"{error}: pip install oteval"
     except (ExportFailed, OtevalError, OSError) as error:
         return _plain(" ".join(str(error).split())) or type(error).__name__
     return ""

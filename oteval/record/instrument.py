@@ -320,7 +320,7 @@ def _missing() -> str:
     except ImportError:
         has_sdk = False
     if not has_sdk:
-        return "OpenTelemetry's SDK is not installed: pip install 'oteval[instrument]'"
+        return "OpenTelemetry's SDK is not installed: pip install oteval"
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         return "OTEL_SDK_DISABLED is true"
     return ""
@@ -328,7 +328,7 @@ def _missing() -> str:
 
 def _reason(error: Exception) -> str:
     if isinstance(error, ImportError):
-        return f"{error}: pip install 'oteval[instrument]'"
+        return f"{error}: pip install oteval"
     return str(error)
 
 

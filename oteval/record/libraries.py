@@ -176,7 +176,6 @@ LIBRARIES: tuple[Library, ...] = (
         ("pydantic-ai-slim", "pydantic-ai"),
         "pydantic_ai",
         own=OwnSpans(),
-        extra="pydantic-ai",
     ),
     Library(
         "mcp",
@@ -185,7 +184,6 @@ LIBRARIES: tuple[Library, ...] = (
         # OpenInference's only passes the context on, so that client and server share a trace.
         _by("", "mcp", "mcp"),
         own=OwnSpans(since="2"),
-        extra="mcp",
     ),
     Library(
         "llama-index",
@@ -271,17 +269,9 @@ LIBRARIES: tuple[Library, ...] = (
 _HTTPX = "opentelemetry-instrumentation-httpx"
 
 HTTP_CLIENTS: tuple[Library, ...] = (
-    Library(
-        "httpx", ("httpx",), "httpx", (InstrumentingPackage(_HTTPX, "httpx"),), extra="instrument"
-    ),
-    Library(
-        "httpx2",
-        ("httpx2",),
-        "httpx2",
-        (InstrumentingPackage(_HTTPX, "httpx2"),),
-        extra="instrument",
-    ),
-    Library("requests", ("requests",), "requests", _by(official="requests"), extra="instrument"),
+    Library("httpx", ("httpx",), "httpx", (InstrumentingPackage(_HTTPX, "httpx"),)),
+    Library("httpx2", ("httpx2",), "httpx2", (InstrumentingPackage(_HTTPX, "httpx2"),)),
+    Library("requests", ("requests",), "requests", _by(official="requests")),
     Library("aiohttp", ("aiohttp",), "aiohttp", _by(official="aiohttp-client")),
 )
 """HTTP clients, whose spans carry the trace context on to the servers."""

@@ -20,12 +20,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
+from opentelemetry.sdk._logs import LogRecordProcessor
+from opentelemetry.sdk.trace import SpanProcessor
+
 from ..base.errors import StoreError
 from ..ingest import log_record_of, span_of
 from ..model import EVERYTHING, LogRecord, Score, Selection, Span, Trajectory
 from ..scoring import Config, refresh
 from ..store import Store
-from .span_capture import LogProcessorBase, SpanProcessorBase, read_config, require_sdk, scored
+from .span_capture import read_config, scored
 
 __all__ = ["InProcess"]
 
@@ -35,7 +38,7 @@ _BATCH = 16_384
 _PATIENCE = 5.0
 
 
-class InProcess(SpanProcessorBase):
+class InProcess(SpanProcessor):
     """Records the spans of this process in a database.
 
     Attributes:
@@ -59,10 +62,8 @@ class InProcess(SpanProcessorBase):
             interval: The seconds that they wait for others, to be written together.
 
         Raises:
-            ConfigError: OpenTelemetry's SDK is not installed.
             StoreError: The database cannot be used; the subclass says why.
         """
-        require_sdk()
         self._store = db if isinstance(db, Store) else Store(db)
         self._owns_store = not isinstance(db, Store)
         try:
@@ -244,7 +245,7 @@ class InProcess(SpanProcessorBase):
                 self._store.spans.write(spans, logs)
 
 
-class _LogRecorder(LogProcessorBase):
+class _LogRecorder(LogRecordProcessor):
     """Records log records for a recorder."""
 
     def __init__(self, recorder: InProcess) -> None:

@@ -22,8 +22,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from weakref import WeakSet
+
+from opentelemetry.sdk._logs import LogRecordProcessor
+from opentelemetry.sdk.trace import SpanProcessor
 
 from ..base.errors import ConfigError, NotFound
 from ..evaluators import observed, unheard
@@ -33,30 +36,10 @@ from ..reconstruct import reconstruct
 from ..scoring import Config, load_config, refresh, require_evaluators, score as score_stored
 from ..store import MEMORY, Store
 
-if TYPE_CHECKING:
-    from opentelemetry.sdk._logs import LogRecordProcessor as LogProcessorBase
-    from opentelemetry.sdk.trace import SpanProcessor as SpanProcessorBase
-
-    _HAS_SDK = True
-else:
-    # The SDK is optional. Its classes are the base classes where it is installed, so that hooks
-    # that a newer SDK calls are there.
-    try:
-        from opentelemetry.sdk._logs import LogRecordProcessor as LogProcessorBase
-        from opentelemetry.sdk.trace import SpanProcessor as SpanProcessorBase
-
-        _HAS_SDK = True
-    except ImportError:
-        LogProcessorBase = SpanProcessorBase = object
-        _HAS_SDK = False
-
 __all__ = [
     "Capture",
-    "LogProcessorBase",
-    "SpanProcessorBase",
     "capture",
     "read_config",
-    "require_sdk",
     "scored",
 ]
 
@@ -66,16 +49,6 @@ _HOW_TO_RECORD = (
 )
 # The number of spans whose captures are remembered.
 _MAX_SPANS = 65_536
-
-
-def require_sdk() -> None:
-    """Check that OpenTelemetry's SDK is installed.
-
-    Raises:
-        ConfigError: It is not; the message says how to install it.
-    """
-    if not _HAS_SDK:
-        raise ConfigError("recording spans needs OpenTelemetry's SDK: pip install 'oteval[sdk]'")
 
 
 class Capture:
@@ -261,10 +234,9 @@ def capture(
         logger_provider: The same for log records.
 
     Raises:
-        ConfigError: The provider accepts no processors, or the SDK is disabled or not installed.
+        ConfigError: The provider accepts no processors, or the SDK is disabled.
         StoreError: The database cannot be used.
     """
-    require_sdk()
     if os.environ.get("OTEL_SDK_DISABLED", "").strip().lower() == "true":
         raise ConfigError("OTEL_SDK_DISABLED is true: unset it, or no span can be captured")
     _REGISTRY.attach(tracer_provider or _tracer_provider(), logger_provider or _logger_provider())
@@ -378,7 +350,7 @@ class _CaptureRegistry:
 _REGISTRY = _CaptureRegistry()
 
 
-class _CaptureSpanProcessor(SpanProcessorBase):
+class _CaptureSpanProcessor(SpanProcessor):
     """Hands ended spans to the open captures."""
 
     def on_start(self, span: Any, parent_context: Any = None) -> None:  # noqa: ARG002
@@ -399,7 +371,7 @@ class _CaptureSpanProcessor(SpanProcessorBase):
         return True
 
 
-class _CaptureLogProcessor(LogProcessorBase):
+class _CaptureLogProcessor(LogRecordProcessor):
     """Hands log records to the open captures."""
 
     def on_emit(self, log_record: Any) -> None:

@@ -425,11 +425,3 @@ def test_tls_without_certificates_of_clients(secured: Secured, tmp_path: Path) -
         server.stop()
 
     assert health.status_code == 200
-
-
-def test_without_its_packages_it_says_how_to_get_them(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One line that names the extra."""
-    monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-
-    with pytest.raises(ConfigError, match=r'pip install "oteval\[serve\]"'):
-        cli.main(["serve"], standalone_mode=False)

@@ -57,7 +57,7 @@ def _problem(start: dict[str, Any]) -> str:
     if sys.version_info[:2] < _OLDEST:
         found, oldest = (".".join(map(str, version[:2])) for version in (sys.version_info, _OLDEST))
         return f"this is Python {found}, and oteval needs {oldest} or newer"
-    install = f'run {sys.executable} -m pip install "oteval[instrument]"'
+    install = f"run {sys.executable} -m pip install oteval"
     module, _, name = start["entry"].partition(":")
     try:
         getattr(import_module(module), name)(start["settings"])

@@ -10,13 +10,9 @@ from collections import Counter as Totals, deque
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from ...base.errors import ConfigError
-from ...model import EvaluationResult
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-try:
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
-except ImportError as error:
-    raise ConfigError('metrics need prometheus-client: pip install "oteval[serve]"') from error
+from ...model import EvaluationResult
 
 __all__ = ["ScoringMetrics"]
 

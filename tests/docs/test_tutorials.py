@@ -44,3 +44,9 @@ def test_production_in_an_hour(walkthrough: Walkthrough) -> None:
 def test_a_changed_prompt(walkthrough: Walkthrough) -> None:
     """Recorded sessions, an experiment and a replay find the changed prompt."""
     walkthrough.follow((TUTORIALS / "changed-prompt.md").read_text("utf-8"))
+
+
+@pytest.mark.slow
+def test_trust_in_a_judge(walkthrough: Walkthrough) -> None:
+    """A judge is measured, mended and compared as the page shows."""
+    walkthrough.follow((TUTORIALS / "trust-my-judge.md").read_text("utf-8"))

@@ -102,15 +102,13 @@ def _plain(line: str) -> str:
 
 
 def _matches(documented: str, printed: str) -> bool:
-    """Whether a printed line is the documented one, up to an ellipsis.
+    """Whether a printed line is the documented one, but for texts that an ellipsis stands for.
 
-    An ellipsis that touches a word is the command's own, which may cut the text elsewhere.
+    An ellipsis that touches a word is the command's own, which may cut the word earlier.
     """
-    beginning, is_cut, _ = documented.partition("…")
-    if is_cut:
-        length = None if beginning.endswith(" ") else -4
-        return _plain(printed).startswith(_plain(beginning)[:length])
-    return _plain(documented) == _plain(printed)
+    *cut, end = _plain(documented).split("…")
+    known = [re.escape(part if part.endswith(" ") else part[:-4]) for part in cut]
+    return bool(re.fullmatch(".*".join([*known, re.escape(end)]), _plain(printed)))
 
 
 @dataclass

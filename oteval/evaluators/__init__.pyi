@@ -12,6 +12,7 @@ from .alignment import (
 from .checks.definitions import (
     schemas_of as schemas_of,
 )
+from .comparison import Verdict as Verdict, compare as compare
 from .evaluator import (
     EvaluationContext as EvaluationContext,
     EvaluationResult as EvaluationResult,

@@ -12,9 +12,6 @@ from .bootstrap import (
     environment as environment,
     read_reports as read_reports,
 )
-from .call_arguments import (
-    argument_forms as argument_forms,
-)
 from .class_kinds import (
     class_name as class_name,
     main_module as main_module,
@@ -25,11 +22,6 @@ from .conventions import (
     TOOL_FUNCTION as TOOL_FUNCTION,
     TOOL_RAISED as TOOL_RAISED,
     TOOL_RETURNED as TOOL_RETURNED,
-)
-from .delivered_values import (
-    Awaited as Awaited,
-    Cancelled as Cancelled,
-    Generated as Generated,
 )
 from .doctor import (
     DoctorReport as DoctorReport,
@@ -51,24 +43,25 @@ from .hooks import (
     ToolHook as ToolHook,
     adopt_tool_hook as adopt_tool_hook,
     current_tool_hook as current_tool_hook,
+    give_answer as give_answer,
+    recorded_error as recorded_error,
     reset_tool_hook as reset_tool_hook,
     set_tool_hook as set_tool_hook,
 )
-from .object_search import live_objects as live_objects
-from .recorded_command import (
+from .instrumented_command import (
     ChildSettings as ChildSettings,
     RunResult as RunResult,
     run_command as run_command,
     service_of as service_of,
 )
-from .tool_answers import (
-    give_answer as give_answer,
-    recorded_error as recorded_error,
+from .parameters import (
+    argument_forms as argument_forms,
 )
 from .tool_functions import (
     ToolFunction as ToolFunction,
     functions_of_tools as functions_of_tools,
     has_function_of as has_function_of,
+    live_objects as live_objects,
     named_function as named_function,
 )
 from .typed_values import (
@@ -78,6 +71,11 @@ from .typed_values import (
     form_of as form_of,
     restored as restored,
     typed_text as typed_text,
+)
+from .value_kinds import (
+    Awaited as Awaited,
+    Cancelled as Cancelled,
+    Generated as Generated,
 )
 from .wire.interception import (
     CLIENTS as CLIENTS,

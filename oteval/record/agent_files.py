@@ -16,7 +16,7 @@ __all__ = ["function_line", "installed_package", "is_agent_file", "is_agent_modu
 
 @functools.cache
 def is_agent_file(file: str) -> bool:
-    """Return whether a file is part of the agent's code."""
+    """Whether a file is part of the agent's code."""
     if file.startswith("<"):
         return file.startswith(("<stdin", "<ipython", "<string"))
     path = str(Path(file).resolve())
@@ -28,18 +28,18 @@ def is_agent_file(file: str) -> bool:
 
 @functools.cache
 def installed_package(file: str) -> str:
-    """Return the name of the installed package that a file belongs to, or ""."""
+    """The name of the installed package that a file belongs to, or ""."""
     parts = Path(file).parts
     for folder in ("site-packages", "dist-packages"):
         if folder in parts:
-            place = len(parts) - parts[::-1].index(folder)
-            return parts[place].removesuffix(".py") if place < len(parts) else ""
+            index = len(parts) - parts[::-1].index(folder)
+            return parts[index].removesuffix(".py") if index < len(parts) else ""
     return ""
 
 
 @functools.cache
 def _foreign_folders() -> tuple[str, ...]:
-    """Return the folders of Python's library and of oteval."""
+    """The folders of Python's library and of oteval, with a separator at the end."""
     names = ("stdlib", "platstdlib", "scripts")
     folders = [Path(sysconfig.get_path(name)).resolve() for name in names]
     folders += [Path(os.__file__).resolve().parent, Path(__file__).resolve().parents[1]]
@@ -47,7 +47,7 @@ def _foreign_folders() -> tuple[str, ...]:
 
 
 def is_agent_module(name: str) -> bool:
-    """Return whether a module that is loaded is part of the agent's code.
+    """Whether a loaded module is part of the agent's code.
 
     Args:
         name: Its name. The module of a program without a file is.
@@ -60,7 +60,7 @@ def is_agent_module(name: str) -> bool:
 
 
 def shown_file(file: str) -> str:
-    """Return a file's path, relative to the current directory if it is below it."""
+    """A file's path for messages: relative if it is below the current directory."""
     try:
         return str(Path(file).resolve().relative_to(Path.cwd()))
     except (OSError, ValueError):
@@ -68,7 +68,7 @@ def shown_file(file: str) -> str:
 
 
 def function_line(function: Callable[..., Any]) -> str:
-    """Return where a function is defined as ``file:line in function``, or ""."""
+    """The definition of a function as ``file:line in function``, or ""."""
     while isinstance(function, functools.partial):
         function = function.func
     called = inspect.unwrap(function)

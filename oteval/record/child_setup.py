@@ -28,8 +28,8 @@ def start(settings: Mapping[str, Any]) -> None:
     """Turn instrumentation on in this process.
 
     Args:
-        settings: `ChildSettings` as a mapping; see `run_command`. ``losses`` is the file to create
-            if spans are lost.
+        settings: `ChildSettings` as a mapping; see `instrumented_command`. ``losses`` is the file to
+            create if spans are lost.
 
     Raises:
         OtevalError: Nothing is recorded; the message says why.
@@ -55,20 +55,20 @@ def start(settings: Mapping[str, Any]) -> None:
 def _join_invocation(invocation: str) -> None:
     # Without the SDK nothing is recorded, which `instrument` says.
     with suppress(ImportError):
-        from .invocation_id import join_invocation
+        from .providers import join_invocation
 
         join_invocation(invocation)
 
 
 def _report_losses(recordings: Sequence[Instrumentation], file: Path) -> None:
     """Create an empty file, which needs no space on a full disk, if spans were lost."""
-    if any(one.stats.lost or one.stats.waiting for one in recordings):
+    if any(recording.stats.lost or recording.stats.waiting for recording in recordings):
         with suppress(OSError):
             file.touch()
 
 
 def _own_file(folder: Path, prefix: str) -> Path:
-    """Return the file of this process. Process ids are used again, so it has a random part."""
+    """The trace file of this process. Its name has a random part: process ids are used again."""
     return folder / f"{prefix}{os.getpid()}-{secrets.token_hex(4)}.jsonl"
 
 

@@ -34,7 +34,7 @@ _MOST_CAUSES = 8
 
 
 def main_module() -> str:
-    """Return the name under which other programs import the module that this one runs."""
+    """The name under which other programs import the module that this one runs."""
     main = sys.modules.get("__main__")
     spec = getattr(main, "__spec__", None)
     if spec is not None:
@@ -44,7 +44,7 @@ def main_module() -> str:
 
 
 def class_name(cls: type) -> str:
-    """Return the name of a class as ``module:Class``."""
+    """The full name of a class, as ``module:Class``."""
     module = cls.__module__
     if module in ("__main__", "__mp_main__"):
         module = main_module()
@@ -63,7 +63,7 @@ def _slots(cls: type) -> Iterator[tuple[str, Any]]:
 
 
 def _state(value: Any) -> dict[str, Any]:
-    """Return the attributes of an instance, without calling code of its class."""
+    """The attributes of an instance, read without calling code of its class."""
     state = dict(getattr(value, "__dict__", {}))
     for name, descriptor in _slots(type(value)):
         try:
@@ -101,8 +101,8 @@ def _instance(cls: type, name: str) -> Any:
 def _encoded_enum(value: Enum, encode: Encode) -> Any:
     if isinstance(value, Flag):
         members = [member.name for member in value]
-        whole = functools.reduce(operator.or_, value, type(value)(0))
-        if whole != value:
+        union = functools.reduce(operator.or_, value, type(value)(0))
+        if union != value:
             raise UnrestorableValue(f"{class_name(type(value))}: has bits without a name")
         return {"class": class_name(type(value)), "flags": members, "value": value.value}
     payload = {"class": class_name(type(value)), "name": value.name}
@@ -121,8 +121,8 @@ def _decoded_enum(payload: Any, decoder: Decoder) -> Enum:
         if name not in members:
             raise UnrestorableValue(f"{payload['class']}: has no member {name}")
     if "flags" in payload:
-        whole: Enum = functools.reduce(operator.or_, (members[name] for name in names), cls(0))
-        return whole
+        union: Enum = functools.reduce(operator.or_, (members[name] for name in names), cls(0))
+        return union
     member: Enum = members[payload["name"]]
     if "value" in payload and decoder.value(payload["value"]) != member.value:
         raise UnrestorableValue(f"{payload['class']}: {payload['name']} has another value")
@@ -218,7 +218,7 @@ def _base_of(cls: type) -> type | None:
 
 
 def is_simple(cls: type) -> bool:
-    """Return whether a class is the agent's own, and its instances are just their attributes."""
+    """Whether a class is the agent's own, and its instances are just their attributes."""
     if not is_agent_module(cls.__module__):
         return False
     special = ("__getstate__", "__setstate__", "__reduce__", "__reduce_ex__")
@@ -417,5 +417,5 @@ CLASS_KINDS: tuple[tuple[Callable[[type], bool], ValueKind], ...] = (
 
 
 def kind_of_class(cls: type) -> ValueKind | None:
-    """Return the kind of the instances of a class, or None."""
+    """The kind of the instances of a class, or None."""
     return next((kind for fits, kind in CLASS_KINDS if fits(cls)), None)

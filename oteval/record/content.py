@@ -47,10 +47,6 @@ _MAX_NODES = 50_000
 _OPTIONS = orjson.OPT_NON_STR_KEYS
 
 
-class _TooManyNodes(ValueError):
-    """A value has more parts than are recorded."""
-
-
 _is_off = False
 _rules: tuple[RedactionRule, ...] = ()
 _redactor: ValueRedactor | None = None
@@ -76,12 +72,12 @@ def turn_off_content() -> None:
 
 
 def is_captured() -> bool:
-    """Return whether spans may hold content, as the environment says; by default they do."""
+    """Whether the environment lets spans have content; by default it does."""
     return not _is_off and os.environ.get(_SWITCH, "").strip().lower() not in _OFF
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON values; one that cannot be serialised as a text about it."""
+    """Convert a value to plain JSON; one that cannot be serialised becomes a text about it."""
     if value is None or isinstance(value, (bool, int, float)) or type(value) is str:
         return value
     left = _MAX_NODES
@@ -90,19 +86,19 @@ def plain(value: Any) -> Any:
         nonlocal left
         left -= 1
         if left < 0:
-            raise _TooManyNodes
+            raise TooManyParts
         return _special(item)
 
     try:
         return to_jsonable(value, convert)
-    except _TooManyNodes:
+    except TooManyParts:
         return f"<{type(value).__name__} with more than {_MAX_NODES:,} parts>"
     except Exception as error:
         return f"<{type(value).__name__} that cannot be serialised: {type(error).__name__}>"
 
 
 def _special(value: Any) -> Any:
-    """Return values that are neither containers nor models in a form that JSON has."""
+    """Convert a value that is neither a container nor a model to one that JSON has."""
     if isinstance(value, (Mapping, list, tuple, set, frozenset)):
         return value
     if isinstance(value, Enum):
@@ -113,17 +109,17 @@ def _special(value: Any) -> Any:
         return base64.b64encode(bytes(value[:MAX_TEXT])).decode()
     if isinstance(value, BaseException):
         return f"{type(value).__name__}: {value}"
-    names = [vars(kind).keys() for kind in type(value).__mro__[:-1]]
-    if not any("__str__" in found or "__repr__" in found for found in names):
+    attributes = [vars(kind).keys() for kind in type(value).__mro__[:-1]]
+    if not any("__str__" in names or "__repr__" in names for names in attributes):
         fields = getattr(value, "__dict__", None)
-        known = fields and not callable(value) and not hasattr(type(value), "model_dump")
-        if known and isinstance(fields, dict):
+        is_plain = not callable(value) and not hasattr(type(value), "model_dump")
+        if is_plain and fields and isinstance(fields, dict):
             return {key: item for key, item in fields.items() if not key.startswith("_")}
     return value
 
 
 def json_text(value: Any) -> str:
-    """Return a value as JSON text of at most `MAX_TEXT` characters."""
+    """Write a value as JSON text of at most `MAX_TEXT` characters."""
     if _redactor is not None:
         return dumps(_redactor.value(plain(value)))[:MAX_TEXT]
     try:
@@ -135,7 +131,7 @@ def json_text(value: Any) -> str:
 
 
 def is_plain_json(value: Any) -> bool:
-    """Return whether the JSON text of a value has its types too."""
+    """Whether the JSON text of a value preserves its types."""
     try:
         return form_of(value) is not None
     except (TooManyParts, RecursionError):
@@ -143,7 +139,7 @@ def is_plain_json(value: Any) -> bool:
 
 
 def typed_form(value: Any) -> str | None:
-    """Return the form of a value with its types, see `typed_values`.
+    """The typed form of a value, see `typed_values`.
 
     Returns:
         The form; None if it is longer than `MAX_TEXT`, or the value has too many parts.
@@ -160,7 +156,7 @@ def typed_form(value: Any) -> str | None:
 
 
 def _json_form(value: Any) -> Any:
-    """Return a value that orjson cannot write as one that it can.
+    """Convert a value that orjson cannot write.
 
     Raises:
         TypeError: It takes more than a simple conversion.
@@ -173,7 +169,7 @@ def _json_form(value: Any) -> Any:
 
 
 def shortened(text: str) -> str:
-    """Return plain text of at most `MAX_TEXT` characters, and a note of its length if cut."""
+    """Cut plain text to `MAX_TEXT` characters, and note its whole length."""
     if len(text) <= MAX_TEXT:
         return text
     return f"{text[:MAX_TEXT]}... [cut: {len(text):,} characters in all]"

@@ -68,13 +68,13 @@ class ContentVariable:
     Attributes:
         name: Its name.
         value: Its value; None if it is not set.
-        wanted: The value that oteval sets where there is none; None if it sets none.
+        default: The value that oteval sets where there is none; None if it sets none.
         note: How the value limits the content; "" if it does not.
     """
 
     name: str
     value: str | None
-    wanted: str | None
+    default: str | None
     note: str = ""
 
     @property
@@ -89,7 +89,7 @@ def content_variables(
     *,
     capture_content: bool = True,
 ) -> list[ContentVariable]:
-    """Return the variables that matter to these libraries.
+    """The environment variables that matter to these libraries.
 
     Args:
         libraries: The installed libraries.
@@ -97,25 +97,25 @@ def content_variables(
         capture_content: Whether content is to be recorded.
     """
     environ = os.environ if environ is None else environ
-    wanted = {name: on if capture_content else off for name, (on, off) in _COMMON.items()}
+    defaults = {name: on if capture_content else off for name, (on, off) in _COMMON.items()}
     for library in libraries:
         for name, setting in library.variables.items():
             is_switch = "CONTENT" in name or "SENSITIVE" in name
-            wanted[name] = setting if capture_content or not is_switch else "false"
-    names = list(dict.fromkeys((*wanted, *_HIDING, *_REPORTED)))
-    found = []
+            defaults[name] = setting if capture_content or not is_switch else "false"
+    names = list(dict.fromkeys((*defaults, *_HIDING, *_REPORTED)))
+    variables = []
     for name in names:
-        value, target = environ.get(name), wanted.get(name)
-        if value is not None or target is not None:
-            note = "" if value is None else _note(name, value, target)
-            found.append(ContentVariable(name, value, target, note * capture_content))
-    return found
+        value, default = environ.get(name), defaults.get(name)
+        if value is not None or default is not None:
+            note = "" if value is None else _note(name, value, default)
+            variables.append(ContentVariable(name, value, default, note * capture_content))
+    return variables
 
 
 def hiding_variables(
     library: Library, by: str, variables: Iterable[ContentVariable]
 ) -> list[ContentVariable]:
-    """Return the variables that keep content out of a library's spans.
+    """The variables that keep content out of a library's spans.
 
     Args:
         library: The library.
@@ -135,13 +135,14 @@ def hiding_variables(
     if library.name == "openai-agents":
         names.add("OPENAI_AGENTS_DISABLE_TRACING")
     return [
-        one
-        for one in variables
-        if one.hides_content and (one.name in names or one.name.endswith("VALUE_LENGTH_LIMIT"))
+        variable
+        for variable in variables
+        if variable.hides_content
+        and (variable.name in names or variable.name.endswith("VALUE_LENGTH_LIMIT"))
     ]
 
 
-def _note(name: str, value: str, wanted: str | None) -> str:
+def _note(name: str, value: str, default: str | None) -> str:
     lowered = value.strip().lower()
     if name in _HIDING:
         return "content is hidden" if lowered in ("true", "1", "yes", "on") else ""
@@ -149,7 +150,7 @@ def _note(name: str, value: str, wanted: str | None) -> str:
         return "content is in log records only"
     if name.endswith("_VALUE_LENGTH_LIMIT"):
         return f"content is cut at {value} characters" if lowered else ""
-    if wanted is not None and lowered in _OFF and wanted.lower() not in _OFF:
+    if default is not None and lowered in _OFF and default.lower() not in _OFF:
         return "content is left out"
     if name == "OPENAI_AGENTS_DISABLE_TRACING" and lowered in ("true", "1"):
         return "openai-agents writes no spans"
@@ -164,6 +165,6 @@ def set_content_variables(
 ) -> None:
     """Set the variables that have no value yet. Child processes inherit them."""
     environ = os.environ if environ is None else environ
-    for one in content_variables(libraries, environ, capture_content=capture_content):
-        if one.value is None and one.wanted is not None:
-            environ[one.name] = one.wanted
+    for variable in content_variables(libraries, environ, capture_content=capture_content):
+        if variable.value is None and variable.default is not None:
+            environ[variable.name] = variable.default

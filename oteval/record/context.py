@@ -31,6 +31,8 @@ else:
         HAS_API = True
     except ImportError:
         HAS_API = False
+import sys
+import threading
 
 __all__ = [
     "HAS_API",
@@ -41,6 +43,7 @@ __all__ = [
     "conversation_of",
     "in_conversation",
     "install_conversation_processor",
+    "running_thread",
     "take_call_id",
     "tool_call",
 ]
@@ -76,7 +79,7 @@ def conversation(id: str, *, propagate: bool = True) -> Iterator[None]:  # noqa:
 
 
 def in_conversation(id: str, context: Context | None = None, *, propagate: bool = True) -> Context:  # noqa: A002
-    """Return a context whose spans belong to a conversation.
+    """A context whose spans belong to a conversation.
 
     Args:
         id: The conversation's id.
@@ -88,7 +91,7 @@ def in_conversation(id: str, context: Context | None = None, *, propagate: bool 
 
 
 def conversation_of(context: Context | None = None) -> str:
-    """Return the id of the conversation of a context, also from another process, or ""."""
+    """The conversation id of a context, also one from another process; "" without one."""
     conversation_id = otel_context.get_value(_KEY, context)
     if conversation_id is None:
         conversation_id = baggage.get_baggage(CONVERSATION_ID, context)
@@ -115,7 +118,7 @@ class ConversationSpanProcessor:
         """Do nothing."""
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Return that nothing is left to be written."""
+        """Do nothing: no span waits here."""
         return timeout_millis >= 0
 
 
@@ -168,7 +171,7 @@ class ToolRequest:
         )
 
     def take(self, name: str) -> str:
-        """Return the id for the first tool of its name that runs, and "" after that."""
+        """The id, for the first tool of this name that runs; "" after that."""
         if self._is_taken or (self.name and self.name != name):
             return ""
         self._is_taken = True
@@ -204,7 +207,7 @@ def tool_call(call: Any) -> Iterator[ToolRequest]:
 
 
 def take_call_id(name: str) -> str:
-    """Return the id of the call that a tool runs for, or "".
+    """The id of the model's call that a tool runs for, or "".
 
     Args:
         name: The tool's name.
@@ -214,7 +217,7 @@ def take_call_id(name: str) -> str:
 
 
 def context_environ() -> dict[str, str]:
-    """Return the environment variables that carry the current span to a child process.
+    """The environment variables that carry the current span to a child process.
 
     They are ``TRACEPARENT``, ``TRACESTATE`` and ``BAGGAGE``, as far as there is a value.
 
@@ -251,3 +254,33 @@ def _propagator() -> Any:
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
     return CompositePropagator([TraceContextTextMapPropagator(), W3CBaggagePropagator()])
+
+
+def running_thread() -> str:
+    """A label of the running thread and task, unique on this machine.
+
+    It ends in ``-main`` for the main thread, and for the first task of the process: the one that
+    ``asyncio.run`` makes, which starts the others. A task has ``-task-`` in it.
+    """
+    label = f"{os.getpid()}-{threading.get_ident():x}"
+    task = _running_task()
+    if task is None:
+        is_main = threading.current_thread() is threading.main_thread()
+    else:
+        label = f"{label}-task-{id(task):x}"
+        is_main = getattr(task, "get_name", str)() == "Task-1"
+    return f"{label}-main" if is_main else label
+
+
+def _running_task() -> Any:
+    for library in ("asyncio", "trio.lowlevel"):
+        module = sys.modules.get(library)
+        if module is None:
+            continue
+        try:
+            task: Any = module.current_task()
+        except RuntimeError:  # no event loop of this library runs in this thread
+            continue
+        if task is not None:
+            return task
+    return None

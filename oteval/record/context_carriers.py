@@ -81,34 +81,22 @@ def _patch(owner: Any, name: str, replacement: Callable[..., Any]) -> None:
     setattr(owner, name, patched)
 
 
-class _InContext:
-    """A function that runs in a copy of the context in which it was handed over."""
-
-    __slots__ = ("_context", "_function")
-
-    def __init__(self, function: Callable[..., Any], context: Context) -> None:
-        self._function = function
-        self._context = context
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # A copy for each call: one context cannot be entered by two threads at a time.
-        return self._context.copy().run(self._function, *args, **kwargs)
+def _run_in_copy(context: Context, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    # A copy for each call: one context cannot be entered by two threads at a time.
+    return context.copy().run(function, *args, **kwargs)
 
 
-class _InEnviron:
-    """A function that runs in a child process, below the span that was current in its parent."""
+def _run_below_parent(
+    environ: dict[str, str], function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Run a function in a child process, below the span that was current in its parent."""
 
-    def __init__(self, function: Callable[..., Any], environ: dict[str, str]) -> None:
-        self._function = function
-        self._environ = environ
+    def run() -> Any:
+        attach_environ(environ)
+        return function(*args, **kwargs)
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        # In a new context, as the process may run the tasks of several spans.
-        return Context().run(self._run, args, kwargs)
-
-    def _run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        attach_environ(self._environ)
-        return self._function(*args, **kwargs)
+    # In a new context, as the process may run the tasks of several spans.
+    return Context().run(run)
 
 
 def _start_thread(start: Callable[..., Any], thread: Any) -> None:
@@ -116,7 +104,7 @@ def _start_thread(start: Callable[..., Any], thread: Any) -> None:
     # Threads that wait for work (pools, exporters) live longer than the span that is current when
     # they start. Their work brings its context with it.
     if len(context) and not _is_worker(thread):
-        thread.run = _InContext(run, context)
+        thread.run = functools.partial(_run_in_copy, context, run)
     start(thread)
 
 
@@ -137,7 +125,7 @@ def _submit_to_threads(
 ) -> Any:
     context = copy_context()
     if len(context) and callable(function):
-        function = _InContext(function, context)
+        function = functools.partial(_run_in_copy, context, function)
     return submit(pool, function, *args, **kwargs)
 
 
@@ -159,7 +147,9 @@ def _submit_to_pool(
 
 def _carried(function: Callable[..., Any]) -> Callable[..., Any]:
     environ = context_environ()
-    return _InEnviron(function, environ) if environ and callable(function) else function
+    if not environ or not callable(function):
+        return function
+    return functools.partial(_run_below_parent, environ, function)
 
 
 def _start_process(start: Callable[..., Any], process: Any) -> None:

@@ -15,8 +15,13 @@ from ..messages import field_of
 from ..model import TokenCounts, normal_finish_reason
 from .class_kinds import class_name
 from .content import HIDDEN, MAX_TEXT, is_plain_json, json_text, plain, shortened, typed_form
-from .provider_answers import ProviderAnswer, read_answer
-from .provider_messages import convention_messages, is_message, text_message
+from .provider_messages import (
+    ProviderAnswer,
+    are_messages,
+    convention_messages,
+    read_answer,
+    text_message,
+)
 
 __all__ = [
     "AGENT_ANSWER",
@@ -68,7 +73,6 @@ ERROR_TYPE: Final = "error.type"
 _OPERATION: Final = "gen_ai.operation.name"
 _INPUT: Final = "gen_ai.input.messages"
 AGENT_ANSWER: Final = "gen_ai.output.messages"
-_OUTPUT: Final = AGENT_ANSWER
 _SYSTEM: Final = "gen_ai.system_instructions"
 _DEFINITIONS: Final = "gen_ai.tool.definitions"
 # Names of options of model APIs whose attribute is named otherwise.
@@ -90,7 +94,7 @@ _KNOWN_SETTINGS: Final = frozenset(
 
 
 def agent_start(name: str, description: str, version: str) -> Attributes:
-    """Return the attributes that an agent's span begins with."""
+    """The first attributes of an agent's span."""
     attributes = {
         _OPERATION: "invoke_agent",
         "gen_ai.agent.name": name,
@@ -101,12 +105,12 @@ def agent_start(name: str, description: str, version: str) -> Attributes:
 
 
 def agent_input(value: Any) -> Attributes:
-    """Return the attributes of an agent's input: messages, a text, or any other value as JSON."""
+    """The attributes of an agent's input: messages, a text, or any other value as JSON."""
     return {_INPUT: json_text(_agent_messages(value, "user"))}
 
 
 def agent_output(value: Any, sent: str = "") -> Attributes:
-    """Return the attributes of an agent's output.
+    """The attributes of an agent's output.
 
     Args:
         value: Messages, a response of a model, a text, or any other value.
@@ -118,11 +122,11 @@ def agent_output(value: Any, sent: str = "") -> Attributes:
     text = json_text(messages)
     if sent and len(text) > len(sent) and text.startswith(f"{sent[:-1]},"):
         text = f"[{text[len(sent) :]}"
-    return {_OUTPUT: text}
+    return {AGENT_ANSWER: text}
 
 
 def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
-    """Return the attribute of the type of an agent's answer: None and the text ``None`` differ.
+    """The type of an agent's answer as an attribute: None and the text ``None`` differ.
 
     Args:
         value: The answer.
@@ -136,8 +140,7 @@ def agent_returned(value: Any, *, is_closed: bool) -> Attributes:
 def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:
     if isinstance(value, str):
         return [text_message(role, shortened(value))]
-    is_list = isinstance(value, (list, tuple)) and bool(value)
-    if is_message(value) or (is_list and all(map(is_message, value))):
+    if are_messages(value):
         return convention_messages(value, role)
     if role == "assistant":
         return read_answer(value).messages
@@ -145,7 +148,7 @@ def _agent_messages(value: Any, role: str) -> list[dict[str, Any]]:
 
 
 def tool_start(name: str, description: str) -> Attributes:
-    """Return the attributes that a tool's span begins with."""
+    """The first attributes of a tool's span."""
     attributes = {
         _OPERATION: "execute_tool",
         "gen_ai.tool.name": name,
@@ -156,7 +159,7 @@ def tool_start(name: str, description: str) -> Attributes:
 
 
 def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> Attributes:
-    """Return the attributes of a tool's arguments.
+    """The arguments of a tool as an attribute.
 
     Args:
         arguments: The arguments by name.
@@ -167,7 +170,7 @@ def tool_arguments(arguments: Mapping[str, Any], hidden: Iterable[str] = ()) -> 
 
 
 def tool_result(result: Any, delivered: Any = None) -> Attributes:
-    """Return the attributes of a tool's result: text as it is, any other value as JSON.
+    """The attributes of a tool's result: text as it is, any other value as JSON.
 
     Args:
         result: The result.
@@ -181,7 +184,7 @@ def tool_result(result: Any, delivered: Any = None) -> Attributes:
 
 
 def tool_raised(error: Any) -> Attributes:
-    """Return the attribute of the exception of a tool, with its type and its arguments.
+    """The exception of a tool as an attribute, with its type and its arguments.
 
     Args:
         error: The exception, or the value that represents a generator or coroutine that raised it.
@@ -191,7 +194,7 @@ def tool_raised(error: Any) -> Attributes:
 
 
 def error_type(error: BaseException) -> Attributes:
-    """Return the attribute of an exception's type, with its module unless it is a builtin."""
+    """The type of an exception as an attribute, with its module unless it is a builtin."""
     kind = type(error)
     is_builtin = kind.__module__ == "builtins"
     return {
@@ -200,7 +203,7 @@ def error_type(error: BaseException) -> Attributes:
 
 
 def exception_event(error: BaseException) -> Attributes:
-    """Return the attributes of an exception's event, with the innermost frames of its traceback.
+    """The attributes of an exception's event, with the innermost frames of its traceback.
 
     A deep recursion fails in each of its spans: whole tracebacks would take time and space by the
     square of its depth.
@@ -215,7 +218,7 @@ def exception_event(error: BaseException) -> Attributes:
 
 
 def model_call_start(model: str, provider: str, operation: str) -> Attributes:
-    """Return the attributes that the span of a model call begins with."""
+    """The first attributes of a model call's span."""
     attributes = {
         _OPERATION: operation,
         "gen_ai.provider.name": provider,
@@ -225,7 +228,7 @@ def model_call_start(model: str, provider: str, operation: str) -> Attributes:
 
 
 def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
-    """Return the attributes of a request's options; options without an attribute are left out."""
+    """The attributes of a request's options, as far as the conventions have one."""
     attributes: Attributes = {}
     for key, value in settings.items():
         name = _SETTINGS.get(key, key)
@@ -239,7 +242,7 @@ def setting_attributes(settings: Mapping[str, Any]) -> Attributes:
 
 
 def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attributes:
-    """Return the attributes of a model's input.
+    """The attributes of a model's input.
 
     Args:
         messages: The messages, or a text of the user.
@@ -262,7 +265,7 @@ def model_input(messages: Any, system: Any, tools: Sequence[Any] | None) -> Attr
 
 
 def _definition(tool: Any) -> Any:
-    """Return the definition of a tool in the conventions' form, or as it is."""
+    """Convert the definition of a tool to the conventions' form, if it is known."""
     source = field_of(tool, "function", tool)
     name = field_of(source, "name")
     if callable(tool) or not isinstance(name, str):
@@ -281,7 +284,7 @@ def _name_of(tool: Any) -> str:
 
 
 def answer_attributes(answer: ProviderAnswer, *, has_content: bool) -> Attributes:
-    """Return the attributes of a model's answer.
+    """The attributes of a model's answer.
 
     Args:
         answer: The answer.
@@ -300,12 +303,12 @@ def answer_attributes(answer: ProviderAnswer, *, has_content: bool) -> Attribute
             {**message, "finish_reason": reasons[min(index, len(reasons) - 1)] if reasons else ""}
             for index, message in enumerate(answer.messages)
         ]
-        attributes[_OUTPUT] = json_text(messages)
+        attributes[AGENT_ANSWER] = json_text(messages)
     return attributes | token_attributes(answer.tokens)
 
 
 def stream_attributes(waited: float) -> Attributes:
-    """Return the attributes of a streamed answer.
+    """The attributes of a streamed answer.
 
     Args:
         waited: The seconds until its first chunk.
@@ -314,12 +317,12 @@ def stream_attributes(waited: float) -> Attributes:
 
 
 def finish_attributes(reason: str) -> Attributes:
-    """Return the attribute of why a model stopped."""
+    """The reason why a model stopped, as an attribute."""
     return {"gen_ai.response.finish_reasons": [normal_finish_reason(reason)]}
 
 
 def token_attributes(tokens: TokenCounts) -> Attributes:
-    """Return the attributes of a model call's tokens."""
+    """The attributes of a model call's tokens."""
     attributes = {
         "gen_ai.usage.input_tokens": tokens.input,
         "gen_ai.usage.output_tokens": tokens.output,

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, TypeVar, overload
 
 from ..base.errors import ReplayDiverged
@@ -159,51 +159,43 @@ def tool(
     return decorate if function is None else decorate(function)
 
 
-def _description(function: Callable[..., Any], given: str | None) -> str:
-    """Return the given description, or the first line of a function's own docstring."""
-    if given is not None:
-        return given
+def _description(function: Callable[..., Any], custom: str | None) -> str:
+    """The description that the user set, or the first line of the function's own docstring."""
+    if custom is not None:
+        return custom
     while isinstance(function, functools.partial):
         function = function.func
-    found = getattr(function, "__doc__", None)
-    return found.strip().partition("\n")[0] if isinstance(found, str) else ""
+    docstring = getattr(function, "__doc__", None)
+    return docstring.strip().partition("\n")[0] if isinstance(docstring, str) else ""
 
 
+@dataclass(kw_only=True, eq=False)
 class _AgentRecorder:
-    """Begins the runs of one decorated agent."""
+    """Begins the runs of one decorated agent; see `agent` for its fields."""
 
-    def __init__(
-        self,
-        *,
-        name: str,
-        description: str,
-        version: str,
-        parameters: Parameters,
-        input: str | Callable[..., Any] | None,  # noqa: A002
-        output: Callable[[Any], Any] | None,
-        conversation: str | None,
-        capture_content: bool,
-        function: Callable[..., Any],
-    ) -> None:
-        self.name = name
-        self.function = function
-        self.output = output
-        self.capture_content = capture_content
-        self._parameters = parameters
-        self._input = input
-        self._conversation = conversation
-        self._span_name = f"invoke_agent {name}"
-        self._start = conventions.agent_start(name, description, version)
+    name: str
+    description: str
+    version: str
+    parameters: Parameters
+    input: str | Callable[..., Any] | None
+    output: Callable[[Any], Any] | None
+    conversation: str | None
+    capture_content: bool
+    function: Callable[..., Any]
+
+    def __post_init__(self) -> None:
+        self._span_name = f"invoke_agent {self.name}"
+        self._start = conventions.agent_start(self.name, self.description, self.version)
 
     def begin(self, args: _Args, kwargs: _Kwargs) -> Invocation | None:
         """Start the span of a call; None if nothing records it."""
         context, attributes = None, self._start
-        if self._conversation is not None:
+        if self.conversation is not None:
             with guarded("reading the conversation of an agent"):
-                found = self._parameters.bind(args, kwargs).get(self._conversation)
-                if found is not None:
-                    context = in_conversation(str(found))
-                    attributes = {**attributes, conventions.CONVERSATION_ID: str(found)}
+                conversation_id = self.parameters.bind(args, kwargs).get(self.conversation)
+                if conversation_id is not None:
+                    context = in_conversation(str(conversation_id))
+                    attributes = {**attributes, conventions.CONVERSATION_ID: str(conversation_id)}
         hook = current_agent_hook()
         scope = start_scope(self._span_name, attributes, context=context)
         if scope is None and hook is None:
@@ -213,8 +205,8 @@ class _AgentRecorder:
         has_content = has_content and self.capture_content and is_captured()
         if has_content or hook is not None:
             with guarded("recording the input of an agent"):
-                found = agent_input(self._input, self._parameters, args, kwargs)
-                sent = {} if found is None else conventions.agent_input(found)
+                value = agent_input(self.input, self.parameters, args, kwargs)
+                sent = {} if value is None else conventions.agent_input(value)
         if scope is not None and has_content:
             scope.record(lambda: sent, "recording the input of an agent")
         question = next(iter(sent.values()), "")
@@ -268,9 +260,9 @@ class _AgentInvocation(Invocation):
             self.scope.record(attributes, "recording the output of an agent")
         if self._hook is not None:
             with guarded("reading the answer of an agent for a replay"):
-                shown = attributes()
-                answer = shown.get(conventions.AGENT_ANSWER)
-                self._show(AgentEnd("", answer=answer, type=shown[conventions.AGENT_RETURNED]))
+                recorded = attributes()
+                answer = recorded.get(conventions.AGENT_ANSWER)
+                self._show(AgentEnd("", answer=answer, type=recorded[conventions.AGENT_RETURNED]))
 
     def _show(self, end: AgentEnd) -> None:
         recorder, hook = self._recorder, self._hook
@@ -297,7 +289,7 @@ _MakeBegin = Callable[[Callable[..., Any], Parameters], Begin]
 
 
 def _decorated(function: F, begin_of: _MakeBegin) -> F:
-    """Return a function, static method or class method that writes spans.
+    """Wrap a function, static method or class method so that it writes spans.
 
     Args:
         function: The function.

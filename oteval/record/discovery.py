@@ -19,11 +19,15 @@ from typing import Any
 from ..base.errors import ConfigError
 from ..base.import_hook import ImportHook
 from .content_capture import set_content_variables
-from .installed_packages import installed_versions
-from .instrumentation_choice import Choice, choose, installed_version
+from .installed_packages import Choice, choose, installed_version, installed_versions
 from .libraries import HTTP_CLIENTS, LIBRARIES, Library, library_named
-from .library_activation import Activation, LibraryState, SpanTargets
-from .other_instrumentations import ActiveInstrumentors, library_packages
+from .library_activation import (
+    Activation,
+    ActiveInstrumentors,
+    LibraryState,
+    SpanTargets,
+    library_packages,
+)
 
 __all__ = [
     "LibraryState",
@@ -75,11 +79,13 @@ def instrument_libraries(
     """
     versions = installed_versions()
     preferred = _preferred(libraries)
-    known = [one for one in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(one, versions)]
-    set_content_variables(known, capture_content=capture_content)
+    installed = [
+        library for library in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(library, versions)
+    ]
+    set_content_variables(installed, capture_content=capture_content)
     targets = SpanTargets(tracer_provider, logger_provider, capture_content, on_provider)
     with _lock:
-        for state, library, choice in _plan(known, versions, preferred):
+        for state, library, choice in _plan(installed, versions, preferred):
             if library.name in _activations or not _is_chosen(library, libraries, preferred):
                 continue
             _activations[library.name] = Activation(library, choice, state, targets, _watcher.own)
@@ -98,19 +104,21 @@ def stop_watching() -> None:
 
 
 def library_states() -> list[LibraryState]:
-    """Return the states of the libraries that `instrument_libraries` took charge of."""
+    """The states of the libraries that `instrument_libraries` has taken charge of."""
     with _lock:
-        return [one.state for one in _activations.values()]
+        return [activation.state for activation in _activations.values()]
 
 
 def planned_states(libraries: Sequence[str] | None = None) -> list[LibraryState]:
-    """Return the states that `instrument_libraries` would give, without changing anything."""
+    """The states that `instrument_libraries` would return; nothing is changed."""
     versions = installed_versions()
     preferred = _preferred(libraries)
-    known = [one for one in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(one, versions)]
+    installed = [
+        library for library in (*LIBRARIES, *HTTP_CLIENTS) if installed_version(library, versions)
+    ]
     return [
         state
-        for state, library, _ in _plan(known, versions, preferred)
+        for state, library, _ in _plan(installed, versions, preferred)
         if _is_chosen(library, libraries, preferred)
     ]
 
@@ -131,30 +139,32 @@ def _is_chosen(
 
 
 def _preferred(libraries: Sequence[str] | None) -> dict[str, str]:
-    """Return the preferred distributions of the libraries that were named, "" for no preference."""
-    found = {}
+    """The libraries that the user named, with the preferred distribution or ""."""
+    preferred = {}
     for text in libraries or ():
         name, _, distribution = text.partition("=")
         library = library_named(name)
         if library is None:
-            names = [one.name for one in (*LIBRARIES, *HTTP_CLIENTS)]
+            names = [library.name for library in (*LIBRARIES, *HTTP_CLIENTS)]
             near = difflib.get_close_matches(name, names, 1)
             hint = f"; did you mean {near[0]}?" if near else f"; known are {', '.join(names)}"
             raise ConfigError(f"libraries: {name!r} is not known{hint}")
-        known = [one.distribution for one in library.instrumentations]
-        if distribution and distribution not in known:
+        distributions = [package.distribution for package in library.instrumentations]
+        if distribution and distribution not in distributions:
             raise ConfigError(
-                f"libraries: {text!r}: {library.name} is instrumented by {', '.join(known)}"
+                f"libraries: {text!r}: {library.name} is instrumented by {', '.join(distributions)}"
             )
-        found[library.name] = distribution
-    return found
+        preferred[library.name] = distribution
+    return preferred
 
 
 def _plan(
     libraries: Sequence[Library], versions: Mapping[str, str], preferred: Mapping[str, str]
 ) -> list[tuple[LibraryState, Library, Choice]]:
     covered = frozenset(
-        one.name for one in libraries if one.own is None and choose(one, versions).candidates
+        library.name
+        for library in libraries
+        if library.own is None and choose(library, versions).candidates
     )
     plan = []
     for library in libraries:
@@ -188,8 +198,10 @@ def _planned(
 
 
 def _remedy(library: Library, versions: Mapping[str, str]) -> str:
-    """Return the command that installs an instrumentation; another one if one does not fit."""
-    missing = [one for one in library.instrumentations if one.distribution not in versions]
+    """The command that installs an instrumentation, or another one if it does not fit."""
+    missing = [
+        package for package in library.instrumentations if package.distribution not in versions
+    ]
     if len(missing) == len(library.instrumentations) or not missing:
         return library.install_command
     return f"pip install {missing[0].distribution}"
@@ -199,9 +211,13 @@ def _watch_imports() -> None:
     """Watch the imports of all libraries that wait to be turned on."""
     global _imports
     with _lock:
-        waiting = [one for one in _activations.values() if one.state.status == "waiting"]
-    by_module = {one.library.module: one for one in waiting}
-    before, _imports = _imports, None
+        waiting = [
+            activation
+            for activation in _activations.values()
+            if activation.state.status == "waiting"
+        ]
+    by_module = {activation.library.module: activation for activation in waiting}
+    previous, _imports = _imports, None
 
     def imported(module: ModuleType) -> None:
         activation = by_module[module.__name__]
@@ -212,8 +228,8 @@ def _watch_imports() -> None:
     if by_module:
         _imports = ImportHook(by_module, imported)
         _imports.install()
-    if before is not None:
-        before.remove()
+    if previous is not None:
+        previous.remove()
 
 
 def _turn_on_postponed() -> None:
@@ -259,8 +275,12 @@ def _after(instrumentor: Any) -> None:
 def _affected(instrumentor: Any) -> list[Activation]:
     packages = library_packages(instrumentor)
     with _lock:
-        found = list(_activations.values())
-    return [one for one in found if packages & frozenset(one.library.distributions)]
+        activations = list(_activations.values())
+    return [
+        activation
+        for activation in activations
+        if packages & frozenset(activation.library.distributions)
+    ]
 
 
 _watcher = ActiveInstrumentors(_before, _after)

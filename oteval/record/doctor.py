@@ -22,7 +22,6 @@ from .discovery import LibraryState, planned_states
 from .installed_packages import installed_versions
 from .libraries import HTTP_CLIENTS, library_named
 from .wire.interception import CLIENTS_WITHOUT_SPANS
-from .wire.unsupported import unsupported_distributions
 
 __all__ = ["Delivery", "DoctorReport", "HttpClientReport", "LibraryReport", "examine"]
 
@@ -36,6 +35,9 @@ _OTHER_TOOLS = {
 _EXPORT_VARIABLES = ("OTEL_EXPORTER_OTLP_", "OTEL_SDK_", "OTEL_TRACES_", "OTEL_SERVICE_")
 _SECRET = ("HEADERS", "KEY", "TOKEN", "PASSWORD")
 _TIMEOUT = "3"
+# Clients whose requests `wire.interception` does not see, by distribution, with the models that
+# only they reach.
+_NOT_RECORDED = {"curl-cffi": "", "grpcio": "Vertex AI", "pycurl": ""}
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,7 +121,7 @@ class DoctorReport:
     def is_healthy(self) -> bool:
         """Whether at least one library would be recorded, and the test span did not fail."""
         return self.delivery.status != "failed" and any(
-            one.status == "on" for one in self.libraries
+            library.status == "on" for library in self.libraries
         )
 
 
@@ -135,12 +137,12 @@ def examine(to: str | Path | None = None, *, send: bool = True) -> DoctorReport:
     """
     destination = parse_destination(to)
     versions = installed_versions()
-    clients = {one.name for one in HTTP_CLIENTS}
+    clients = {client.name for client in HTTP_CLIENTS}
     states = planned_states()
     variables = _variables(states)
     return DoctorReport(
-        tuple(_library(one, variables) for one in states if one.library not in clients),
-        tuple(_clients([one for one in states if one.library in clients], versions)),
+        tuple(_library(state, variables) for state in states if state.library not in clients),
+        tuple(_clients([state for state in states if state.library in clients], versions)),
         tuple(variables),
         tuple(
             (name, versions[name], note) for name, note in _OTHER_TOOLS.items() if name in versions
@@ -150,9 +152,9 @@ def examine(to: str | Path | None = None, *, send: bool = True) -> DoctorReport:
 
 
 def _library(state: LibraryState, variables: Sequence[ContentVariable]) -> LibraryReport:
-    known = library_named(state.library)
-    hiding = hiding_variables(known, state.by, variables) if known and state.by else ()
-    content = ", ".join(f"{one.name}={one.value}" for one in hiding)
+    library = library_named(state.library)
+    hiding = hiding_variables(library, state.by, variables) if library and state.by else ()
+    content = ", ".join(f"{variable.name}={variable.value}" for variable in hiding)
     return LibraryReport(
         state.library,
         state.version,
@@ -167,27 +169,27 @@ def _library(state: LibraryState, variables: Sequence[ContentVariable]) -> Libra
 def _clients(
     states: Sequence[LibraryState], versions: dict[str, str]
 ) -> Iterator[HttpClientReport]:
-    by_name = {one.library: one for one in states}
-    unsupported = unsupported_distributions()
-    for name in sorted({*by_name, *(one for one in unsupported if one in versions)}):
+    by_name = {state.library: state for state in states}
+    for name in sorted({*by_name, *(name for name in _NOT_RECORDED if name in versions)}):
         state = by_name.get(name)
         spans = state.by if state is not None else ""
         if not spans and name in CLIENTS_WITHOUT_SPANS:
             spans = "oteval"
         notes = []
-        if name in unsupported:
-            models = f" ({unsupported[name].models})" if unsupported[name].models else ""
+        if name in _NOT_RECORDED:
+            models = f" ({_NOT_RECORDED[name]})" if _NOT_RECORDED[name] else ""
             notes.append(f"requests cannot be recorded or replayed{models}")
         elif state is not None and state.status == "off" and not spans:
             notes.append(f"no spans: {state.reason}; {state.remedy}")
         version = state.version if state is not None else versions[name]
-        yield HttpClientReport(name, version, spans, name not in unsupported, "; ".join(notes))
+        yield HttpClientReport(name, version, spans, name not in _NOT_RECORDED, "; ".join(notes))
 
 
 def _variables(states: Sequence[LibraryState]) -> list[ContentVariable]:
-    """Return the variables that are set, secrets hidden."""
-    libraries = [found for one in states if (found := library_named(one.library)) is not None]
-    content = [one for one in content_variables(libraries) if one.value is not None]
+    """The variables that are set, without secrets."""
+    optional = [library_named(state.library) for state in states]
+    libraries = [library for library in optional if library is not None]
+    content = [variable for variable in content_variables(libraries) if variable.value is not None]
     names = sorted(name for name in os.environ if name.startswith(_EXPORT_VARIABLES))
     export = [ContentVariable(name, _shown(name, os.environ[name]), None) for name in names]
     return [*export, *content]
@@ -231,7 +233,7 @@ def _send(destination: Destination) -> str:
 
 
 def _plain(error: str) -> str:
-    """Return an error without the names of the HTTP library's classes, with a remedy."""
+    """Reword an error without the class names of the HTTP library, and add a remedy."""
     if "Connection refused" in error or "UNAVAILABLE" in error:
         return "connection refused: start `oteval serve`, or give --to"
     if "NameResolutionError" in error or "Name or service not known" in error:

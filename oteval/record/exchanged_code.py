@@ -133,12 +133,12 @@ _copies: WeakSet[FunctionType] = WeakSet()
 
 
 def own_code(code: CodeType) -> CodeType:
-    """Return the code that a function has when it is not exchanged."""
+    """The code of a function as it is without an exchange."""
     return _own_codes.get(code, code)
 
 
 def is_copy(function: FunctionType) -> bool:
-    """Return whether a function is a copy of oteval's that runs the own code of another one."""
+    """Whether oteval made the function to run the own code of another one."""
     return function in _copies
 
 
@@ -151,7 +151,7 @@ def nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def exchange_function(function: FunctionType) -> CodeExchange:
-    """CodeExchange the code of a function, unless that is done already.
+    """Exchange the code of a function, unless that is done already.
 
     Args:
         function: The function.
@@ -177,7 +177,7 @@ def exchange_function(function: FunctionType) -> CodeExchange:
 
 
 def exchange_nested(owner: FunctionType, code: CodeType) -> CodeExchange:
-    """CodeExchange the code of functions that another function makes each time it runs.
+    """Exchange the code of functions that another function makes each time it runs.
 
     Args:
         owner: The function that makes them.
@@ -214,22 +214,22 @@ def _set_code(function: FunctionType, code: CodeType) -> None:
 
 
 def _with_nested(code: CodeType, *, target: CodeType, replacement: CodeType) -> CodeType:
-    """Return code in which a nested function has other code."""
+    """Replace the code of a nested function."""
     constants = tuple(
         (
             replacement
-            if each == target
-            else _with_nested(each, target=target, replacement=replacement)
+            if constant == target
+            else _with_nested(constant, target=target, replacement=replacement)
         )
-        if isinstance(each, CodeType)
-        else each
-        for each in code.co_consts
+        if isinstance(constant, CodeType)
+        else constant
+        for constant in code.co_consts
     )
     return code.replace(co_consts=constants)
 
 
 def _copy_of(function: FunctionType) -> FunctionType:
-    """Return a copy of a function, before its code is exchanged."""
+    """Copy a function before its code is exchanged."""
     copy = FunctionType(
         function.__code__,
         function.__globals__,
@@ -248,7 +248,7 @@ def _copy_of(function: FunctionType) -> FunctionType:
 def _function_of(
     code: CodeType, global_names: dict[str, Any], cells: tuple[CellType, ...] | None
 ) -> FunctionType:
-    """Return a function that runs the own code of one that another function has made."""
+    """Make a function that runs the own code of a nested function."""
     if cells is None:
         cells = tuple(CellType() for _ in code.co_freevars)
     function = FunctionType(code, global_names, code.co_name, None, cells)
@@ -258,13 +258,13 @@ def _function_of(
 
 
 def _stub_code(code: CodeType, key: str) -> CodeType:
-    """Return code with the parameters of other code, which calls `answer_call`."""
+    """Compile code with the parameters of other code, which calls `answer_call`."""
     names = list(code.co_varnames)
     count = code.co_argcount
     positional, keyword_only = names[:count], names[count : count + code.co_kwonlyargcount]
-    rest = iter(names[count + code.co_kwonlyargcount :])
-    star = next(rest) if code.co_flags & inspect.CO_VARARGS else ""
-    double_star = next(rest) if code.co_flags & inspect.CO_VARKEYWORDS else ""
+    star_names = iter(names[count + code.co_kwonlyargcount :])
+    star = next(star_names) if code.co_flags & inspect.CO_VARARGS else ""
+    double_star = next(star_names) if code.co_flags & inspect.CO_VARKEYWORDS else ""
     parameters = [*positional[: code.co_posonlyargcount]]
     parameters += ["/"] if code.co_posonlyargcount else []
     parameters += positional[code.co_posonlyargcount :]
@@ -278,7 +278,8 @@ def _stub_code(code: CodeType, key: str) -> CodeType:
     # A function of the same variables has their cells, in the same order.
     variables = ", ".join(code.co_freevars)
     cells = f"(lambda: ({variables},)).__closure__" if variables else "()"
-    call = f"__oteval_answer({key!r}, {{{values}}}, {star or '()'}, {double_star or '{}'}, {cells})"
+    arguments = f"({{{values}}}, {star or '()'}, {double_star or '{}'}, {cells})"
+    call = f"__oteval_answer({key!r}, {arguments})"
     lines = [
         f"    {define} stub({', '.join(parameters)}):",
         f"        from {__name__} import {answer.__name__} as __oteval_answer",
@@ -287,7 +288,7 @@ def _stub_code(code: CodeType, key: str) -> CodeType:
     if variables:
         lines.insert(0, f"    {' = '.join(code.co_freevars)} = None")
     module = compile("def enclosing():\n" + "\n".join(lines), code.co_filename, "exec")
-    stub = next(each for each in nested_codes(module) if each.co_name == "stub")
+    stub = next(nested for nested in nested_codes(module) if nested.co_name == "stub")
     return stub.replace(
         co_name=code.co_name,
         co_qualname=code.co_qualname,
@@ -296,26 +297,22 @@ def _stub_code(code: CodeType, key: str) -> CodeType:
     )
 
 
-def answer_call(
-    key: str,
-    values: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    cells: tuple[CellType, ...],
-) -> Any:
+_Call = tuple[dict[str, Any], tuple[Any, ...], dict[str, Any], tuple[CellType, ...]]
+"""A call: the values of the named parameters in their order, further positional and further keyword
+arguments, and the variables of enclosing functions."""
+
+
+def answer_call(key: str, call: _Call) -> Any:
     """Answer a call of a function whose code was exchanged; its new code calls this.
 
     Args:
         key: The exchange.
-        values: The values of its named parameters, in their order.
-        args: Further positional arguments.
-        kwargs: Further keyword arguments.
-        cells: The variables of enclosing functions.
+        call: The arguments.
     """
     exchange = _exchanges.get(key)
     if exchange is None:
-        return _call_unknown(values, args, kwargs, cells)()
-    answer, run = _answered(exchange, values, args, kwargs, cells)
+        return _call_unknown(call)()
+    answer, run = _answered(exchange, call)
     if answer is not RUN:
         return answer
     if exchange.handlers or not exchange.observers:
@@ -330,64 +327,46 @@ def answer_call(
         depth.value -= 1
 
 
-async def answer_coroutine_call(
-    key: str,
-    values: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    cells: tuple[CellType, ...],
-) -> Any:
+async def answer_coroutine_call(key: str, call: _Call) -> Any:
     """Answer a call of a coroutine function whose code was exchanged; see `answer_call`."""
     exchange = _exchanges.get(key)
     if exchange is None:
-        return await _call_unknown(values, args, kwargs, cells)()
-    answer, run = _answered(exchange, values, args, kwargs, cells)
+        return await _call_unknown(call)()
+    answer, run = _answered(exchange, call)
     return await run() if answer is RUN else answer
 
 
-def _answered(
-    exchange: CodeExchange,
-    values: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    cells: tuple[CellType, ...],
-) -> tuple[Any, Callable[[], Any]]:
-    """Return the answer of a handler or `RUN`, and a function that runs the original."""
+def _answered(exchange: CodeExchange, call: _Call) -> tuple[Any, Callable[[], Any]]:
+    """Ask the handlers; return their answer or `RUN`, and a function that runs the original."""
     function = exchange.function
     if function is None:
-        function = _function_of(exchange.code, sys._getframe(2).f_globals, cells)
-    positional, keywords = _passed(exchange.code, values, args, kwargs)
+        function = _function_of(exchange.code, sys._getframe(2).f_globals, call[3])
+    positional, keywords = _passed(exchange.code, call)
     handlers, observers = tuple(exchange.handlers), tuple(exchange.observers)
-    named = exchange.parameters.bind(positional, keywords) if handlers or observers else {}
+    arguments = exchange.parameters.bind(positional, keywords) if handlers or observers else {}
     for handler in handlers:
-        answer = handler(function, named)
+        answer = handler(function, arguments)
         if answer is not RUN:
             return answer, function
     target: Callable[..., Any] = function
     for observer in observers:
         with guarded("watching a function of the agent"):
-            target = observer(function, named) or target
+            target = observer(function, arguments) or target
     return RUN, partial(target, *positional, **keywords)
 
 
-def _passed(
-    code: CodeType, values: dict[str, Any], args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the arguments with which a function was called, as positional and keyword ones."""
+def _passed(code: CodeType, call: _Call) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Divide the arguments of a call into positional and keyword ones."""
+    values, args, kwargs, _ = call
     items = list(values.items())
     count = code.co_argcount
     positional = (*(value for _, value in items[:count]), *args)
     return positional, {**dict(items[count:]), **kwargs}
 
 
-def _call_unknown(
-    values: dict[str, Any],
-    args: tuple[Any, ...],
-    kwargs: dict[str, Any],
-    cells: tuple[CellType, ...],
-) -> Callable[[], Any]:
-    """Return a call of the own code of a function that came from another process."""
+def _call_unknown(call: _Call) -> Callable[[], Any]:
+    """Prepare a call of the own code of a function that came from another process."""
     frame = sys._getframe(2)
     code: CodeType = frame.f_code.co_consts[-1]
-    positional, keywords = _passed(code, values, args, kwargs)
-    return partial(_function_of(code, frame.f_globals, cells), *positional, **keywords)
+    positional, keywords = _passed(code, call)
+    return partial(_function_of(code, frame.f_globals, call[3]), *positional, **keywords)

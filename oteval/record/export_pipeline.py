@@ -8,22 +8,71 @@ hold a whole conversation.
 from __future__ import annotations
 
 import logging
+import os
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
-from .critical_section import SECTION
+if TYPE_CHECKING:
+    from .wire.recording_worker import RecordingWorker
 
 __all__ = [
+    "SECTION",
     "BatchExporter",
+    "CriticalSection",
     "ExportFailed",
     "ExportPipeline",
     "ExportStats",
     "Exportable",
-    "LogSource",
 ]
+
+
+class CriticalSection:
+    """Counts the sections that the main thread is in. Other threads are not interrupted."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+        self._main = threading.main_thread().ident
+        self._pid = os.getpid()
+        self._deferred: tuple[int, Callable[[], None]] | None = None
+
+    def __enter__(self) -> None:
+        if threading.get_ident() == self._main:
+            self._depth += 1
+
+    def __exit__(self, *error: object) -> None:
+        if threading.get_ident() == self._main:
+            self._depth -= 1
+            if not self._depth:
+                self._run_deferred()
+
+    def run(self, action: Callable[[], None]) -> None:
+        """Call a function of a signal's handler, at the end of the section if one is entered."""
+        pid = os.getpid()
+        if self._depth or pid != self._pid:
+            self._deferred = pid, action
+        else:
+            action()
+
+    def leave_in_child(self) -> None:
+        """Leave all sections in a forked child, whose only thread is the one that forked."""
+        self._depth = 0
+        self._main = threading.get_ident()
+        self._pid = os.getpid()
+        self._run_deferred()
+
+    def _run_deferred(self) -> None:
+        deferred, self._deferred = self._deferred, None
+        # A signal of the parent is not one of its child.
+        if deferred is not None and deferred[0] == self._pid:
+            deferred[1]()
+
+
+SECTION = CriticalSection()
+
 
 _LOG = logging.getLogger("oteval")
 
@@ -117,13 +166,6 @@ class BatchExporter(Protocol):
         """Become usable in a forked child, without disturbing the parent."""
 
 
-class LogSource(Protocol):
-    """Emits log records from a thread that an export must wait for."""
-
-    def flush(self, timeout: float) -> bool:
-        """Emit everything that waits; return whether it was done within the seconds."""
-
-
 class ExportPipeline:
     """Queues spans and log records, and exports them in batches in a thread.
 
@@ -161,7 +203,7 @@ class ExportPipeline:
         self._error = ""
         self._reported = (0, 0, 0)
         self._has_warned_full = self._has_warned_failed = False
-        self.source: LogSource | None = None
+        self.source: RecordingWorker | None = None
         self.is_eager = False
         self._reset()
 

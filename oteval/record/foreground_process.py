@@ -106,7 +106,7 @@ def _bytes_of(reader: int) -> Iterator[int]:
 
 
 def _is_in_foreground() -> bool:
-    """Return whether this process belongs to the group that gets the keys of the terminal."""
+    """Whether the keys of the terminal reach the group of this process."""
     try:
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:

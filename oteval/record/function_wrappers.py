@@ -19,9 +19,9 @@ from functools import partial
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any
 
-from .delivered_values import Awaited, Generated
 from .hooks import ToolAnswer
 from .invocations import SpanScope
+from .value_kinds import Awaited, Generated
 
 __all__ = ["Begin", "Invocation", "function_name", "with_invocation", "wrap"]
 
@@ -44,11 +44,11 @@ class Invocation:
         self._is_open = False
 
     def answer(self) -> ToolAnswer | None:
-        """Return an answer to give instead of calling the function, or None; asked once."""
+        """The answer to give instead of calling the function, or None; read once."""
         return None
 
     def given(self, answer: ToolAnswer) -> Any:
-        """Return the result of an answer, recorded like any other, or raise its error."""
+        """Record an answer like any other result, and return it or raise its error."""
         raise NotImplementedError
 
     def returned(self, result: Any, delivered: Any = None) -> None:
@@ -92,7 +92,7 @@ class Invocation:
         self.raised(error, Generated(tuple(self._chunks), None, error, is_async=is_async))
 
     def separate_context(self) -> Context:
-        """Return the context in which the steps of a generator run."""
+        """The context for the steps of a generator."""
         return copy_context() if self.scope is None else self.scope.separate_context()
 
     def keep_open(self) -> None:
@@ -131,14 +131,14 @@ Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], Invocation | None]
 
 
 def function_name(function: Callable[..., Any]) -> str:
-    """Return the name of a function, a partial, or a callable object's class."""
+    """The name of a function, a partial, or a callable object's class."""
     while isinstance(function, functools.partial):
         function = function.func
     return str(getattr(function, "__name__", type(function).__name__))
 
 
 def with_invocation(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
-    """Return a nameless function of the same kind, with an invocation around each call.
+    """Wrap a function of any kind, without its name, in an invocation of each call.
 
     Args:
         function: A function, method, partial or callable object.
@@ -158,7 +158,7 @@ def with_invocation(function: Callable[..., Any], begin: Begin) -> Callable[...,
 
 
 def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
-    """Return a function of the same kind and name, with an invocation around each call.
+    """Wrap a function of any kind in an invocation of each call; its name and kind stay.
 
     Args:
         function: A function, method, partial or callable object.
@@ -178,7 +178,7 @@ def wrap(function: Callable[..., Any], begin: Begin) -> Callable[..., Any]:
 
 
 def _is_awaitable_generator(function: Any) -> bool:
-    """Return whether a generator function was made with `types.coroutine`."""
+    """Whether a generator function was made with `types.coroutine`."""
     flags = getattr(getattr(function, "__code__", None), "co_flags", 0)
     return bool(flags & inspect.CO_ITERABLE_COROUTINE)
 
@@ -208,7 +208,7 @@ def _plain_function(function: Callable[..., Any], begin: Begin) -> Callable[...,
 
 
 def _continued(run: Invocation, work: Any) -> Any:
-    """Return work that a function has handed on, with the span around it."""
+    """Wrap work that a function has handed on, so that its span lasts as long."""
 
     def begin(_args: tuple[Any, ...], _kwargs: Mapping[str, Any]) -> Invocation:
         return run
@@ -344,7 +344,7 @@ def _unchanged(work: Awaitable[Any]) -> Awaitable[Any]:
 
 
 def _generated(result: Any, *, is_async: bool) -> Generated:
-    """Return the generator that a recorded result stands for, with its chunks if it has them."""
+    """The generator behind a recorded result, with its chunks if it has them."""
     if isinstance(result, Generated):
         return replace(result, is_async=is_async)
     chunks = tuple(result) if isinstance(result, (list, tuple)) else (result,)

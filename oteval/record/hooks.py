@@ -7,14 +7,17 @@ process. A thread that was started without that context uses the only hook that 
 
 from __future__ import annotations
 
+import builtins
 import threading
-from collections.abc import Iterator
+import typing
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Protocol, runtime_checkable
 
 from ..base.errors import ConfigError
+from ..base.jsontext import dumps, loads_exact
 
 __all__ = [
     "AgentEnd",
@@ -25,6 +28,8 @@ __all__ = [
     "adopt_tool_hook",
     "current_agent_hook",
     "current_tool_hook",
+    "give_answer",
+    "recorded_error",
     "reset_tool_hook",
     "set_tool_hook",
     "tool_hook",
@@ -100,7 +105,7 @@ class ToolHook(Protocol):
     """Answers tools, or watches them. Called from the thread or task that runs the tool."""
 
     def answer(self, name: str, arguments: dict[str, Any]) -> ToolAnswer | None:
-        """Return the answer of a call, or None to run the tool.
+        """Answer a call, or return None to run the tool.
 
         An exception raised here reaches the agent in place of the tool's.
 
@@ -208,7 +213,7 @@ def tool_hook(hook: ToolHook) -> Iterator[None]:
 
 
 def current_tool_hook() -> ToolHook | None:
-    """Return the hook of this context, else the only one that is set, or None.
+    """The hook of this context, else the only one that is set, or None.
 
     Raises:
         ConfigError: Several hooks are set, and this thread has the context of none of them. The
@@ -235,10 +240,96 @@ def current_tool_hook() -> ToolHook | None:
 
 
 def current_agent_hook() -> AgentHook | None:
-    """Return the hook that watches agents in this context, or None."""
+    """The hook that watches agents in this context, or None."""
     try:
         hook = current_tool_hook()
     except ConfigError:  # a thread that belongs to none of several replays
         return None
     # The check of a protocol takes microseconds, and mostly no hook is set.
     return hook if hook is not None and isinstance(hook, AgentHook) else None
+
+
+def give_answer(answer: ToolAnswer, function: Callable[..., Any]) -> Any:
+    """Return the recorded result of a tool, or raise its recorded error.
+
+    Args:
+        answer: The answer.
+        function: The tool.
+    """
+    if answer.raised is not None:
+        raise answer.raised
+    if answer.returned is not None:
+        return answer.returned.value
+    if answer.error is not None:
+        raise recorded_error(answer.error, answer.error_type)
+    result = answer.result if answer.own_result is None else answer.own_result
+    return _restored(result, function) if isinstance(result, str) else result
+
+
+def recorded_error(text: str, kind: str = "") -> Exception:
+    """Rebuild the exception that a tool raised when it was recorded.
+
+    Args:
+        text: The error's text, which may begin with its type: ``ValueError: text``.
+        kind: The exception's type, if it is known.
+
+    Returns:
+        The exception, of its type if that is a builtin one, else a `RuntimeError`.
+    """
+    if not kind:
+        name, _, message = text.removeprefix("Error: ").partition(": ")
+        if message and _builtin(name) is not None:
+            kind, text = name, message
+    error_class = _builtin(kind) or RuntimeError
+    try:
+        return error_class(text)
+    except Exception:  # such as UnicodeDecodeError, which takes five arguments
+        return RuntimeError(text)
+
+
+def _builtin(name: str) -> type[Exception] | None:
+    error_class = getattr(builtins, name, None)
+    return (
+        error_class
+        if isinstance(error_class, type) and issubclass(error_class, Exception)
+        else None
+    )
+
+
+_UNDECLARED = object()  # the return type of a function that declares none
+
+
+def _restored(text: str, function: Callable[..., Any]) -> Any:
+    try:
+        declared = typing.get_type_hints(function).get("return", _UNDECLARED)
+    except Exception:
+        declared = _UNDECLARED
+    if declared is str or declared is Any:
+        return text
+    if declared is _UNDECLARED:
+        return _structured(text)
+    if declared is type(None):
+        return None
+    from pydantic import TypeAdapter
+
+    try:
+        adapter: TypeAdapter[Any] = TypeAdapter(declared)
+    except Exception:
+        return _structured(text)
+    for read in (adapter.validate_json, adapter.validate_python):
+        try:
+            return read(text)
+        except ValueError:
+            continue
+    return _structured(text)
+
+
+def _structured(text: str) -> Any:
+    """Read JSON text in the form in which results are written; other text stays text."""
+    if text[:1] not in ("{", "["):
+        return text
+    try:
+        value = loads_exact(text)
+    except ValueError:
+        return text
+    return value if dumps(value) == text else text

@@ -8,28 +8,39 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.metadata import Distribution, EntryPoint, PackageNotFoundError, distribution
 from pathlib import Path
 
-__all__ = ["entry_points_of", "installed_versions", "required_versions", "requirement_name"]
+from .libraries import InstrumentingPackage, Library
+
+__all__ = [
+    "Choice",
+    "choose",
+    "entry_points_of",
+    "installed_version",
+    "installed_versions",
+    "required_versions",
+    "requirement_name",
+]
 
 _ENDINGS = (".dist-info", ".egg-info")
 _GROUP = "opentelemetry_instrumentor"
 
 
 def installed_versions(path: Sequence[str] | None = None) -> dict[str, str]:
-    """Return the versions of the installed distributions, by normalized name.
+    """The versions of the installed distributions, by normalized name.
 
     Args:
         path: The folders to look in, the first wins; None for ``sys.path``.
     """
-    found: dict[str, str] = {}
+    versions: dict[str, str] = {}
     for folder in sys.path if path is None else path:
         for name, version in _in_folder(folder or ".", _modified(folder or ".")):
-            found.setdefault(name, version)
-    return found
+            versions.setdefault(name, version)
+    return versions
 
 
 @lru_cache(maxsize=256)
@@ -55,7 +66,7 @@ def _normalized(name: str) -> str:
 
 
 def requirement_name(requirement: str) -> str:
-    """Return the normalized name of the package that a requirement is about."""
+    """The normalized package name in a requirement."""
     end = next(
         (at for at, char in enumerate(requirement) if not (char.isalnum() or char in "-_.")),
         len(requirement),
@@ -64,15 +75,15 @@ def requirement_name(requirement: str) -> str:
 
 
 def entry_points_of(name: str) -> list[EntryPoint]:
-    """Return the instrumentors that a distribution registers, none if it is not installed."""
-    found = _distribution(name)
-    return [one for one in found.entry_points if one.group == _GROUP] if found else []
+    """The instrumentors that a distribution registers; none if it is not installed."""
+    package = _distribution(name)
+    return [point for point in package.entry_points if point.group == _GROUP] if package else []
 
 
 def required_versions(name: str) -> list[str]:
-    """Return the requirements on the libraries that an instrumentation instruments."""
-    found = _distribution(name)
-    lines = (found.requires or []) if found else []
+    """An instrumentation's requirements on the libraries that it instruments."""
+    package = _distribution(name)
+    lines = (package.requires or []) if package else []
     return [line.partition(";")[0].strip() for line in lines if "instruments" in line]
 
 
@@ -81,3 +92,78 @@ def _distribution(name: str) -> Distribution | None:
         return distribution(name)
     except PackageNotFoundError:
         return None
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """The instrumentations that can record a library's calls.
+
+    Attributes:
+        candidates: Installed instrumentations that fit the library's version, in order of
+            preference.
+        refused: Why the other installed ones do not fit.
+    """
+
+    candidates: tuple[InstrumentingPackage, ...]
+    refused: tuple[str, ...] = ()
+
+
+def installed_version(library: Library, versions: Mapping[str, str]) -> str:
+    """The version of a library, "" if it is not installed.
+
+    Args:
+        library: The library.
+        versions: The versions of the installed distributions, see `installed_versions`.
+    """
+    return next((versions[name] for name in library.distributions if name in versions), "")
+
+
+def choose(
+    library: Library,
+    versions: Mapping[str, str],
+    *,
+    preferred: str = "",
+    covered: frozenset[str] = frozenset(),
+) -> Choice:
+    """Choose the instrumentations that can be turned on.
+
+    Args:
+        library: The library.
+        versions: The versions of the installed distributions.
+        preferred: The distribution that the user prefers.
+        covered: Names of the libraries that have an instrumentation.
+    """
+    installed = [
+        package for package in library.instrumentations if package.distribution in versions
+    ]
+    refusals = {package: _refusal(package, library, versions) for package in installed}
+    # One whose spans are complete only with another library's comes last where that is missing.
+    fitting = sorted(
+        (package for package in installed if not refusals[package]),
+        key=lambda package: (
+            package.distribution != preferred,
+            bool(package.needs) and package.needs not in covered,
+        ),
+    )
+    return Choice(tuple(fitting), tuple(refusal for refusal in refusals.values() if refusal))
+
+
+def _refusal(package: InstrumentingPackage, library: Library, versions: Mapping[str, str]) -> str:
+    """The reason why an instrumentation does not fit the installed library, or ""."""
+    from packaging.requirements import InvalidRequirement, Requirement
+
+    label = f"{package.distribution} {versions[package.distribution]}"
+    names = [point.name for point in entry_points_of(package.distribution)]
+    if package.entry_point and package.entry_point not in names:
+        return f"{label} does not know {library.name}: pip install -U {package.distribution}"
+    for line in required_versions(package.distribution):
+        name = requirement_name(line)
+        if name not in library.distributions or name not in versions:
+            continue
+        try:
+            specifier = Requirement(line).specifier
+        except InvalidRequirement:
+            continue
+        if not specifier.contains(versions[name], prereleases=True):
+            return f"{label} needs {name}{specifier}, {versions[name]} is installed"
+    return ""

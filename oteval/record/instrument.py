@@ -144,13 +144,10 @@ def instrument(
     with _LOCK:
         _forget_closed()
         if to is None and _ACTIVE:
-            found = next(iter(_ACTIVE.values()))
-            _add_rules(found, rules)
-            return found
+            return _with_rules(next(iter(_ACTIVE.values())), rules)
         destination = parse_destination(to)
-        if (known := _ACTIVE.get(destination.name)) is not None:
-            _add_rules(known, rules)
-            return known
+        if destination.name in _ACTIVE:
+            return _with_rules(_ACTIVE[destination.name], rules)
         try:
             pipeline_options = {"max_bytes": max_queue_bytes, "exit_timeout": exit_timeout}
             exporter = destination.open()
@@ -264,7 +261,7 @@ def _stop() -> None:
 
 
 def _providers(service: str | None, tracer: Any, logger: Any) -> Any:
-    """Return the providers of the process, set up by the first call."""
+    """The providers of the process, which the first call sets up."""
     global _PROVIDERS
     from .providers import Providers
 
@@ -288,7 +285,7 @@ def _forget_closed() -> None:
             del _ACTIVE[name]
 
 
-def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> None:
+def _with_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Instrumentation:
     """Add rules to a destination: nothing is exported less redacted than any caller asked for."""
     new = tuple(rule for rule in rules if rule not in handle._rules)
     if new:
@@ -299,12 +296,13 @@ def _add_rules(handle: Instrumentation, rules: tuple[RedactionRule, ...]) -> Non
         handle._redacting.use(ValueRedactor(handle._rules))
         if _RECORDING is not None and _PROVIDERS is not None:
             _record_http(_PROVIDERS)
+    return handle
 
 
-def _rules(given: Iterable[RedactionRule | Mapping[str, Any] | str]) -> tuple[RedactionRule, ...]:
-    if isinstance(given, (str, bytes, Mapping, RedactionRule)):
+def _rules(redact: Iterable[RedactionRule | Mapping[str, Any] | str]) -> tuple[RedactionRule, ...]:
+    if isinstance(redact, (str, bytes, Mapping, RedactionRule)):
         raise ConfigError("redact: give a list of rules, such as ['*.password']")
-    rules = tuple(rule_from(rule, f"redact[{number}]") for number, rule in enumerate(given))
+    rules = tuple(rule_from(rule, f"redact[{number}]") for number, rule in enumerate(redact))
     for number, rule in enumerate(rules):
         try:
             ValueRedactor([rule])
@@ -314,7 +312,7 @@ def _rules(given: Iterable[RedactionRule | Mapping[str, Any] | str]) -> tuple[Re
 
 
 def _missing() -> str:
-    """Return why OpenTelemetry cannot be used, "" if it can."""
+    """The reason why OpenTelemetry cannot be used, or ""."""
     try:
         has_sdk = find_spec("opentelemetry.sdk.trace") is not None
     except ImportError:

@@ -31,7 +31,7 @@ _tracer: Any = None
 
 
 def _tracer_in_use() -> Tracer | None:
-    """Return the tracer of the provider in use, which tests may exchange; None without any."""
+    """The tracer of the current provider, which tests may exchange; None without a provider."""
     global _provider, _tracer
     provider = trace.get_tracer_provider()
     if type(provider) is trace.ProxyTracerProvider:
@@ -39,8 +39,8 @@ def _tracer_in_use() -> Tracer | None:
     if provider is not _provider:
         _tracer = provider.get_tracer(_SCOPE, __version__)
         _provider = provider
-    found: Tracer = _tracer
-    return found
+    tracer: Tracer = _tracer
+    return tracer
 
 
 def start_scope(
@@ -109,20 +109,20 @@ class SpanScope:
         otel_context.detach(token)
 
     def separate_context(self) -> contextvars.Context:
-        """Return a copy of the context variables in which the span is current."""
-        found = contextvars.copy_context()
-        found.run(otel_context.attach, self._context)
-        return found
+        """A copy of the context variables in which the span is current."""
+        variables = contextvars.copy_context()
+        variables.run(otel_context.attach, self._context)
+        return variables
 
-    def record(self, attributes: Callable[[], Mapping[str, Any]], place: str) -> None:
+    def record(self, attributes: Callable[[], Mapping[str, Any]], step: str) -> None:
         """Set attributes.
 
         Args:
             attributes: Makes them; called only if the span keeps them.
-            place: The step, for the count of faults.
+            step: The step, for the count of faults.
         """
         if self.is_recording and not self._is_ended:
-            with guarded(place):
+            with guarded(step):
                 self._attributes.update(attributes())
 
     def fail(self, error: BaseException) -> None:

@@ -57,7 +57,7 @@ class OwnSpans:
     before: str = ""
 
     def covers(self, version: str) -> bool:
-        """Return whether a version of the library writes spans."""
+        """Whether this version of the library writes spans."""
         number = version_numbers(version)
         if number < version_numbers(self.since):
             return False
@@ -96,11 +96,13 @@ class Library:
         """The command that installs the preferred instrumentation; "" if there is none."""
         if self.extra:
             return f'pip install "oteval[{self.extra}]"'
-        return next((f"pip install {one.distribution}" for one in self.instrumentations), "")
+        return next(
+            (f"pip install {package.distribution}" for package in self.instrumentations), ""
+        )
 
 
 def version_numbers(version: str) -> tuple[int, ...]:
-    """Return the leading numbers of a version, to compare it with another."""
+    """The leading numbers of a version, for comparisons."""
     numbers: list[int] = []
     for part in version.split("."):
         digits = part[: len(part) - len(part.lstrip("0123456789"))]
@@ -113,14 +115,14 @@ def version_numbers(version: str) -> tuple[int, ...]:
 def _by(
     genai: str = "", openinference: str = "", openllmetry: str = "", *, official: str = ""
 ) -> tuple[InstrumentingPackage, ...]:
-    """Return the instrumentations with these endings of their names, the preferred one first."""
-    named = (
+    """The instrumentations with these endings of their names, the preferred one first."""
+    names = (
         _GENAI + genai if genai else "",
         _OPENLLMETRY + official if official else "",
         _OPENINFERENCE + openinference if openinference else "",
         _OPENLLMETRY + openllmetry if openllmetry else "",
     )
-    return tuple(InstrumentingPackage(name) for name in named if name)
+    return tuple(InstrumentingPackage(name) for name in names if name)
 
 
 _OPENAI_AGENTS = (
@@ -278,10 +280,10 @@ HTTP_CLIENTS: tuple[Library, ...] = (
 
 
 def library_named(name: str) -> Library | None:
-    """Return a library by its short name or a name on PyPI, None if oteval does not know it."""
-    wanted = name.lower().replace("_", "-")
-    wanted = "langchain" if wanted == "langgraph" else wanted
+    """Find a library by its short name or its name on PyPI."""
+    normalized = name.lower().replace("_", "-")
+    normalized = "langchain" if normalized == "langgraph" else normalized
     for library in (*LIBRARIES, *HTTP_CLIENTS):
-        if wanted == library.name or wanted in library.distributions:
+        if normalized == library.name or normalized in library.distributions:
             return library
     return None

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
-from collections.abc import Callable, Mapping
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
+from functools import wraps
 from typing import Any, Literal
 
-from .installed_packages import entry_points_of, installed_versions, requirement_name
-from .instrumentation_choice import Choice
+from .installed_packages import Choice, entry_points_of, installed_versions, requirement_name
 from .libraries import InstrumentingPackage, Library
-from .other_instrumentations import other_instrumentation
 
-__all__ = ["Activation", "LibraryState", "SpanTargets"]
+__all__ = [
+    "Activation",
+    "ActiveInstrumentors",
+    "LibraryState",
+    "SpanTargets",
+    "other_instrumentation",
+]
 
 _LOG = logging.getLogger("oteval")
 
@@ -91,8 +98,8 @@ class Activation:
         """Whether the module of an instrumentation that fits is half imported."""
         modules = (
             sys.modules.get(point.module)
-            for one in self.choice.candidates
-            for point in entry_points_of(one.distribution)
+            for package in self.choice.candidates
+            for point in entry_points_of(package.distribution)
         )
         specs = (getattr(module, "__spec__", None) for module in modules)
         return any(getattr(spec, "_initializing", False) for spec in specs)
@@ -101,8 +108,8 @@ class Activation:
         """Turn the instrumentation on; the library was imported."""
         if self.state.status == "on":
             return
-        if other := self._other():
-            self._set("on", other, "turned on by the agent's code")
+        if instrumentation := self._other():
+            self._set("on", instrumentation, "turned on by the agent's code")
         elif self._writes_own_spans:
             self._set("on", self.state.by, _use_own_spans(self.library, self.targets))
         else:
@@ -141,29 +148,29 @@ class Activation:
     def _turn_on_first(self) -> None:
         """Turn on the first instrumentation that takes the library, and no other."""
         reasons = list(self.choice.refused)
-        for one in self.choice.candidates:
+        for package in self.choice.candidates:
             try:
-                refusal = self._instrument(one)
+                refusal = self._instrument(package)
             except Exception as error:
-                refusal = f"{one.distribution}: {type(error).__name__}: {error}"
+                refusal = f"{package.distribution}: {type(error).__name__}: {error}"
                 self._undo()
             if not refusal:
-                self._set("on", _distribution_label(one), self.state.reason)
+                self._set("on", _distribution_label(package), self.state.reason)
                 return
             reasons.append(refusal)
         if self.choice.candidates:
             _LOG.warning("%s is not instrumented: %s", self.library.name, "; ".join(reasons))
         self._set("off", "", "; ".join(reasons))
 
-    def _instrument(self, one: InstrumentingPackage) -> str:
+    def _instrument(self, package: InstrumentingPackage) -> str:
         """Turn on an instrumentation; return why it does not take the library, "" if it does."""
         points = [
             point
-            for point in entry_points_of(one.distribution)
-            if not one.entry_point or point.name == one.entry_point
+            for point in entry_points_of(package.distribution)
+            if not package.entry_point or point.name == package.entry_point
         ]
         if not points:
-            return f"{one.distribution} registers no instrumentor"
+            return f"{package.distribution} registers no instrumentor"
         instrumentor = points[0].load()()
         conflict = instrumentor._check_dependency_conflicts()
         if conflict is not None and not _only_lacks_alias(conflict, self.library):
@@ -174,12 +181,12 @@ class Activation:
         if instrumentor.is_instrumented_by_opentelemetry:
             return ""
         self.instrumentor = None
-        return f"{one.distribution} did not turn on"
+        return f"{package.distribution} did not turn on"
 
     def _arguments(self) -> dict[str, Any]:
         provider = self.targets.tracer_provider
         if self.library.is_client:
-            from .nested_calls import OncePerCallProvider
+            from .providers import OncePerCallProvider
 
             provider = OncePerCallProvider(provider)
         return {"tracer_provider": provider, "logger_provider": self.targets.logger_provider}
@@ -221,7 +228,7 @@ def _use_own_spans(library: Library, targets: SpanTargets) -> str:
 
 
 def _only_lacks_alias(conflict: Any, library: Library) -> bool:
-    """Return whether a conflict only says that another package of the library is not installed.
+    """Whether a conflict only says that another package of the library is missing.
 
     The instrumentation of LangChain asks for ``langchain`` and wraps ``langchain_core``, which
     agents of LangGraph have without it.
@@ -230,13 +237,139 @@ def _only_lacks_alias(conflict: Any, library: Library) -> bool:
         return False
     missing = [conflict.required] if conflict.required else (conflict.required_any or [])
     return bool(missing) and all(
-        requirement_name(str(one)) in library.distributions for one in missing
+        requirement_name(str(requirement)) in library.distributions for requirement in missing
     )
 
 
-def _distribution_label(one: InstrumentingPackage) -> str:
-    return f"{one.distribution} {installed_versions().get(one.distribution, '')}".strip()
+def _distribution_label(package: InstrumentingPackage) -> str:
+    return f"{package.distribution} {installed_versions().get(package.distribution, '')}".strip()
 
 
 def _label(instrumentor: Any) -> str:
     return f"{type(instrumentor).__module__}.{type(instrumentor).__qualname__}"
+
+
+_BASE = "opentelemetry.instrumentation.instrumentor"
+_EMITTERS = frozenset(
+    {"agentops", "langfuse", "lmnr", "logfire", "openinference", "openlit", "opentelemetry"}
+)
+_LOGFIRE_MARKS = {
+    "openai": ("openai", "OpenAI"),
+    "anthropic": ("anthropic", "Anthropic"),
+}
+
+# LangSmith then writes its runs as spans.
+_LANGSMITH = ("LANGSMITH_TRACING", "LANGSMITH_OTEL_ENABLED")
+
+
+def other_instrumentation(library: Library) -> str:
+    """The name of another instrumentation that is on for an imported library, or ""."""
+    for instrumentor in _active_instrumentors():
+        if library_packages(instrumentor) & set(library.distributions):
+            return _label(instrumentor)
+    return _marked(library) or _wrapped(library)
+
+
+def library_packages(instrumentor: Any) -> frozenset[str]:
+    """The normalized names of the packages that an instrumentor instruments."""
+    try:
+        requirements = [
+            str(requirement) for requirement in instrumentor.instrumentation_dependencies()
+        ]
+    except Exception:
+        return frozenset()
+    return frozenset(requirement_name(line) for line in requirements)
+
+
+def _active_instrumentors() -> Iterator[Any]:
+    base = getattr(sys.modules.get(_BASE), "BaseInstrumentor", None)
+    waiting = [base] if base is not None else []
+    while waiting:
+        instrumentor_class = waiting.pop()
+        waiting += instrumentor_class.__subclasses__()
+        instance = instrumentor_class.__dict__.get("_instance")
+        if getattr(instance, "_is_instrumented_by_opentelemetry", False):
+            yield instance
+
+
+def _marked(library: Library) -> str:
+    """The tool that has marked the classes of a client, or traces the library itself; or ""."""
+    if library.name in _LOGFIRE_MARKS:
+        module, class_name = _LOGFIRE_MARKS[library.name]
+        client_class = getattr(sys.modules.get(module), class_name, None)
+        return "logfire" if getattr(client_class, "_is_instrumented_by_logfire", False) else ""
+    if library.name == "langchain" and all(map(_is_set, _LANGSMITH)):
+        return "langsmith"
+    if library.name == "openai-agents" and "agents.tracing" in sys.modules:
+        provider = sys.modules["agents.tracing"].get_trace_provider()
+        return "logfire" if type(provider).__name__.startswith("Logfire") else ""
+    return ""
+
+
+def _is_set(name: str) -> bool:
+    return os.environ.get(name, "").strip().lower() in ("true", "1")
+
+
+def _wrapped(library: Library) -> str:
+    """The package whose wrapper around a method of the library writes spans, or ""."""
+    for method in library.methods:
+        module, _, path = method.partition(":")
+        function: Any = sys.modules.get(module)
+        for name in path.split("."):
+            function = getattr(function, name, None)
+        while function is not None:
+            wrapper = getattr(function, "_self_wrapper", None)
+            package = (getattr(wrapper, "__module__", None) or "").partition(".")[0]
+            if package in _EMITTERS:
+                return package
+            function = getattr(function, "__wrapped__", None)
+    return ""
+
+
+class ActiveInstrumentors:
+    """Watches the instrumentors that others turn on, so that oteval's can make way first.
+
+    Args:
+        before: Called with an instrumentor, and the arguments it is given, before it is turned on.
+        after: Called with an instrumentor once it is on, or has refused.
+    """
+
+    def __init__(
+        self, before: Callable[[Any, dict[str, Any]], None], after: Callable[[Any], None]
+    ) -> None:
+        self._before, self._after = before, after
+        self._own = threading.local()
+
+    @contextmanager
+    def own(self) -> Iterator[None]:
+        """Mark the instrumentors that are turned on or off in the block as oteval's."""
+        previous = getattr(self._own, "depth", 0)
+        self._own.depth = previous + 1
+        try:
+            yield
+        finally:
+            self._own.depth = previous
+
+    def watch(self, module: Any) -> None:
+        """Wrap the class ``BaseInstrumentor`` of its module."""
+        base = module.BaseInstrumentor
+        original = base.instrument
+
+        @wraps(original)
+        def instrument(instrumentor: Any, **kwargs: Any) -> Any:
+            if getattr(self._own, "depth", 0):
+                return original(instrumentor, **kwargs)
+            self._quietly(self._before, instrumentor, kwargs)
+            try:
+                return original(instrumentor, **kwargs)
+            finally:
+                self._quietly(self._after, instrumentor)
+
+        base.instrument = instrument
+
+    @staticmethod
+    def _quietly(call: Callable[..., None], *arguments: Any) -> None:
+        try:
+            call(*arguments)
+        except Exception:
+            _LOG.warning("instrumentation", exc_info=True)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import AsyncIterable, AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, TypeVar
 
@@ -18,7 +19,7 @@ from . import conventions
 from .content import is_captured
 from .faults import guarded
 from .invocations import SpanScope, start_scope
-from .provider_answers import AnswerStream, read_answer
+from .provider_messages import AnswerStream, read_answer
 
 __all__ = ["CallOfModel", "model_call"]
 
@@ -66,46 +67,38 @@ def model_call(
     )
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class CallOfModel:
     """A call of a model while its ``with`` block runs. None of its methods ever fails."""
 
-    def __init__(
-        self,
-        *,
-        model: str,
-        messages: Any,
-        system: Any,
-        tools: Sequence[Any] | None,
-        provider: str,
-        operation: str,
-        capture_content: bool,
-        settings: dict[str, Any],
-    ) -> None:
-        self._model = model
-        self._input = (messages, system, tools)
-        self._provider = provider
-        self._operation = operation
-        self._capture_content = capture_content
-        self._settings = settings
-        self._scope: SpanScope | None = None
-        self._stream: AnswerStream | None = None
-        self._started = 0.0
-        self._has_content = False
+    model: str
+    messages: Any
+    system: Any
+    tools: Sequence[Any] | None
+    provider: str
+    operation: str
+    capture_content: bool
+    settings: dict[str, Any]
+    _scope: SpanScope | None = field(default=None, init=False)
+    _stream: AnswerStream | None = field(default=None, init=False)
+    _started: float = field(default=0.0, init=False)
+    _has_content: bool = field(default=False, init=False)
 
     def __enter__(self) -> CallOfModel:
         """Start the span and make it current."""
-        model = str(self._model)
-        provider = self._provider or _provider_of(model)
-        start = conventions.model_call_start(model, provider, self._operation)
-        self._scope = start_scope(f"{self._operation} {model}", start, is_client=True)
+        model = str(self.model)
+        provider = self.provider or _provider_of(model)
+        start = conventions.model_call_start(model, provider, self.operation)
+        self._scope = start_scope(f"{self.operation} {model}", start, is_client=True)
         if self._scope is None:
             return self
         self._started = time.perf_counter()
-        self._has_content = self._capture_content and is_captured()
-        self._record(lambda: conventions.setting_attributes(self._settings), "settings")
+        self._has_content = self.capture_content and is_captured()
+        self._record(lambda: conventions.setting_attributes(self.settings), "settings")
         if self._has_content:
-            messages, system, tools = self._input
-            self._record(lambda: conventions.model_input(messages, system, tools), "input")
+            self._record(
+                lambda: conventions.model_input(self.messages, self.system, self.tools), "input"
+            )
         self._scope.attach()
         return self
 
@@ -233,6 +226,8 @@ class CallOfModel:
 
 
 def _provider_of(model: str) -> str:
-    """Return the provider whose models have such names, or ""."""
+    """The provider of a model, guessed from its name; or ""."""
     name = model.rpartition("/")[2]
-    return next((found for head, found in _PROVIDERS.items() if name.startswith(head)), "")
+    return next(
+        (provider for prefix, provider in _PROVIDERS.items() if name.startswith(prefix)), ""
+    )

@@ -38,7 +38,7 @@ _LOGGERS = (
 
 
 def is_grpc(url: str | None) -> bool:
-    """Return whether to export over gRPC: by the URL's scheme, else by the environment."""
+    """Whether to export over gRPC: by the URL's scheme, else by the environment."""
     if url is not None and urlsplit(url).scheme in _GRPC_SCHEMES:
         return True
     names = ("OTEL_EXPORTER_OTLP_TRACES_PROTOCOL", "OTEL_EXPORTER_OTLP_PROTOCOL")
@@ -47,7 +47,7 @@ def is_grpc(url: str | None) -> bool:
 
 
 def otlp_endpoint(url: str | None) -> str | None:
-    """Return the base URL to export to; None when the environment has one.
+    """The base URL to export to; None if the environment has one.
 
     Args:
         url: The URL that was given; None for that of the environment, or oteval's default.
@@ -97,7 +97,7 @@ class OtlpExporter:
         reason = ""
         with self._messages.kept():
             for exporter, is_log in ((spans, False), (logs, True)):
-                items = [one.item for one in batch if one.is_log is is_log]
+                items = [exportable.item for exportable in batch if exportable.is_log is is_log]
                 if is_log and self._takes_no_logs:
                     untaken += len(items)
                     continue
@@ -143,7 +143,7 @@ class OtlpExporter:
 
 
 def _error_of(exporter: Any) -> str:
-    """Return the type of the exception that ended the last request over HTTP, "" without one."""
+    """The exception type that ended the last request over HTTP, or ""."""
     error = getattr(exporter, "last_error", None)
     return type(error).__name__ if error is not None else ""
 
@@ -196,7 +196,7 @@ class _ExporterMessages(logging.Filter):
             self._threads.discard(threading.get_ident())
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Return whether a message is to be logged."""
+        """Keep an exporter's message of an export by oteval; let others be logged."""
         if record.thread not in self._threads:
             return True
         text = record.getMessage()
@@ -211,6 +211,6 @@ class _ExporterMessages(logging.Filter):
 
 
 def _shortened(reason: str) -> str:
-    """Return the innermost reason of a failed connection; others as they are, but not endless."""
-    found = _CAUSE.findall(reason)
-    return found[-1] if found else reason[:_MAX_REASON]
+    """The innermost reason of a failed connection; other reasons are cut."""
+    causes = _CAUSE.findall(reason)
+    return causes[-1] if causes else reason[:_MAX_REASON]

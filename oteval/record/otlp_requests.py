@@ -26,14 +26,14 @@ _KNOWS_REMOTE, _IS_REMOTE = 0x100, 0x200
 
 
 def spans_request(spans: Sequence[Any]) -> Any:
-    """Return the export request of ended spans."""
+    """Build the export request of ended spans."""
     request = ExportTraceServiceRequest()
     _fill(request.resource_spans, "spans", spans, _fill_span)
     return request
 
 
 def logs_request(records: Sequence[Any]) -> Any:
-    """Return the export request of log records."""
+    """Build the export request of log records."""
     request = ExportLogsServiceRequest()
     _fill(request.resource_logs, "log_records", records, _fill_log)
     return request
@@ -74,7 +74,7 @@ class HttpLogExporter(OTLPLogExporter):
 
 
 def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) -> bool | None:
-    """Return whether a batch was sent; None if the exporter itself has to try."""
+    """Send a batch; None if the exporter itself has to try."""
     exporter.last_error = None
     # Other versions of the exporters have no such client.
     send = getattr(getattr(exporter, "_client", None), "export", None)
@@ -92,9 +92,9 @@ def _sent(exporter: Any, request: Callable[[Sequence[Any]], Any], batch: Any) ->
 
 
 def _counts_exports() -> bool:
-    """Return whether the exporters count the batches that they send, which only they can do."""
-    asked = os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "")
-    return asked.strip().lower() == "true"
+    """Whether the exporters count their batches, which only they can do."""
+    setting = os.environ.get("OTEL_PYTHON_SDK_INTERNAL_METRICS_ENABLED", "")
+    return setting.strip().lower() == "true"
 
 
 def _fill(
@@ -112,85 +112,87 @@ def _fill(
     of_scopes: dict[tuple[int, Any], Any] = {}
     for item in items:
         resource, scope = item.resource, item.instrumentation_scope
-        made = of_resources.get(resource)
-        if made is None:
-            made = of_resources[resource] = resources.add()
-            made.resource.SetInParent()
-            _fill_attributes(made.resource.attributes, resource.attributes)
-            made.schema_url = resource.schema_url or ""
-        key = (id(made), scope)
-        found = of_scopes.get(key)
-        if found is None:
-            of_scope = getattr(made, f"scope_{name}".replace("log_records", "logs")).add()
+        resource_message = of_resources.get(resource)
+        if resource_message is None:
+            resource_message = of_resources[resource] = resources.add()
+            resource_message.resource.SetInParent()
+            _fill_attributes(resource_message.resource.attributes, resource.attributes)
+            resource_message.schema_url = resource.schema_url or ""
+        key = (id(resource_message), scope)
+        messages = of_scopes.get(key)
+        if messages is None:
+            of_scope = getattr(
+                resource_message, f"scope_{name}".replace("log_records", "logs")
+            ).add()
             of_scope.scope.SetInParent()
             if scope is not None:
                 of_scope.scope.name = scope.name
                 of_scope.scope.version = scope.version or ""
                 _fill_attributes(of_scope.scope.attributes, scope.attributes)
                 of_scope.schema_url = scope.schema_url or ""
-            found = of_scopes[key] = getattr(of_scope, name)
-        fill(found.add(), item)
+            messages = of_scopes[key] = getattr(of_scope, name)
+        fill(messages.add(), item)
 
 
-def _fill_span(made: Any, span: Any) -> None:
+def _fill_span(message: Any, span: Any) -> None:
     context, parent, status = span.context, span.parent, span.status
-    made.trace_id, made.span_id = _trace_id(context.trace_id), _span_id(context.span_id)
+    message.trace_id, message.span_id = _trace_id(context.trace_id), _span_id(context.span_id)
     if context.trace_state:
         states = context.trace_state.items()
-        made.trace_state = ",".join([f"{key}={value}" for key, value in states])
-    made.flags = _KNOWS_REMOTE
+        message.trace_state = ",".join([f"{key}={value}" for key, value in states])
+    message.flags = _KNOWS_REMOTE
     if parent is not None:
-        made.parent_span_id = _span_id(parent.span_id)
-        made.flags |= _IS_REMOTE if parent.is_remote else 0
-    made.name, made.kind = span.name, span.kind.value + 1
-    made.start_time_unix_nano = span.start_time or 0
-    made.end_time_unix_nano = span.end_time or 0
-    _fill_attributes(made.attributes, span.attributes)
+        message.parent_span_id = _span_id(parent.span_id)
+        message.flags |= _IS_REMOTE if parent.is_remote else 0
+    message.name, message.kind = span.name, span.kind.value + 1
+    message.start_time_unix_nano = span.start_time or 0
+    message.end_time_unix_nano = span.end_time or 0
+    _fill_attributes(message.attributes, span.attributes)
     for event in span.events:
-        added = made.events.add()
+        added = message.events.add()
         added.name, added.time_unix_nano = event.name, event.timestamp
         _fill_attributes(added.attributes, event.attributes)
         added.dropped_attributes_count = event.dropped_attributes
     for link in span.links:
-        added = made.links.add()
+        added = message.links.add()
         added.trace_id = _trace_id(link.context.trace_id)
         added.span_id = _span_id(link.context.span_id)
         _fill_attributes(added.attributes, link.attributes)
         added.dropped_attributes_count = link.dropped_attributes
         added.flags = _KNOWS_REMOTE | (_IS_REMOTE if link.context.is_remote else 0)
-    made.status.code = status.status_code.value
-    made.status.message = status.description or ""
-    made.status.SetInParent()
-    made.dropped_attributes_count = span.dropped_attributes
-    made.dropped_events_count = span.dropped_events
-    made.dropped_links_count = span.dropped_links
+    message.status.code = status.status_code.value
+    message.status.message = status.description or ""
+    message.status.SetInParent()
+    message.dropped_attributes_count = span.dropped_attributes
+    message.dropped_events_count = span.dropped_events
+    message.dropped_links_count = span.dropped_links
 
 
-def _fill_log(made: Any, emitted: Any) -> None:
+def _fill_log(message: Any, emitted: Any) -> None:
     record = emitted.log_record
-    made.time_unix_nano = record.timestamp or 0
-    made.observed_time_unix_nano = record.observed_timestamp or 0
+    message.time_unix_nano = record.timestamp or 0
+    message.observed_time_unix_nano = record.observed_timestamp or 0
     if record.trace_id:
-        made.trace_id = _trace_id(record.trace_id)
+        message.trace_id = _trace_id(record.trace_id)
     if record.span_id:
-        made.span_id = _span_id(record.span_id)
-    made.flags = int(record.trace_flags or 0)
-    _fill_value(made.body, record.body)
-    made.severity_text = record.severity_text or ""
-    made.severity_number = getattr(record.severity_number, "value", 0)
-    _fill_attributes(made.attributes, record.attributes)
-    made.dropped_attributes_count = emitted.dropped_attributes
-    made.event_name = record.event_name or ""
+        message.span_id = _span_id(record.span_id)
+    message.flags = int(record.trace_flags or 0)
+    _fill_value(message.body, record.body)
+    message.severity_text = record.severity_text or ""
+    message.severity_number = getattr(record.severity_number, "value", 0)
+    _fill_attributes(message.attributes, record.attributes)
+    message.dropped_attributes_count = emitted.dropped_attributes
+    message.event_name = record.event_name or ""
 
 
-def _fill_attributes(made: Any, attributes: Mapping[str, Any] | None) -> None:
+def _fill_attributes(messages: Any, attributes: Mapping[str, Any] | None) -> None:
     for key, value in (attributes or {}).items():
-        added = made.add()
+        added = messages.add()
         added.key = key
         _fill_value(added.value, value)
 
 
-def _fill_value(made: Any, value: Any) -> None:
+def _fill_value(message: Any, value: Any) -> None:
     """Fill a message of any value.
 
     Raises:
@@ -198,25 +200,25 @@ def _fill_value(made: Any, value: Any) -> None:
     """
     kind = type(value)
     if kind is str:
-        made.string_value = value
+        message.string_value = value
     elif kind is int:
-        made.int_value = value
+        message.int_value = value
     elif kind is bool:
-        made.bool_value = value
+        message.bool_value = value
     elif kind is float:
-        made.double_value = value
+        message.double_value = value
     elif kind is bytes:
-        made.bytes_value = value
+        message.bytes_value = value
     elif value is None:
-        made.SetInParent()
+        message.SetInParent()
     elif kind is list or kind is tuple:
-        values = made.array_value.values
-        made.array_value.SetInParent()
+        values = message.array_value.values
+        message.array_value.SetInParent()
         for item in value:
             _fill_value(values.add(), item)
     elif isinstance(value, Mapping):
-        values = made.kvlist_value.values
-        made.kvlist_value.SetInParent()
+        values = message.kvlist_value.values
+        message.kvlist_value.SetInParent()
         for key, item in value.items():
             added = values.add()
             added.key = str(key)

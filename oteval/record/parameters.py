@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from .provider_messages import is_message
+from ..base.jsontext import canonical, loads
+from ..base.serialization import to_jsonable
+from .provider_messages import are_messages
 
-__all__ = ["Parameters", "agent_input"]
+__all__ = [
+    "Parameters",
+    "agent_input",
+    "argument_forms",
+    "is_asked_call",
+]
 
 _BOUND = ("self", "cls")
 # Parameters that usually hold the question, in the order of preference.
@@ -28,62 +36,124 @@ class Parameters:
 
     def __init__(self, function: Callable[..., Any]) -> None:
         try:
-            found = list(inspect.signature(function).parameters.values())
+            parameters = list(inspect.signature(function).parameters.values())
         except (TypeError, ValueError):
-            found = []
+            parameters = []
         positional = (
             inspect.Parameter.POSITIONAL_ONLY,
             inspect.Parameter.POSITIONAL_OR_KEYWORD,
         )
-        self._names = tuple(one.name for one in found if one.kind in positional)
+        self._names = tuple(
+            parameter.name for parameter in parameters if parameter.kind in positional
+        )
         self._rest = next(
-            (one.name for one in found if one.kind is inspect.Parameter.VAR_POSITIONAL), "args"
+            (
+                parameter.name
+                for parameter in parameters
+                if parameter.kind is inspect.Parameter.VAR_POSITIONAL
+            ),
+            "args",
         )
         self._has_self = bool(self._names) and self._names[0] in _BOUND
 
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the arguments of a call by name, without ``self``; defaults are left out.
+        """The arguments of a call by name, without ``self`` and defaults.
 
         Args:
             args: The positional arguments.
             kwargs: The named arguments.
         """
-        found = dict(zip(self._names, args, strict=False))
+        arguments = dict(zip(self._names, args, strict=False))
         if len(args) > len(self._names):
-            found[self._rest] = list(args[len(self._names) :])
+            arguments[self._rest] = list(args[len(self._names) :])
         if self._has_self:
-            found.pop(self._names[0], None)
-        found.update(kwargs)
-        return found
+            arguments.pop(self._names[0], None)
+        arguments.update(kwargs)
+        return arguments
 
 
 def agent_input(
-    wanted: str | Callable[..., Any] | None,
+    selector: str | Callable[..., Any] | None,
     parameters: Parameters,
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
 ) -> Any:
-    """Return an agent's question, or None if it was called without arguments.
+    """The question of an agent, or None if it was called without arguments.
 
     Args:
-        wanted: The name of a parameter, or a function that is called with the same arguments. By
+        selector: The name of a parameter, or a function that is called with the same arguments. By
             default messages come first, then a text in a parameter with a usual name, then any
             text, then all arguments.
         parameters: The parameters of the agent's function.
         args: The positional arguments.
         kwargs: The named arguments.
     """
-    if callable(wanted):
-        return wanted(*args, **kwargs)
-    found = parameters.bind(args, kwargs)
-    if wanted is not None:
-        return found.get(wanted)
-    for value in found.values():
-        is_list = isinstance(value, (list, tuple)) and bool(value)
-        if is_message(value) or (is_list and all(map(is_message, value))):
+    if callable(selector):
+        return selector(*args, **kwargs)
+    arguments = parameters.bind(args, kwargs)
+    if selector is not None:
+        return arguments.get(selector)
+    for value in arguments.values():
+        if are_messages(value):
             return value
-    texts = {name: value for name, value in found.items() if isinstance(value, str)}
+    texts = {name: value for name, value in arguments.items() if isinstance(value, str)}
     for name in _QUESTIONS:
         if name in texts:
             return texts[name]
-    return next(iter(texts.values()), found or None)
+    return next(iter(texts.values()), arguments or None)
+
+
+def argument_forms(arguments: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield the arguments of a call, then those that one of them holds as an object or as JSON.
+
+    Args:
+        arguments: The arguments by name.
+    """
+    plain: dict[str, Any] = to_jsonable(dict(arguments))
+    yield plain
+    for value in plain.values():
+        if isinstance(value, dict):
+            yield value
+        elif isinstance(value, str) and value.lstrip()[:1] == "{":
+            try:
+                parsed = loads(value)
+            except ValueError:
+                continue
+            if isinstance(parsed, dict):
+                yield parsed
+
+
+def is_asked_call(requested: Any, arguments: Mapping[str, Any]) -> bool:
+    """Whether a call has the arguments that a model has asked for, and maybe others.
+
+    Args:
+        requested: The arguments in the model's answer.
+        arguments: The arguments of the call by name.
+    """
+    if not isinstance(requested, Mapping):
+        requested = {} if requested in (None, "") else {"": requested}
+    if requested:
+        for form in argument_forms(arguments):
+            if requested.keys() <= form.keys() and _is_equal(requested, form):
+                return True
+    plain = to_jsonable(dict(arguments))
+    return not Counter(_leaves(dict(requested))) - Counter(_leaves(plain))
+
+
+def _is_equal(requested: Mapping[str, Any], form: Mapping[str, Any]) -> bool:
+    return canonical(dict(requested)) == canonical({key: form[key] for key in requested})
+
+
+def _leaves(value: Any) -> Iterator[str]:
+    """Yield the scalars in a value as text, numbers alike whether they were text or not."""
+    if isinstance(value, Mapping):
+        for item in value.values():
+            yield from _leaves(item)
+    elif isinstance(value, (list, tuple)):
+        for item in value:
+            yield from _leaves(item)
+    elif value is not None:
+        try:
+            yield str(float(value)) if not isinstance(value, bool) else str(value)
+        except (TypeError, ValueError, OverflowError):
+            yield str(value).strip()

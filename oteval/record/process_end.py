@@ -26,8 +26,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakSet
 
-from .critical_section import SECTION
-from .export_pipeline import ExportPipeline
+from .export_pipeline import SECTION, ExportPipeline
 from .faults import guarded
 
 if TYPE_CHECKING:
@@ -47,7 +46,7 @@ class _ProcessWatcher:
         self.workers: WeakSet[RecordingWorker] = WeakSet()
         # Of two threads that fork, the second waits for the first.
         self._fork_lock = threading.Lock()
-        self._held: tuple[RecordingWorker | ExportPipeline, ...] = ()
+        self._paused: tuple[RecordingWorker | ExportPipeline, ...] = ()
         self._mask: set[int] = set()
         self._is_watching = self._is_terminating = False
         self._previous: Callable[..., Any] | None = None
@@ -133,14 +132,14 @@ class _ProcessWatcher:
         self._fork_lock.acquire()
         self._mask = mask
         # Workers first: their tasks may need the lock of a pipeline.
-        self._held = (*self.workers, *self._pipelines)
-        for one in self._held:
-            one.before_fork()
+        self._paused = (*self.workers, *self._pipelines)
+        for participant in self._paused:
+            participant.before_fork()
 
     def _after_in_parent(self) -> None:
-        for one in self._held:
-            one.after_fork_in_parent()
-        self._held = ()
+        for participant in self._paused:
+            participant.after_fork_in_parent()
+        self._paused = ()
         mask = self._mask
         self._fork_lock.release()
         SECTION.__exit__()
@@ -148,9 +147,9 @@ class _ProcessWatcher:
 
     def _after_in_child(self) -> None:
         self._fork_lock = threading.Lock()
-        for one in self._held:
-            one.after_fork_in_child()
-        self._held = ()
+        for participant in self._paused:
+            participant.after_fork_in_child()
+        self._paused = ()
         self._finalize_children()
         SECTION.leave_in_child()
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)

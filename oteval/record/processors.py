@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace import SpanProcessor
 from ..base.redaction import ValueRedactor
 from ..model import EVENT_NAME
 from .export_pipeline import BatchExporter, Exportable, ExportFailed, ExportPipeline
-from .invocation_id import InvocationMarker
+from .providers import InvocationMarker
 from .span_redaction import TelemetryRedactor
 
 __all__ = ["LogExportProcessor", "RedactingExporter", "SpanExportProcessor"]
@@ -128,10 +128,12 @@ class RedactingExporter:
         """
         redacted: list[Exportable] = []
         failed, reason = 0, ""
-        for one in batch:
+        for exportable in batch:
             try:
-                redact = self._redactor.log_record if one.is_log else self._redactor.span
-                redacted.append(self._marker.marked(one._replace(item=redact(one.item))))
+                redact = self._redactor.log_record if exportable.is_log else self._redactor.span
+                redacted.append(
+                    self._marker.marked(exportable._replace(item=redact(exportable.item)))
+                )
             except Exception as error:
                 failed, reason = failed + 1, f"it cannot be redacted: {error}"
         if redacted:
@@ -181,13 +183,13 @@ def _size(value: Any) -> int:
 
 
 def _exchange_size(body: Mapping[str, Any]) -> int:
-    """Return the size of the body of a recorded HTTP exchange."""
+    """The size of a recorded HTTP exchange's body."""
     sides = (body.get("request"), body.get("response"))
     return _SPAN_BYTES + sum(_attributes_size(side) for side in sides if side)
 
 
 def _copied(value: Any) -> tuple[Any, int]:
-    """Return a copy of a body without the containers of the original, and its size."""
+    """Copy the containers of a body, and return the copy with its size."""
     if isinstance(value, Mapping):
         pairs = {key: _copied(item) for key, item in value.items()}
         size = sum(_OBJECT_BYTES + item[1] for item in pairs.values())

@@ -7,21 +7,32 @@ processors, and receives also the spans of tracers that were created before.
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
+import secrets
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
 from opentelemetry import _logs, trace
-from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor
+from opentelemetry.sdk._logs import LoggerProvider, LogRecordProcessor, ReadableLogRecord
 from opentelemetry.sdk.resources import SERVICE_NAME, Resource
 from opentelemetry.sdk.trace import SpanLimits, SpanProcessor, TracerProvider
+from opentelemetry.util._decorator import _agnosticcontextmanager
 
-from .invocation_id import INVOCATION_ID, current_invocation
+from ..model import INVOCATION_ID
+from .export_pipeline import Exportable
 
-__all__ = ["Providers"]
+__all__ = [
+    "INVOCATION_ID",
+    "InvocationMarker",
+    "OncePerCallProvider",
+    "Providers",
+    "current_invocation",
+    "join_invocation",
+]
 
 _ADD = ("add_span_processor", "add_log_record_processor")
 _UNKNOWN_SERVICE = "unknown_service"
@@ -83,9 +94,9 @@ class Providers:
                 provider.add_span_processor(processor)
 
     def _join_tracer(self) -> Any:
-        found = trace.get_tracer_provider()
-        if hasattr(found, "add_span_processor"):
-            return found
+        current = trace.get_tracer_provider()
+        if hasattr(current, "add_span_processor"):
+            return current
         own = TracerProvider(
             resource=self._resource(),
             shutdown_on_exit=False,
@@ -93,21 +104,21 @@ class Providers:
             span_limits=_span_limits(),
         )
         self._owns_tracer = True
-        if isinstance(found, trace.ProxyTracerProvider):
+        if isinstance(current, trace.ProxyTracerProvider):
             trace.set_tracer_provider(own)
             _watch(trace, "_set_tracer_provider", "set_tracer_provider", self._replace_tracer)
         else:
             self.notes.append(
-                f"the tracer provider of the process ({type(found).__name__}) is not one of "
+                f"the tracer provider of the process ({type(current).__name__}) is not one of "
                 "OpenTelemetry's SDK: only the spans of instrumentations that oteval turns on are "
                 "exported"
             )
         return own
 
     def _join_logger(self) -> Any:
-        found = _logs.get_logger_provider()
-        if hasattr(found, "add_log_record_processor"):
-            return found
+        current = _logs.get_logger_provider()
+        if hasattr(current, "add_log_record_processor"):
+            return current
         own = LoggerProvider(
             resource=self._resource(),
             shutdown_on_exit=False,
@@ -115,7 +126,7 @@ class Providers:
             **_log_limits(),
         )
         self._owns_logger = True
-        if "Proxy" in type(found).__name__:
+        if "Proxy" in type(current).__name__:
             _logs.set_logger_provider(own)
             module = sys.modules[_logs.set_logger_provider.__module__]
             _watch(module, "_set_logger_provider", "set_logger_provider", self._replace_logger)
@@ -143,12 +154,12 @@ class Providers:
         return True
 
     def _resource(self) -> Resource:
-        given = {INVOCATION_ID: current_invocation()}
+        attributes = {INVOCATION_ID: current_invocation()}
         if self._service:
-            given[SERVICE_NAME] = self._service
-        resource = Resource.create(given)
-        named = str(resource.attributes.get(SERVICE_NAME, ""))
-        if not named or named.startswith(_UNKNOWN_SERVICE):
+            attributes[SERVICE_NAME] = self._service
+        resource = Resource.create(attributes)
+        service = str(resource.attributes.get(SERVICE_NAME, ""))
+        if not service or service.startswith(_UNKNOWN_SERVICE):
             resource = resource.merge(Resource({SERVICE_NAME: _program()}))
         return _HashedResource(resource)
 
@@ -169,20 +180,20 @@ class Providers:
 
 
 def _can_replace(provider: Any, own: Any, current: Any) -> bool:
-    """Return whether a provider is one of the SDK that comes after ours."""
+    """Whether a provider of the SDK was set after ours."""
     accepts = any(hasattr(provider, name) for name in _ADD)
     return current is own and provider is not own and accepts
 
 
 def _program() -> str:
-    """Return the name of the program that runs, as the name of its service."""
+    """The name of the running program, for its service."""
     main = Path(sys.argv[0] if sys.argv else "")
     name = main.parent.name if main.name == "__main__.py" else main.stem
     return name if name and name not in ("-c", "-m", "-") else _UNKNOWN_SERVICE
 
 
 def _span_limits() -> SpanLimits:
-    """Return limits that cut nothing, except those that the environment sets."""
+    """Limits that cut nothing, except those that the environment sets."""
 
     def limit(*names: str) -> int | None:
         return None if any(os.environ.get(name) for name in names) else SpanLimits.UNSET
@@ -253,10 +264,12 @@ class _Relay:
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
         """Flush the processors."""
         # All of them, whatever the first one returns.
-        return min([one.force_flush(timeout_millis) for one in self.processors()], default=True)
+        return min(
+            [processor.force_flush(timeout_millis) for processor in self.processors()], default=True
+        )
 
     def processors(self) -> tuple[Any, ...]:
-        """Return the processors that get spans or log records now."""
+        """The processors that receive spans or log records now."""
         return (self.target,) if self.target is not None else tuple(self.own)
 
 
@@ -286,3 +299,133 @@ class _LogRelay(_Relay, LogRecordProcessor):
     def on_emit(self, log_record: Any) -> None:
         for processor in self.processors():
             processor.on_emit(log_record)
+
+
+_OPERATIONS = frozenset({"chat", "generate_content", "text_completion"})
+
+
+class OncePerCallProvider(trace.TracerProvider):
+    """A tracer provider whose tracers start no span inside another span of the same model call."""
+
+    def __init__(self, provider: trace.TracerProvider) -> None:
+        self._provider = provider
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._provider, name)
+
+    def get_tracer(self, instrumenting_module_name: str, *args: Any, **kwargs: Any) -> trace.Tracer:
+        """A tracer that starts no span inside another span of the same call."""
+        tracer = self._provider.get_tracer(instrumenting_module_name, *args, **kwargs)
+        return _Tracer(tracer, instrumenting_module_name)
+
+
+class _Tracer(trace.Tracer):
+    def __init__(self, tracer: trace.Tracer, scope: str) -> None:
+        self._tracer, self._scope = tracer, scope
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._tracer, name)
+
+    def start_span(self, name: str, context: Any = None, *args: Any, **kwargs: Any) -> trace.Span:
+        """Start a span, unless the parent is another instrumentation's span of the call."""
+        parent = trace.get_current_span(context)
+        if _is_model_call(parent, self._scope):
+            return trace.NonRecordingSpan(parent.get_span_context())
+        return self._tracer.start_span(name, context, *args, **kwargs)
+
+    @_agnosticcontextmanager
+    def start_as_current_span(
+        self, name: str, context: Any = None, *args: Any, **kwargs: Any
+    ) -> Iterator[trace.Span]:
+        """Start a span as the current one, see `start_span`."""
+        parent = trace.get_current_span(context)
+        if _is_model_call(parent, self._scope):
+            span = trace.NonRecordingSpan(parent.get_span_context())
+            with trace.use_span(span, record_exception=False, set_status_on_exception=False):
+                yield span
+            return
+        with self._tracer.start_as_current_span(name, context, *args, **kwargs) as started:
+            yield started
+
+
+def _is_model_call(span: trace.Span, scope: str) -> bool:
+    """Whether a span of another instrumentation records a model call."""
+    attributes: Mapping[str, Any] | None = getattr(span, "attributes", None)
+    if not attributes or not span.is_recording():
+        return False
+    if getattr(getattr(span, "instrumentation_scope", None), "name", scope) == scope:
+        return False
+    return (
+        attributes.get("gen_ai.operation.name") in _OPERATIONS
+        or attributes.get("openinference.span.kind") == "LLM"
+        or attributes.get("llm.request.type") in ("chat", "completion")
+    )
+
+
+# Processes have few resources; more are not remembered.
+_MAX_CACHED = 256
+_current = ""
+
+
+def join_invocation(invocation_id: str) -> None:
+    """Let the records of this process belong to an invocation from now on.
+
+    Args:
+        invocation_id: The id that `oteval run` gave to its children; "" is ignored.
+    """
+    global _current
+    if invocation_id:
+        _current = invocation_id
+
+
+def current_invocation() -> str:
+    """The invocation id of this process; a new one if it has joined none."""
+    global _current
+    if not _current:
+        _current = secrets.token_hex(8)
+    return _current
+
+
+class InvocationMarker:
+    """Adds the id to the resources of spans and log records that are exported.
+
+    Resources of a provider that oteval sets up have it already. Those of an agent's own provider
+    have it in the export only: other exporters of the agent do not see it.
+    """
+
+    def __init__(self) -> None:
+        # By identity, as hashing a resource serialises it. The originals are kept, so that their
+        # identities stay theirs.
+        self._resources: dict[int, tuple[Resource, Resource]] = {}
+
+    def marked(self, exportable: Exportable) -> Exportable:
+        """Add the invocation id to the resource of a span or log record."""
+        item = exportable.item
+        resource = self._marked_resource(item.resource)
+        if resource is item.resource:
+            return exportable
+        if exportable.is_log:
+            return exportable._replace(item=_moved_record(item, resource))
+        # A shallow copy: the span itself may be exported by others, with its own resource.
+        span = copy.copy(item)
+        span._resource = resource
+        return exportable._replace(item=span)
+
+    def _marked_resource(self, resource: Resource | None) -> Resource:
+        cached = self._resources.get(id(resource))
+        if cached is not None:
+            return cached[1]
+        original = resource if resource is not None else Resource.get_empty()
+        invocation = current_invocation()
+        marked = original
+        if original.attributes.get(INVOCATION_ID) != invocation:
+            attributes = {**original.attributes, INVOCATION_ID: invocation}
+            marked = Resource(attributes, original.schema_url)
+        if resource is not None and len(self._resources) < _MAX_CACHED:
+            self._resources[id(resource)] = original, marked
+        return marked
+
+
+def _moved_record(emitted: Any, resource: Resource) -> Any:
+    scope = emitted.instrumentation_scope
+    return ReadableLogRecord(emitted.log_record, resource, scope, emitted.limits)

@@ -21,7 +21,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass, field
-from itertools import chain
+from itertools import chain, repeat, starmap
 from types import CodeType, CoroutineType, FrameType, FunctionType, MethodType
 from typing import Any
 
@@ -40,9 +40,14 @@ from .exchanged_code import (
     nested_codes,
     own_code,
 )
-from .object_search import live_objects
 
-__all__ = ["ToolFunction", "functions_of_tools", "has_function_of", "named_function"]
+__all__ = [
+    "ToolFunction",
+    "functions_of_tools",
+    "has_function_of",
+    "live_objects",
+    "named_function",
+]
 
 _scanning = threading.Lock()
 # How often it is looked for a function that is the only one of its tool.
@@ -103,15 +108,23 @@ class ToolFunction:
     @property
     def is_declaration(self) -> bool:
         """Whether it does nothing, as abstract methods, overloads and protocols do."""
-        body = [each for each in dis.get_instructions(self.code) if each.opname not in _NO_EFFECT]
-        names = {each.argval for each in body if each.opname == "LOAD_GLOBAL"}
+        body = [
+            instruction
+            for instruction in dis.get_instructions(self.code)
+            if instruction.opname not in _NO_EFFECT
+        ]
+        names = {instruction.argval for instruction in body if instruction.opname == "LOAD_GLOBAL"}
         if names:
-            opnames = {each.opname for each in body} - {"LOAD_CONST", "LOAD_GLOBAL", *_CALLS}
+            opnames = {instruction.opname for instruction in body} - {
+                "LOAD_CONST",
+                "LOAD_GLOBAL",
+                *_CALLS,
+            }
             return names == {"NotImplementedError"} and opnames == {"RAISE_VARARGS"}
         return all(
-            each.argval is None and each.opname in ("LOAD_CONST", "RETURN_CONST")
-            for each in body
-            if each.opname != "RETURN_VALUE"
+            instruction.argval is None and instruction.opname in ("LOAD_CONST", "RETURN_CONST")
+            for instruction in body
+            if instruction.opname != "RETURN_VALUE"
         )
 
     @property
@@ -163,7 +176,7 @@ class ToolFunction:
 def functions_of_tools(
     names: Collection[str], *, collects: bool = True
 ) -> dict[str, list[ToolFunction]]:
-    """Return the functions of the agent's own code that run tools, by the tools' names.
+    """Find the functions of the agent's own code that run tools, by the tools' names.
 
     Args:
         names: The names of the tools.
@@ -188,7 +201,7 @@ def functions_of_tools(
 
 
 def has_function_of(names: Collection[str], code: CodeType) -> bool:
-    """Return whether the code of a module may define the function of a tool, or a table with it.
+    """Whether a module's code may define the function of a tool, or a table with it.
 
     Args:
         names: The names of the tools.
@@ -274,7 +287,7 @@ class _Candidates:
                 self._in_tables[name].setdefault(id(function), instance)
 
     def of(self, name: str) -> list[ToolFunction]:
-        """Return the functions of a tool, without those that another of them wraps."""
+        """The functions of a tool, without those that another of them wraps."""
         functions = [*self._by_code[name].values(), *self._in_tables[name].values()]
         wrapped = {
             id(inner)
@@ -291,7 +304,7 @@ class _Candidates:
 
 
 def named_function(path: str) -> ToolFunction:
-    """Return a function by its import path.
+    """Find a function by its import path.
 
     Args:
         path: The path as ``module:function`` or ``module:Class.method``.
@@ -329,7 +342,7 @@ def named_function(path: str) -> ToolFunction:
 
 
 def _function_in(value: Any) -> FunctionType | None:
-    """Return the function behind a bound method, a partial or a descriptor; None if it is none."""
+    """The function behind a bound method, a partial or a descriptor; None without one."""
     for _ in range(8):
         if isinstance(value, FunctionType):
             return value
@@ -374,25 +387,25 @@ def _running_frames(functions: Collection[FunctionType]) -> Iterator[FrameType]:
 
 
 def _will_define(frame: FrameType, nested: CodeType) -> bool:
-    """Return whether a frame can still come to the definition of a nested function."""
+    """Whether a frame can still reach the definition of a nested function."""
     instructions = list(dis.get_instructions(frame.f_code))
-    index_at = {each.offset: index for index, each in enumerate(instructions)}
+    index_at = {instruction.offset: index for index, instruction in enumerate(instructions)}
     # The frame may point behind an instruction, at its inline caches; it goes on with the next one.
     waiting = [bisect_right(list(index_at), frame.f_lasti)]
-    seen: set[int] = set()
+    visited: set[int] = set()
     while waiting:
         index = waiting.pop()
-        if index in seen or index >= len(instructions):
+        if index in visited or index >= len(instructions):
             continue
-        seen.add(index)
-        each = instructions[index]
-        if isinstance(each.argval, CodeType) and (
-            each.argval == nested or nested in nested_codes(each.argval)
+        visited.add(index)
+        instruction = instructions[index]
+        if isinstance(instruction.argval, CodeType) and (
+            instruction.argval == nested or nested in nested_codes(instruction.argval)
         ):
             return True
-        if each.opcode in dis.hasjrel or each.opcode in dis.hasjabs:
-            waiting.append(index_at[each.argval])
-        if each.opname not in _NEVER_CONTINUES:
+        if instruction.opcode in dis.hasjrel or instruction.opcode in dis.hasjabs:
+            waiting.append(index_at[instruction.argval])
+        if instruction.opname not in _NEVER_CONTINUES:
             waiting.append(index + 1)
     return False
 
@@ -403,3 +416,39 @@ _NEVER_CONTINUES = frozenset(
         *("JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "JUMP_ABSOLUTE"),
     }
 )
+
+
+def live_objects(*types: type) -> list[Any]:
+    """Find the objects of these types, and of types derived from them.
+
+    Only types are looked at. No object runs code for it.
+
+    Args:
+        types: The types, which must be known to the garbage collector.
+    """
+    # A collection in between would run finalizers, and with them other threads.
+    is_collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return _objects_of(frozenset(types))
+    finally:
+        if is_collecting:
+            gc.enable()
+
+
+def _objects_of(types: frozenset[type]) -> list[Any]:
+    # These two calls, of `set` and of `list`, are the ones that the module's docstring speaks of.
+    kinds = set(map(type, _everything()))
+    unrelated = {kind: None for kind in kinds if types.isdisjoint(kind.__mro__)}
+    # Each object comes twice: its type is looked up, and the object itself is the default. `zip`
+    # keeps the last pair.
+    twice = chain.from_iterable(map(repeat, chain(_everything(), (None,)), repeat(2)))
+    chosen = list(starmap(unrelated.get, zip(map(type, twice), twice, strict=False)))
+    return [
+        item for item in chosen if item is not None and not types.isdisjoint(type(item).__mro__)
+    ]
+
+
+def _everything() -> Iterator[Any]:
+    """Iterate over all objects; their list is made for the first of them."""
+    return chain.from_iterable(map(gc.get_objects, (None,)))

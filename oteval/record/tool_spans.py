@@ -12,14 +12,13 @@ from ..base.errors import ReplayDiverged
 from ..model import THREAD
 from . import conventions
 from .content import is_captured, plain
-from .delivered_values import Awaited, Cancelled, Generated
+from .context import running_thread
 from .faults import guarded
 from .function_wrappers import Invocation
-from .hooks import ToolAnswer, ToolHook
+from .hooks import ToolAnswer, ToolHook, give_answer
 from .invocations import SpanScope, start_scope
 from .parameters import Parameters
-from .tool_answers import give_answer
-from .wire.requesting_thread import running_thread
+from .value_kinds import Awaited, Cancelled, Generated
 
 __all__ = ["ToolRecorder"]
 
@@ -141,22 +140,22 @@ class _ToolInvocation(Invocation):
             super().__enter__()
 
     def separate_context(self) -> Context:
-        """Return the context in which the steps of a generator run."""
+        """The context for the steps of a generator: with this span, if it is to be current."""
         return super().separate_context() if self._is_current else copy_context()
 
     def answer(self) -> ToolAnswer | None:
-        """Return the answer of a replay, or None to run the tool."""
+        """The answer of a replay, or None to run the tool."""
         if self._hook is None or self._is_asked:
             return None
         self._is_asked = True
-        found = self._hook.answer(self._recorder.name, self._arguments)
-        if found is None:
+        answer = self._hook.answer(self._recorder.name, self._arguments)
+        if answer is None:
             self._is_run = True
             self._start_ns = time.time_ns()
-        return found
+        return answer
 
     def given(self, answer: ToolAnswer) -> Any:
-        """Return the result of a replay's answer, and record it."""
+        """Record the result of a replay's answer, and return it."""
         result = give_answer(answer, self._recorder.function)
         # The end of a generator or of a coroutine is recorded when it has come.
         if not isinstance(result, (Awaited, Generated)):
@@ -166,17 +165,18 @@ class _ToolInvocation(Invocation):
     def returned(self, result: Any, delivered: Any = None) -> None:
         """Record the result, and show it to the hook."""
         recorder = self._recorder
-        shown = result
+        recorded = result
         if recorder.result is not None:
             delivered = None
             with guarded("converting the result of a tool"):
-                shown = recorder.result(result)
+                recorded = recorder.result(result)
         if self.scope is not None and self._has_content:
             self.scope.record(
-                lambda: conventions.tool_result(shown, delivered), "recording the result of a tool"
+                lambda: conventions.tool_result(recorded, delivered),
+                "recording the result of a tool",
             )
         if self._is_run:
-            self._observe(plain(shown), None)
+            self._observe(plain(recorded), None)
 
     def raised(self, error: BaseException, delivered: Any = None) -> None:
         """Record an exception, and show it to the hook."""
@@ -184,9 +184,9 @@ class _ToolInvocation(Invocation):
         # A replay that has diverged, or a coroutine that nobody awaits, ends no tool.
         is_end = not isinstance(error, (GeneratorExit, ReplayDiverged))
         if self.scope is not None and self._has_content and is_end:
-            shown = Cancelled() if _is_cancelled(error) else delivered or error
+            recorded = Cancelled() if _is_cancelled(error) else delivered or error
             self.scope.record(
-                lambda: conventions.tool_raised(shown), "recording the exception of a tool"
+                lambda: conventions.tool_raised(recorded), "recording the exception of a tool"
             )
         if self._is_run:
             self._observe(None, f"{type(error).__name__}: {error}")
@@ -205,7 +205,7 @@ class _ToolInvocation(Invocation):
 
 
 def _is_cancelled(error: BaseException) -> bool:
-    """Return whether an exception is there because the current task was cancelled from outside."""
+    """Whether the current task was cancelled from outside."""
     if not isinstance(error, asyncio.CancelledError):
         return False
     try:

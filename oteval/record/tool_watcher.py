@@ -30,18 +30,17 @@ from ..base.jsontext import loads
 from ..messages import parse_arguments
 from ..reconstruct import api_of, offered_tools
 from .agent_files import installed_package, is_agent_file
-from .call_arguments import is_asked_call
 from .context import HAS_API, take_call_id
 from .conventions import TOOL_FUNCTION
 from .faults import guarded
 from .function_wrappers import with_invocation
 from .hooks import current_tool_hook
-from .parameters import Parameters
+from .parameters import Parameters, is_asked_call
 from .tool_functions import ToolFunction, functions_of_tools, has_function_of
 from .tool_spans import ToolRecorder
 
 if TYPE_CHECKING:
-    from .wire.recorder import OpenExchange
+    from .wire.open_exchange import OpenExchange
 
 __all__ = ["ToolWatcher"]
 
@@ -141,7 +140,7 @@ class ToolWatcher:
                 self._open[id(exchange)] = _OpenAnswer(exchange)
 
     def _offered(self, body: bytes) -> list[str]:
-        """Return the names of the tools that a request offers."""
+        """The names of the tools that a request offers."""
         starts = [start for text in _OFFERS if (start := body.find(text)) >= 0]
         if not starts:
             return []
@@ -225,7 +224,7 @@ class ToolWatcher:
     def _called(
         self, name: str, path: str, function: FunctionType, arguments: Mapping[str, Any]
     ) -> Callable[..., Any] | None:
-        """Return a function that also records the call; None if no model has asked for it."""
+        """Wrap a function so that it also records the call; None if no model has asked for it."""
         if not (self._asked or self._open) or current_tool_hook() is not None:
             return None
         span = _current_span()
@@ -255,7 +254,7 @@ class ToolWatcher:
         return with_invocation(function, begin)
 
     def _take(self, name: str, arguments: Mapping[str, Any]) -> _AskedCall | None:
-        """Return the call of a model that a call of a function is, and use it up; or None."""
+        """Use up the model's call that a function call fulfils; None if no model asked for it."""
         call = self._take_noted(name, arguments)
         if call is None and self._open:
             self._read_open()
@@ -311,7 +310,7 @@ def _calls_of_unknown_api(body: bytes, offered: frozenset[str]) -> Iterator[tupl
 
 
 def _current_span() -> Any:
-    """Return the current span, which may record nothing; None without OpenTelemetry."""
+    """The current span, which may record nothing; None without OpenTelemetry."""
     if not HAS_API:
         return None
     from opentelemetry import trace
@@ -320,13 +319,13 @@ def _current_span() -> Any:
 
 
 def _is_span_of(span: Any, name: str) -> bool:
-    """Return whether a span records a tool."""
+    """Whether a span records this tool."""
     attributes = getattr(span, "attributes", None) or {}
     return any(attributes.get(key) == name for key in _TOOL_NAMES)
 
 
 def _is_called_by_agent(frame: FrameType | None) -> bool:
-    """Return whether the agent's own code has called a function, not a framework."""
+    """Whether the agent's own code, not a framework, has called a function."""
     while frame is not None:
         file = frame.f_code.co_filename
         if is_agent_file(file):

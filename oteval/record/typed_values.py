@@ -19,13 +19,11 @@ from typing import Any
 
 from ..base.jsontext import dumps_exact, loads_exact
 from .class_kinds import CLASS_KINDS, class_name, kind_of_class
-from .delivered_values import DELIVERED_KINDS
-from .value_kinds import LIBRARY_KINDS, UnrestorableValue, ValueKind
+from .value_kinds import DELIVERED_KINDS, LIBRARY_KINDS, OPAQUE, Decoder, UnrestorableValue
 
 __all__ = ["TooManyParts", "UnrestorableValue", "encoded", "form_of", "restored", "typed_text"]
 
 _AS_TEXT, _AS_JSON = "text", "json"
-_OPAQUE = "$opaque"
 _MOST_PARTS = 50_000
 _DEEPEST = 100
 _MOST_BITS = 4_096
@@ -38,7 +36,7 @@ class TooManyParts(ValueError):
 
 
 def form_of(value: Any) -> str | None:
-    """Return ``text`` or ``json`` for a value that the text of a result defines, else None.
+    """The form ``text`` or ``json`` if the text of a result defines the value, else None.
 
     Raises:
         TooManyParts: The value has too many parts.
@@ -49,7 +47,7 @@ def form_of(value: Any) -> str | None:
 
 
 def _is_json(value: Any, left: list[int], depth: int) -> bool:
-    """Return whether a value and its parts have exactly the types that JSON has."""
+    """Whether a value and its parts have exactly the types that JSON has."""
     cls = type(value)
     if value is None or cls is bool:
         return True
@@ -73,7 +71,7 @@ def _is_json(value: Any, left: list[int], depth: int) -> bool:
 
 
 def _is_encodable(text: str) -> bool:
-    """Return whether a text has no halves of UTF-16 pairs."""
+    """Whether a text has no halves of UTF-16 pairs."""
     if text.isascii():
         return True
     try:
@@ -84,7 +82,7 @@ def _is_encodable(text: str) -> bool:
 
 
 def encoded(value: Any) -> Any:
-    """Return a value as plain JSON with its types.
+    """Encode a value as plain JSON with its types.
 
     Raises:
         TooManyParts: It has too many parts.
@@ -92,7 +90,7 @@ def encoded(value: Any) -> Any:
     try:
         return _Encoder().value(value)
     except UnrestorableValue as error:
-        return {_OPAQUE: str(error)}
+        return {OPAQUE: str(error)}
 
 
 class _Encoder:
@@ -103,7 +101,7 @@ class _Encoder:
         self._depth = 0
 
     def value(self, value: Any) -> Any:
-        """Return the encoded form of a part.
+        """Encode a part.
 
         Raises:
             TooManyParts: The whole has too many parts.
@@ -133,7 +131,7 @@ class _Encoder:
 
 
 def restored(form: str, text: str, class_named: Callable[[str], type]) -> Any:
-    """Return a recorded value.
+    """Restore a recorded value.
 
     Args:
         form: Its form, see the module.
@@ -148,7 +146,7 @@ def restored(form: str, text: str, class_named: Callable[[str], type]) -> Any:
     try:
         if form == _AS_JSON:
             return loads_exact(text)
-        return _Decoder(class_named).value(loads_exact(form))
+        return Decoder(class_named, _KINDS).value(loads_exact(form))
     except UnrestorableValue:
         raise
     except RecursionError as error:
@@ -157,51 +155,6 @@ def restored(form: str, text: str, class_named: Callable[[str], type]) -> Any:
         raise UnrestorableValue(f"its recorded value is damaged: {error}") from error
 
 
-class _Decoder:
-    """Restores the parts of one value."""
-
-    def __init__(self, class_named: Callable[[str], type]) -> None:
-        self._class_named = class_named
-
-    def class_named(self, name: str) -> type:
-        """Return a class of the agent's process."""
-        return self._class_named(name)
-
-    def value(self, encoded: Any) -> Any:
-        """Return the value of an encoded form."""
-        if isinstance(encoded, list):
-            return [self.value(item) for item in encoded]
-        if not isinstance(encoded, dict):
-            return encoded
-        kind, payload = _kind_in(encoded)
-        if kind is not None:
-            try:
-                return kind.decode(payload, self)
-            except UnrestorableValue:
-                raise
-            except Exception as error:
-                name = payload.get("class", "") if isinstance(payload, dict) else ""
-                name = name or kind.tag[1:]
-                raise UnrestorableValue(f"{name}: {error}") from error
-        return {key.removeprefix("$"): self.value(item) for key, item in encoded.items()}
-
-
-def _kind_in(encoded: dict[str, Any]) -> tuple[ValueKind | None, Any]:
-    """Return the kind that an object stands for and its payload, or None.
-
-    Raises:
-        UnrestorableValue: Only the class of the value is recorded.
-    """
-    if len(encoded) != 1:
-        return None, None
-    ((tag, payload),) = encoded.items()
-    if tag == _OPAQUE:
-        raise UnrestorableValue(str(payload))
-    if tag.startswith("$") and not tag.startswith("$$") and tag not in _KINDS:
-        raise UnrestorableValue(f"{tag[1:]}: a kind of value that this version does not know")
-    return _KINDS.get(tag), payload
-
-
 def typed_text(value: Any) -> str:
-    """Return the text of an encoded value."""
+    """Write an encoded value as text."""
     return dumps_exact(value)

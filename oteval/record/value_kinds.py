@@ -14,41 +14,79 @@ import pathlib
 import re
 import types
 from collections import Counter, OrderedDict, defaultdict, deque
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable, Generator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any, Protocol
+from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-__all__ = ["LIBRARY_KINDS", "Decoder", "Encode", "UnrestorableValue", "ValueKind"]
+__all__ = [
+    "DELIVERED_KINDS",
+    "LIBRARY_KINDS",
+    "OPAQUE",
+    "Awaited",
+    "Cancelled",
+    "Decoder",
+    "Encode",
+    "Generated",
+    "UnrestorableValue",
+    "ValueKind",
+]
 
 
 class UnrestorableValue(ValueError):
     """A recorded value cannot be restored; the message names its type and the reason."""
 
 
+OPAQUE = "$opaque"
+"""The tag of a value that cannot be restored; the payload says why."""
+
 Encode = Callable[[Any], Any]
 """Returns the encoded form of a part of a value."""
 
 
-class Decoder(Protocol):
-    """Restores the parts of a value."""
+class Decoder:
+    """Restores the parts of one value.
+
+    Attributes:
+        class_named: Finds a class of the agent's process by its name, ``module:Class``.
+    """
+
+    def __init__(self, class_named: Callable[[str], type], kinds: Mapping[str, ValueKind]) -> None:
+        """Set the agent's classes, and the kinds of values by their tags."""
+        self.class_named = class_named
+        self._kinds = kinds
 
     def value(self, encoded: Any) -> Any:
-        """Return the value of an encoded form."""
-
-    def class_named(self, name: str) -> type:
-        """Return a class of the agent's process.
-
-        Args:
-            name: The name as ``module:Class``.
+        """Restore a part.
 
         Raises:
-            UnrestorableValue: The process has none.
+            UnrestorableValue: Its class is missing, or only its class is recorded.
         """
+        if isinstance(encoded, list):
+            return [self.value(item) for item in encoded]
+        if not isinstance(encoded, dict):
+            return encoded
+        tag, payload = next(iter(encoded.items())) if len(encoded) == 1 else ("", None)
+        if tag == OPAQUE:
+            raise UnrestorableValue(str(payload))
+        kind = self._kinds.get(tag)
+        if kind is None:
+            if tag.startswith("$") and not tag.startswith("$$"):
+                raise UnrestorableValue(
+                    f"{tag[1:]}: a kind of value that this version does not know"
+                )
+            return {key.removeprefix("$"): self.value(item) for key, item in encoded.items()}
+        try:
+            return kind.decode(payload, self)
+        except UnrestorableValue:
+            raise
+        except Exception as error:
+            name = payload.get("class", "") if isinstance(payload, dict) else ""
+            raise UnrestorableValue(f"{name or kind.tag[1:]}: {error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +105,12 @@ class ValueKind:
 
 
 def _by_text(tag: str, read: Callable[[str], Any]) -> ValueKind:
-    """Return the kind of values that their ``str`` defines."""
+    """A kind of values that their ``str`` defines."""
     return ValueKind(tag, lambda value, _encode: str(value), lambda text, _decoder: read(text))
 
 
 def _by_items(tag: str, make: Callable[[Any], Any]) -> ValueKind:
-    """Return the kind of containers that their items define."""
+    """A kind of containers that their items define."""
     return ValueKind(
         tag,
         lambda value, encode: [encode(item) for item in value],
@@ -81,7 +119,7 @@ def _by_items(tag: str, make: Callable[[Any], Any]) -> ValueKind:
 
 
 def _by_sorted_items(tag: str, make: Callable[[Any], Any]) -> ValueKind:
-    """Return the kind of containers without an order: equal ones have equal encoded forms."""
+    """A kind of containers without an order: equal ones have equal encoded forms."""
     return ValueKind(
         tag,
         lambda value, encode: sorted(map(encode, value), key=lambda item: json.dumps(item)),
@@ -90,7 +128,7 @@ def _by_sorted_items(tag: str, make: Callable[[Any], Any]) -> ValueKind:
 
 
 def _by_attributes(tag: str, names: tuple[str, ...], make: Callable[..., Any]) -> ValueKind:
-    """Return the kind of values that some of their attributes define."""
+    """A kind of values that some of their attributes define."""
     return ValueKind(
         tag,
         lambda value, encode: [encode(getattr(value, name)) for name in names],
@@ -99,7 +137,7 @@ def _by_attributes(tag: str, names: tuple[str, ...], make: Callable[..., Any]) -
 
 
 def _by_pairs(tag: str, make: Callable[[Any], Any]) -> ValueKind:
-    """Return the kind of mappings that their items define."""
+    """A kind of mappings that their items define."""
     return ValueKind(
         tag,
         lambda value, encode: encoded_pairs(value, encode),
@@ -108,7 +146,7 @@ def _by_pairs(tag: str, make: Callable[[Any], Any]) -> ValueKind:
 
 
 def encoded_pairs(value: Any, encode: Encode) -> list[Any]:
-    """Return the items of a mapping; a text stays the name of its value for rules of redaction."""
+    """Encode the items of a mapping. Text keys stay names, for rules of redaction."""
     return [
         {key: encode(item)} if type(key) is str and key.isascii() else [encode(key), encode(item)]
         for key, item in value.items()
@@ -116,7 +154,7 @@ def encoded_pairs(value: Any, encode: Encode) -> list[Any]:
 
 
 def decoded_pairs(pairs: Any, decoder: Decoder) -> dict[Any, Any]:
-    """Return the items of a mapping."""
+    """Restore the items of a mapping."""
     items: dict[Any, Any] = {}
     for pair in pairs:
         if isinstance(pair, dict):
@@ -137,22 +175,22 @@ def _of_bytes(tag: str, make: Callable[[bytes], Any]) -> ValueKind:
     )
 
 
-def _encoded_datetime(value: datetime, encode: Encode) -> Any:
-    return [value.replace(tzinfo=None).isoformat(), value.fold, encode(value.tzinfo)]
+def _by_clock(tag: str, cls: type[datetime] | type[time]) -> ValueKind:
+    """A kind of values with a time of day, a fold and a time zone."""
 
+    def decode(payload: Any, decoder: Decoder) -> Any:
+        text, fold, zone = payload
+        return cls.fromisoformat(text).replace(fold=fold, tzinfo=decoder.value(zone))
 
-def _decoded_datetime(payload: Any, decoder: Decoder) -> datetime:
-    text, fold, zone = payload
-    return datetime.fromisoformat(text).replace(fold=fold, tzinfo=decoder.value(zone))
-
-
-def _encoded_time(value: time, encode: Encode) -> Any:
-    return [value.replace(tzinfo=None).isoformat(), value.fold, encode(value.tzinfo)]
-
-
-def _decoded_time(payload: Any, decoder: Decoder) -> time:
-    text, fold, zone = payload
-    return time.fromisoformat(text).replace(fold=fold, tzinfo=decoder.value(zone))
+    return ValueKind(
+        tag,
+        lambda value, encode: [
+            value.replace(tzinfo=None).isoformat(),
+            value.fold,
+            encode(value.tzinfo),
+        ],
+        decode,
+    )
 
 
 def _encoded_zone(value: timezone, _encode: Encode) -> Any:
@@ -257,8 +295,8 @@ LIBRARY_KINDS: dict[type, ValueKind] = {
     Fraction: _by_text("$fraction", Fraction),
     UUID: _by_text("$uuid", UUID),
     date: ValueKind("$date", lambda v, _: v.isoformat(), lambda text, _: date.fromisoformat(text)),
-    datetime: ValueKind("$datetime", _encoded_datetime, _decoded_datetime),
-    time: ValueKind("$time", _encoded_time, _decoded_time),
+    datetime: _by_clock("$datetime", datetime),
+    time: _by_clock("$time", time),
     timedelta: _by_attributes("$timedelta", ("days", "seconds", "microseconds"), timedelta),
     timezone: ValueKind("$timezone", _encoded_zone, _decoded_zone),
     ZoneInfo: ValueKind("$zoneinfo", _encoded_zone_key, lambda key, _: ZoneInfo(key)),
@@ -296,3 +334,87 @@ LIBRARY_KINDS: dict[type, ValueKind] = {
     },
 }
 """The kinds by the exact type of a value."""
+
+
+@dataclass(frozen=True, slots=True)
+class Generated:
+    """A generator that was read.
+
+    Attributes:
+        chunks: The values that it yielded.
+        value: The value that it returned.
+        error: The exception with which it ended, or None.
+        is_async: Whether it is an asynchronous generator.
+    """
+
+    chunks: tuple[Any, ...] = ()
+    value: Any = None
+    error: BaseException | None = None
+    is_async: bool = False
+
+    def work(self) -> Any:
+        """A new generator with the same chunks and the same end."""
+        return self._async_chunks() if self.is_async else self._chunks()
+
+    def _chunks(self) -> Generator[Any, Any, Any]:
+        yield from self.chunks
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+    async def _async_chunks(self) -> AsyncIterator[Any]:
+        for chunk in self.chunks:
+            yield chunk
+        if self.error is not None:
+            raise self.error
+
+
+@dataclass(frozen=True, slots=True)
+class Awaited:
+    """A coroutine that a plain function returned, and that was awaited.
+
+    Attributes:
+        value: Its result.
+        error: The exception with which it ended, or None.
+    """
+
+    value: Any = None
+    error: BaseException | None = None
+
+    async def work(self) -> Any:
+        """The result, or raise the exception."""
+        if self.error is not None:
+            raise self.error
+        return self.value
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """The end of a tool that its caller cancelled, for example after a timeout."""
+
+
+def _encoded_generated(value: Generated, encode: Encode) -> Any:
+    chunks = [encode(chunk) for chunk in value.chunks]
+    return [chunks, encode(value.value), encode(value.error), value.is_async]
+
+
+def _decoded_generated(payload: Any, decoder: Decoder) -> Generated:
+    chunks, value, error, is_async = payload
+    return Generated(
+        tuple(map(decoder.value, chunks)),
+        decoder.value(value),
+        decoder.value(error),
+        is_async,
+    )
+
+
+DELIVERED_KINDS = {
+    Generated: ValueKind("$generator", _encoded_generated, _decoded_generated),
+    Awaited: ValueKind(
+        "$awaited",
+        lambda value, encode: [encode(value.value), encode(value.error)],
+        lambda payload, decoder: Awaited(*map(decoder.value, payload)),
+    ),
+    Cancelled: ValueKind("$cancelled", lambda _value, _: None, lambda _payload, _: Cancelled()),
+}
+"""The kinds by the type of a value."""

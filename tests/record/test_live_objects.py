@@ -11,7 +11,7 @@ from types import FunctionType
 
 import pytest
 
-from oteval.record.object_search import live_objects
+from oteval.record.tool_functions import live_objects
 
 
 class Derived(OrderedDict[str, int]):

@@ -11,7 +11,7 @@ import pytest
 
 from oteval.cli import main
 from oteval.model import Trajectory
-from oteval.record.recorded_command import service_of
+from oteval.record.instrumented_command import service_of
 from oteval.scoring.trace_folder import TraceFolder
 from oteval.store import Store
 
@@ -135,7 +135,7 @@ def test_traces_are_kept_while_the_database_is_held(
     run: RunCommand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The line on standard error says where they are; the next run loads them."""
-    monkeypatch.setattr("oteval.record.recorded_command._PATIENCE", 0.0)
+    monkeypatch.setattr("oteval.record.instrumented_command._PATIENCE", 0.0)
     name = script("answer('hi')")
     with Store("oteval.duckdb"):
         held = run("--", sys.executable, name)

@@ -24,7 +24,7 @@ from oteval.model import (
     Recording,
     ToolCall,
 )
-from oteval.record.wire.requesting_thread import running_thread
+from oteval.record.context import running_thread
 from oteval.replays.http_answers import HttpRequest
 from oteval.replays.player import Player
 from oteval.replays.recording_files import load, save

@@ -53,7 +53,7 @@ def environment(
     required: bool = False,
     environ: Mapping[str, str] | None = None,
 ) -> dict[str, str]:
-    """Return the environment variables that start a function in every Python child.
+    """The environment variables that start a function in every Python child.
 
     Args:
         entry: The function, as ``module:name``. It is called with the settings.
@@ -68,13 +68,13 @@ def environment(
     start: dict[str, Any] = {"entry": entry, "settings": dict(settings), "required": required}
     if reports is not None:
         start["reports"] = str(reports.absolute())
-    others = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
-    paths = [str(FOLDER), *(path for path in others if path != str(FOLDER))]
+    inherited = [path for path in environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    paths = [str(FOLDER), *(path for path in inherited if path != str(FOLDER))]
     return {"PYTHONPATH": os.pathsep.join(paths), VARIABLE: json.dumps(start)}
 
 
 def read_reports(path: Path) -> list[ProcessReport]:
-    """Return the reports that processes have appended to a file; none if the file is missing."""
+    """Read the reports that processes have appended to a file; none if the file is missing."""
     try:
         lines = path.read_text("utf-8", "replace").splitlines()
     except OSError:

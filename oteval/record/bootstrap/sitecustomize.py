@@ -17,7 +17,7 @@ from importlib.util import module_from_spec
 from typing import Any
 
 _VARIABLE = "OTEVAL_BOOTSTRAP"
-_SAID = "OTEVAL_BOOTSTRAP_SAID"
+_REPORTED = "OTEVAL_BOOTSTRAP_SAID"
 _OLDEST = (3, 11)
 _TRACKER = "from multiprocessing.resource_tracker import main"
 
@@ -39,7 +39,7 @@ def _file_in(folder: str) -> str:
 
 
 def _is_helper() -> bool:
-    """Return whether the process only serves others: no program of the user runs in it."""
+    """Whether the process only serves others, and runs no program of the user."""
     argv = getattr(sys, "orig_argv", [])
     for number, option in enumerate(argv[1:-1], 2):
         value = argv[number]
@@ -55,8 +55,10 @@ def _is_helper() -> bool:
 def _problem(start: dict[str, Any]) -> str:
     """Start the function, and return why that failed, or an empty text."""
     if sys.version_info[:2] < _OLDEST:
-        found, oldest = (".".join(map(str, version[:2])) for version in (sys.version_info, _OLDEST))
-        return f"this is Python {found}, and oteval needs {oldest} or newer"
+        current, oldest = (
+            ".".join(map(str, version[:2])) for version in (sys.version_info, _OLDEST)
+        )
+        return f"this is Python {current}, and oteval needs {oldest} or newer"
     install = f"run {sys.executable} -m pip install oteval"
     module, _, name = start["entry"].partition(":")
     try:
@@ -83,10 +85,10 @@ def _report(path: str, problem: str) -> None:
         os.close(descriptor)
 
 
-def _say(problem: str) -> None:
+def _warn(problem: str) -> None:
     """Write a line to standard error, once among this process and its children."""
-    if sys.stderr is not None and _SAID not in os.environ:
-        os.environ[_SAID] = "1"
+    if sys.stderr is not None and _REPORTED not in os.environ:
+        os.environ[_REPORTED] = "1"
         sys.stderr.write(f"oteval: off in process {os.getpid()}: {problem}\n")
 
 
@@ -100,12 +102,12 @@ def _bootstrap() -> None:
         if start.get("reports"):
             _report(start["reports"], problem)
         elif problem:
-            _say(problem)
+            _warn(problem)
     except Exception as error:
         problem = f"{type(error).__name__}: {error}"
-        _say(problem)
+        _warn(problem)
     if problem and start.get("required"):
-        _say(problem)
+        _warn(problem)
         # An exception would not stop the interpreter here.
         os._exit(2)
 

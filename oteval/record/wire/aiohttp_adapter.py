@@ -22,7 +22,12 @@ from http import HTTPStatus
 from importlib import import_module
 from typing import Any
 
-from .requests_adapter import CLIENT_EXTENSION, TELEMETRY_PATHS, description_library
+from .requests_adapter import (
+    CLIENT_EXTENSION,
+    TELEMETRY_PATHS,
+    description_library,
+    native_error,
+)
 from .requests_responses import FAULTS
 
 __all__ = ["intercepted_request", "is_supported"]
@@ -44,7 +49,7 @@ _ERRORS = {
 
 
 def is_supported(session_class: Any) -> bool:
-    """Return whether the version of aiohttp has middlewares; say so if it has not."""
+    """Whether the version of aiohttp has middlewares; warn if it has not."""
     has_middlewares = "middlewares" in inspect.signature(session_class._request).parameters
     if not has_middlewares:
         _warn_of_version()
@@ -63,7 +68,7 @@ async def intercepted_request(
     options: dict[str, Any],
     chain: AsyncChain,
 ) -> Any:
-    """Return the response to a request, after it has passed the interceptors.
+    """Send a request of aiohttp past the interceptors, and return its response.
 
     Args:
         request: The original method of the session.
@@ -87,7 +92,7 @@ async def intercepted_request(
 async def _intercepted(
     native: Any, handler: Callable[[Any], Awaitable[Any]], chain: AsyncChain
 ) -> Any:
-    """Return the response to one request of aiohttp."""
+    """Give one request of aiohttp to the interceptors."""
     if native.url.path.endswith(TELEMETRY_PATHS):
         return await handler(native)
     try:
@@ -108,7 +113,7 @@ async def _intercepted(
 
 
 async def _description(library: Any, native: Any) -> Any:
-    """Return the request of httpx that describes one of aiohttp."""
+    """Describe a request of aiohttp by one of httpx."""
     body = native.body
     content = body if isinstance(body, bytes) else await body.as_bytes()
     # A body that is to be compressed is not yet.
@@ -144,10 +149,10 @@ class _AiohttpCall:
         self.response: Any = None
         self._stream: Any = None
 
-    async def send(self, asked: Any) -> Any:
+    async def send(self, request: Any) -> Any:
         """Send the request by aiohttp, and return a description of its response."""
-        if asked is not self.request:
-            await self._edit(asked)
+        if request is not self.request:
+            await self._edit(request)
         native = self.native_response = await self._handler(self._native)
         headers = [
             (name, value)
@@ -156,22 +161,22 @@ class _AiohttpCall:
         ]
         self._stream = _native_stream(self._library)(native.content)
         self.response = self._library.Response(
-            native.status, headers=headers, stream=self._stream, request=asked
+            native.status, headers=headers, stream=self._stream, request=request
         )
         return self.response
 
-    async def _edit(self, asked: Any) -> None:
+    async def _edit(self, request: Any) -> None:
         """Change the request to one that an interceptor wants."""
         native = self._native
-        url = _module("yarl").URL(str(asked.url), encoded=True)
-        native.method, native.url = asked.method, url
-        for name, value in asked.headers.items():
+        url = _module("yarl").URL(str(request.url), encoded=True)
+        native.method, native.url = request.method, url
+        for name, value in request.headers.items():
             native.headers[name] = value
         native.headers.popall("Content-Length", None)
-        await native.update_body(await asked.aread())
+        await native.update_body(await request.aread())
 
     def watched(self) -> Any:
-        """Return the response of the network; its reader takes the pieces from the interceptors."""
+        """The network's response; its reader takes the pieces from the interceptors."""
         native, stream = self.native_response, self.response.stream
         if stream is not self._stream and native.status != _SWITCHING_PROTOCOLS:
             error_of = functools.partial(_aiohttp_error, native=self._native, in_body=True)
@@ -195,7 +200,7 @@ def _native_stream(library: Any) -> Any:
 
 
 def _reader(stream: Any, error_of: Callable[[Any], BaseException], library: Any) -> Any:
-    """Return a reader of aiohttp that takes its data from a stream of httpx.
+    """A reader of aiohttp that takes its data from a stream of httpx.
 
     Args:
         stream: The stream.
@@ -265,7 +270,7 @@ class _Unpaused:
 
 
 def _answer(library: Any, native: Any, response: Any) -> Any:
-    """Return the response of aiohttp that has the status, headers and body of one of httpx."""
+    """Build the response of aiohttp with the status, headers and body of one of httpx."""
     aiohttp, multidict = _module("aiohttp"), _module("multidict")
     is_read = hasattr(response, "_content")
     headers = multidict.CIMultiDict(
@@ -286,11 +291,11 @@ def _answer(library: Any, native: Any, response: Any) -> Any:
         "stream_writer": _NothingSent(),
     }
     kind = native.response_class
-    known = inspect.signature(kind.__init__).parameters
+    parameters = inspect.signature(kind.__init__).parameters
     answer = kind(
         native.method,
         native.url,
-        **{name: value for name, value in arguments.items() if name in known},
+        **{name: value for name, value in arguments.items() if name in parameters},
     )
     answer.version, answer.status = aiohttp.HttpVersion11, response.status_code
     answer.reason = response.reason_phrase or _phrase(response.status_code)
@@ -309,7 +314,7 @@ def _answer(library: Any, native: Any, response: Any) -> Any:
 
 
 def _module(name: str) -> Any:
-    """Return a module that aiohttp has imported; it is not a dependency of oteval."""
+    """A module that aiohttp has imported; it is not a dependency of oteval."""
     return import_module(name)
 
 
@@ -332,7 +337,7 @@ def _phrase(status: int) -> str:
 
 
 def _aiohttp_error(error: Any, native: Any, *, in_body: bool) -> BaseException:
-    """Return the exception of aiohttp for one of httpx; a recorded one is named in its text.
+    """The exception of aiohttp for one of httpx; a recorded one is named in its text.
 
     Args:
         error: The exception of httpx.
@@ -340,22 +345,17 @@ def _aiohttp_error(error: Any, native: Any, *, in_body: bool) -> BaseException:
         in_body: Whether the response had begun.
     """
     aiohttp = _module("aiohttp")
-    text = str(error)
-    name, _, message = text.partition(": ")
+    name, _, message = str(error).partition(": ")
     if name in ("TimeoutError", "CancelledError"):
         return TimeoutError(message)
-    kind = getattr(aiohttp, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, aiohttp.ClientError)):
-        default = "ClientPayloadError" if in_body else "ClientConnectionError"
-        name = _ERRORS.get(type(error).__name__, default)
-        kind, message = getattr(aiohttp, default if in_body else name), text
-    made: BaseException
+    default = "ClientPayloadError" if in_body else "ClientConnectionError"
+    names = {} if in_body else _ERRORS
+    kind, message = native_error(error, aiohttp, aiohttp.ClientError, names, default)
     if issubclass(kind, aiohttp.ClientConnectorError):
         return kind(native.connection_key, OSError(message))  # type: ignore[no-any-return]
     if issubclass(kind, aiohttp.ClientResponseError):
         return kind(native.request_info, (), message=message)  # type: ignore[no-any-return]
     try:
-        made = kind(message)
+        return kind(message)  # type: ignore[no-any-return]
     except TypeError:
-        made = aiohttp.ClientConnectionError(message)
-    return made
+        return aiohttp.ClientConnectionError(message)  # type: ignore[no-any-return]

@@ -75,7 +75,7 @@ class Interceptor(Protocol):
     """
 
     def handle(self, request: Any, send: Send) -> Any:
-        """Return the response of a synchronous client's request.
+        """Answer a synchronous client's request.
 
         Args:
             request: The request.
@@ -83,7 +83,7 @@ class Interceptor(Protocol):
         """
 
     async def handle_async(self, request: Any, send: SendAsync) -> Any:
-        """Return the response of an asynchronous client's request.
+        """Answer an asynchronous client's request.
 
         Args:
             request: The request.
@@ -129,7 +129,7 @@ def add(interceptor: Interceptor, *, mocks: bool = False) -> Interception:
 
 
 def library_of(request: Any) -> ModuleType:
-    """Return the module, httpx or httpx2, of a request or response."""
+    """The module of a request or response: httpx or httpx2."""
     for base in type(request).__mro__:
         name = base.__module__.partition(".")[0]
         if name in LIBRARIES:
@@ -174,11 +174,13 @@ class _Hooks:
         self._importer = ImportHook(CLIENTS, self.hook)
 
     def chain(self, *, is_mock: bool) -> tuple[Interceptor, ...]:
-        """Return the interceptors for a request, the first added first."""
+        """The interceptors for a request, the first added first."""
         active = self._active
         if not active:
             return ()
-        return tuple(each.interceptor for each in active if each.mocks or not is_mock)
+        return tuple(
+            interception.interceptor for interception in active if interception.mocks or not is_mock
+        )
 
     def add(self, interception: Interception) -> None:
         with self._lock:
@@ -195,7 +197,7 @@ class _Hooks:
 
     def remove(self, interception: Interception) -> None:
         with self._lock:
-            self._active = tuple(each for each in self._active if each is not interception)
+            self._active = tuple(active for active in self._active if active is not interception)
             if self._active:
                 return
             if self._importer in sys.meta_path:
@@ -213,7 +215,7 @@ class _Hooks:
 
 
 def _owners(module: ModuleType | None) -> Iterator[tuple[type, str]]:
-    """Return the transport classes of a library that have a method, and its name."""
+    """The transport classes of a library, each with the name of the method to hook."""
     # The classes of requests are in its module adapters.
     module = getattr(module, "adapters", module)
     for name, method in _METHODS:
@@ -225,7 +227,7 @@ def _owners(module: ModuleType | None) -> Iterator[tuple[type, str]]:
 
 
 def _innermost(owner: type, method: str) -> tuple[Any, Any]:
-    """Return the function below all wrappers of wrapt, and the wrapper around it or None."""
+    """The function below all wrappers of wrapt, and the wrapper around it or None."""
     outer, function = None, vars(owner)[method]
     while _is_wrapper(function):
         outer, function = function, function.__wrapped__
@@ -264,7 +266,7 @@ def _unhook(owner: type, method: str) -> None:
 
 
 def _is_wrapper(function: Any) -> bool:
-    """Return whether a function is a wrapper of wrapt, in Python or in C."""
+    """Whether a function is a wrapper of wrapt, in Python or in C."""
     return any(base.__name__ == "FunctionWrapper" for base in type(function).__mro__)
 
 
@@ -329,7 +331,7 @@ def _aiohttp_hook(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _handled_by(chain: tuple[Interceptor, ...], request: Any, send: Send) -> Any:
-    """Return the response that the interceptors give, the last one first."""
+    """Give a request to the interceptors, the last one first."""
     # Without a function that refers to itself: responses are freed as soon as the agent drops them.
     for interceptor in chain:
         send = functools.partial(_passed, interceptor, send)

@@ -19,7 +19,10 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .open_exchange import OpenExchange
 
 __all__ = ["MAX_WAITING", "RecordingWorker"]
 
@@ -36,18 +39,8 @@ _LARGE = 1 << 20  # bytes of an exchange that is finished at once
 _COLLECT_INTERVAL = 5.0
 
 
-class OpenResponse(Protocol):
-    """A response that is being read."""
-
-    def finish(self, *, is_complete: bool) -> None:
-        """Record the part of it that has arrived."""
-
-
-class _Task(NamedTuple):
-    """Some work: an exchange, or the mark of a flush, which has no size."""
-
-    run: Callable[[], None]
-    size: int
+# A function that records an exchange, and its size; or the mark of a flush, which has no size.
+_Task = tuple[Callable[[], None], int]
 
 
 class RecordingWorker:
@@ -77,15 +70,15 @@ class RecordingWorker:
         # A queue, as an event has a lock that a handler of a signal may wait for in vain.
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         # By identity; changed by single steps, as finalizers and handlers of signals do it.
-        self._open: dict[int, OpenResponse] = {}
+        self._open: dict[int, OpenExchange] = {}
 
-    def opened(self, response: OpenResponse) -> None:
-        """Remember a response until it is finished."""
-        self._open[id(response)] = response
+    def opened(self, exchange: OpenExchange) -> None:
+        """Remember an exchange whose response is being read."""
+        self._open[id(exchange)] = exchange
 
-    def finished(self, response: OpenResponse) -> None:
-        """Forget a response."""
-        self._open.pop(id(response), None)
+    def finished(self, exchange: OpenExchange) -> None:
+        """Forget an exchange."""
+        self._open.pop(id(exchange), None)
 
     def finish_open(self) -> None:
         """Record the responses that are still open, as incomplete: the process ends."""
@@ -103,7 +96,7 @@ class RecordingWorker:
             gc.collect()
 
     def has_room(self, size: int) -> bool:
-        """Return whether the bodies of an exchange may wait.
+        """Whether the bodies of an exchange may wait.
 
         Args:
             size: Their size (bytes).
@@ -121,12 +114,12 @@ class RecordingWorker:
         Returns:
             Whether it was added. The queue also holds tasks without bodies up to twice its limit.
         """
-        task = _Task(run, size + _TASK_BYTES)
+        task_size = size + _TASK_BYTES
         with self._lock:
             if self._added - self._done > 2 * self._max_bytes:
                 return False
-            self._added += task.size
-            self._tasks.put(task)
+            self._added += task_size
+            self._tasks.put((run, task_size))
             if size > _LARGE:
                 self._wake.put(None)
             has_thread = self._start()
@@ -151,7 +144,7 @@ class RecordingWorker:
             self._drain()
             return True
         done = threading.Event()
-        self._tasks.put(_Task(done.set, 0))
+        self._tasks.put((done.set, 0))
         self._wake.put(None)
         deadline = time.monotonic() + timeout
         while not done.wait(max(0.0, min(_POLL, deadline - time.monotonic()))):
@@ -201,8 +194,9 @@ class RecordingWorker:
             self._run(task)
 
     def _run(self, task: _Task) -> None:
+        run, size = task
         with self._busy:
             try:
-                task.run()
+                run()
             finally:
-                self._done += task.size
+                self._done += size

@@ -50,7 +50,7 @@ _BOUNDARY = re.compile(r";\s*boundary=[^;]*", re.IGNORECASE)
 def recorded_headers(
     headers: Iterable[tuple[str, str]], redactor: SecretRedactor
 ) -> dict[str, str]:
-    """Return the headers of a request as they are recorded, by lower-case names.
+    """The headers of a request as they are recorded, by lower-case names.
 
     Args:
         headers: The headers, also those of a recording.
@@ -66,7 +66,7 @@ def recorded_headers(
 
 
 def compared_headers(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers that a replay compares, without the boundary of a multipart body."""
+    """The headers that a replay compares, without the boundary of a multipart body."""
     return {
         name: _BOUNDARY.sub("", value) if name == "content-type" else value
         for name, value in headers.items()
@@ -75,12 +75,12 @@ def compared_headers(headers: Mapping[str, str]) -> dict[str, str]:
 
 
 def is_checksum(value: str) -> bool:
-    """Return whether a recording has only the checksum of a value, or of several."""
+    """Whether a recording has only the checksum of a value, or of several."""
     return _CHECKSUMS.fullmatch(value) is not None
 
 
 def is_same_header(recorded: str, actual: str) -> bool:
-    """Return whether an actual value is the recorded one, or has its checksum."""
+    """Whether an actual value is the recorded one, or has its checksum."""
     if not is_checksum(recorded):
         return recorded == actual
     return recorded in (_digest(actual), ", ".join(map(_digest, actual.split(", "))))
@@ -93,7 +93,7 @@ def _is_compared(name: str) -> bool:
 
 
 def _checksum(value: str, redactor: SecretRedactor) -> str:
-    """Return the checksum of a value; one of a checksum is itself, and one of a secret redacted."""
+    """The checksum of a value; checksums stay, and a value with a secret is redacted."""
     if is_checksum(value) or _REDACTED in value:
         return value
     clean = redactor.text(value)

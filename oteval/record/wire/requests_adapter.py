@@ -20,7 +20,7 @@ from __future__ import annotations
 import contextlib
 import io
 import sys
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from .requests_responses import FAULTS, StreamCopy, copied_stream, response_of, watched
@@ -31,6 +31,7 @@ __all__ = [
     "Chain",
     "description_library",
     "intercepted_send",
+    "native_error",
 ]
 
 TELEMETRY_PATHS = ("/v1/traces", "/v1/logs", "/v1/metrics", "/v1/traces/ingest")
@@ -65,7 +66,7 @@ def intercepted_send(
     *,
     error_of: Callable[[Any, Any], Exception] | None = None,
 ) -> Any:
-    """Return the ``requests.Response`` to a request, after it has passed the interceptors.
+    """Send a request past the interceptors, and return the ``requests.Response``.
 
     Args:
         send: Sends a ``PreparedRequest`` by the original method, and returns its response.
@@ -104,7 +105,7 @@ def intercepted_send(
 
 
 def description_library() -> Any:
-    """Return httpx2 or httpx: the one that is imported already, if it is only one."""
+    """The library that describes requests: httpx or httpx2, whichever is imported already."""
     if "httpx" in sys.modules and "httpx2" not in sys.modules:
         import httpx
 
@@ -155,36 +156,36 @@ class _InterceptedCall:
         self.response: Any = None
         self.body: Any = None
 
-    def send(self, asked: Any) -> Any:
+    def send(self, request: Any) -> Any:
         """Send the request for real, and return the description of the response."""
-        self.native = self._sent(asked)
+        self.native = self._sent(request)
         try:
             raw = self.native.raw
             headers = [(_bytes(name), _bytes(value)) for name, value in raw.headers.items()]
             if isinstance(content := getattr(raw, "_body", None), bytes):
                 # urllib3 has read and decoded it already.
                 self.response = self._library.Response(
-                    raw.status, headers=_decoded_headers(headers), content=content, request=asked
+                    raw.status, headers=_decoded_headers(headers), content=content, request=request
                 )
                 return self.response
             self.body = copied_stream(self._library, raw.stream(_BLOCK, decode_content=False))
             self.response = self._library.Response(
-                raw.status, headers=headers, stream=self.body, request=asked
+                raw.status, headers=headers, stream=self.body, request=request
             )
         except Exception as error:
             FAULTS.add(error)
             raise _NotDescribed from error
         return self.response
 
-    def _sent(self, asked: Any) -> Any:
-        if asked is not self.request:
-            return self._send(self._edited(asked))
+    def _sent(self, request: Any) -> Any:
+        if request is not self.request:
+            return self._send(self._edited(request))
         copy = self._sent_body
-        if copy is None or asked.stream is copy:
+        if copy is None or request.stream is copy:
             return self._send(self._prepared)
         if copy.was_read:
-            return self._send(self._edited(asked))
-        return self._send_watched(asked.stream, copy)
+            return self._send(self._edited(request))
+        return self._send_watched(request.stream, copy)
 
     def _send_watched(self, stream: Any, copy: StreamCopy) -> Any:
         """Send the agent's request while its body's pieces are shown to the interceptors."""
@@ -197,24 +198,24 @@ class _InterceptedCall:
             copy.end()
             prepared.body = body
 
-    def _edited(self, asked: Any) -> Any:
-        """Return a request of requests as an interceptor wants it."""
+    def _edited(self, request: Any) -> Any:
+        """Build the request of requests that an interceptor sends instead."""
         edited = self._prepared.copy()
-        edited.method, edited.url, edited.body = asked.method, str(asked.url), asked.read()
+        edited.method, edited.url, edited.body = request.method, str(request.url), request.read()
         edited.headers.clear()
-        for name, value in asked.headers.multi_items():
+        for name, value in request.headers.multi_items():
             if self._has_host or name.lower() != "host":
                 edited.headers[name] = value
         return edited
 
 
 def _decoded_headers(headers: list[tuple[bytes, bytes]]) -> list[tuple[bytes, bytes]]:
-    """Return the headers of a response whose body is decoded."""
+    """The headers of a response whose body is decoded."""
     return [(name, value) for name, value in headers if name.lower() != b"content-encoding"]
 
 
 def _bytes(text: Any) -> bytes:
-    """Return a header as it is sent."""
+    """Encode a header as it is sent."""
     if isinstance(text, bytes):
         return text
     with contextlib.suppress(UnicodeEncodeError):
@@ -268,7 +269,7 @@ class _WatchedFile(_Watched):
         self._size = self._again = 0
 
     def read(self, *size: Any) -> Any:
-        """Return the next piece of the file."""
+        """Read the next piece of the file."""
         body: Any = self._body
         piece = body.read(*size)
         self._show(piece[self._again :])
@@ -284,18 +285,32 @@ class _WatchedFile(_Watched):
 
 
 def _requests_error(error: Any, prepared: Any) -> Exception:
-    """Return the exception of requests for one of httpx.
-
-    A recording that was made with requests names its exceptions: the text begins with the name.
-    """
+    """The exception of requests for one of httpx."""
     from requests import exceptions
 
+    kind, message = native_error(
+        error, exceptions, exceptions.RequestException, _ERRORS, "ConnectionError"
+    )
+    return kind(message, request=prepared)  # type: ignore[no-any-return]
+
+
+def native_error(
+    error: Any, module: Any, base: type, names: Mapping[str, str], default: str
+) -> tuple[Any, str]:
+    """The exception class of a client for one of httpx, and its message.
+
+    A recording names the exceptions of the agent's client: the text begins with the name.
+
+    Args:
+        error: The exception of httpx.
+        module: The module with the client's exceptions.
+        base: The class from which they are derived.
+        names: The client's names for httpx's.
+        default: The name for all others.
+    """
     text = str(error)
     name, _, message = text.partition(": ")
-    kind = getattr(exceptions, name, None)
-    if not (isinstance(kind, type) and issubclass(kind, exceptions.RequestException)):
-        kind, message = (
-            getattr(exceptions, _ERRORS.get(type(error).__name__, "ConnectionError")),
-            text,
-        )
-    return kind(message, request=prepared)
+    kind = getattr(module, name, None)
+    if isinstance(kind, type) and issubclass(kind, base):
+        return kind, message
+    return getattr(module, names.get(type(error).__name__, default)), text

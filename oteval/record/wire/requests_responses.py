@@ -13,44 +13,22 @@ from __future__ import annotations
 
 import functools
 import logging
-import threading
 from collections.abc import Iterator
 from email.message import Message
 from typing import Any, Protocol
 
+from ..faults import FaultCounter
+
 __all__ = ["FAULTS", "StreamCopy", "copied_stream", "response_of", "watched"]
 
-_log = logging.getLogger(__name__)
 _ENCODINGS = ("content-encoding", "content-length", "transfer-encoding")
 _SMALL = 64
 _KEPT = 4096
 _WATCHED_METHODS = ("_fp_read", "_handle_chunk", "_update_chunk_length", "close")
 
 
-class Faults:
-    """Counts requests that were not intercepted, or not whole, by an error of this module.
-
-    Attributes:
-        count: The number of errors so far.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.RLock()
-        self.count = 0
-
-    def add(self, error: Exception) -> None:
-        """Count an error, and log the first one: without its text, which may quote a body."""
-        with self._lock:
-            self.count += 1
-            is_first = self.count == 1
-        if is_first:
-            reason = type(error).__name__
-            _log.warning("calls by requests are not recorded (%s); more are only counted", reason)
-        _log.debug("a call by requests could not be intercepted", exc_info=error)
-
-
-FAULTS = Faults()
-"""The errors of this process."""
+FAULTS = FaultCounter(logging.getLogger(__name__), "calls by requests are not recorded")
+"""Requests that were not intercepted, or not whole, by an error of the adapters."""
 
 
 class StreamCopy(Protocol):
@@ -87,7 +65,7 @@ class StreamCopy(Protocol):
 
 
 def copied_stream(library: Any, body: Iterator[bytes]) -> StreamCopy:
-    """Return the copy of a body.
+    """A stream of httpx that repeats a body.
 
     Args:
         library: The module httpx or httpx2.
@@ -112,11 +90,11 @@ def _stream_class(library: Any) -> Any:
             if self._body is not None:
                 self.was_read = True
                 yield from self._body
-            while (shown := self._shown) is not None:
+            while (piece := self._shown) is not None:
                 self._shown = None
-                if isinstance(shown, BaseException):
-                    raise shown
-                yield shown
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
 
         def follow(self, stream: Any) -> None:
             self._body = None
@@ -159,23 +137,23 @@ def _stream_class(library: Any) -> Any:
                 self._advance(bytes(self._kept))
                 self._kept.clear()
 
-        def _advance(self, shown: bytes | BaseException | None) -> None:
+        def _advance(self, piece: bytes | BaseException | None) -> None:
             pieces = self._pieces
             if pieces is None:
                 return
-            self._shown = shown
+            self._shown = piece
             try:
                 next(pieces, None)
             except BaseException as error:
                 self._pieces = None
-                if error is not shown and isinstance(error, Exception):
+                if error is not piece and isinstance(error, Exception):
                     FAULTS.add(error)
 
     return Copy
 
 
 def watched(native: Any, response: Any, copy: StreamCopy) -> Any:
-    """Return a response of the network, whose body is copied from now on.
+    """Copy the body of a network's response from now on.
 
     Args:
         native: The response of requests.
@@ -203,7 +181,7 @@ def watched(native: Any, response: Any, copy: StreamCopy) -> Any:
 
 @functools.cache
 def _watched_class(kind: Any) -> Any:
-    """Return the subclass of a class of urllib3's responses that copies the bytes that arrive."""
+    """Derive a class of urllib3's responses that copies the bytes that arrive."""
     from urllib3.util.response import is_fp_closed
 
     class Watched(kind):  # type: ignore[misc]
@@ -267,7 +245,7 @@ def _watched_class(kind: Any) -> Any:
 def response_of(
     library: Any, adapter: Any, prepared: Any, response: Any, *, is_read: bool = False
 ) -> Any:
-    """Return the response of requests that has the status, headers and body of one of httpx.
+    """Build the response of requests with the status, headers and body of one of httpx.
 
     Args:
         library: The module httpx or httpx2.
@@ -331,7 +309,7 @@ class _AnswerFile:
         return self.fp is None
 
     def isclosed(self) -> bool:
-        """Return whether the file is closed."""
+        """Whether the file is closed, as ``http.client`` spells it."""
         return self.fp is None
 
     def close(self) -> None:
@@ -341,7 +319,7 @@ class _AnswerFile:
             self._response.close()
 
     def read(self, size: int | None = None) -> bytes:
-        """Return the next bytes of the body, all without a size."""
+        """Read the next bytes of the body, all without a size."""
         is_all = size is None or size < 0
         while (is_all or len(self._buffer) < (size or 0)) and (piece := self._next()):
             self._buffer += piece
@@ -351,13 +329,13 @@ class _AnswerFile:
         return data
 
     def read1(self, size: int | None = None) -> bytes:
-        """Return the next bytes of the body: as many as there are."""
+        """Read as many bytes of the body as are there."""
         if not self._buffer:
             self._buffer = self._next()
         return self.read(min(size if size is not None else _MANY, len(self._buffer) or 1))
 
     def readline(self, _limit: int = -1) -> bytes:
-        """Return the line before a chunk, or one after the last."""
+        """Read the line before a chunk, or after the last one."""
         if not self._buffer and not self._is_at_end:
             piece = self._next()
             self._buffer = b"%x\r\n%s\r\n" % (len(piece), piece)
@@ -371,7 +349,7 @@ class _AnswerFile:
         return data
 
     def _next(self) -> bytes:
-        """Return the next piece that is not empty, b"" at the end."""
+        """The next piece that is not empty, b"" at the end."""
         try:
             piece = next((piece for piece in self._pieces if piece), b"")
         except self._library.TimeoutException as error:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
-from .requests_adapter import Chain, intercepted_send
+from .requests_adapter import Chain, intercepted_send, native_error
 
 __all__ = ["intercepted_urlopen"]
 
@@ -26,7 +26,7 @@ _DEFAULT_PORTS = {"http": 80, "https": 443}
 def intercepted_urlopen(
     urlopen: Callable[..., Any], pool: Any, args: tuple[Any, ...], options: Any, chain: Chain
 ) -> Any:
-    """Return urllib3's response to a request, after it has passed the interceptors.
+    """Send a request past the interceptors, and return urllib3's response.
 
     Args:
         urlopen: The original method.
@@ -60,7 +60,7 @@ class _Request:
     client: str = "urllib3"
 
     def copy(self) -> _Request:
-        """Return a copy, with a copy of the headers."""
+        """Copy the request and its headers."""
         return replace(self, headers=dict(self.headers))
 
 
@@ -96,7 +96,7 @@ class _UrlopenCall:
         self._is_native = False
 
     def described(self) -> _Request:
-        """Return the request."""
+        """Describe the request."""
         headers = self._arguments["headers"]
         headers = self._pool.headers if headers is None else headers
         return _Request(
@@ -122,27 +122,24 @@ class _UrlopenCall:
         return _Native(self._urlopen(*self._bound.args, **self._bound.kwargs))
 
     def build_response(self, _request: Any, raw: Any) -> _Native:
-        """Return a response that is an interceptor's answer."""
+        """Build the response for an interceptor's answer."""
         self._is_native = False
         raw._request_url = self._arguments["url"]
         return _Native(raw)
 
     def finished(self, raw: Any) -> Any:
-        """Return a response as the caller wants it: with its body, if that is read at once."""
+        """Read the body of a response if the caller wants it at once."""
         if self._is_preloaded and not self._is_native:
             raw._body = raw.read(decode_content=self._arguments.get("decode_content", True))
         return raw
 
     def error_of(self, error: Any, request: _Request) -> Exception:
-        """Return the exception of urllib3 for one of httpx; a recorded one is named in its text."""
+        """The exception of urllib3 for one of httpx; a recorded one is named in its text."""
         from urllib3 import exceptions
 
-        text = str(error)
-        name, _, message = text.partition(": ")
-        kind = getattr(exceptions, name, None)
-        if not (isinstance(kind, type) and issubclass(kind, exceptions.HTTPError)):
-            name = _ERRORS.get(type(error).__name__, "ProtocolError")
-            kind, message = getattr(exceptions, name), text
+        kind, message = native_error(
+            error, exceptions, exceptions.HTTPError, _ERRORS, "ProtocolError"
+        )
         return _exception(kind, self._pool, request.url, message)
 
 
@@ -160,27 +157,27 @@ _ERRORS = {
 def _exception(kind: Any, pool: Any, url: str, message: str) -> Exception:
     from urllib3 import exceptions
 
-    made: Exception
+    error: Exception
     if issubclass(kind, exceptions.MaxRetryError):
-        made = kind(pool, url, exceptions.ProtocolError(message))
+        error = kind(pool, url, exceptions.ProtocolError(message))
     elif issubclass(kind, exceptions.RequestError):
-        made = kind(pool, url, message)
+        error = kind(pool, url, message)
     elif issubclass(kind, exceptions.ProxyError):
-        made = kind(message, OSError(message))
+        error = kind(message, OSError(message))
     elif issubclass(kind, (exceptions.PoolError, exceptions.NewConnectionError)):
-        made = kind(pool, message)
+        error = kind(pool, message)
     else:
         try:
-            made = kind(message)
+            error = kind(message)
         except TypeError:
-            made = exceptions.ProtocolError(message)
+            error = exceptions.ProtocolError(message)
     # The recorded text already begins as the constructors begin it.
-    made.args = (message,)
-    return made
+    error.args = (message,)
+    return error
 
 
 def _absolute(pool: Any, url: str) -> str:
-    """Return the whole URL of a request, of which a pool gets the path."""
+    """The whole URL of a request: a pool only gets its path."""
     if url.startswith(("http://", "https://")):
         return url
     host = f"[{pool.host}]" if ":" in str(pool.host) else pool.host

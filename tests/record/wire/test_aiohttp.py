@@ -209,7 +209,7 @@ def test_ends_of_responses(web: Web) -> None:
         outcome("first", web.url)
         outcome("json", "http://127.0.0.1:1")
         gc.collect()
-        cut, left, refused = recorded.exchanges()
+        cut, left, refused = sorted(recorded.exchanges(), key=lambda exchange: exchange.start_ns)
 
     assert cut.error.startswith("ClientPayloadError: ")
     assert left.error == ""

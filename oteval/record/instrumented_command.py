@@ -120,7 +120,7 @@ def run_command(
 
 
 def service_of(command: Sequence[str]) -> str:
-    """Return the name of a command for its traces: of its script or module, else of its program."""
+    """The service name for a command: of its script or module, else of its program."""
     program = Path(command[0]).name
     if not _PYTHON.match(program):
         return program.removesuffix(".py")
